@@ -110,7 +110,7 @@ class Run:
         return store
 
     def rank_store(self, rank: int) -> TraceStore:
-        """Every table of ``rank`` alone, open as long as the run. Raises InputError when its trace cannot be read."""
+        """Every table of ``rank`` alone; stays open with the run. Raises InputError when its trace cannot be read."""
         if self._one_store and list(self.whole.metadata) == [rank]:
             return self.whole
         return self._read_alone(self._open_until, self._read_of(rank).path, rank)
@@ -188,7 +188,7 @@ class Run:
         readings, failed = self._texts
         made = PartFile(tuple(self._parts), tuple(readings), tuple(failed), digests(self._rules))
         before = replace(self._before, rules=made.rules)
-        return together([("a part that was given", before), ("a trace that was given", made)])
+        return together([("a given part", before), ("a given trace", made)])
 
     @cached_property
     def _parts(self) -> list[Part]:

@@ -80,7 +80,9 @@ def parse_scale(text: str) -> Wanted:
     except ValueError:
         value = math.nan
     if not tasks or not 0 <= value < math.inf:
-        raise PerfToolError(f"{text!r}: must be KIND:PATTERN=FACTOR, such as kernel:*gemm*=0.5, a factor from 0 on")
+        raise PerfToolError(
+            f"{text!r}: must be KIND:PATTERN=FACTOR, such as kernel:*gemm*=0.5, with a factor of at least 0"
+        )
     wanted = parse_without(tasks)
     return Wanted(wanted.kind, wanted.pattern, value)
 
@@ -92,7 +94,7 @@ def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]
         rule = next((rule for rule in rules if selector.text in (rule.code, rule.name)), None)
         if rule is None:
             require_known(selector, rules)
-            raise PerfToolError(f"{selector.text} means several rules; --fix takes the code of one")
+            raise PerfToolError(f"{selector.text} matches several rules; --fix takes one code or name")
         found.append(rule)
     return tuple(dict.fromkeys(found))
 
@@ -180,7 +182,7 @@ def _elsewhere(
 def _of_the_run(
     store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None, context: Context
 ) -> WhatIf:
-    """The step time of all ranks with ``fixes`` of what delays them."""
+    """The step time of all ranks with ``fixes`` for what delays them."""
     others = [rule.code for rule in fixes if rule.whatif_ranks is None] + [f"{task.change} {task}" for task in tasks]
     if others or rank is not None:
         one = next(rule.code for rule in fixes if rule.whatif_ranks is not None)
@@ -217,7 +219,7 @@ def _chosen(store: TraceStore, rank: int | None) -> tuple[int | None, Model | st
     """The model of ``rank``, by default the replayable rank with the longest steps; or why there is none."""
     ranks = sorted(store.metadata)
     if rank is not None and rank not in ranks:
-        raise PerfToolError(f"there is no trace of rank {rank}; there are {', '.join(map(str, ranks))}")
+        raise PerfToolError(f"there is no trace of rank {rank}; there are traces of ranks {', '.join(map(str, ranks))}")
     if rank is None and len(ranks) > MOST_RANKS:
         return None, f"{len(ranks)} ranks are too many to replay; choose one with --rank"
     if not ranks:
@@ -254,7 +256,7 @@ def _changes(store: TraceStore, model: Model, wanted: Wanted) -> list[Change]:
     values = {"rank": model.rank, "kind": kind, "pattern": wanted.pattern, "begin": begin, "end": end}
     rows = store.select(_HOST if wanted.kind in _ON_HOST else _DEVICE, values)
     if not rows:
-        raise PerfToolError(f"{wanted}: matches nothing in the steps that are replayed")
+        raise PerfToolError(f"{wanted}: matches nothing in the replayed steps")
     factor = 1.0 if wanted.factor is None else wanted.factor
     return [
         Change("skip" if wanted.factor is None else "shorten", row["id"], row["track"], row["ts"], row["end"], factor)

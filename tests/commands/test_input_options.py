@@ -100,7 +100,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, _outside: None) -> list[Seen]:
 def written(name: str, value: str) -> str:
     """The key of a row with ``value``, in a configuration."""
     made = next(one for one in ROWS if one.name == name)
-    if made.type == "list of texts":
+    if made.type == "list of strings":
         return f"{made.key} = {json.dumps([value])}"
     return f"{made.key} = {value or 'true'}" if made.kind in ("bool", "int | None") else f'{made.key} = "{value}"'
 
@@ -159,7 +159,7 @@ def test_the_command_line_decides_between_a_run_and_all(
 def test_a_found_configuration_starts_no_processes(run: Run, asked: list[Seen]) -> None:
     Path("habana_perf_tool.toml").write_text("jobs = 2")
     assert run("analyze", "box") == 2
-    assert "key jobs: a configuration that was found may not start processes" in run.err
+    assert "key jobs: a discovered configuration may not start processes" in run.err
     assert asked == []
 
 
@@ -167,7 +167,7 @@ def test_a_pattern_leads_to_no_link_out_of_the_folder(run: Run, asked: list[Seen
     Path("box/inside").symlink_to(Path.cwd())
     Path("box/habana_perf_tool.toml").write_text('log = ["ins*/console.log"]')
     assert run("analyze", "box") == 2
-    assert "key log: a configuration that was found may name files of its own folder only" in run.err
+    assert "key log: a discovered configuration may only name files in its own folder" in run.err
     assert asked == []
 
 

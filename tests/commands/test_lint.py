@@ -236,7 +236,7 @@ def test_a_baseline_of_another_version_exits_2(run: Run) -> None:
     assert run("lint", SLOW, "--baseline", "accepted.json") == 2
     assert run.out == ""
     assert run.err == (
-        "habana_perf_tool: accepted.json: the baseline is of version 2, not 1; write it again with --write-baseline\n"
+        "habana_perf_tool: accepted.json: the baseline has version 2, not 1; write it again with --write-baseline\n"
     )
     assert run("lint", SLOW, "--write-baseline", "accepted.json") == 0
 

@@ -194,7 +194,7 @@ def test_a_configuration_that_was_found_writes_where_the_bare_command_trusts_it(
     Path("run.json").rename("stranger/run.json")
     Path("stranger/habana_perf_tool.toml").write_text('output-file = "victim.txt"')
     assert run("--trace", "stranger/run.json") == 2
-    assert "key output-file: a configuration that was found may not write" in run.err
+    assert "key output-file: a discovered configuration may not write" in run.err
     assert not Path("stranger/victim.txt").exists()
     assert run("--trace", "stranger/run.json", "--trust-config") == 0
     assert Path("stranger/victim.txt").stat().st_size > 0

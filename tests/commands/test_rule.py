@@ -138,7 +138,7 @@ def test_a_retired_code_is_explained_as_its_successor(run: Run) -> None:
     assert run("rule", "OLD123", "--rules", "pack") == 0
     assert run.out.startswith("# too-many-ops (OPS901)\n")
     assert "Formerly: OLD123." in run.out
-    assert run.err == "OLD123 was retired: it is OPS901 (too-many-ops) now\n"
+    assert run.err == "OLD123 is retired; it is now OPS901 (too-many-ops)\n"
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,11 @@ def test_only_a_change_beyond_the_noise_counts(new: int, verdict: str, broken: b
 def test_too_few_steps_are_not_judged() -> None:
     result = compare(side((100,) * 4), side((900,) * 9))
     assert (result.verdict, result.interval) == ("cannot be judged", None)
-    assert result.reason == "4 steps are too few; 5 on both sides are the least"
+    assert result.reason == "4 steps are too few; each side needs at least 5"
     assert not fails(result, 0.0)
     assert headline(result) == (
         "Median step 100 ns -> 900 ns (+800.0 %); significance cannot be judged: "
-        "4 steps are too few; 5 on both sides are the least."
+        "4 steps are too few; each side needs at least 5."
     )
 
 

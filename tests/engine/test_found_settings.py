@@ -52,7 +52,7 @@ def test_what_it_may_not_say_unless_it_is_named_or_trusted(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings([str(FOLDER)])
     key = text.split(" ")[0]
-    assert f"{CONFIG}: key {key}: a configuration that was found may" in str(caught.value)
+    assert f"{CONFIG}: key {key}: a discovered configuration may" in str(caught.value)
     assert f"(--config {CONFIG}) or give --trust-config" in str(caught.value)
     if "/dev/zero" not in text:
         assert load_settings([str(FOLDER)], trust=True).values == load_settings([], [str(CONFIG)]).values != {}
@@ -61,7 +61,7 @@ def test_what_it_may_not_say_unless_it_is_named_or_trusted(text: str) -> None:
 def test_a_file_that_it_extends_is_held_to_the_same() -> None:
     CONFIG.write_text('extend = "more.toml"')
     (FOLDER / "more.toml").write_text('output-file = "out.txt"')
-    with pytest.raises(SettingsError, match=r"more\.toml: key output-file: a configuration that was found may"):
+    with pytest.raises(SettingsError, match=r"more\.toml: key output-file: a discovered configuration may"):
         load_settings([str(FOLDER)])
 
 

@@ -33,7 +33,7 @@ def test_a_device_at_what_it_reaches_has_nothing_left(tmp_path: Path) -> None:
     found = told(tmp_path, 175, **PRODUCT)
 
     assert "aten::mm 100.0 %, at 79.4 % of its best. " in found
-    assert found.endswith("nothing is left but less work (fewer operations, smaller types, larger batches).")
+    assert found.endswith("the only gain left is less work (fewer operations, smaller types, larger batches).")
 
 
 def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside(tmp_path: Path) ->
     ("ops", "ending"),
     [
         ([LargeOp("mm", 0.9, 0.5, "", True, 0.06), LargeOp("add", 0.1, 0.8, "", True, 0.0)],
-         "At the rates that the device reaches on good shapes 6.0 % of it would go; the table op_shortfalls says why, "
-         "and what to change."),
+         "At the rates that the device reaches on good shapes, 6.0 % of it would be saved; the table "
+         "op_shortfalls says why, and what to change."),
         ([LargeOp("mm", 0.9, 0.8, "", True, 0.0), LargeOp("mine", 0.1, None, "no model of this op", False, 0.0)],
          "mm 90.0 %, at 80.0 % of its best. For 10.0 % of it the best is unknown."),
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),

@@ -40,7 +40,7 @@ def test_what_a_message_shows(message: str, shown: str) -> None:
     ],
 )  # fmt: skip
 def test_anything_else_does_not_parse(message: str) -> None:
-    with pytest.raises(ValueError, match=r"is no placeholder|there is no format"):
+    with pytest.raises(ValueError, match=r"is not a placeholder|there is no format"):
         parse_message(message)
 
 

@@ -115,6 +115,6 @@ def test_a_pack_that_was_found_has_no_rules_elsewhere(tmp_path: Path, monkeypatc
     with pytest.raises(SettingsError) as caught:
         load_settings(["stranger"])
     assert "key rule-packs" in str(caught.value)
-    assert "the rule more/../rules/deep/USR901.toml is a link that leads elsewhere; name the file" in str(caught.value)
+    assert "the rule more/../rules/deep/USR901.toml is a link to a file elsewhere; name the file" in str(caught.value)
     assert load_settings(["stranger"], trust=True) == load_settings([], [str(config)])
     assert len(load_pack(Path("stranger/rules"))) == 2

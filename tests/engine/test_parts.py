@@ -104,9 +104,9 @@ def answers(part: str, **row: Any) -> list[Any]:
     [
         ({"version": 2}, "is a part of version 2, and this program reads version 1"),
         ({"tool": "9.9"}, "was made by habana_perf_tool 9.9, whose tables differ"),
-        ({"format": "something"}, "is no part of habana_perf_tool"),
-        ({"parts": [{"inputs": 7}]}, r"is no part, or a damaged one \(TypeError: "),
-        ({"parts": [{"surprise": 7}]}, r"is no part, or a damaged one \(ValueError: unknown field surprise"),
+        ({"format": "something"}, "is not a part made by habana_perf_tool"),
+        ({"parts": [{"inputs": 7}]}, r"is not a part, or is damaged \(TypeError: "),
+        ({"parts": [{"surprise": 7}]}, r"is not a part, or is damaged \(ValueError: unknown field surprise"),
         ({"rules": {}}, r"was made with other rules or thresholds \(CFG10\d and \d+ more\)"),
     ],
 )
@@ -129,21 +129,21 @@ def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
     [
         ({"metadata": {"-5": {}}}, "it holds rank -5"),
         ({"metadata": {"1000000": {}}}, "it holds rank 1000000"),
-        ({"metadata": {}}, "it holds tables of no rank"),
-        ({"base_ns": 10**18 * 5}, "its times count from 5000"),
-        ({"answers": []}, "it holds no answer of CFG10"),
+        ({"metadata": {}}, "it holds tables without a rank"),
+        ({"base_ns": 10**18 * 5}, "its times start from the impossible origin 5000"),
+        ({"answers": []}, "it has no result for CFG10"),
         ({"row": {"rank": 0}}, "the query must give a subject in every row"),
         ({"row": {"subject": "x", "rank": 7}}, "refers to rank 7, which it does not hold"),
         ({"row": {"subject": "x", "ts": "soon"}}, "the column ts must hold whole numbers, not 'soon'"),
-        ({"row": {"subject": "x", "n": {"$decimal": "1E+999999999"}}}, r"1E\+999999999 is no number of a query"),
+        ({"row": {"subject": "x", "n": {"$decimal": "1E+999999999"}}}, r"1E\+999999999 is not a number from a query"),
         ({"row": {"subject": "x", "predicted_ns": "much"}}, "predicts 'much'"),
-        ({"row": {"subject": "x", "sources": [{"file": 7}]}}, "int in a wrong place"),
+        ({"row": {"subject": "x", "sources": [{"file": 7}]}}, "int in the wrong place"),
     ],
 )
 def test_a_part_made_by_hand_is_refused_in_words(run: list[str], facts: dict[str, Any], says: str) -> None:
     wrong = {"answers": answers(run[0], **facts["row"])} if "row" in facts else facts
     Path("hand.part").write_bytes(with_facts(run[0], **wrong))
-    with pytest.raises(InputError, match=f"hand.part: is no part, or a damaged one .*{says}"):
+    with pytest.raises(InputError, match=f"hand.part: is not a part, or is damaged .*{says}"):
         read_part("hand.part")
 
 
@@ -204,7 +204,7 @@ def test_two_parts_of_one_rank_are_not_of_one_run(run: list[str]) -> None:
     Path("again").mkdir()
     write_run(Path("again"), 3, one_rank("compute", 1), per_host=2, steps=2)
     Path("again.part").write_bytes(part_of("again/node000/rank0.json"))
-    with pytest.raises(InputError, match=r"again.part and p0.part both hold rank 0, with other content"):
+    with pytest.raises(InputError, match=r"again.part and p0.part both hold rank 0, with different content"):
         analyze([run[0], "again.part"], RULES)
 
 
@@ -215,5 +215,5 @@ def test_merge_takes_parts_only(run: list[str]) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs a device without an end")
 def test_a_device_is_not_read_for_ever() -> None:
-    with pytest.raises(InputError, match="/dev/zero: is no regular file, so no part"):
+    with pytest.raises(InputError, match="/dev/zero: is not a regular file, so it cannot be a part"):
         read_part("/dev/zero")

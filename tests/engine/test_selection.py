@@ -56,8 +56,8 @@ def test_a_retired_code_or_name_means_the_rule_that_took_it_over() -> None:
 
     assert [rule.code for rule in chosen.rules if rule.sql] == ["GAP101", "GAP102", "SYN101"]
     assert chosen.warnings == (
-        "OLD123 (from the command line) was retired: it is SYN101 (reads) now",
-        "old-reads (from x.toml, key ignore) was retired: it is SYN101 (reads) now",
+        "OLD123 (from the command line) is retired; it is now SYN101 (reads)",
+        "old-reads (from x.toml, key ignore) is retired; it is now SYN101 (reads)",
     )
 
 
@@ -143,7 +143,7 @@ def test_packs_of_users_have_codes_of_their_own(tmp_path: Path) -> None:
 
 def test_a_pack_with_a_shipped_code_is_refused(tmp_path: Path) -> None:
     _write_rule(tmp_path, "TRC801")
-    with pytest.raises(RuleError, match="TRC801 is kept for shipped rules"):
+    with pytest.raises(RuleError, match="TRC801 is reserved for shipped rules"):
         load_packs([tmp_path])
 
 

@@ -118,8 +118,8 @@ def test_extend_select_alone_adds_to_the_defaults() -> None:
     ("text", "message"),
     [
         ("colour = true", "unknown key colour; there are extend, log, "),
-        ("select = 'GAP'", "key select must be a list of texts"),
-        ("preview = 1", "key preview must be a true or false"),
+        ("select = 'GAP'", "key select must be a list of strings"),
+        ("preview = 1", "key preview must be a boolean"),
         ("fail-on = 'fatal'", "key fail-on: 'fatal' is not one of error, warning, info, never"),
         ("budgets = {x = [1]}", "key budgets must be a table of budgets"),
         ("rules = {GAP101 = 3}", "key rules must be a table of tables"),
@@ -129,7 +129,7 @@ def test_extend_select_alone_adds_to_the_defaults() -> None:
         ("select = [", "is not valid TOML ("),
         ("select = " + "[" * 5000 + "]" * 5000, "is not valid TOML (values nest too deeply)"),
         ("x" + ".x" * 5000 + " = 1", ""),
-        ("select = " + "[" * 90 + "]" * 90, "key select must be a list of texts"),
+        ("select = " + "[" * 90 + "]" * 90, "key select must be a list of strings"),
     ],
 )
 def test_wrong_values_are_named_with_file_and_key(text: str, message: str) -> None:

@@ -72,7 +72,7 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
     assert far.detail == "985 us of 1.00 ms go to pointwise, normalisation and copy kernels between the products."
     assert far.apart == (
         "Its work: aten::add 100.0 %, at 36.4 % of its best. "
-        "At the rates that the device reaches on good shapes 57.2 % of it would go; "
+        "At the rates that the device reaches on good shapes, 57.2 % of it would be saved; "
         "the table op_shortfalls says why, and what to change."
     )
     assert near.headline.startswith("The device is the limit")
@@ -123,7 +123,7 @@ def test_python_without_a_core_is_no_python_that_takes_long(tmp_path: Path) -> N
 
     assert report.verdict.headline == (
         "No op computes while the thread is in Python, mostly waiting for a core: 55.6 % of the time, 5.00 ms; the "
-        "longest stretch takes 5.00 ms. This recording cannot tell its Python from the waiting: record again while "
+        "longest stretch takes 5.00 ms. This recording cannot separate Python from waiting: record again while "
         "cores are free."
     )
     assert report.verdict.caveats.startswith("The machine was overloaded: ")

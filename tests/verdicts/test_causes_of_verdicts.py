@@ -227,7 +227,10 @@ def test_silence_that_no_annotation_explains_has_no_reason(tmp_path: Path) -> No
     events = [step(1, 0, 1000), x("aten::cudnn_convolution", 0, 100), x("aten::mm", 900, 100)]
     report = report_of(events, tmp_path)
 
-    assert "shows no op for 800 us of 1.00 ms, and nothing tells what it does there." in report.verdict.detail
+    assert (
+        "shows no op for 800 us of 1.00 ms, and the recording does not show what it does there."
+        in report.verdict.detail
+    )
 
 
 def test_an_annotation_that_spans_the_forward_is_no_wait_for_a_collective(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ _PLAIN: dict[Any, Schema] = {
     type(None): {"type": "null"}, Any: {},
 }  # fmt: skip
 _TYPES_OF_SETTINGS: dict[str, Schema] = {
-    "text": TEXT, "list of texts": TEXTS, "true or false": {"type": "boolean"}, "whole number": {"type": "integer"},
-    "table of lists of texts": {"type": "object", "additionalProperties": TEXTS},
+    "string": TEXT, "list of strings": TEXTS, "boolean": {"type": "boolean"}, "whole number": {"type": "integer"},
+    "table of lists of strings": {"type": "object", "additionalProperties": TEXTS},
     "table of tables": {"type": "object", "additionalProperties": {
         "type": "object", "properties": {"severity": {"enum": list(SEVERITIES)}}}},
     "table of budgets": {"type": "object", "additionalProperties": {

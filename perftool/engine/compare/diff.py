@@ -49,7 +49,7 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
     reason = (
         None
         if interval
-        else f"{few} {'step is' if few == 1 else 'steps are'} too few; {FEWEST_STEPS} on both sides are the least"
+        else f"{few} {'step is' if few == 1 else 'steps are'} too few; each side needs at least {FEWEST_STEPS}"
     )
     floor = _LEAST_SHARE * median(base.step_ns) if base.step_ns else 0.0
     known, seen = _keyed(base.findings), _keyed(new.findings)

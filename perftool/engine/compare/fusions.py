@@ -1,4 +1,4 @@
-"""Work that one of two runs does in one op and the other in several, and what closes the gap."""
+"""Work that one run does in one fused op and the other in several ops, and what closes the gap."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from perftool.model.efficiency import OpRate
 
 @dataclass(frozen=True)
 class _Fusion:
-    """``fused`` matches the names of ops that do ``work`` at once. Each of ``needed`` matches one of the ops that it
-    takes otherwise; one alone proves nothing."""
+    """``fused`` matches the names of ops that do all of ``work``. Each of ``needed`` matches one of the ops that do it
+    separately; one alone proves nothing.
+    """
 
     work: str
     fused: str
@@ -41,11 +42,11 @@ _FUSIONS = (
     ),
 )  # fmt: skip
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
-# Of the names of generated kernels: every op is searched in them.
+# Limit for the names of generated kernels together, in characters: every op is searched for in them.
 _MOST_TEXT = 1 << 18
 # One generated kernel for a single op fuses nothing.
 _LEAST_PARTS = 2
-# The side that fuses may keep some of the parts, elsewhere in the model.
+# The side that fuses may still run some of the separate ops elsewhere in the model.
 _FEWER = 0.5
 
 

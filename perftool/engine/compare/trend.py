@@ -25,8 +25,9 @@ from perftool.model.trend import (
 )
 
 # Penalty for a change of level, in units of the noise. Tested on 60 series each of 12, 30 and 100 runs. In pure noise
-# (normal, or Student's t with 3 degrees of freedom), none to two series were cut. A rise by five units in the last four
-# runs was found in 97 to 100 % of the series with normal noise, in 78 to 83 % with the other.
+# (normal, or Student's t with 3 degrees of freedom), zero to two series showed a change. A rise by five units in the
+# last four runs was found in 97 to 100 % of the series with normal noise, and in 78 to 83 % of those with Student's t
+# noise.
 _PENALTY = 2.0
 # The assumed noise, as a share of the number, when all runs give identical numbers.
 _LEAST_NOISE = 0.005
@@ -50,7 +51,7 @@ def trend_of(
     """
     kind = next((kind for kind in metric_kinds() if kind.name == metric), None)
     if kind is None:
-        raise SettingsError(f"{metric}: is no number of the summary; docs/json.md lists them")
+        raise SettingsError(f"{metric}: is not a number in the summary; docs/json.md lists these numbers")
     wanted = [line for line in history.lines if line.rank == rank and line.at >= since]
     wanted = [line for line in wanted if only is None or fnmatch(line.name, only) or fnmatch(line.label, only)]
     if not wanted:
@@ -70,7 +71,7 @@ def trend_of(
 
 
 def _unjudged(newest: RunLine, metric: str, history: History) -> str:
-    """Why nothing is known of the newest run: a gate must not pass what it did not see. Empty if something is."""
+    """Why the newest run cannot be judged; empty if it can. A gate must not pass a run that it did not see."""
     if history.ends_damaged:
         return "the last line of the file is damaged, so the newest run is not judged"
     if newest.metrics.get(metric) is None:
@@ -79,7 +80,7 @@ def _unjudged(newest: RunLine, metric: str, history: History) -> str:
 
 
 def _made_by(line: RunLine) -> tuple[str | None, int | None, str]:
-    """What two runs must share for their numbers to be comparable."""
+    """The properties that two runs must share for their numbers to be comparable."""
     return line.device, line.world_size, line.origin
 
 

@@ -15,7 +15,7 @@ _MOST_STEPS = 48
 _LEAST = 0.02
 # More ranks than that are drawn in blocks of neighbours: ranks of a host are neighbours.
 _MOST_BLOCKS = 64
-# The mean over the ranks of the waiting block, of what they wait for all ranks of the other block.
+# The mean time that a rank of the waiting block waits for all ranks of the other block.
 _WAITS = """
 WITH length AS (SELECT avg(dur / steps) AS ns FROM windows),
 sizes AS (SELECT rank // $size AS block, count(*) AS ranks FROM windows GROUP BY block)
@@ -43,7 +43,7 @@ def heat_maps(store: TraceStore) -> tuple[HeatMap, ...]:
     """The heat maps of a run with differing ranks; empty if they do not differ, or there is only one."""
     store.build(["rank_excess", "_step_work", "waits_for", "windows"])
     causes = _map(store, "cause", "By cause, mean of the steps", _CAUSES, {})
-    steps = _map(store, "step", "By step, without what a rank waits for others", _STEPS, {"most": _MOST_STEPS})
+    steps = _map(store, "step", "By step, without waiting for other ranks", _STEPS, {"most": _MOST_STEPS})
     return tuple(found for found in (_who_waits(store), causes, steps) if found is not None)
 
 

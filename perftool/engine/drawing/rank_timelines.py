@@ -31,7 +31,7 @@ def clock_offsets(run: Run) -> dict[int, int | None]:
 
 
 def rank_timelines(run: Run) -> Iterator[RankTimeline]:
-    """The timeline of each rank of ``run``, to be used up before the next one. Only one rank is in memory."""
+    """The timeline of each rank of ``run``. Read one to its end before the next: only one rank is in memory."""
     for rank, offset_ns in clock_offsets(run).items():
         with run.only_rank(rank) as store:
             drawn = annotate(store, run.report, rank)

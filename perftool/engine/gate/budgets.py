@@ -63,7 +63,7 @@ def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[
         if limit is None:
             raise SettingsError(f"{text.origin}: {text.limit!r} is not a limit; write '<= 120' or '<= 5%'")
         if text.query is None and text.name not in known:
-            raise SettingsError(f"{text.origin}: there is no number {text.name!r}; there are {', '.join(known)}")
+            raise SettingsError(f"{text.origin}: there is no number {text.name!r}; the numbers are {', '.join(known)}")
         number = float(limit[2]) / (100 if limit[3] else 1)
         budgets.append(Budget(text.name, limit[1], number, text.query))
     return tuple(budgets)

@@ -21,7 +21,7 @@ from perftool.store.sizing import text_size
 
 # Building the tables costs a quarter of a second, for one small trace or many.
 BATCH_BYTES = 256 << 20
-# Processes side by side hold a batch each: 48 MB of text take 400 MiB, with Python and its libraries.
+# Each parallel process holds a batch: 48 MB of text take 400 MiB, including Python and its libraries.
 BATCH_BYTES_SIDE_BY_SIDE = 48 << 20
 
 
@@ -93,7 +93,7 @@ def _natural(path: str) -> list[tuple[int, str]]:
 
 
 def batches(files: Sequence[RankFile], workers: int = 1, *, apart: bool = False) -> tuple[Batch, ...]:
-    """``files`` in order, in batches of about so many bytes of text, and at least enough of them for ``workers``.
+    """``files`` in order, in batches of about the same amount of text, and at least one batch for each of ``workers``.
 
     ``apart`` puts each file into its own batch.
     """

@@ -134,7 +134,8 @@ def connect(address: str) -> Cluster:
 def _in_time(make: Callable[[], Made]) -> Made:
     """What ``make`` returns or raises. Raises TimeoutError when it takes too long.
 
-    Dask has no time limit for a peer that accepts a connection and says nothing. Its thread stays, and ends with us.
+    Dask has no time limit for a peer that accepts a connection and never answers. The thread of that call lives as long
+    as this process.
     """
     done: SimpleQueue[tuple[Made | None, BaseException | None]] = SimpleQueue()
 

@@ -27,7 +27,8 @@ from perftool.store.trace_store import TraceStore
 def per_rank(rule: Rule) -> bool:
     """Whether ``rule`` runs on one rank at a time.
 
-    Users are promised that. A shipped rule gives the same findings with one store or many; a test checks it.
+    The documentation promises this for rules of users. A shipped rule gives the same findings with one store or many; a
+    test checks it.
     """
     return rule.scope == "rank" and rule.sql is not None and USER_CODE.fullmatch(rule.code) is not None
 

@@ -50,7 +50,7 @@ class Shared:
 class Facts:
     """What a store exports about its ranks: tables, findings of rules, and which tables have rows.
 
-    ``foreign`` facts come from a file that anybody may have made.
+    ``foreign`` facts come from an untrusted file.
     """
 
     base_ns: int

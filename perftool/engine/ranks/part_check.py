@@ -14,7 +14,8 @@ from perftool.errors import QueryError
 from perftool.model.report import Source
 from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 
-# Unpacked size limits of part.json, a table, and all together. A rank takes some 10 kB of the first, 30 kB of tables.
+# Unpacked size limits of part.json, a table, and all together. A rank takes about 10 kB of part.json and 30 kB of
+# tables.
 LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
 # Largest compression ratio, and the unpacked size allowed on top of it: the ratio of our parts is three to ten.
 _MOST_TIMES, _ALWAYS = 100, 1 << 20
@@ -30,7 +31,7 @@ def require_size(archive: zipfile.ZipFile, packed: int) -> None:
 
 
 def require_possible(part: Part, codes: Set[str]) -> None:
-    """Raise ValueError when ``part`` holds what no task exports; ``codes`` are the rules it claims to have run."""
+    """Raise ValueError for contents that no task exports; ``codes`` are the rules that ``part`` claims to have run."""
     for read in (*part.inputs, *part.unreadable):
         if read.rank is not None:
             _require_rank(read.rank)
@@ -40,13 +41,13 @@ def require_possible(part: Part, codes: Set[str]) -> None:
 
 def _require_facts(facts: Facts, codes: Set[str]) -> None:
     if not facts.metadata:
-        raise ValueError("it holds tables of no rank")
+        raise ValueError("it holds tables without a rank")
     for rank in facts.metadata:
         _require_rank(rank)
     if not 0 <= facts.base_ns <= LATEST_NS:
-        raise ValueError(f"its times count from {facts.base_ns}")
+        raise ValueError(f"its times start from the impossible origin {facts.base_ns}")
     if missing := codes - {answer.code for answer in facts.answers}:
-        raise ValueError(f"it holds no answer of {min(missing)}")
+        raise ValueError(f"it has no result for {min(missing)}")
     for answer in facts.answers:
         for row in answer.rows:
             _require_row(answer.code, row, facts.metadata.keys())
@@ -54,7 +55,7 @@ def _require_facts(facts: Facts, codes: Set[str]) -> None:
 
 def _require_rank(rank: int) -> None:
     if not 0 <= rank <= LARGEST_RANK:
-        raise ValueError(f"it holds rank {rank}")
+        raise ValueError(f"it holds the impossible rank {rank}")
 
 
 def _require_row(code: str, row: Mapping[str, Any], ranks: Set[int]) -> None:

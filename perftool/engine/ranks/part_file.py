@@ -55,7 +55,7 @@ class PartFile:
 
 
 def digests(rules: Iterable[Rule]) -> dict[str, str]:
-    """A digest per rule of one rank, over everything that determines its rows."""
+    """A digest for each rule that runs on one rank, over everything that determines its rows."""
     asked = (rule for rule in rules if rule.sql is not None and rule.scope == "rank")
     return {rule.code: _digest(rule.sql, rule.params, rule.needs, rule.devices, rule.whatif) for rule in asked}
 
@@ -80,21 +80,23 @@ def render_part(made: PartFile) -> bytes:
 def _head_text(head: Mapping[str, Any]) -> str:
     text = json.dumps(head)
     if len(text) > LARGEST_HEAD:
-        raise PerfToolError(f"these are too many ranks for one part ({len(text) >> 20} MiB); merge them from several")
+        raise PerfToolError(
+            f"one part cannot hold so many ranks ({len(text) >> 20} MiB); make several parts and merge them"
+        )
     return text
 
 
 def read_part(path: str) -> PartFile:
-    """The part at ``path``. Raises InputError, in one sentence, if it is no part, damaged, or of another version."""
+    """The part at ``path``. Raises InputError if it is not a part, is damaged, or has another version."""
     if os.path.exists(path) and not os.path.isfile(path):
         # Reading a device or a pipe may never end.
-        raise InputError(f"{path}: is no regular file, so no part")
+        raise InputError(f"{path}: is not a regular file, so it cannot be a part")
     try:
         with zipfile.ZipFile(path) as archive:
             require_size(archive, os.path.getsize(path))
             head = json.loads(_bytes(archive, _HEAD, LARGEST_HEAD))
             if not isinstance(head, dict) or head.get("format") != FORMAT:
-                raise InputError(f"{path}: is no part of {FORMAT.split()[0]}")
+                raise InputError(f"{path}: is not a part made by {FORMAT.split()[0]}")
             _require_ours(path, head)
             parts = tuple(_part(archive, number, plain) for number, plain in enumerate(head["parts"]))
             rules = from_plain(Mapping[str, str], head["rules"])  # type: ignore[type-abstract]
@@ -106,11 +108,11 @@ def read_part(path: str) -> PartFile:
         raise InputError(f"{path}: no such file") from None
     except _DAMAGE as error:
         why = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
-        raise InputError(f"{path}: is no part, or a damaged one ({why}); make it again") from None
+        raise InputError(f"{path}: is not a part, or is damaged ({why}); make it again") from None
 
 
 def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None:
-    """Raise InputError when ``made`` lacks a rule of one rank from ``rules``, or ran it with other thresholds."""
+    """Raise InputError when ``made`` lacks one of ``rules`` that runs on one rank, or ran it with other thresholds."""
     wrong = sorted(code for code, digest in digests(rules).items() if made.rules.get(code) != digest)
     if wrong:
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
@@ -130,7 +132,7 @@ def together(files: Sequence[tuple[str, PartFile]]) -> PartFile:
             other = next((parts[rank] for rank in ranks if rank in parts), None)
             if other is not None and other[1] != part:
                 raise InputError(
-                    f"{path} and {other[0]} both hold rank {ranks[0]}, with other content; leave one out "
+                    f"{path} and {other[0]} both hold rank {ranks[0]}, with different content; leave one out "
                     "(a trace that does not state its rank needs it in its name, as in rank3.json)"
                 )
             parts |= dict.fromkeys(ranks, (path, part))
@@ -158,7 +160,7 @@ def _require_one_world(parts: Mapping[int, tuple[str, Part]]) -> None:
                 sizes.setdefault(size, path)
     if len(sizes) > 1:
         (one, first), (other, second), *_ = sizes.items()
-        raise InputError(f"{first} and {second} are parts of two runs: of a world size of {one}, and of {other}")
+        raise InputError(f"{first} and {second} are parts of two runs: their world sizes are {one} and {other}")
 
 
 def first_path(part: Part) -> str:
@@ -172,9 +174,7 @@ def _ranks(part: Part) -> list[int]:
 
 def _require_ours(path: str, head: Mapping[str, Any]) -> None:
     if head.get("version") != VERSION:
-        raise InputError(
-            f"{path}: is a part of version {head.get('version')}, and this program reads version {VERSION}"
-        )
+        raise InputError(f"{path}: has part version {head.get('version')}, and this program reads version {VERSION}")
     if head.get("tool") != __version__ or head.get("tables") != _tables_digest():
         raise InputError(
             f"{path}: was made by habana_perf_tool {head.get('tool')}, whose tables differ from those of this one "

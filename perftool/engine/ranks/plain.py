@@ -67,13 +67,13 @@ def _made_key(kind: Any, key: str) -> Any:
 
 def _of_type(kind: Any, value: Any) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
-        raise TypeError(f"{type(value).__name__} in a wrong place")
+        raise TypeError(f"{type(value).__name__} in the wrong place")
     return _bounded(value, 63)
 
 
 def _bounded(value: Any, bits: int) -> Any:
     if isinstance(value, int) and value.bit_length() > bits:
-        raise ValueError(f"a number of {value.bit_length()} bits")
+        raise ValueError(f"a number with {value.bit_length()} bits")
     return value
 
 
@@ -90,7 +90,7 @@ def _decimal(text: Any) -> Decimal:
     """A number from a query, of at most 38 digits. As a whole number, 1E+999999999 would fill the memory."""
     number = Decimal(_of_type(str, text))
     if number.is_finite() and abs(number.adjusted()) > _MOST_DIGITS:
-        raise ValueError(f"{text[:20]} is no number of a query")
+        raise ValueError(f"{text[:20]} is not a number from a query")
     return number
 
 

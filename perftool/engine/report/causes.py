@@ -14,7 +14,7 @@ from perftool.units import format_ratio
 LARGE = 0.2
 
 CLAUSES = {
-    "start_up": "one-off calls of the start-up (context, modules, first launches) keep the device idle",
+    "start_up": "one-off start-up calls (context, modules, first launches) keep the device idle",
     "dataloader": "the device waits while the host waits for data",
     "compile": "the device waits while the host compiles",
     "fallback": "the device waits while ops run on the CPU instead",
@@ -39,18 +39,18 @@ CLAUSES = {
     "capture": "graphs are captured, and the device cannot work meanwhile",
     "profiler": "the device waits while the profiler works",
     "autograd": "the device waits while the host is between backward functions",
-    "between_ops": "the device is idle between ops, and nothing was recorded of what the host does there",
-    "unknown": "the device is idle, and nothing was recorded of what the host does",
+    "between_ops": "the device is idle between ops, and the recording does not show what the host does there",
+    "unknown": "the device is idle, and the recording does not show what the host does",
     "exposed_collectives": "collectives run while the device computes nothing",
 }
-# Where the CPU is the device, there is no host beside it.
+# When the CPU is the device, no separate host exists.
 _ON_CPU = {
     "framework_op": "no op computes: ops only allocate and describe tensors",
     "collective": "no op computes while the program is in collectives or waits for them",
     "optimizer": "no op computes while the optimizer goes from one parameter to the next",
-    "between_ops": "no op computes, and nothing was recorded of what the program does between its ops",
-    "unknown": "no op computes, and nothing was recorded of what the program does",
-    "start_up": "no op computes during one-off calls of the start-up",
+    "between_ops": "no op computes, and the recording does not show what the program does between its ops",
+    "unknown": "no op computes, and the recording does not show what the program does",
+    "start_up": "no op computes during one-off start-up calls",
 }
 # A cause with a smaller share is not the whole loss.
 _NEARLY_ALL = 0.9
@@ -70,7 +70,7 @@ FROM idle AS i, whole AS w WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str | None:
     """What time without compute is spent on, for the type of the ``device``; None for an unknown ``cause``.
 
-    A ``ratio`` is the share of the time that this is the cause of.
+    ``ratio`` is the share of that time that ``cause`` explains.
     """
     clause = CLAUSES.get(cause)
     if clause is None:

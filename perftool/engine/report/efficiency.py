@@ -46,17 +46,17 @@ FROM _efficiency_totals
 """
 NO_SHAPES = "Shapes are not recorded: record_shapes=True adds FLOP/s, bytes/s and the distance from the best."
 UNKNOWN_DEVICE = (
-    "devices.toml does not know the device by the name that the trace gives: rates without shares of its best. "
-    "--device NAME says which it is."
+    "devices.toml has no device with the name in the trace, so rates are not compared with its best. "
+    "--device NAME selects one."
 )
 UNKNOWN_CPU = (
-    "The recording does not tell what this machine could do, so rates have no shares of its best. `record` and "
+    "The recording does not show what this machine can do at best, so rates are not compared with it. `record` and "
     "`perftool.profile` measure it, unless other processes keep the cores busy."
 )
-IN_GRAPHS = (
-    "Most kernels run in captured graphs, which have no shapes: --capture FILE joins the ops of a trace of the capture."
+IN_GRAPHS = "Most kernels run in captured graphs, which have no shapes: --capture FILE adds the ops of the capture."
+IN_GRAPHS_OF_A_STRANGER = (
+    f"{IN_GRAPHS} Their best rates also depend on the device, which the trace does not name: give --device NAME."
 )
-IN_GRAPHS_OF_A_STRANGER = f"{IN_GRAPHS} Their best also needs the device, which the trace does not name: --device NAME."
 LITTLE_KNOWN = "Ops without a model take most of the time, so no share represents the whole."
 
 

@@ -10,7 +10,7 @@ from perftool.model.unmodelled import why_no_model
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# Of the same op, all shapes and ranks together. One row without a best or a judgement makes the whole unknown.
+# All shapes and ranks of an op together. One row without a best or a judgement makes the whole op unknown.
 _OPS = """
 SELECT name, min(source) AS source, min(kind) AS kind, arg_max(engine, kernel_ns) AS engine,
        min(input_dims) AS input_dims, sum(calls)::BIGINT AS calls, sum(kernel_ns)::BIGINT AS kernel_ns,
@@ -24,11 +24,11 @@ _MOST_NAMED = 4
 _LONGEST_NAME = 52
 # Smaller ones are only counted.
 _LARGE = 0.05
-# Ops named until they make up this share of the work.
+# Ops are named until they make up this share of the work.
 _MOST_OF_IT = 0.8
 # A smaller share of the work in one op cannot move the step.
 _SMALL = 0.02
-# What is lost in all ops together, below which nothing is left to gain in any of them.
+# If all ops together lose less than this, none of them has anything left to gain.
 _LITTLE = 0.05
 # Caches let an op exceed its model a little. Beyond this, the model does not fit and proves nothing.
 _FAR_ABOVE = 2
@@ -70,17 +70,17 @@ class Left:
         lost = sum(op.lost for op in self.ops)
         unknown = sum(op.share for op in self.ops if not op.judged and op.share >= _SMALL)
         if lost >= _LITTLE and self.on_cpu:
-            return "The best of a CPU is measured with products and copies, which other ops need not reach."
+            return "The best of a CPU is measured with matrix products and copies; other ops may not reach it."
         if lost >= _LITTLE:
             return (
-                f"At the rates that the device reaches on good shapes {format_ratio(lost)} of it would go; the table "
-                "op_shortfalls says why, and what to change."
+                f"At the rates that the device reaches on good shapes, {format_ratio(lost)} of it would be saved; the "
+                "table op_shortfalls says why, and what to change."
             )
         if unknown >= _LITTLE:
             return f"For {format_ratio(unknown)} of it the best is unknown. {self.missing}".rstrip()
         return (
             f"Ops with {format_ratio(judged)} of it run as fast as the device does on good shapes, and the others are "
-            "small: nothing is left but less work (fewer operations, smaller types, larger batches)."
+            "small: the only gain left is less work (fewer operations, smaller types, larger batches)."
         )
 
 

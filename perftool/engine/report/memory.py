@@ -7,8 +7,8 @@ from typing import Any
 from perftool.model.memory import MemoryUse, memory_place
 from perftool.store.trace_store import TraceStore
 
-# Ranks of one run hold about the same, so the fullest speaks for all. A damaged input may name a total smaller than the
-# blocks that live.
+# Ranks of one run hold about the same, so the fullest speaks for all. A damaged input may state a total smaller than
+# its live blocks.
 _USES = """
 SELECT rank, device_type, device, ts AS ts_ns, kind, bytes, count, makers,
        greatest(allocated, sum(bytes) OVER ())::BIGINT AS allocated, reserved

@@ -12,6 +12,6 @@ SELECT * FROM modules WHERE rank = (SELECT min(rank) FROM modules WHERE depth > 
 
 
 def modules(store: TraceStore) -> tuple[ModuleTime, ...]:
-    """The modules of the first rank that recorded any, each after the module around it; work of no module is last."""
+    """The modules of the first rank that recorded any, each after the module around it; work outside modules last."""
     store.build(["modules"])
     return tuple(ModuleTime(**row) for row in store.select(_MODULES))

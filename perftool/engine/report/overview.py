@@ -17,7 +17,7 @@ _TOP = 15
 _KNOWN = 0.5
 
 
-# Parts of a step that the steps table splits differently: by what the device is used for.
+# Parts of a step by what the device is used for; the steps table splits them differently.
 _USES = {
     "kernel": "compute", "memcpy": "copy", "memset": "fill", "communication": "collective",
     "runtime": "idle_runtime", "dataloader": "idle_dataloader", "cpu_op": "idle_cpu_op",
@@ -124,7 +124,7 @@ _LENGTHS = """
 SELECT sum(steps)::BIGINT AS steps, min(shortest_ns) AS shortest_ns, max(longest_ns) AS longest_ns,
        sum(total_ns)::BIGINT AS total_ns
 FROM step_lengths GROUP BY length
--- Ranks of a run work in step: one that shows it alone was disturbed.
+-- The ranks of a run keep step: if only one of them shows two lengths, it was disturbed.
 HAVING count(*) = (SELECT count(DISTINCT rank) FROM steps WHERE NOT partial AND step IS NOT NULL) ORDER BY length DESC
 """
 

@@ -46,13 +46,13 @@ def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
 def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> str | None:
     """How ``ranks`` ranks are split, as in ``tp 4 x dp 2``; None where the groups do not show it.
 
-    A role counts where its groups are equally large and hold each rank once.
+    A role counts if its groups are equally large and hold each rank once.
     """
     sets: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for row in store.rows("process_groups"):
         sets[row["role"]].add(tuple(row["ranks"]))
     even = [role for role in roles if _splits(sets[role.role], ranks)]
-    # A group of all ranks beside others is for what all agree on.
+    # Beside other groups, a group of all ranks only exchanges what all ranks must agree on.
     split = [role for role in even if role.groups > 1] or even[:1]
     told = [f"{role.role} {role.size}" for role in split]
     if not told or (len(split) == 1 and not split[0].named):
@@ -101,7 +101,7 @@ def _stride(rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _wires(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """What a rank of each group has on the wire in a step; a group may have several names."""
+    """The time that a rank of each group spends on the wire in a step; a group may have several names."""
     sums: dict[tuple[int, ...], int] = defaultdict(int)
     for row in rows:
         sums[tuple(row["ranks"])] += row["wire_ns"]

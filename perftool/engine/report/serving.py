@@ -24,7 +24,7 @@ SELECT phase AS name, count(*) AS iterations, sum(ns)::BIGINT AS total_ns, sum(n
        sum(prompt_tokens)::BIGINT AS prompt_tokens, sum(generated_tokens)::BIGINT AS generated_tokens
 FROM ({_LASTING}) GROUP BY phase ORDER BY total_ns DESC, name
 """
-# On a device that works asynchronously the stages of the host are not where the time goes.
+# On an asynchronous device, the stages of the host do not show where the time goes.
 _DECODE = f"""
 SELECT avg(time_ns)::BIGINT AS whole, avg(waited_ns)::BIGINT AS wait, avg(schedule_ns)::BIGINT AS schedule,
        avg(prepare_ns)::BIGINT AS prepare, avg(forward_ns)::BIGINT AS forward, avg(logits_ns)::BIGINT AS logits,
@@ -39,8 +39,9 @@ SELECT median(gap_ns)::BIGINT AS median_ns, quantile_cont(gap_ns, 0.99)::BIGINT 
 FROM token_gaps WHERE rank = $rank HAVING count(*) > 0
 """
 _LIMIT = "SELECT max(try_cast(value AS BIGINT)) AS value FROM config WHERE key = 'max_num_seqs'"
-# With a mixture of experts, or a table of embeddings of its own, a decode reads less than all weights; with a window of
-# attention, less than all keys and values. The memory that vLLM found says nothing if the user sets the blocks.
+# With a mixture of experts, or a table of embeddings of its own, a decode reads less than all weights; with
+# sliding-window attention, less than all keys and values. The memory that vLLM reports means nothing if the user sets
+# the number of blocks.
 _WEIGHTS = """
 WITH logged AS (
     SELECT max(value) FILTER (kind = 'weights') * 1024**3 AS weights,
@@ -78,7 +79,7 @@ def serving(store: TraceStore) -> Serving | None:
 
 
 def _decode(row: dict[str, Any]) -> dict[str, int]:
-    """The stages of a mean decode, largest first, with the rest; empty unless the recording shows the model's."""
+    """The stages of a mean decode and the rest of it, largest first; empty if the forward pass is not recorded."""
     whole = row.pop("whole")
     stages = {stage: ns for stage, ns in row.items() if ns}
     if "forward" not in stages:

@@ -14,7 +14,7 @@ SELECT r.name FROM roles AS r JOIN slices AS s ON s.name = r.name AND s.cat = r.
 WHERE r.role = 'on_device' GROUP BY r.name ORDER BY count(*) DESC, r.name LIMIT 1
 """
 _STATED = "SELECT sign AS name FROM _device_signs WHERE starts_with(sign, 'the backend') ORDER BY rank LIMIT 1"
-# On the CPU the backward pass runs on the thread that asks for it.
+# On the CPU, the backward pass runs on the thread that calls it.
 _BACKWARD = """
 SELECT 'a thread for the backward pass alone' AS name FROM slices
 WHERE cat = 'cpu_op' AND depth = 0 GROUP BY rank, track
@@ -59,12 +59,12 @@ class Unseen:
 
 def unseen(store: TraceStore) -> Unseen | None:
     """The host's view of a run whose device left no event; None for any other run."""
-    # The store of several tasks has the windows, and not the work in them.
+    # A store joined from several tasks has the windows but not the work in them.
     if store.has_rows("device_ops") or store.has_rows("device_windows"):
         return None
     store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])
     signs = store.select(_SIGN)
-    # Calls into a runtime tell enough of the device for the rules.
+    # Calls into a runtime show the rules enough about the device.
     if not signs and not store.select(_CALLS):
         signs = store.select(_STATED) or store.select(_BACKWARD)
     return Unseen(signs[0]["name"], _shown(store)) if signs else None
@@ -80,7 +80,7 @@ def _shown(store: TraceStore) -> str:
         why = ": it waits there for the threads of the autograd engine, which were not recorded"
         clauses.append(
             f"The host shows no op for {format_ns(silence['dur'])} of {format_ns(silence['whole'])}{place}"
-            f"{why if silence['autograd'] else ', and nothing tells what it does there'}."
+            f"{why if silence['autograd'] else ', and the recording does not show what it does there'}."
         )
     read = next(iter(store.select(_READS)), None)
     if read and read["dur"] > _FELT * silence["whole"]:

@@ -39,17 +39,17 @@ _MISSING = "TRC107"
 _EMPTY = "TRC112"
 _NO_WORK = "The device is idle in the recorded steps: all of its work is outside them."
 _UNKNOWN = (
-    "Most events of the recording are missing, so idle time and gains are unknown: record again, whole, "
+    "Most events of the recording are missing, so idle time and gains are unknown: record it again in full, "
     "without sampling or filtering."
 )
 _UNSEEN = (
-    "The run uses a device ({sign} shows it), and no event of it was recorded: record with the activities of the "
+    "The run uses a device ({sign} shows it), but none of its events was recorded: record the activities of the "
     "device, and of all threads."
 )
 _ADVICE = {
-    "start_up": " Nothing of it recurs: record after the warm-up.",
+    "start_up": " None of it recurs: record after the warm-up.",
     "capture": " None of it recurs: record after the capture.",
-    "no_core": " This recording cannot tell its Python from the waiting: record again while cores are free.",
+    "no_core": " This recording cannot separate Python from waiting: record again while cores are free.",
     "unknown": " Record all threads, and stacks (record --stacks, or with_stack=True), to see it.",
 }
 # The phase that holds all idle time of a cause.
@@ -109,7 +109,7 @@ def verdict(run: VerdictInput) -> Verdict:
         first = next((found for found in named if not _is_symptom(found, rules)), first)
     worth = {finding.code for finding in findings if finding.gain}
     untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
-    # What explains a larger cause comes before a smaller one.
+    # A finding that explains a larger cause comes before a smaller cause.
     if untold and first and any(first.code in cause.codes for cause in causes[: causes.index(untold)]):
         untold = None
     detail = _detail(run)
@@ -170,9 +170,9 @@ _PHASES = {
 }  # fmt: skip
 # The profiler's notation of a Python function.
 _FRAME = re.compile(r".+\(\d+\): (.+)")
-# The share of a loss from which its longest stretch is the loss.
+# If the longest stretch has at least this share of a loss, it counts as the loss.
 _AT_ONCE = 0.5
-# From this share on, what happens once is what a recording shows.
+# If one-off phases have at least this share, the recording mainly shows them.
 _NEARLY_ALL = 0.9
 # Phases below this share get no sentence.
 _WEIGHTY = 0.05
@@ -184,7 +184,9 @@ def _most(run: VerdictInput) -> str:
         return ""
     top = run.device_ops[0]
     reached = (
-        "; its best time is not known" if run.rated else "; the recording does not tell what this machine could do"
+        "; its best time is not known"
+        if run.rated
+        else "; the recording does not show what this machine can do at best"
     )
     if run.top_reached is not None:
         reached = f", at {format_ratio(run.top_reached)} of the machine's best"
@@ -211,7 +213,7 @@ def _phase_clause(phase: Phase) -> str:
 def _lengths(run: VerdictInput, headline: str) -> str:
     """A sentence on steps of two lengths, and on what the long ones do in addition where the recording shows it.
 
-    On an overloaded machine the lengths alone prove nothing; what the ``headline`` says is not said again.
+    On an overloaded machine the lengths alone prove nothing; the sentence does not repeat the ``headline``.
     """
     found = _finding(run.findings, _UNSTABLE)
     if not run.run.lengths or (found is None and _finding(run.findings, _OVERLOADED)):
@@ -231,7 +233,7 @@ def _lengths(run: VerdictInput, headline: str) -> str:
 
 
 def _mostly_once(run: VerdictInput) -> Phase | None:
-    """The largest phase of a recording of which hardly anything is steady."""
+    """The largest phase of a recording with hardly any steady part."""
     once = [phase for phase in run.phases if phase.name in _PHASES]
     known = run.run.steps_from is not None and not run.unseen and run.summary["device_unknown_ratio"].value != 1
     if not once or not known or sum(phase.share for phase in once) < _NEARLY_ALL:
@@ -302,8 +304,9 @@ def _besides(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule])
 
 
 def _sure(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> float:
-    """The worth of ``first`` that a measured loss is compared with: of a bound that only an overloaded machine keeps
-    from being predicted, the part that a prediction is likely to leave."""
+    """The gain of ``first`` to compare with a measured loss. If only an overloaded machine made it a bound instead of a
+    prediction, this is the part that a prediction would likely leave.
+    """
     if first is None:
         return 0
     loose = first.gain and first.gain.kind == "bound" and _finding(findings, _OVERLOADED)
@@ -311,7 +314,7 @@ def _sure(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> f
 
 
 def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
-    # One whose evidence says what takes the time is none.
+    # A finding whose evidence names the cause is not a symptom.
     symptoms = (rule.code for rule in rules if rule.explained_by and not rule.explains)
     return not finding.evidence.get("clause") and finding.code in symptoms
 
@@ -332,7 +335,7 @@ def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int,
     """The loss of ``first``, and what to compare it with."""
     if first.gain is None:
         return 0, whole
-    # The long of two lengths are several steps.
+    # When steps have two lengths, there are several long ones.
     recurs = first.code == _UNSTABLE and run.run.lengths
     longest_ns = 0 if recurs else first.location.dur_ns or 0
     if whole.steps > 1 and _happened_once(longest_ns, first.gain.share_of_step, whole, run):
@@ -344,7 +347,7 @@ def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int,
 def _happened_once(longest_ns: int, share: float, whole: _Whole, run: VerdictInput) -> bool:
     """Whether most of a loss of this share is one stretch in a step that took longer than usual.
 
-    The usual step loses nothing to it.
+    It does not slow down the usual step.
     """
     return longest_ns > max(whole.ns, _AT_ONCE * share * _recorded_ns(run))
 
@@ -371,7 +374,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
 
 
 def _nothing_found(run: VerdictInput) -> str:
-    """What a run without advice from rules spends its time on."""
+    """Where a run without advice from rules spends its time."""
     if not run.inputs:
         return "There is no input."
     if broken := next((found for found in run.findings if found.severity == "error"), None):
@@ -478,7 +481,8 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
     unknown = summary["device_unknown_ratio"]
     if not unknown.value or not unknown.numerator:
         return ""
-    return f"its state in {format_ns(unknown.numerator * 1e6)} at the edge is not recorded and counts as neither"
+    lost = format_ns(unknown.numerator * 1e6)
+    return f"its state is unknown for {lost} at the edge, which counts as neither busy nor idle"
 
 
 def is_well_fed(summary: Mapping[str, Metric]) -> bool:

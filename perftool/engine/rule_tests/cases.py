@@ -21,7 +21,7 @@ _TYPES = {
     "name": str, "findings": list, "events": list, "files": dict, "log": str, "log_times": int, "metrics": str,
     "config": str, "config_name": str, "device": str, "applicable": bool, "metadata": dict, "own_sql": str,
 }  # fmt: skip
-_TYPE_NAMES = {str: "a text", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
+_TYPE_NAMES = {str: "a string", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
 
 # A few events suffice for a case.
 _MOST_EVENTS = 100_000
@@ -109,7 +109,7 @@ def _case(path: Path, at: int, table: Any) -> Case:
         raise RuleError(f"{place} must be a table")
     for key, value in table.items():
         if key not in _TYPES:
-            raise RuleError(f"{place}: unknown key {key}; there are {', '.join(_TYPES)}")
+            raise RuleError(f"{place}: unknown key {key}; the keys are {', '.join(_TYPES)}")
         if not isinstance(value, _TYPES[key]):
             raise RuleError(f"{place}: key {key} must be {_TYPE_NAMES[_TYPES[key]]}")
     for key in ("name", "findings"):

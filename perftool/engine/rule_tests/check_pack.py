@@ -58,9 +58,9 @@ def _query_problems(rule: Rule) -> Iterator[str]:
         yield f"key needs: there is no table {', '.join(unknown)}"
     assert rule.sql is not None
     if rule.scope == "ranks" and (apart := tables_of_one_rank(rule)):
-        yield f"key scope: {', '.join(apart)} cannot be asked of all ranks together"
+        yield f"key scope: {', '.join(apart)} cannot be queried over all ranks together"
     if rule.scope == "ranks" and rule.needs_names:
-        yield "key needs_names: no names are known where all ranks are asked together"
+        yield "key needs_names: no names are known when a query covers all ranks together"
     values: dict[str, Any] = {**_CONTEXT, **{param.name: param.value for param in rule.params}}
     named = set(_PARAM.findall(rule.sql))
     if missing := sorted(named - set(values)):

@@ -1,4 +1,4 @@
-"""The total allowance for rules of packs, however many they are; each rule has its own limits as well."""
+"""The total allowance for all rules of packs together; each rule also has its own limits."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def conclude(
 
 
 def _told_of_the_rest(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:
-    """One finding for all rules that did not run for lack of allowance."""
+    """One finding for all rules that did not run because the allowance was used up."""
     if crash_rule is None:
         raise SpentError
     others = f" and {len(spent) - 1} more" if len(spent) > 1 else ""

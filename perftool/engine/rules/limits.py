@@ -60,7 +60,7 @@ def limited(
 def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | None:
     """The mean step of ``rank``, under ``gain_ns``, and its usual step, under ``predicted_ns``; None without a rank.
 
-    Steps of the run would depend on which ranks share the store.
+    The steps of the run would depend on which ranks share the store.
     """
     if rank is None:
         return None

@@ -50,11 +50,11 @@ def parse_message(message: str) -> tuple[str | Placeholder, ...]:
             at = start + 2
         elif found := _PLACEHOLDER.match(message, start):
             if found[2] is not None and found[2] not in FORMATS:
-                raise ValueError(f"{found[0]}: there is no format {found[2]}; there are {', '.join(FORMATS)}")
+                raise ValueError(f"{found[0]}: there is no format {found[2]}; the formats are {', '.join(FORMATS)}")
             pieces.append(Placeholder(found[1], found[2]))
             at = found.end()
         else:
-            raise ValueError(f"{message[start : start + 40]!r} is no placeholder; write {{name}} or {{name:FORMAT}}")
+            raise ValueError(f"{message[start : start + 40]!r} is not a placeholder; write {{name}} or {{name:FORMAT}}")
     return (*pieces, message[at:])
 
 
@@ -72,7 +72,7 @@ def show_message(message: str, values: Mapping[str, Any]) -> str:
 
 
 def fill(text: str, values: Mapping[str, Any]) -> str:
-    """``text`` with those of its placeholders filled in that ``values`` know; any other brace is text."""
+    """``text`` with the placeholders filled in that ``values`` contains; any other brace is text."""
 
     def filled(found: re.Match[str]) -> str:
         known = found[1] in values and (found[2] is None or found[2] in FORMATS)

@@ -21,7 +21,7 @@ CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
 _Question = tuple[str | None, str | None, str | None, tuple[str, ...]]
-# For all packs of a user together; the shipped pack has a tenth.
+# Limits for all packs of a user together; the shipped pack is a tenth of that.
 _MOST_RULES = 1_000
 _LARGEST_RULE = 64 << 10
 _LARGEST_PACK = 8 << 20
@@ -126,7 +126,7 @@ def load_user_pack(folder: Path) -> list[Rule]:
     rules = load_pack(folder)
     for rule in rules:
         if not USER_CODE.fullmatch(rule.code):
-            text = f"key code: {rule.code} is kept for shipped rules; use 9 as the first digit"
+            text = f"key code: {rule.code} is reserved for shipped rules; use 9 as the first digit"
             raise RuleError(f"{folder}: {text}")
         if rule.sql is None:
             raise RuleError(f"{folder}: {rule.code}: key find is missing")
@@ -195,7 +195,7 @@ def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
     given = text[key] if isinstance(text[key], dict) else {"any": text[key]}
     for name, words in given.items():
         if not isinstance(words, str) or not words.strip():
-            raise RuleError(f"{path}: key text.{key}.{name} must be a text")
+            raise RuleError(f"{path}: key text.{key}.{name} must be a string")
     if "any" not in given:
         raise RuleError(f"{path}: key text.{key}.any is missing: the text for every other device")
     return Advice(tuple((name, words.strip()) for name, words in given.items()))
@@ -229,10 +229,10 @@ def _check_keys(
             expected = " or ".join(_TOML_NAMES[k] for k in kinds)
             raise RuleError(f"{path}: key {prefix}{key} must be {expected}")
         if isinstance(data[key], list) and not all(isinstance(part, str) for part in data[key]):
-            raise RuleError(f"{path}: key {prefix}{key} must be a list of texts")
+            raise RuleError(f"{path}: key {prefix}{key} must be a list of strings")
 
 
-_TOML_NAMES = {str: "a text", list: "a list", dict: "a table", bool: "true or false"}
+_TOML_NAMES = {str: "a string", list: "a list", dict: "a table", bool: "true or false"}
 
 
 def _check_values(path: Path, data: Mapping[str, Any]) -> None:

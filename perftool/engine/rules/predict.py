@@ -110,7 +110,7 @@ def _change(row: Mapping[str, Any]) -> Change:
         raise QueryError(f"change is {row.get('change')!r:.40}, not one of {', '.join(CHANGE_KINDS)}")
     factor, parallel = row.get("factor"), whole("parallel", row.get("parallel"))
     if factor is not None and not (isinstance(factor, (int, float, Decimal)) and 0 <= factor <= _LARGEST_FACTOR):
-        raise QueryError(f"factor is {factor!r:.40}, no number from 0 to {_LARGEST_FACTOR:,}")
+        raise QueryError(f"factor is {factor!r:.40}, not a number from 0 to {_LARGEST_FACTOR:,}")
     return Change(
         kind=row["change"],
         task=row["slice_id"],
@@ -169,8 +169,8 @@ def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, 
 def _judged(
     store: TraceStore, model: Model, rule: Rule, context: Context, rows: Sequence[tuple[int, Mapping[str, Any]]]
 ) -> Iterator[tuple[int, int, str | None, list[Change]]]:
-    """For each of ``rows`` with changes: its number, the time saved, what the machine lacks for that (which makes the
-    time a bound), and the new changes.
+    """For each of ``rows`` with changes: its number, the time saved, the new changes, and what the machine lacks to
+    save that time (then the time is a bound).
 
     Raises QueryTimeoutError when the replays take longer than the limit for a query.
     """

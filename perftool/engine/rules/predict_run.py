@@ -70,13 +70,13 @@ def _less(row: Mapping[str, Any]) -> Less:
     rank, step = whole("rank", row.get("rank")), whole("step", row.get("step"))
     cause, factor, group = row.get("cause"), row.get("factor"), row.get("group_name")
     if row.get("change") != "shorten":
-        raise QueryError(f"change is {row.get('change')!r:.40}; of ranks it is shorten")
+        raise QueryError(f"change is {row.get('change')!r:.40}; a rule over ranks can only shorten")
     if rank is None:
         raise QueryError("rank is missing")
     if cause not in (*CAUSES, "own", "link"):
         raise QueryError(f"cause is {cause!r:.40}, not one of {', '.join(CAUSES)}, own, link")
     if factor is not None and not (isinstance(factor, (int, float, Decimal)) and 0 <= factor <= 1):
-        raise QueryError(f"factor is {factor!r:.40}, no number from 0 to 1")
+        raise QueryError(f"factor is {factor!r:.40}, not a number from 0 to 1")
     return Less(rank, cause, None if factor is None else float(factor), step, None if group is None else str(group))
 
 

@@ -33,9 +33,9 @@ def claimed_once(
 
     A finding whose code is a key of ``explained_by`` is a symptom: it shows that time is lost, but not why. The values
     are the codes, or code prefixes, of causes. A finding that ``explains`` the main cause in the symptom's evidence
-    takes precedence. Of a symptom about idle time, a finding explains at most the time of the causes that they share.
+    takes precedence. For a symptom about idle time, a finding explains at most the time of the causes that both have.
     A finding of a rule ``over_ranks`` is a cause on all ranks.
-    Where a rule ``blaming`` ranks explains it, the symptom says how much of it is waiting for them.
+    If a rule ``blaming`` ranks explains the symptom, its message states how much of its time is spent waiting for them.
     """
     numbered = [(number, found) for number, found in enumerate(findings) if found.gain]
     everywhere = [one for one in numbered if one[1].rank is None or one[1].code in over_ranks]
@@ -61,7 +61,7 @@ def claimed_once(
         late = findings[number].evidence.get("late_ranks") or ()
         if code in blaming and finding.rank not in late:
             waited = format_ns(min(explained, gain.ns_per_step))
-            waiting = f"{waited} of it in a step is waiting for {findings[number].subject} ({code})"
+            waiting = f"{waited} of it per step is spent waiting for {findings[number].subject} ({code})"
             finding = replace(finding, message=f"{finding.message}; {waiting}")
         if left < _REST * gain.ns_per_step:
             return replace(finding, gain=None, explained_by=code)
@@ -84,7 +84,7 @@ def ranked(
     severe first.
 
     Rules ``blaming`` ranks precede all others: the other ranks cannot be faster than the straggler they wait for. A
-    prediction precedes a bound that ``explains`` the same time: a loose bound is no larger gain.
+    prediction precedes a bound that ``explains`` the same time: a loose bound does not prove a larger gain.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:

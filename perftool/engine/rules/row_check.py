@@ -42,7 +42,7 @@ def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
     found |= {name: whole(name, row[name]) for name in _WHOLE if name in row}
     for name in _TEXTS:
         if not isinstance(row.get(name), (str, type(None))):
-            raise QueryError(f"the column {name} must hold texts, not {_shown(row[name])}")
+            raise QueryError(f"the column {name} must hold strings, not {_shown(row[name])}")
     gain = row.get("gain_ns")
     if gain is not None and not _is_number(gain):
         raise QueryError(f"the column gain_ns must hold numbers, not {_shown(gain)}")

@@ -79,7 +79,7 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
         require_known(selector, rules)
     chosen = tuple(rule for rule in rules if _wanted(rule, selection))
     if not any(rule.sql for rule in chosen):
-        raise RuleError("no rule is left to run: what is selected is also ignored, or only in preview")
+        raise RuleError("no rule is left to run: every selected rule is also ignored, or only in preview")
     return Chosen(chosen, (*select.warnings, *ignore.warnings, *_warnings(rules, selection)))
 
 
@@ -96,9 +96,7 @@ def redirect(chosen: Iterable[Selector], rules: Sequence[Rule]) -> Redirected:
         rule = successor(selector.text, rules)
         selectors.append(replace(selector, text=rule.code) if rule else selector)
         if rule:
-            warnings.append(
-                f"{selector.text} (from {selector.origin}) was retired: it is {rule.code} ({rule.name}) now"
-            )
+            warnings.append(f"{selector.text} (from {selector.origin}) is retired; it is now {rule.code} ({rule.name})")
     return Redirected(tuple(selectors), tuple(dict.fromkeys(warnings)))
 
 

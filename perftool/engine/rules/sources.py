@@ -25,7 +25,7 @@ EVIDENCE_OF_PLACE = frozenset({"places", "host_time"})
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
 _LONGEST_NS, _LAST_NS = 2**53, 2**62
-# Per rule; each row takes a walk through the stacks.
+# Limit per rule: each row requires a walk through the stacks.
 _MOST_PLACED = 100
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
 _LAUNCHED = """

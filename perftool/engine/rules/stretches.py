@@ -23,7 +23,7 @@ _LOOP = 16
 _CALLED = """
 FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $rank AND f."end" > f.ts
 """
-# Calls are many, distinct callees few.
+# There are many calls but few distinct callees.
 _KINDS = f"SELECT DISTINCT f.file, f.line, f.function, f.stack {_CALLED} ORDER BY ALL"
 _CALLS = f"""
 WITH kinds AS (

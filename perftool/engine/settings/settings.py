@@ -44,7 +44,7 @@ class BudgetText:
 
 @dataclass(frozen=True)
 class Settings(Keys):
-    """The settings of a run: the keys, and what selections and tables of several places add up to.
+    """The settings of a run: the keys, with selections and tables merged from several places.
 
     ``values`` are the keys that are set, as written, and ``origins`` names the place that set each.
     """
@@ -68,8 +68,8 @@ def load_settings(
     """The settings for the inputs ``paths``.
 
     ``config`` holds the values of --config: at most one file, and ``key = value`` pairs. ``options`` are keys set on
-    the command line. ``trust`` gives a discovered file the rights of a named one. A ``gate`` reads none
-    that belongs to its inputs alone. Raises SettingsError naming file, key and expected type.
+    the command line. ``trust`` gives a discovered file the rights of a named one. A ``gate`` ignores a file that
+    belongs only to its inputs. Raises SettingsError naming file, key and expected type.
     """
     files = [text for text in config if _is_file(text)]
     pairs = [text for text in config if not _is_file(text)]
@@ -97,7 +97,7 @@ def merge(layers: Iterable[Layer]) -> Settings:
     if keys.get("run") and keys.get("as_one_run"):
         if last["run"][1] == last["as-one-run"][1]:
             raise SettingsError(f"{last['run'][1]}: --run and --as-one-run exclude each other")
-        # The later of the two places says which.
+        # The later of the two places wins.
         del keys["as_one_run" if _is_later("run", "as-one-run", kept) else "run"]
     select = _selected(kept, "select", "extend-select") or (Selector(ALL, DEFAULTS),)
     return Settings(
@@ -129,7 +129,7 @@ def _is_later(key: str, than: str, layers: Sequence[Layer]) -> bool:
 
 
 def _is_file(text: str) -> bool:
-    """Whether a value of --config names a file. What reads as a pair is one: a stranger may add a file of its name."""
+    """Whether a value of --config names a file. A valid pair is never a file name: a stranger may add such a file."""
     if "=" not in text:
         return True
     try:
@@ -204,7 +204,7 @@ def _with_value(param: Param, value: Any, place: str) -> Param:
     if isinstance(param.value, bool) or isinstance(value, bool):
         fits, expected = isinstance(param.value, bool) and isinstance(value, bool), "true or false"
     elif isinstance(param.value, str):
-        fits, expected = isinstance(value, str), "a text"
+        fits, expected = isinstance(value, str), "a string"
     else:
         fits, expected = isinstance(value, (int, float)), f"a number ({param.unit})"
     if not fits:

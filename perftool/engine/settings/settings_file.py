@@ -18,7 +18,7 @@ from perftool.readers.files.small_file import read_small
 # In the search order within a folder.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
 _TABLE = "habana_perf_tool"
-# A file may extend one that extends another; nobody nests more.
+# A file may extend one that extends another; nobody nests more deeply.
 _MOST_FILES = 20
 
 
@@ -94,7 +94,7 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
     for row in KEYS:
         key, named = row.key, values.get(row.key) or []
         if named and row.refused:
-            raise SettingsError(f"{_shown(path)}: key {key}: a configuration that was found {row.refused}; {remedy}")
+            raise SettingsError(f"{_shown(path)}: key {key}: a discovered configuration {row.refused}; {remedy}")
         if not row.path:
             continue
         for text in [named] if isinstance(named, str) else named:
@@ -102,18 +102,18 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
                 continue
             named_by_it = map(Path, matches(str(folder / text)))
             if not all(_real(place).is_relative_to(folder) for place in (folder / text, *named_by_it)):
-                reason = "a configuration that was found may name files of its own folder only"
-                raise SettingsError(f"{_shown(path)}: key {key}: {reason}, and {text!r} is none; {remedy}")
+                reason = "a discovered configuration may only name files in its own folder"
+                raise SettingsError(f"{_shown(path)}: key {key}: {reason}, and {text!r} is not one; {remedy}")
     for text in values.get("rule-packs") or ():
         for file in pack_files(folder / text):
             if not _real(file).is_relative_to(folder):
-                reason = "a configuration that was found may name files of its own folder only"
-                place = f"the rule {file.relative_to(folder)} is a link that leads elsewhere"
+                reason = "a discovered configuration may only name files in its own folder"
+                place = f"the rule {file.relative_to(folder)} is a link to a file elsewhere"
                 raise SettingsError(f"{_shown(path)}: key rule-packs: {reason}, and {place}; {remedy}")
 
 
 def _counts(path: Path) -> bool:
-    # Path.is_file raises where permission is denied, this does not; reading the inputs there reports the error.
+    # Unlike Path.is_file, this does not raise when permission is denied; reading the inputs reports the error later.
     if not os.path.isfile(path):
         return False
     # A pyproject.toml without our table belongs to other tools; skipping an unreadable one would hide a typo.
@@ -154,14 +154,14 @@ def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _from_here(folder: Path, path: Any, ending: str) -> Any:
-    """The path or paths of a key; an empty text stays, and one without ``ending``: they are no paths."""
+    """The path or paths of a key; a text that is empty or lacks ``ending`` is not a path, and stays as it is."""
     if isinstance(path, list):
         return [_from_here(folder, part, ending) for part in path]
     return os.path.relpath(folder / path) if path and path.endswith(ending) else path
 
 
 def _real(path: Path) -> Path:
-    """The target of links. Path.resolve raises for a link loop, this does not; the later read reports it."""
+    """The target of links. Unlike Path.resolve, this does not raise for a link loop; the later read reports it."""
     return Path(os.path.realpath(path))
 
 

@@ -16,13 +16,13 @@ from typing import Any
 from perftool.errors import SettingsError
 from perftool.model.choices import CONFIDENCES, FAIL_ON, FORMATS, SEVERITIES, LintFormat, ReportFormat, one_of
 
-# The commands that read the traces of a run.
+# Commands that read the traces of a run.
 RUNS = ("analyze", "lint", "report", "annotate", "whatif", "diff", "query", "export")
-# Those whose logs belong to the one run they read.
+# Commands that read one run, and so accept its logs.
 ONE_RUN = tuple(name for name in RUNS if name != "diff")
-# Those that can read ranks in several processes.
+# Commands that can read ranks in several processes.
 SPREAD = ("analyze", "lint", "report", "diff", "query", "export")
-# Those that evaluate rules.
+# Commands that evaluate rules.
 RULED = ("analyze", "lint", "report", "annotate", "diff", "merge")
 CONFIGURED = (*RUNS, "merge")
 # The options before a command, or without one.
@@ -36,10 +36,10 @@ RANKS, GATE = "Many ranks", "Gate"
 class Row:
     """One option, configuration key, or both.
 
-    ``on`` are the commands that have the option, ``formats`` its words by command where they differ, ``least``
-    its smallest number. ``path`` values (only those that end in ``ending``)
-    are relative to the file that holds them, and a configuration that was found may name files of its own folder only.
-    A stranger may have written it, so ``refused`` says what it may not do by this key.
+    ``on`` are the commands that have the option, ``formats`` its choices by command if they differ, ``least`` its
+    smallest number. ``path`` values (only those that end in ``ending``) are relative to the file that holds them. A
+    stranger may have written a discovered configuration: it may only name files in its own folder, and ``refused`` says
+    what it may not do with this key.
     """
 
     help: str
@@ -80,13 +80,13 @@ class Row:
 
     @property
     def written_default(self) -> Any:
-        """The default as a configuration spells it; None where it has no word for that."""
+        """The default as a configuration spells it; None if a configuration cannot express it."""
         if isinstance(self.default, tuple):
             return list(self.default)
-        return "" if self.default is None and self.type == "text" else self.default
+        return "" if self.default is None and self.type == "string" else self.default
 
     def sentence(self, command: str) -> str:
-        """The help of ``command`` for this option, with its words and the default among them."""
+        """The help of ``command`` for this option, with its choices and the default among them."""
         words = self.formats.get(command) or self.choices
         return f"{self.help}: {one_of(words, self.default)}." if words else f"{self.help}."
 
@@ -111,29 +111,29 @@ def rows_of(table: type) -> tuple[Row, ...]:
 
 @dataclass(frozen=True)
 class Keys:
-    """Every configuration key with its value as last written; Settings adds what follows from several places."""
+    """Every configuration key with its value as last written; Settings merges those that several places set."""
 
     extend: str = row("", "Configuration file whose settings this one inherits", path=True)
     log: tuple[str, ...] = row(
-        (), "Console or fallback log of the run; globs and '-' too; repeatable",
+        (), "Console or fallback log of the run, a glob, or '-' for stdin; repeatable",
         panel=FILES, metavar="FILE", on=(*ONE_RUN, ROOT), path=True,
     )  # fmt: skip
     metrics: tuple[str, ...] = row(
-        (), "Metrics file (PT_HPU_METRICS_FILE); globs and '-' too; repeatable",
+        (), "Metrics file (PT_HPU_METRICS_FILE), a glob, or '-' for stdin; repeatable",
         panel=FILES, metavar="FILE", on=(*ONE_RUN, ROOT), path=True,
     )  # fmt: skip
     capture: tuple[str, ...] = row(
-        (), "Trace of the capture of device graphs, which gives the kernels of replays their ops; repeatable",
+        (), "Trace of a graph capture; it shows which ops launched the kernels of graph replays; repeatable",
         panel=FILES, metavar="FILE", on=ONE_RUN, path=True,
     )  # fmt: skip
     device: str | None = row(
-        None, "Device of the traces, whatever they state: a name such as MI300X, H100 or GAUDI2, or a file of "
+        None, "Device of the traces, overriding what they state: a name such as MI300X, H100 or GAUDI2, or a file of "
         "its peaks (*.toml), as benchmark --peaks writes it",
         panel=FILES, metavar="NAME", on=RUNS, path=True, ending=".toml",
     )  # fmt: skip
     exclude: tuple[str, ...] = row((), "Leave out files that match; repeatable", panel=FILES, metavar="GLOB", on=RUNS)
     run: str | None = row(
-        None, "Which run of a folder with several: its name or a part of it; the default is the newest complete one",
+        None, "Run to read in a folder with several: its name or a part of it; by default the newest complete one",
         panel=FILES, metavar="NAME", on=RUNS,
     )  # fmt: skip
     source_roots: tuple[Path, ...] = row(
@@ -150,32 +150,41 @@ class Keys:
     extend_ignore: tuple[str, ...] = row((), "Additional rules not to run", panel=SELECTION, metavar="RULE", on=RULED)
     preview: bool = row(False, "Run preview rules too", "--preview/--no-preview", panel=SELECTION, on=RULED)
     rule_packs: tuple[Path, ...] = row(
-        (), "Folder with rules of your own (codes x9xx); repeatable", "--rules",
+        (), "Folder with your own rules (codes x9xx); repeatable", "--rules",
         panel=SELECTION, metavar="DIR", on=(*RULED, "whatif"), path=True,
     )  # fmt: skip
     rules: Mapping[str, Mapping[str, Any]] = row({}, "Per rule: severity, and thresholds by name")
     per_file_ignores: Mapping[str, Sequence[str]] = row(
-        {}, "Quiet rules by file pattern: 'old/*.json:GAP,SYN101'", panel=GATE, metavar="GLOB:RULE", on=("lint",)
+        {}, "Silence rules by file pattern: 'old/*.json:GAP,SYN101'", panel=GATE, metavar="GLOB:RULE", on=("lint",)
     )
     extend_per_file_ignores: Mapping[str, Sequence[str]] = row(
-        {}, "The same, in addition to those of the configuration", panel=GATE, metavar="GLOB:RULE", on=("lint",)
+        {},
+        "Like --per-file-ignores, in addition to the patterns of the configuration",
+        panel=GATE,
+        metavar="GLOB:RULE",
+        on=("lint",),
     )
     fail_on: str = row(
-        "warning", "Exit 1 from this severity on", panel=GATE, metavar="SEVERITY", choices=FAIL_ON, on=("lint",)
+        "warning",
+        "Exit 1 on findings of at least this severity",
+        panel=GATE,
+        metavar="SEVERITY",
+        choices=FAIL_ON,
+        on=("lint",),
     )
     exit_zero: bool = row(False, "Exit 0 even with findings", "--exit-zero", "-e", panel=GATE, on=("lint",))
     min_confidence: str = row(
-        "low", "Hide findings below", panel=GATE, metavar="LEVEL", choices=CONFIDENCES, on=("lint",)
+        "low", "Hide findings of lower confidence", panel=GATE, metavar="LEVEL", choices=CONFIDENCES, on=("lint",)
     )
     baseline: Path | None = row(
-        None, "Subtract these accepted findings", panel=GATE, metavar="FILE", on=("lint",), path=True
+        None, "Leave out the accepted findings in this file", panel=GATE, metavar="FILE", on=("lint",), path=True
     )
     baseline_paths: bool = row(
         False, "Accept a finding in its file only, not wherever it is found", panel=GATE, on=("lint",)
     )
-    budgets: Mapping[str, Any] = row({}, 'Limits of numbers, such as step_time_ms = "<= 120"')
+    budgets: Mapping[str, Any] = row({}, 'Limits on numbers, such as step_time_ms = "<= 120"')
     min_severity: str = row(
-        "info", "Hide findings below",
+        "info", "Hide findings of lower severity",
         panel=OUTPUT, metavar="SEVERITY", choices=SEVERITIES, on=("analyze", "lint", "merge"),
     )  # fmt: skip
     output_format: str = row(
@@ -190,7 +199,7 @@ class Keys:
     )  # fmt: skip
     as_one_run: bool = row(False, "Treat all traces as ranks of one run, whatever they state", panel=RANKS, on=RUNS)
     jobs: int | None = row(
-        None, "Worker processes for several ranks; the default suits cores, memory and files",
+        None, "Worker processes for several ranks; the default depends on cores, memory and files",
         panel=RANKS, metavar="N", on=SPREAD, refused="may not start processes",
     )  # fmt: skip
 
@@ -204,7 +213,7 @@ def check_values(values: Mapping[str, Any], origin: str) -> None:
     for name, value in values.items():
         key = BY_KEY.get(name)
         if key is None:
-            raise SettingsError(f"{origin}: unknown key {name}; there are {', '.join(BY_KEY)}")
+            raise SettingsError(f"{origin}: unknown key {name}; the keys are {', '.join(BY_KEY)}")
         if not _TYPES[key.kind][1](value):
             raise SettingsError(f"{origin}: key {name} must be a {key.type}")
         if _holds_zero(value):
@@ -254,14 +263,14 @@ def _table(value: Any, holds: Callable[[Any], bool]) -> bool:
 
 # For each type of a field: its name in words, whether a value of a configuration has it, and the field's value.
 _TYPES: Mapping[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
-    "str": ("text", _text, str),
-    "str | None": ("text", _text, lambda value: value or None),
-    "Path | None": ("text", _text, lambda value: Path(value) if value else None),
-    "bool": ("true or false", lambda value: isinstance(value, bool), bool),
+    "str": ("string", _text, str),
+    "str | None": ("string", _text, lambda value: value or None),
+    "Path | None": ("string", _text, lambda value: Path(value) if value else None),
+    "bool": ("boolean", lambda value: isinstance(value, bool), bool),
     "int | None": ("whole number", _count, int),
-    "tuple[str, ...]": ("list of texts", _texts, tuple),
-    "tuple[Path, ...]": ("list of texts", _texts, lambda value: tuple(map(Path, value))),
-    "Mapping[str, Sequence[str]]": ("table of lists of texts", lambda value: _table(value, _texts), dict),
+    "tuple[str, ...]": ("list of strings", _texts, tuple),
+    "tuple[Path, ...]": ("list of strings", _texts, lambda value: tuple(map(Path, value))),
+    "Mapping[str, Sequence[str]]": ("table of lists of strings", lambda value: _table(value, _texts), dict),
     "Mapping[str, Mapping[str, Any]]": (
         "table of tables",
         lambda value: _table(value, lambda part: isinstance(part, dict)),
