@@ -195,4 +195,4 @@ def test_a_wrong_message_exits_2(run: Run) -> None:
 def test_a_wrong_case_file_exits_2(run: Run) -> None:
     pack(cases=CASES.replace("findings = []", "finds = []"))
     assert run("rule", "--check", "pack") == 2
-    assert "cases/OPS901.toml: key case[1]: unknown key finds; there are name, findings" in run.err
+    assert "cases/OPS901.toml: key case[1]: unknown key finds; the keys are name, findings" in run.err

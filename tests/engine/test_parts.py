@@ -102,7 +102,7 @@ def answers(part: str, **row: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("head", "says"),
     [
-        ({"version": 2}, "is a part of version 2, and this program reads version 1"),
+        ({"version": 2}, "has part version 2, and this program reads version 1"),
         ({"tool": "9.9"}, "was made by habana_perf_tool 9.9, whose tables differ"),
         ({"format": "something"}, "is not a part made by habana_perf_tool"),
         ({"parts": [{"inputs": 7}]}, r"is not a part, or is damaged \(TypeError: "),
@@ -127,8 +127,8 @@ def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
 @pytest.mark.parametrize(
     ("facts", "says"),
     [
-        ({"metadata": {"-5": {}}}, "it holds rank -5"),
-        ({"metadata": {"1000000": {}}}, "it holds rank 1000000"),
+        ({"metadata": {"-5": {}}}, "it holds the impossible rank -5"),
+        ({"metadata": {"1000000": {}}}, "it holds the impossible rank 1000000"),
         ({"metadata": {}}, "it holds tables without a rank"),
         ({"base_ns": 10**18 * 5}, "its times start from the impossible origin 5000"),
         ({"answers": []}, "it has no result for CFG10"),

@@ -117,7 +117,7 @@ def test_extend_select_alone_adds_to_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("colour = true", "unknown key colour; there are extend, log, "),
+        ("colour = true", "unknown key colour; the keys are extend, log, "),
         ("select = 'GAP'", "key select must be a list of strings"),
         ("preview = 1", "key preview must be a boolean"),
         ("fail-on = 'fatal'", "key fail-on: 'fatal' is not one of error, warning, info, never"),

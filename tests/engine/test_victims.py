@@ -25,7 +25,7 @@ def test_findings_of_waiting_ranks_say_how_much_is_waiting(report: Report) -> No
     (cause,) = (found for found in report.findings if found.code == "COL103")
     waiting = {found.rank: found.message for found in report.findings if found.code == "COL102"}
     assert cause.gain
-    assert "in a step is waiting for rank 6 (COL103)" in waiting[0]
+    assert "per step is spent waiting for rank 6 (COL103)" in waiting[0]
     assert "waiting for rank 6" not in waiting.get(6, "")
 
 
