@@ -82,7 +82,7 @@ def _find(code: str, rules: list[Rule]) -> Rule:
 
     found = next((known for known in rules if code in (known.code, known.name)), None)
     if found is None and (found := successor(code, rules)):
-        print_notes([f"{code} was retired: it is {found.code} ({found.name}) now"])
+        print_notes([f"{code} is retired; it is now {found.code} ({found.name})"])
     if found is None:
         names = [text for known in rules for text in (known.code, known.name)]
         close = get_close_matches(code, names, n=1) or get_close_matches(code.upper(), names, n=1)

@@ -74,7 +74,7 @@ ONE = "SELECT 'all' AS subject, 1 AS n, 0 AS rank"
     [
         ("SELECT 'explode' AS change, id AS task FROM slices", "change is 'explode'"),
         ("SELECT ['skip'] AS change, id AS task FROM slices", "change is ['skip']"),
-        ("SELECT 'shorten' AS change, id AS task, 'abc' AS factor FROM slices", "factor is 'abc', no number"),
+        ("SELECT 'shorten' AS change, id AS task, 'abc' AS factor FROM slices", "factor is 'abc', not a number"),
         ("SELECT 'shorten' AS change, id AS task, 'nan'::DOUBLE AS factor FROM slices", "factor is nan"),
         ("SELECT 'shorten' AS change, id AS task, -1e300 AS factor FROM slices", "factor is -1e+300"),
         ("SELECT 'prefetch' AS change, id AS task, 1e30::HUGEINT AS parallel FROM slices", "the column parallel holds"),
