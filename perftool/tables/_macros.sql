@@ -1,8 +1,8 @@
 -- Interval arithmetic that the tables share. Intervals are half open, [ts, end), in ns; a relation of intervals
 -- has the columns rank, class, ts and "end". Classes are small integers; class -1 only marks a boundary.
 
--- Merges overlapping and touching intervals of a rank and class. An island starts where no earlier interval reaches;
--- it ends at the reach before the next island. (Window aggregates with FILTER are 20 times slower.)
+-- Merges overlapping and touching intervals of a rank and class. A merged interval starts
+-- where no earlier one reaches, and ends at the last end before the next merged interval. (Window aggregates with FILTER are 20 times slower.)
 CREATE MACRO interval_union(source) AS TABLE (
     WITH reached AS (
         SELECT rank, class, ts,
@@ -36,8 +36,8 @@ CREATE MACRO interval_sweep(source) AS TABLE (
         UNION ALL
         SELECT rank, "end", CASE WHEN class < 0 THEN 0 ELSE -(1::BIGINT << class) END FROM query_table(source)
     ),
-    -- The sum includes all edges of a moment, and only the last of them has a stretch after it. (Aggregating them
-    -- first takes a quarter longer.)
+    -- The sum includes all edges at the same time, and only the last of them starts a stretch. (Aggregating them first
+    -- takes a quarter longer.)
     stretches AS (
         SELECT rank, t AS ts, lead(t) OVER w AS "end", (sum(delta) OVER w)::BIGINT AS mask
         FROM edges WINDOW w AS (PARTITION BY rank ORDER BY t)
@@ -45,10 +45,10 @@ CREATE MACRO interval_sweep(source) AS TABLE (
     SELECT rank, ts, "end", mask FROM stretches WHERE "end" > ts
 );
 
--- Pairs of intervals of one source inside another's, on the same lane: a row (outside, inside) of ids for each pair.
--- Both have the columns lane, id, ts and "end", and no negative lengths. Each interval is compared with the last of the
--- others that starts before it, and with those in which that one starts. Comparing it with all of them would be
--- quadratic in the length of the recording. So would be the pairs of others that all nest: those inside 32 more are left out.
+-- Which intervals of one source are inside which of another, on the same lane: a row (outside, inside) of ids for each
+-- pair. Both sources have the columns lane, id, ts and "end", and no negative lengths. Each inside is compared with the last
+-- outside that starts before it, and with the outsides in which that one starts. Comparing it with all of them would be
+-- quadratic in the length of the recording. Deep nests would be, too, so outsides more than 32 deep are left out.
 CREATE MACRO interval_pairs(insides, outsides) AS TABLE (
     WITH edges AS (
         SELECT lane, id, ts AS t, 1 AS delta FROM query_table(outsides)
@@ -72,8 +72,8 @@ CREATE MACRO interval_pairs(insides, outsides) AS TABLE (
     WHERE i."end" <= n."end"
 );
 
--- The same pairs where no two of the outsides overlap in part, as calls on one thread do not: the time grows with their
--- number, not with its square. On each lane and level, the last one to start is the only one that can still be open.
+-- The same pairs for outsides that never overlap partially, such as calls on one thread: the time is proportional to their
+-- number, not to its square. On each lane and level, the last one to start is the only one that can still be open.
 CREATE MACRO nested_pairs(insides, outsides) AS TABLE (
     WITH edges AS (
         SELECT lane, id, ts AS t, "end", 1 AS delta FROM query_table(outsides) WHERE "end" > ts
@@ -159,7 +159,7 @@ CREATE MACRO time_text(ns) AS
          WHEN abs(ns) >= 0.9995e6 THEN three_digits(ns / 1e6) || ' ms'
          WHEN abs(ns) >= 0.9995e3 THEN three_digits(ns / 1e3) || ' us' ELSE printf('%.0f ns', ns::DOUBLE) END;
 
--- The text for a step without the cause of stragglers, or for their waits where that is not predicted.
+-- The text for the step without a straggler's delay, or for the largest possible gain if there is no prediction.
 CREATE MACRO without_text(predicted, step, estimate, steps) AS
     CASE WHEN predicted > 0 THEN 'without that a step takes ' || time_text(step - predicted) || ' instead of ' || time_text(step) || CASE WHEN steps = 1 THEN ' (predicted from one step)' ELSE ' (predicted)' END
          ELSE 'up to ' || time_text(estimate) || ' of a step of ' || time_text(step) END;
@@ -168,7 +168,7 @@ CREATE MACRO period_text(times, steps, every) AS
     CASE WHEN steps = 1 THEN 'in the one step recorded' ELSE 'in ' || times || ' of ' || steps || ' steps' END
     || CASE WHEN every = 2 THEN ', every other one' WHEN every = 3 THEN ', every 3rd' WHEN every > 3 THEN ', every ' || every || 'th' ELSE '' END;
 
--- The type of a node's tensors, as Gaudi's software spells it, in the words of devices.toml; NULL for others.
+-- The data type of a node in the words of devices.toml, from the spellings of Gaudi's software; NULL for others.
 CREATE MACRO node_dtype(dtype) AS
     CASE WHEN regexp_matches(dtype, '^(bf16|bfloat16|syn_type_bf16)$', 'i') THEN 'bf16'
          WHEN regexp_matches(dtype, '^(f16|fp16|float16|syn_type_fp16)$', 'i') THEN 'fp16'

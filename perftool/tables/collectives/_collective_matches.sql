@@ -1,6 +1,5 @@
--- Matches of a collective over several ranks: the n-th of a kind within a step, where every rank that took part in the
--- step made the same number of calls. Kind: name, process group and size. A send and its receive match by their two
--- ranks.
+-- The calls on several ranks that belong to one collective: the n-th of a kind within a step, if all ranks in the step made
+-- as many calls of that kind. The kind is name, process group and size. A send and its receive match by their two ranks.
 --
 -- needs: collectives, steps
 -- empty without: collectives

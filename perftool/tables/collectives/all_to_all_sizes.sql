@@ -4,7 +4,7 @@
 -- needs: collectives
 -- empty without: collectives
 -- column rank: INTEGER, distributed rank
--- column peer: INTEGER, rank that it exchanges data with; itself too
+-- column peer: INTEGER, rank that it exchanges data with, or itself
 -- column group_name: VARCHAR, process group, when recorded
 -- column calls: BIGINT, number of these all-to-alls of the rank
 -- column sent: BIGINT, bytes that the rank sends to the peer, over all calls; NULL when one of them does not state its data type

@@ -7,7 +7,7 @@
 -- column side: VARCHAR, 'device' or 'host'
 -- column group_name: VARCHAR, process group, when recorded
 -- column members: VARCHAR, its ranks, when recorded
--- column waited_ns: BIGINT, waiting in ns; in collectives that overlap it counts once
+-- column waited_ns: BIGINT, waiting in ns; overlapping collectives count once
 -- column wire_ns: BIGINT, the time of each on the rank that waits least, summed over the collectives
 -- column collectives: BIGINT, number of collectives
 -- column last: BIGINT, number of collectives in which this rank came last

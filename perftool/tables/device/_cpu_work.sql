@@ -1,7 +1,7 @@
 -- The compute of the CPU, where that is the device: the ops that do it.
 --
 -- An op computes when most of its time is its own; ops inside it belong to it. Ops that only describe or allocate
--- tensors do not compute, nor do ops of a data loader or of a process group: their time has names of its own.
+-- tensors do not compute. Nor do ops of a data loader or of a process group, whose time is reported separately.
 --
 -- needs: ops, slices, _name_roles, _cpu_runs
 -- empty without: _cpu_runs

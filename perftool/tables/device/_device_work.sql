@@ -8,7 +8,7 @@
 -- column track: BIGINT, tracks.id
 -- column name: VARCHAR, kernel or copy name
 -- column cat: VARCHAR, kernel, memcpy or memset
--- column kind: VARCHAR, that, or collective, or wait: a kernel that waits for others
+-- column kind: VARCHAR, the same, or collective, or wait (a kernel that only waits)
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column engine: VARCHAR, Gaudi engine group, NULL elsewhere
@@ -39,7 +39,7 @@ placed AS (
 ),
 work AS (
     SELECT p.*,
-           -- One access to the arguments for all of them: each access parses the whole text.
+           -- All values are read at once, because each access to the arguments parses the whole text.
            json_extract_string(r.args, [
                '$.correlation', '$."External id"', '$."external id"', '$."graph node id"', '$.stream', '$.device',
                '$.bytes', '$.size', '$.dataType', '$.recipeId', '$.direction']) AS a

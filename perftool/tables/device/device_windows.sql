@@ -4,9 +4,9 @@
 -- started more than a millisecond after its submission: the device was busy with unrecorded work. Otherwise the
 -- queue was empty, and the device idle. A copy is submitted when its call begins, since such calls may wait for it.
 --
--- Nothing is known either once the host submits work that left no device event: from the first call without device
--- work, or op without a call, among those whose name nearly always had one, after the last that has. This does not hold
--- if a wait for the device returned before, because later work may run on the host. A recording that lacks most of its
+-- Nothing is known either once the host submits work that left no device events. The unknown part begins at the first call
+-- without device work, or op without a call, after the last one that has any; only names that nearly always have some
+-- count. Unless a wait for the device returned before it: then later work may run on the host. A recording that lacks most of its
 -- events says nothing about the time between the others.
 --
 -- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers, _cpu_runs
@@ -46,7 +46,7 @@ lost AS (
 ),
 known AS (
     SELECT w.rank, w.ts AS window_ts, w."end" AS window_end,
-           -- A trace that shows no submission at all says nothing about the queue; what it shows must do.
+           -- A trace without any submission says nothing about the queue, so the device counts as known from the start.
            CASE WHEN b.ts > w.ts AND b.rank IN (SELECT DISTINCT rank FROM launches)
                     AND (b.submitted IS NULL OR b.ts - b.submitted > 1000000)
                 THEN least(b.ts, w."end") ELSE w.ts END AS ts,

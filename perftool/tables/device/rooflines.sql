@@ -21,7 +21,7 @@
 -- column dur: BIGINT, time of its kernels in ns
 -- column compute_ns: DOUBLE, operations / peak rate
 -- column memory_ns: DOUBLE, traffic / bandwidth
--- column bound_ns: DOUBLE, the longer of both
+-- column bound_ns: DOUBLE, the longer of the two
 WITH products AS (
     SELECT rank, op, op_name AS name, batch, m, k, n, min(ts) AS ts, sum(dur)::BIGINT AS dur
     FROM matmuls WHERE batch > 0 AND m > 0 AND k > 0 AND n > 0 GROUP BY ALL

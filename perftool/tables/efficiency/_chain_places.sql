@@ -1,4 +1,4 @@
--- The kernels of one repeat of each chain, and the time of their likes in all repeats: for chains.
+-- The kernels of one repeat of each chain, and the time of the same kernels in all repeats: for chains.
 --
 -- maker: find_chains
 -- needs: _chained_work
@@ -7,6 +7,6 @@
 -- column chain: INTEGER, number of the chain in its rank
 -- column place: INTEGER, position in the chain, from 1
 -- column id: BIGINT, device_ops.id of the kernel in the first repeat
--- column repeats: BIGINT, how often the chain follows itself
+-- column repeats: BIGINT, number of times the chain runs in a row
 -- column ns: BIGINT, length of the kernels at this place in all repeats
 -- column work_ns: BIGINT, length of all kernels of the step on this lane

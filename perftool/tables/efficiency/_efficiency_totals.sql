@@ -5,16 +5,16 @@
 -- empty without: _op_work
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, length of all work that runs at the speed of the device
--- column bounded_ns: BIGINT, that of the ops whose time at the device's best is known
+-- column bounded_ns: BIGINT, the part of it in ops whose time at the device's best is known
 -- column best_ns: DOUBLE, their time at the device's best; no op counts for more than it took
 -- column matrix_ns: BIGINT, length of the kernels of products and convolutions
--- column counted_ns: BIGINT, that of the kernels of those whose operations and rate are known
+-- column counted_ns: BIGINT, the part of it whose operations and rate are known
 -- column peak_ns: DOUBLE, time of the operations of products, convolutions and attention at the peak rate
 -- column recomputed_ns: DOUBLE, the part of it that checkpointing runs again
 -- column passes_ns: BIGINT, length of pointwise, normalisation, reduction and copy kernels of ops
 -- column op_ns: BIGINT, length of the work that ops launched, without transfers
--- column shaped_ns: BIGINT, that of ops with recorded shapes
--- column sized_ns: BIGINT, that of ops with a model
+-- column shaped_ns: BIGINT, length of the work with recorded shapes, without transfers
+-- column sized_ns: BIGINT, length of the work of ops with a cost model
 -- column graph_ns: BIGINT, length of the work of captured graphs
 -- Fractions are added in the order of their size: in another order the last digit would differ.
 WITH ops AS (

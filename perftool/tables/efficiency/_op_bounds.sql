@@ -9,7 +9,7 @@
 -- column flops: BIGINT, operations of one call
 -- column bytes: BIGINT, bytes of one call
 -- column unit: VARCHAR, matrix or vector
--- column dtype: VARCHAR, type of the operands, tf32 where 32-bit ones run so
+-- column dtype: VARCHAR, type of the operands, tf32 if 32-bit operands run as TF32
 -- column device: VARCHAR, device_facts.device
 -- column rate: DOUBLE, the peak rate that applies, in FLOP/s
 -- column compute_ns: DOUBLE, operations of all calls / peak rate

@@ -18,7 +18,7 @@
 -- column grids: VARCHAR, for these ops: names and grids of the kernels of a call, as JSON
 -- column calls: BIGINT, calls that launched work; kernels where no op launched them
 -- column kernel_ns: BIGINT, length of the work
--- column matrix_ns: BIGINT, length of those kernels of it that matmuls lists
+-- column matrix_ns: BIGINT, the part of it in kernels that matmuls lists
 -- column tf32: BOOLEAN, products of 32-bit operands that run as TF32 (matmuls.tf32)
 -- column transfer: BOOLEAN, work that does not run at the speed of the device's memory: collectives, and copies from or to elsewhere
 WITH matrix AS (SELECT id, tf32 FROM matmuls),
@@ -36,8 +36,8 @@ named AS (
     LEFT JOIN graphs AS g ON g.id = d.launch
     WHERE d.valid AND d.kind <> 'wait'
 ),
--- A replay repeats the capture's launches: the nth kernel of a name is the nth of this name there. If the numbers
--- differ (and the capture's is no multiple, as with several captures), none of them can be matched.
+-- A replay repeats the launches of the capture, so the nth kernel of a name is the capture's nth kernel of that name. If
+-- their numbers differ, none can be matched, unless the capture has a multiple (several captures).
 numbered AS (
     SELECT id, launch, name, row_number() OVER (PARTITION BY launch, name ORDER BY ts, id) AS nth, count(*) OVER (PARTITION BY launch, name) AS times
     FROM named WHERE source = 'graph' AND EXISTS (FROM _captured)
@@ -47,7 +47,7 @@ replayed AS (
     JOIN _captured AS c ON c.kernel = n.name AND c.nth = n.nth AND c.times % n.times = 0
 ),
 calls AS (SELECT DISTINCT op, input_dims, input_types, concrete_inputs FROM _captured),
--- Ops of vLLM that hide their sizes: they are in the annotation around the step, and in the grids of the kernels.
+-- Some ops of vLLM hide their sizes, which are in the annotation around the step and in the grids of the kernels.
 batches AS (
     SELECT track, ts, "end", name FROM slices
     WHERE side = 'host' AND cat = 'user_annotation' AND regexp_matches(name, '^execute_.*context.*generation')
@@ -82,7 +82,7 @@ launched AS (
     FROM named AS d LEFT JOIN replayed AS g ON g.id = d.id LEFT JOIN sizes AS s ON s.name = d.name
     GROUP BY d.rank, d.source, CASE WHEN d.by_op THEN d.op END, g.op, g.launch,
              coalesce(g.op_name, CASE WHEN d.by_op THEN d.op_name ELSE d.name END),
-             -- Work of no op runs on one engine per row.
+             -- Work without an op has a row for each engine.
              CASE WHEN NOT d.by_op THEN d.engine END
 ),
 outers AS (

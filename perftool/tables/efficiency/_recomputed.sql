@@ -22,5 +22,5 @@ repeated AS (
     WHERE g.repeated
 ),
 united AS (SELECT rank AS track, ts, "end" FROM interval_union(repeated))
--- ASOF JOIN would sort all ops for nothing.
+-- Without a backward pass, ASOF JOIN would sort all ops for nothing.
 SELECT o.id AS op FROM (FROM ops WHERE EXISTS (FROM united)) AS o ASOF JOIN united AS u ON u.track = o.track AND o.ts >= u.ts WHERE o."end" <= u."end"

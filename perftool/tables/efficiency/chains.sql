@@ -1,6 +1,6 @@
--- One row per kernel of a sequence that follows itself at least three times, as the layers of a model do.
+-- One row per kernel of a sequence that runs at least three times in a row, as the layers of a model do.
 --
--- Searched in the first complete step, on the lane with most kernels. The sequences of a rank (at most three, of a twentieth of
+-- Only the first complete step is searched, on the lane with the most kernel time. The sequences of a rank (at most three, of a twentieth of
 -- that lane's work or more) do not overlap; where one begins within the layer is arbitrary.
 --
 -- absent: no sequence of kernels repeats itself three times in a row
@@ -12,7 +12,7 @@
 -- column op: VARCHAR, op that launched it; NULL for captured graphs and where none is recorded
 -- column kernel: VARCHAR, name of the kernel
 -- column input_dims: VARCHAR, shapes of the op's inputs as JSON, when recorded
--- column repeats: BIGINT, how often the sequence follows itself
+-- column repeats: BIGINT, number of times the sequence runs in a row
 -- column ns: BIGINT, mean length of the kernel in a repeat
 -- column share: DOUBLE, its share of the sequence's time
 -- column step_share: DOUBLE, share of the sequence, in all repeats, of the lane's work in the step

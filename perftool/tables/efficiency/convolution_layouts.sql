@@ -1,4 +1,4 @@
--- One row per convolution of pictures that oneDNN computes on a CPU, with the memory layout of its input.
+-- One row per convolution of images that oneDNN computes on a CPU, with the memory layout of its input.
 --
 -- oneDNN keeps the channels of a pixel together. It converts tensors whose channels are apart, and the result back,
 -- unless the filters already have its layout.

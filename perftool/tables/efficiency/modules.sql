@@ -1,5 +1,5 @@
 -- Time on the device by module of the model (torch.nn.Module), forward and backward. One row per place in the hierarchy of
--- modules, the layers of a model together, and one per rank for the work of no module.
+-- modules, where equal layers share a place, and one per rank for work outside modules.
 --
 -- Work belongs to the modules around its launch. Work of a backward function belongs to the modules around the op that
 -- it differentiates, by its sequence number. Modules with less than a thousandth of the rank's work are left out.
@@ -8,9 +8,9 @@
 -- needs: device_ops, windows, slices, ops, roles
 -- empty without: device_ops, roles.role=module
 -- column rank: INTEGER, distributed rank
--- column path: VARCHAR, classes of the modules from the outermost to this one, joined by ' > '; NULL for work of no module
+-- column path: VARCHAR, classes of the modules from the outermost to this one, joined by ' > '; NULL for work outside modules
 -- column module: VARCHAR, class of the module
--- column depth: INTEGER, number of modules in the path; 0 for work of no module
+-- column depth: INTEGER, number of modules in the path; 0 for work outside modules
 -- column modules: BIGINT, number of modules at this place
 -- column calls: BIGINT, number of their calls
 -- column forward_ns: BIGINT, time of the work that they and the modules inside them launched, without the backward pass
@@ -32,7 +32,7 @@ around AS (
            first(o.name ORDER BY o.ts, o."end" DESC, o.id) AS outermost
     FROM nested_pairs(spans, spans) AS p JOIN calls AS o ON o.id = p.outside GROUP BY p.inside
 ),
--- Checkpointing calls a module again in the backward pass, where nothing is around it.
+-- Checkpointing calls a module again in the backward pass, without the modules around it: these come from another call.
 known AS (
     SELECT c.rank, c.name, arg_min(a.path[:-2], (c.ts, c.id)) AS path
     FROM around AS a JOIN calls AS c USING (id) WHERE len(a.path) > 1 GROUP BY c.rank, c.name
@@ -77,7 +77,7 @@ placed AS (
     GROUP BY l.rank, coalesce(p.path, [])
 ),
 totals AS (SELECT rank, sum(coalesce(forward_ns, 0) + coalesce(backward_ns, 0)) AS ns FROM placed GROUP BY rank),
--- Each row of the work of no module, or of one place, adds to all places around it.
+-- The work of a place also counts for all places around it.
 summed AS (
     SELECT rank, path[:depth] AS path, sum(forward_ns) AS forward_ns, sum(backward_ns) AS backward_ns,
            sum(coalesce(forward_ns, 0) + coalesce(backward_ns, 0)) FILTER (depth = len(path)) AS own_ns

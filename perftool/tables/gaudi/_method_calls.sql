@@ -14,7 +14,7 @@ calls AS (
     FROM _runtime AS r JOIN roles AS s ON s.cat = 'runtime' AND s.role IN ('wait', 'transfer') AND s.name = r.name
     WHERE r.rank IN (SELECT rank FROM tracks WHERE id IN (SELECT id FROM lanes))
 ),
--- The lanes are written with different clocks. The reach is the latest end of those that have begun by then.
+-- The lanes use different clocks, hence the slack. The reach is the latest end of the calls that have begun so far.
 around AS (
     SELECT lane, ts - clock_slack_ns() AS ts, max("end" + clock_slack_ns()) OVER (PARTITION BY lane ORDER BY ts) AS reach
     FROM calls WHERE NOT method

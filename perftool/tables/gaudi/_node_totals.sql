@@ -5,10 +5,10 @@
 -- empty without: graph_nodes
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, length of all runs
--- column bounded_ns: BIGINT, of those whose time at the device's best is known
+-- column bounded_ns: BIGINT, the part of it in runs whose time at the device's best is known
 -- column best_ns: DOUBLE, their time at the device's best; no node counts for more than it took
 -- column matrix_ns: BIGINT, length of the runs on the MME
--- column counted_ns: BIGINT, of those whose operations and rate are known
+-- column counted_ns: BIGINT, the part of it whose operations and rate are known
 -- column peak_ns: DOUBLE, time of their operations at the peak rate
 WITH inside AS (
     SELECT n.rank, n.graph, n.node, n.node_id, n.engine, count(DISTINCT n.execution) AS runs, sum(n.dur)::BIGINT AS ns

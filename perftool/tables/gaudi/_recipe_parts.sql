@@ -1,5 +1,5 @@
 -- The recipe of each launch and each unit of device work of a Gaudi. Synapse draws recipe ids from 8,190 values, so two
--- recipes may share one: their names separate them, and their handles where all events of the id have one. A recipe
+-- recipes may share one: their names separate them, or their handles if all events with the id have one. A recipe
 -- without a name is the only one of its id, or a separate one.
 --
 -- needs: _device_work, _recipe_calls

@@ -8,7 +8,7 @@
 -- column lane: VARCHAR, its name
 -- column name: VARCHAR, name of the counter
 -- column kind: VARCHAR, back_pressure or partial_writes; NULL for counters that no rule reads
--- column since: BIGINT, the sample before it on that lane in ns, NULL for the first
+-- column since: BIGINT, time of the previous sample on that lane in ns, NULL for the first
 -- column ts: BIGINT, time of the sample in ns
 -- column value: BIGINT, its value; counters have 64 bits and wrap around, so a counter that decreased has a negative value
 WITH samples AS (

@@ -1,8 +1,7 @@
 -- Gaudi: one row per node of a recipe that ran, over all its runs, with data from the graph compiler (graph_nodes) and
 -- Intel's trace analyzer.
 --
--- A node of the trace is one of a compiled graph when recipe, name and engine agree, and the number where both give
--- one.
+-- A node of the trace matches one of a compiled graph if recipe, name and engine agree, and the number if both have one.
 --
 -- absent: the input does not say which nodes the device's work belongs to (a trace with hardware lanes, the profiler's CSV or JSON, or *_analyzed_nodes.csv do)
 -- needs: node_runs, _node_work, graph_nodes, analyzed_nodes, known_devices, device_facts
@@ -33,7 +32,7 @@
 -- column parallel_share: DOUBLE, active_ns / span_ns
 -- column expected_ns: BIGINT, time of all runs by the compiler's estimate
 -- column expected_ratio: DOUBLE, span_ns / expected_ns
--- column utilisation: DOUBLE, share of the MME's cycles that the compiler expects to compute
+-- column utilisation: DOUBLE, share of the MME's cycles that compute, as the compiler expects
 -- column strategy: VARCHAR, how the MME computes it
 -- column flops: BIGINT, operations of one run
 -- column bytes: BIGINT, bytes of device memory that one run reads and writes

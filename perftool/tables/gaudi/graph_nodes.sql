@@ -15,8 +15,8 @@
 -- column output_shapes: VARCHAR, shapes of its results as JSON, the slowest dimension first
 -- column flops: BIGINT, operations of one run, for matrix products and convolutions
 -- column bytes: BIGINT, bytes of device memory that one run reads and writes; tensors on the chip cost none
--- column expected_cycles: BIGINT, cycles of the MME that the compiler expects
--- column expected_dma_ns: BIGINT, time of a copy that it expects
--- column utilisation: DOUBLE, share of the MME's cycles that it expects to compute
+-- column expected_cycles: BIGINT, expected cycles of the MME
+-- column expected_dma_ns: BIGINT, expected time of a copy
+-- column utilisation: DOUBLE, expected share of the MME's cycles that compute
 -- column strategy: VARCHAR, how the MME computes it
 -- column ops: VARCHAR, the kernels that were fused into it, else the nodes of the model's graph that it comes from

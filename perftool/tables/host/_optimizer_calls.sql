@@ -15,7 +15,7 @@
 -- column end: BIGINT, end in ns
 WITH calls AS (
     SELECT id, rank, track, name, ts, "end"
-    -- No stack is as deep.
+    -- No real stack is that deep.
     FROM slices WHERE side = 'host' AND depth < 128 AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
 ),
 functions AS (

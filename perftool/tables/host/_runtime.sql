@@ -11,7 +11,7 @@
 -- column parent: BIGINT, enclosing slice
 -- column correlation: BIGINT, id shared with the device work it submits
 -- column external_id: BIGINT, id of the framework op that made the call
--- column recipe: BIGINT, id of the recipe it is about (Gaudi), 0 or NULL for none
+-- column recipe: BIGINT, id of its recipe (Gaudi), 0 or NULL for none
 SELECT s.id, s.rank, s.track, s.name, s.ts, s."end", s.parent,
        try_cast(ids[1] AS BIGINT) AS correlation, try_cast(coalesce(ids[2], ids[3]) AS BIGINT) AS external_id,
        try_cast(ids[4] AS INTEGER)::BIGINT AS recipe

@@ -1,16 +1,16 @@
--- Whether the thread of a run on the CPU had a core in its long stretches of Python (1 ms and more), by the times of the
--- thread. One row per rank that has these times.
+-- Whether the thread of a run on the CPU had a core in its long stretches of Python (1 ms and more), judged by the CPU time
+-- of the thread. One row per rank that has it.
 --
--- A frame of Python does not show whether its thread runs. What is shorter than the time slice of a thread ran, so the rest
--- of the thread's CPU time is all that the long stretches can have had. Elsewhere than on the CPU, the thread may have waited
--- for a busy device.
+-- A frame of Python does not show whether its thread runs. Stretches shorter than a scheduler's time slice
+-- count as running, so the long stretches had at most the rest of the thread's CPU time. If the device is not the CPU, the
+-- thread may have waited for a busy device.
 --
 -- needs: _gap_parts, feeding_tracks, tracks, device_ops, machines, machine_threads
 -- empty without: machine_threads
 -- column rank: INTEGER, distributed rank
 -- column python_ns: BIGINT, length of the long stretches
--- column core_ns: BIGINT, at most so long the thread had a core in them; NULL when several threads feed the device
--- column state: VARCHAR, what they are for more than half of their length: blocked (neither running nor ready), no_core (ready, without a core); else NULL
+-- column core_ns: BIGINT, upper bound on the time that the thread had a core in them; NULL when several threads feed the device
+-- column state: VARCHAR, state of the thread for more than half of their length: blocked (neither running nor ready), no_core (ready, without a core); else NULL
 WITH waits AS (SELECT unnest(['dataloader', 'collective', 'checkpoint', 'queue', 'pipe', 'lock', 'sleep', 'autograd']) AS cause),
 idle AS (
     SELECT rank, coalesce(sum("end" - ts) FILTER (cause = 'python' AND "end" - ts >= handover_ns()), 0) AS python_ns,

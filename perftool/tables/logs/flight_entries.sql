@@ -3,7 +3,7 @@
 -- maker: given
 -- column rank: INTEGER, rank of the dump
 -- column group_name: VARCHAR, name of the process group
--- column number: BIGINT, the collective is the number-th of its group; sends and receives have numbers of their own, different on each rank
+-- column number: BIGINT, ordinal of the collective in its group; sends and receives have their own numbers, different on each rank
 -- column name: VARCHAR, name of the call, such as nccl:all_reduce or nccl:send 0->1, where the numbers count members of the group
 -- column state: VARCHAR, scheduled, started, completed, or failed: it ended with an error
 -- column sizes: VARCHAR, sizes of its inputs

@@ -5,6 +5,6 @@
 -- column group_name: VARCHAR, name of the group
 -- column description: VARCHAR, the program's name for it, such as default_pg
 -- column members: INTEGER[], ranks of the group, NULL when the dump does not state them
--- column called: BIGINT, number of the last collective that the rank called; 0 for none; NULL where batches of sends and receives have numbers among the collectives
+-- column called: BIGINT, number of the last collective that the rank called; 0 for none; NULL if batches of sends and receives are numbered together with collectives
 -- column completed: BIGINT, number of the last one that the rank completed; 0 for none, NULL as above
 -- column path: VARCHAR, the dump

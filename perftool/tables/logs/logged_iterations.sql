@@ -3,7 +3,7 @@
 -- maker: given
 -- column engine: VARCHAR, engine as the line names it, empty without one
 -- column iteration: BIGINT, its number since the start of the engine
--- column prompts: BIGINT, requests of which it computes prompt tokens
+-- column prompts: BIGINT, requests whose prompt tokens it computes
 -- column prompt_tokens: BIGINT, prompt tokens that it computes
 -- column generating: BIGINT, requests that generate
 -- column generated_tokens: BIGINT, tokens of these, including drafts

@@ -6,7 +6,7 @@
 -- column key: VARCHAR, as in the file, for example TotalNumber
 -- column name: VARCHAR, op or recipe of a per-name counter
 -- column total: DOUBLE, value since the start or the last reset; times in ns
--- column increment: DOUBLE, growth since the snapshot before
+-- column increment: DOUBLE, growth since the previous snapshot
 -- column unit: VARCHAR, count or ns
 -- column trigger: VARCHAR, process_exit, mark_step, metric_change or user
 -- column rank: INTEGER, rank that wrote it, when known

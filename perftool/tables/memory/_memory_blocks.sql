@@ -1,7 +1,7 @@
 -- One row per block of memory: an allocation with its release. For allocations, memory_steps and memory_peak.
 --
 -- An address that is allocated again was released before, whether or not the recording shows the release: PyTorch does
--- not record those on threads without the profiler.
+-- not record releases on threads without the profiler.
 --
 -- needs: memory
 -- empty without: memory

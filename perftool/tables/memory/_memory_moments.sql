@@ -15,7 +15,7 @@
 -- column allocated: BIGINT, memory.allocated
 -- column reserved: BIGINT, memory.reserved
 WITH told AS (
-    -- Without addresses nothing is known of the blocks.
+    -- Without addresses nothing is known about the blocks.
     SELECT m.rank, device_type, device, ordinal, m.ts, allocated, reserved, s.step, s.ts AS step_ts, s."end" > m.ts AS in_step
     FROM memory AS m SEMI JOIN _memory_blocks AS b USING (rank, device_type, device)
     ASOF LEFT JOIN step_marks AS s ON s.rank = m.rank AND m.ts >= s.ts
@@ -30,7 +30,7 @@ chosen AS (
            unnest([max_by(ordinal, (allocated, -ordinal)), max(ordinal)])
     FROM told WHERE in_step GROUP BY rank, device_type, device, step, step_ts
 ),
--- PyTorch's number of the CPU is 0.
+-- PyTorch's device type 0 is the CPU.
 mains AS (
     SELECT rank, max_by({'device_type': device_type, 'device': device}, (device_type > 0, allocated, -device_type, -device)) AS main
     FROM told GROUP BY rank

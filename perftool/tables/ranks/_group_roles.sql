@@ -1,5 +1,5 @@
--- The role of each process group, as the recordings name it: pg_desc, without PyTorch's own words for a group that
--- nobody named.
+-- The role of each process group, as the recordings name it: pg_desc, without PyTorch's default text for unnamed
+-- groups.
 --
 -- maker: given
 -- column group_name: VARCHAR, process group

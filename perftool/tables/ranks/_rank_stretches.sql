@@ -1,5 +1,5 @@
--- The activity of a rank between times that matter to other ranks: starts of collectives, begins and ends of exposed
--- communication, begins and ends of steps. The stretches of a rank cover its window without gaps.
+-- The activity of a rank between times that matter to other ranks: starts of collectives, starts and ends of exposed
+-- communication, starts and ends of steps. The stretches of a rank cover its window without gaps.
 --
 -- A rank is blocked (held_ns) during exposed communication if it resumes when a collective ends: other work starts at
 -- once, or the host was waiting for it. Otherwise its own work continues meanwhile, on the host.
@@ -35,8 +35,8 @@ reduced AS (
     SELECT c.rank, c.ts, c."end" FROM collectives AS c JOIN windows AS w ON w.rank = c.rank AND c."end" > w.ts AND c.ts < w."end"
     WHERE c.together
 ),
--- Where the host reduces (gloo), it computes nothing while its threads wait for collectives. Shorter pauses than that of
--- a replay are none.
+-- If the host itself reduces (gloo), it computes nothing while its threads wait for collectives. Pauses below 20 us, the
+-- limit of the replay, do not count.
 hosts AS (
     SELECT rank, 0 AS class, ts, "end" FROM collectives WHERE together AND side = 'host'
     UNION ALL SELECT rank, 1, ts, "end" FROM gap_causes WHERE cause = 'collective'
@@ -60,8 +60,8 @@ followed AS (
     ASOF LEFT JOIN (SELECT rank, ts FROM device_ops WHERE valid) AS d ON d.rank = i.rank AND i."end" <= d.ts
     ASOF LEFT JOIN (SELECT rank, ts, "end" FROM syncs) AS y ON y.rank = i.rank AND i."end" >= y.ts
 ),
--- A host goes on as soon as another thread has its result. That thread may record its end some turns on a core later: up
--- to 10 ms, and no longer than the host waited.
+-- A host resumes as soon as another thread has its result. That thread may record its end some time slices later: at most
+-- 10 ms, and no more than the host waited.
 released AS (
     SELECT rank, ts, "end",
            CASE WHEN over > ts AND (NOT device OR at_once) THEN over

@@ -1,5 +1,4 @@
--- The activities of a rank in each complete step, by the parts in which ranks may differ: why one may be last at
--- collectives.
+-- Time of each rank in each complete step by activity, which shows why a rank may be the last at collectives.
 --
 -- needs: steps, _rank_stretches
 -- empty without: steps

@@ -1,34 +1,34 @@
 -- Stragglers: one row for each rank, set of ranks, stage, host or set of links that others wait for, costliest first.
 --
--- A rank is named for what it does itself longer than the median rank that does the same: time in which no collective
--- holds it up. A rank that is late only because of others is not named. Two independent estimates give the cost: a
--- replay of all ranks in which it takes as long as the median rank, and the difference of its device's exposed
--- communication from the median rank's. There is a prediction only where they agree.
+-- A rank is named if its own work takes longer than that of the median rank with the same work. Time in which a collective
+-- holds it up does not count, so a rank that is late only because of others is not named. Two independent estimates give the cost: a
+-- replay of all ranks in which it takes as long as the median rank, and the difference between the
+-- exposed communication of its device and of the median rank's. There is a prediction only if they agree.
 --
 -- maker: replay
 -- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, _device_op_totals, _vocabulary, ranks
 -- empty without: _collective_matches
 -- column kind: VARCHAR, rank, ranks, stage (of a pipeline), host, links, changing (another rank in most late steps), single (few steps) or unexplained (nothing in the recording says why)
 -- column subject: VARCHAR, subject of a finding
--- column label: VARCHAR, the same with its host, when known
--- column rank: INTEGER, when it is one
+-- column label: VARCHAR, the subject with its host, when known
+-- column rank: INTEGER, the late rank, if it is a single one
 -- column late_ranks: INTEGER[], the late ranks
 -- column late_steps: INTEGER[], the steps in which they are late
 -- column times: BIGINT, number of these steps
 -- column steps: BIGINT, number of compared steps
--- column every: BIGINT, late every so many steps; NULL when late in each, once or irregularly
+-- column every: BIGINT, period of the late steps, in steps; NULL if every step, a single one or no regular series is late
 -- column waiting: BIGINT, ranks that wait for it
--- column late_ns: BIGINT, the median rank's wait for it in a late step
+-- column late_ns: BIGINT, time that the median rank waits for it in a late step
 -- column longest_ns: BIGINT, the same in the worst step
 -- column cause: VARCHAR, its slow activity: compute, dataloader, copy, compile, host, link; NULL where nothing accounts for half of it
--- column own_ns: BIGINT, time of that in a late step
+-- column own_ns: BIGINT, time of that activity in a late step
 -- column median_ns: BIGINT, the same on the median rank
 -- column why: VARCHAR, that in words
 -- column group_names: VARCHAR[], groups of slow links
--- column factor: DOUBLE, what share of the time of their collectives other groups take
--- column step_ns: BIGINT, mean step of the ranks
--- column estimate_ns: BIGINT, its cost per step, by exposed collectives; NULL for links
--- column replayed_ns: BIGINT, the same by the replay; NULL where the replay is unreliable
--- column predicted_ns: BIGINT, the replay's, where both agree
+-- column factor: DOUBLE, time of other groups' collectives as a share of theirs
+-- column step_ns: BIGINT, mean step over the ranks
+-- column estimate_ns: BIGINT, its cost per step, estimated from exposed collectives; NULL for links
+-- column replayed_ns: BIGINT, its cost per step by the replay; NULL where the replay is unreliable
+-- column predicted_ns: BIGINT, replayed_ns, if both estimates agree
 -- column kernels: VARCHAR, of the cause compute: slower (as many kernels, each takes longer) or more (more of them); NULL where neither explains it. Advice for slower ones may depend on the device: slower_cpu, slower_cuda, slower_rocm, slower_hpu
--- column peer: INTEGER, a rank to compare it with: it does the same, is not late and, if known, is on the same host
+-- column peer: INTEGER, a rank to compare it with: it does the same work, is not late and, if hosts are known, is on the same one

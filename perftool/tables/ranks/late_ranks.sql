@@ -1,5 +1,5 @@
 -- One row per step and sole straggler: the rank came last to the collectives of a group, with its delay after the
--- next-to-last rank. Waiting in one group is no lateness in another, so waiting counts over all groups together.
+-- next-to-last rank. Waiting in one group does not make a rank late in another, so waiting counts over all groups together.
 -- Lengths need no common clock.
 --
 -- needs: waits, _step_work, ranks
@@ -8,7 +8,7 @@
 -- column label: VARCHAR, the rank and its host, when known
 -- column step: INTEGER, number of the step
 -- column alone_ns: BIGINT, its shortfall in waiting against every other rank of the group: the cost of its lateness
--- column kept_ns: BIGINT, how much less than the one that waited longest
+-- column kept_ns: BIGINT, its shortfall in waiting against the rank that waited longest
 -- column waiting: BIGINT, ranks of the run that waited for it
 -- column cause: VARCHAR, what it does longer than the median rank in this step, as in rank_excess; NULL when the trace shows nothing that accounts for half of alone_ns
 -- column own_ns: BIGINT, time of that on this rank

@@ -1,4 +1,4 @@
--- The rank of a run of which one recording was given. Rules that can only guess at the other ranks need it.
+-- The rank of the only recording that was given. Rules that can only guess at the other ranks need it.
 --
 -- absent: several ranks were given, and rules over ranks compare them
 -- needs: _ranks

@@ -135,7 +135,7 @@ cut AS (
     WHERE b.ordinal = 0 AND b.launched < 0.8 * others.launched
         AND b.rank IN (SELECT rank FROM step_marks WHERE source = 'optimizer')
 ),
--- Time in a step spent on compilation or start-up: what of it has passed by the end of the step, less what had by its start.
+-- Time of compilation and start-up in a step: the total up to the end of the step minus the total up to its start.
 -- Pairs of events and steps would grow with the square of the recording.
 warming AS (
     SELECT rank, 0 AS class, ts, "end" FROM _compile_events UNION ALL SELECT rank, 0, ts, "end" FROM start_up

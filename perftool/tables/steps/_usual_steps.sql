@@ -1,13 +1,13 @@
--- One row per rank with complete steps: what amounts per step are compared with.
+-- One row per rank with complete steps: the length of a step that amounts per step are compared with.
 --
--- That is the median step, unless it describes few of the steps: where they are of two lengths, or where the mean differs
--- from the median by a quarter. Then it is the mean. Iterations of a server are of several kinds, and none is usual.
+-- It is the median, unless that describes few of the steps: if they have two lengths, or if the mean differs from the median
+-- by a quarter. Then it is the mean. Iterations of a server are of several kinds anyway, so they keep the median.
 --
 -- needs: steps, step_lengths
 -- empty without: steps
 -- column rank: INTEGER, distributed rank
 -- column steps: BIGINT, number of complete steps
--- column total_ns: BIGINT, all of them
+-- column total_ns: BIGINT, their total length
 -- column uneven: BOOLEAN, whether the mean step counts
 -- column usual_ns: DOUBLE, the mean or the median step
 WITH counted AS (

@@ -2,10 +2,10 @@
 -- to its last. Gains and all statements about steps refer to the steady phase.
 --
 -- If several apply at once, the first of these counts: the capture of a graph, the profiler's own work, saving a
--- checkpoint, evaluation beside training, start-up, warm-up. Start-up lasts until the last time up to which calls that
--- are slow once take at least half of the recording; later such calls count individually. Warm-up consists of the steps
+-- checkpoint, evaluation beside training, start-up, warm-up. Start-up lasts as long as calls that are
+-- slow only once take at least half of the time since the start; later ones count individually. Warm-up consists of the steps
 -- left out for it, and of compilation before the first step that counts. While the profiler waits for the device, the
--- device works on the recorded steps: that is no work of the profiler's.
+-- device works on the recorded steps: that does not count as the profiler's work.
 --
 -- needs: slices, roles, start_up, syncs, _step_bounds, _compile_events, _extents
 -- empty without: _extents
@@ -26,7 +26,7 @@ shown AS (
     SELECT s.rank, s.name, s.ts, s."end", t.role FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
     WHERE s.side = 'host'
 ),
--- A function that hardly does anything but save, such as one that also flushes the file and renames it, is part of it.
+-- A function around a save that does hardly anything else, such as flushing and renaming the file, is part of the save.
 saves AS (
     SELECT s.rank, s.track, s.ts, s."end" FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
     WHERE t.role = 'checkpoint' AND s.cat = 'python_function' AND s.side = 'host'
@@ -89,7 +89,7 @@ classes AS (
     SELECT k.rank, k.class, greatest(k.ts, x.host_ts) AS ts, least(k."end", x.host_end) AS "end"
     FROM kinds AS k JOIN _extents AS x USING (rank)
     UNION ALL SELECT rank, 6, host_ts, host_end FROM _extents
-    -- Only here do waits for the device matter.
+    -- Waits for the device matter only for the profiler's own work.
     UNION ALL SELECT w.rank, 7, w.ts, w."end" FROM syncs AS w SEMI JOIN shown AS p ON p.rank = w.rank AND p.role = 'profiler'
 ),
 united AS (SELECT * FROM interval_union(classes)),
@@ -115,14 +115,14 @@ classed AS (
     SELECT rank, ts, "end", list_position(['capture', 'profiler', 'checkpoint', 'evaluation', 'startup', 'warmup'], phase) - 1 AS class
     FROM stretches
 ),
--- What lies inside another of its class covers less of each stretch than that one.
+-- An interval inside another one of its class covers less of each stretch than that one.
 widest AS (
     SELECT * FROM (
         SELECT *, max("end") OVER (PARTITION BY rank, class ORDER BY ts, "end" DESC, name ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
         FROM kinds WHERE name IS NOT NULL)
     WHERE reach IS NULL OR "end" > reach
 ),
--- What covers most of a stretch began inside it, or is the last that had begun before.
+-- The interval that covers most of a stretch began inside it, or is the last one that began before it.
 covering AS (
     SELECT s.rank, s.ts, k.name, least(k."end", s."end") - s.ts AS ns, k.ts AS since
     FROM classed AS s ASOF JOIN widest AS k ON k.rank = s.rank AND k.class = s.class AND s.ts >= k.ts WHERE k."end" > s.ts

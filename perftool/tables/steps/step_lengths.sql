@@ -1,10 +1,11 @@
--- Two rows per rank whose steps are of two lengths, because some do more than the others: such as those with an
--- evaluation. A median says nothing about them.
+-- Two rows per rank whose steps have two lengths, because some do more than the others, such as an evaluation. A median
+-- says nothing about such steps.
 --
--- Steps are split where, sorted by length, two neighbours differ most: by half of the shorter one and a millisecond, more
--- than the operating system disturbs a step by; and by twice what the short ones differ by, or whatever disturbs those may
--- explain the long ones too. At least two steps and a fifth of all are on either side: fewer are exceptions. Long ones
--- before all short ones are a warm-up. A prefill and a decode are no steps of the same work.
+-- Steps are sorted by length and split where two neighbours differ most. The difference must exceed half of the shorter one
+-- and a millisecond, since the operating system disturbs steps by less. It must also exceed twice the spread of the short
+-- steps, or the same disturbance may explain the long ones. Each side has at least two steps and a fifth of all, because
+-- fewer are exceptions. Long steps before all short ones are a warm-up. A prefill and a decode are not steps of the same
+-- work.
 --
 -- needs: steps
 -- empty without: steps
@@ -13,7 +14,7 @@
 -- column steps: BIGINT, number of complete steps
 -- column shortest_ns: BIGINT, the shortest of them
 -- column longest_ns: BIGINT, the longest of them
--- column total_ns: BIGINT, all of them
+-- column total_ns: BIGINT, their total length
 WITH counted AS (
     SELECT rank, ts, dur, row_number() OVER o AS place, count(*) OVER (PARTITION BY rank) AS n, lead(dur) OVER o AS next,
            min(dur) OVER (PARTITION BY rank) AS shortest

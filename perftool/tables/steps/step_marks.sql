@@ -4,8 +4,8 @@
 -- iteration: the iterations of a serving engine. One lasts until the next one starts, if that one generates for
 -- waiting requests.
 -- profiler: the profiler's own annotations (ProfilerStep#).
--- optimizer: a step ends with a call of the optimizer that no other call follows before the next backward pass. Of
--- several optimizers it is the one that is called least often.
+-- optimizer: a step ends with a call of the optimizer that no other call follows before the next backward pass. With
+-- several optimizers, the one that is called least often counts.
 -- annotation: the outermost annotation that recurs least often; a step lasts until its next one.
 -- copies: a step begins with copies of inputs to the device. Later layers of a model look like earlier ones, but none of
 -- them copies inputs from the host and waits for a result.

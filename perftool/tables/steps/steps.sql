@@ -8,7 +8,7 @@
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column name: VARCHAR, name of the annotation
--- column ts: BIGINT, start in ns, after the device work of the step before
+-- column ts: BIGINT, start in ns, after the device work of the previous step
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns, when the device work launched by the step is done
 -- column host_ts: BIGINT, start of the annotation on the host
@@ -16,22 +16,22 @@
 -- column partial: BOOLEAN, left out of every per-step number
 -- column kernel: BIGINT, ns in which a kernel ran
 -- column memcpy: BIGINT, ns in which a copy ran and no kernel
--- column memset: BIGINT, ns of fills, nothing above
--- column communication: BIGINT, ns of collectives, nothing above
--- column runtime: BIGINT, ns of runtime calls, nothing above
--- column dataloader: BIGINT, ns of data loading, nothing above
--- column cpu_op: BIGINT, ns of framework ops, nothing above
+-- column memset: BIGINT, ns in which a fill ran and none of the above
+-- column communication: BIGINT, ns in which a collective ran and none of the above
+-- column runtime: BIGINT, ns in which a runtime call ran and none of the above
+-- column dataloader: BIGINT, ns in which data was loaded and none of the above ran
+-- column cpu_op: BIGINT, ns in which a framework op ran and none of the above
 -- column other: BIGINT, the rest of the step
 -- column compute: BIGINT, ns in which a kernel other than a collective ran
 -- column collective: BIGINT, ns of collectives while nothing computed, and of calls of a process group while the device did nothing
--- column copy: BIGINT, ns of copies, nothing of these
--- column fill: BIGINT, ns of fills, nothing of these
--- column idle_runtime: BIGINT, ns of runtime calls while the device does nothing: runtime, but where the CPU is the device
--- column idle_dataloader: BIGINT, the same of dataloader
--- column idle_cpu_op: BIGINT, the same of cpu_op
+-- column copy: BIGINT, ns in which a copy ran and neither compute nor a collective
+-- column fill: BIGINT, ns in which a fill ran and none of compute, collective and copy
+-- column idle_runtime: BIGINT, ns of runtime calls while the device does nothing; differs from runtime only if the CPU is the device
+-- column idle_dataloader: BIGINT, the same for dataloader
+-- column idle_cpu_op: BIGINT, the same for cpu_op
 -- column source: VARCHAR, source of its bounds: iteration, profiler, optimizer, annotation or copies (step_marks.source); NULL for a whole recording
 -- column confidence: VARCHAR, step_marks.confidence
--- column left_out: VARCHAR, why no number counts a partial step: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
+-- column left_out: VARCHAR, why per-step numbers exclude a partial step: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
 WITH
 -- Steps may overlap, so time is first split at their bounds, of which there are few: comparing every stretch with every
 -- step would be quadratic in the length of the recording.

@@ -7,8 +7,8 @@
 -- column ts: BIGINT, start of the first complete step in ns
 -- column dur: BIGINT, length in ns, including time between steps: the denominator of time shares
 -- column end: BIGINT, end of the last complete step in ns
--- column host_ts: BIGINT, start of the first one on the host, which runs ahead of the device
--- column host_end: BIGINT, end of the last one on the host
+-- column host_ts: BIGINT, start of the first step on the host, which runs ahead of the device
+-- column host_end: BIGINT, end of the last step on the host
 -- column steps: BIGINT, number of complete steps, the divisor of per-step numbers; 1 for a recording without steps
 SELECT rank, min(ts) AS ts, max("end") - min(ts) AS dur, max("end") AS "end", min(host_ts) AS host_ts,
        max(host_end) AS host_end, count(*) AS steps

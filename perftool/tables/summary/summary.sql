@@ -17,7 +17,7 @@ WITH whole AS (
     FROM _rank_totals
 ),
 -- Fractions are added in the order of their size: in another order the last digit would differ.
--- Shares of part of the work represent all of it only where little is unknown.
+-- A share of part of the work represents the whole only if little is unknown.
 best AS (
     SELECT sum(best_ns ORDER BY best_ns) AS at_best, sum(bounded_ns) AS bounded, sum(peak_ns ORDER BY peak_ns) AS at_peak,
            sum(recomputed_ns ORDER BY recomputed_ns) AS recomputed, sum(passes_ns) AS passes,

@@ -1,7 +1,7 @@
 -- One row per thread of a process whose trace says how long it had a core: those that waited longest for one.
 --
 -- A thread that neither ran nor was ready to run was blocked: it slept, or waited for a lock, a file or another process.
--- machines.wall_ns is the time that all of this is a part of.
+-- All times are parts of machines.wall_ns.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
