@@ -52,7 +52,7 @@ class ServingInterval:
 
 @dataclass(frozen=True, slots=True)
 class LoggedIteration:
-    """One call of the model, as the engine logs it: ``dur_ns`` includes scheduling and taking the tokens over."""
+    """One call of the model, as the engine logs it: ``dur_ns`` includes scheduling and postprocessing."""
 
     engine: str
     iteration: int

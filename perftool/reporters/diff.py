@@ -127,7 +127,7 @@ def render_diff_json(result: Comparison) -> bytes:
 
 
 def _apart(result: Comparison) -> list[str]:
-    """The most important caveat: the runs differ in their setting, too."""
+    """The most important caveat: the runs also differ in their settings."""
     return (
         [f"These runs cannot show what the code changed: {'; '.join(result.differences)}."]
         if result.differences
@@ -229,7 +229,7 @@ def _other_device(result: Comparison) -> bool:
 
 
 def _together(result: Comparison) -> list[str]:
-    """All ops whose shapes agree and whose best is known on both devices: their time, and what the peaks make of it."""
+    """All ops with equal shapes and a known best on both devices: their time, and the time that the peaks predict."""
     known = [change for change in result.rates if change.factor is not None and change.by_peaks is not None]
     if not known or not _other_device(result):
         return []
@@ -243,7 +243,7 @@ def _together(result: Comparison) -> list[str]:
     count = f"{len(known)} op{'s' if len(known) > 1 else ''} with the same shapes"
     return [
         f"{count}, for the calls of the base: {format_ns(before)} -> {format_ns(after)} {each}. The devices' peaks "
-        f"alone make that {format_ns(peaks)}; the rest: kernels on {_device(side)} stay further below its best."
+        f"alone predict {format_ns(peaks)}; the rest is because kernels on {_device(side)} stay further below its best."
     ]
 
 

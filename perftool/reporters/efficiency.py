@@ -44,7 +44,7 @@ def _bytes_text(tera: float) -> str:
 
 
 def best_text(op: OpRate) -> str:
-    """Its share of the device's best, and its bound."""
+    """The op's share of the device's best, and its bound."""
     if op.roofline_ratio is None:
         return why_no_model(op)
     return share_text(op.roofline_ratio, f" ({op.bound or 'differs'})")
@@ -61,12 +61,12 @@ def efficiency_notes(told: Efficiency) -> list[str]:
     if told.best_ns is not None and told.bounded_ns:
         known = f"{format_ns(told.bounded_ns)} of {format_ns(told.work_ns)}"
         share = format_ratio(told.best_ns / told.bounded_ns)
-        lines.append(f"{known} of work have a known best: {format_ns(told.best_ns)}, {share} of what they took")
+        lines.append(f"{known} of work have a known best: {format_ns(told.best_ns)}, {share} of the time they took")
     if told.peaks:
         rates = ", ".join(
             f"{peak.dtype} {_flops_text(peak.rate / 1e12)}{' (estimate)' if peak.estimate else ''}"
             for peak in told.peaks[:_MOST_PEAKS]
         )
         first = told.peaks[0]
-        lines.append(f"Assumed of {first.device}: {rates}, {_bytes_text(first.bandwidth / 1e12)} ({first.source})")
+        lines.append(f"Assumed for {first.device}: {rates}, {_bytes_text(first.bandwidth / 1e12)} ({first.source})")
     return [*lines, told.missing] if told.missing else lines

@@ -31,7 +31,7 @@ def one_line(text: str) -> str:
 
 @lru_cache(4096)
 def _is_hidden(character: str) -> bool:
-    """Whether nobody sees ``character``, or it moves others.
+    """Whether ``character`` is invisible, or moves others.
 
     These are control and format characters, line separators, lone surrogates, private and unassigned characters, and
     those that fonts ignore.
@@ -45,7 +45,7 @@ def _escape_hidden(found: re.Match[str]) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    """A character as an escape; one that stands for a byte of a file name that is not UTF-8, as that byte."""
+    """``found`` as an escape; a byte of a file name that is not UTF-8 is shown as that byte."""
     code = ord(found[0])
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
@@ -53,13 +53,13 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def on_terminal(text: str) -> str:
-    """``text`` that cannot control a terminal, nor say what nobody sees: all hidden characters but the line feed are
+    """``text`` that can neither control a terminal nor contain hidden text: all hidden characters but the line feed are
     escaped."""
     return _UNUSUAL_IN_LINES.sub(_escape_hidden, text)
 
 
 def shown(text: str) -> str:
-    """``text`` made safe for a terminal or a CI log: it can neither control the one nor command the other.
+    """``text`` made safe for a terminal or a CI log: it contains no control characters and no CI commands.
 
     All printed output passes through this, or through a console, which does the same for each line.
     """
@@ -95,7 +95,7 @@ def shown_document(document: bytes) -> bytes:
 
 
 def _as_json_escape(found: re.Match[str]) -> str:
-    """A hidden character as JSON spells it; a byte that is no text stays, because no such escape stands for it."""
+    """A hidden character as a JSON escape; a byte that is not text stays, because JSON has no escape for it."""
     character = found[0]
     if not _is_hidden(character) or _LONE_SURROGATE.match(character):
         return character

@@ -20,7 +20,7 @@ def device_word(report: Report) -> str:
 
 
 def run_title(report: Report) -> str:
-    """The name of the run for people: a time in nanoseconds in the name of a file is a date in UTC."""
+    """The name of the run for people: nanoseconds in the name of a file are shown as a date in UTC."""
     return with_date(run_name(report))
 
 
@@ -89,7 +89,7 @@ def _hosts(ranks: Sequence[RankSummary]) -> str:
 
 
 def steps_text(report: Report, steps: int) -> str:
-    """How many steps were recorded: of several ranks, on each."""
+    """How many steps were recorded, on each rank if there are several."""
     counts = sorted({rank.steps for rank in report.ranks if rank.status == "ok" and rank.steps})
     least, most = (counts[0], counts[-1]) if counts else (steps, steps)
     ending = "s" if most > 1 else ""
@@ -110,7 +110,7 @@ def _busy(report: Report, ratio: float) -> str:
 
 
 def _waiting_ns(rank: RankSummary) -> int:
-    """What the rank certainly waits for others while nothing else runs: what compute hides may all be waiting."""
+    """How long the rank certainly waits for others while nothing else runs: all that compute hides may be waiting."""
     return max(0, (rank.waited_ns or 0) - ((rank.collective_ns or 0) - (rank.exposed_ns or 0)))
 
 

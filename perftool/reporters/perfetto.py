@@ -17,12 +17,12 @@ from perftool.reporters.json import cleaned
 # Perfetto sorts processes by this. Profilers start at 0, and some write -1 for processes to show on top.
 _SORT_INDEX = -1_000_000
 _EVENTS_PER_BLOCK = 1000
-# In a file of several ranks each process has a number of its own: above those of threads, which Linux limits to 2**22,
-# and below 2**31 for 200,000 ranks.
+# In a file with several ranks each process has its own number: above thread ids, which Linux limits to 2**22, and below
+# 2**31 for 200,000 ranks.
 _FIRST_OF_RANKS, _PER_RANK, _MOST_PROCESSES = 10_000_000, 10_000, 5_000
-# Viewers want numbers as ids of flows: that of the recording, then the rank. Ours come after all others.
+# Viewers require numeric flow ids: made of the recording's own id and the rank. Ours come after all others.
 _RANKS, _IDS = 2**12, 2**40
-# Some profilers write these as numbers. They are no JSON, so a viewer may refuse the whole file.
+# Some profilers write these as numbers, which is invalid JSON, so a viewer may refuse the whole file.
 _NOT_FINITE = re.compile(r"([:\[,]\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,\]}])", re.IGNORECASE)
 
 
@@ -67,7 +67,7 @@ def _blocks(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 
 def _of_rank(timeline: RankTimeline, place: int) -> Iterator[dict[str, Any]]:
-    """The events of the ``place``-th rank; its processes are named after it and follow those of the rank before."""
+    """The events of the ``place``-th rank; its processes are named after it and follow those of the previous rank."""
     first, offset = _FIRST_OF_RANKS + place * _PER_RANK, timeline.offset_ns or 0
     shown = timeline.processes[:_MOST_PROCESSES]
     numbers = {pid: first + at for at, pid in enumerate(shown, 1)}
@@ -107,10 +107,10 @@ def _process_name(args: str | None) -> str:
 
 
 def _readable(args: str) -> str | None:
-    """``args`` as the JSON object that viewers expect; None for anything else, as a recording may hold."""
+    """``args`` as the JSON object that viewers expect; None for anything else that a recording may contain."""
     if not _NOT_FINITE.search(args):
         return args if args.startswith("{") else None
-    # The words may be part of a text.
+    # The match may be inside a string, and then ``args`` is valid as it is.
     for form in (args, _NOT_FINITE.sub(r"\1null", args)):
         if isinstance(_parsed(form), dict):
             return form
@@ -118,7 +118,7 @@ def _readable(args: str) -> str | None:
 
 
 def _parsed(text: str) -> Any:
-    """``text`` as a value; None if it is no JSON, or nests too deep."""
+    """``text`` as a value; None if it is not JSON, or nested too deeply."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -9,9 +9,9 @@ from perftool.model.report import Report
 from perftool.reporters.labels import format_metric
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# Below this share a phase or a stage gets no words.
+# Phases and stages below this share are not mentioned.
 _NAMED = 0.01
-# A pause of five tokens is one that a reader sees (SRV104).
+# A reader notices a pause of five tokens (SRV104).
 _LONG = 5
 _RATES = {"output_tokens_per_s": "output tokens/s", "requests_per_s": "requests/s", "preemptions": "preemptions"}
 _TIMES = {
@@ -21,7 +21,7 @@ _TIMES = {
 _STAGES = {
     "wait": "waiting for the engine's next batch", "schedule": "scheduling", "prepare": "preparing inputs",
     "forward": "the model", "logits": "logits", "sample": "sampling",
-    "post": "taking the tokens over", "send": "sending the result",
+    "post": "postprocessing", "send": "sending the result",
     "detokenize": "turning tokens into text",
 }  # fmt: skip
 
@@ -32,7 +32,8 @@ def server_lines(report: Report) -> Iterator[str]:
         yield from serving_lines(report.serving)
     known = {name: format_metric(metric) for name, metric in report.summary.items() if metric.value is not None}
     if not report.serving and "decode_time_ms" in known:
-        yield f"By the log, a decode takes {known['decode_time_ms']} (median), its batch is {known['decode_batch']}."
+        decode = f"a decode takes {known['decode_time_ms']} (median); the batch is {known['decode_batch']}"
+        yield f"According to the log, {decode}."
     rates = [f"{known[name].removesuffix('/s')} {what}" for name, what in _RATES.items() if name in known]
     times = [f"{what} {known[name]}{_p99(name, known)}" for name, what in _TIMES.items() if name in known]
     # Counters of an idle server say nothing.

@@ -16,7 +16,7 @@ def weighed_source(source: Source) -> str:
 
 
 def plain_source(source: Source) -> str:
-    """The line without its time and share; of a long path its end."""
+    """The line without its time and share; a long path is cut to its end."""
     text = one_line(str(source))
     return text if len(text) <= _LONGEST else f"…{text[-_LONGEST:]}"
 

@@ -11,7 +11,7 @@ _MOST_SETS, _MOST_PIECES = 4, 4
 
 
 def waiting_text(role: GroupRole) -> str:
-    """Who waits how long, of many different times the range; and whether no group has slower links than others."""
+    """Who waits how long (a range if the times differ much), and whether all groups have equally fast links."""
     return f"{_times(role.waiting)}{'   links even' if role.even_links else ''}"
 
 

@@ -263,7 +263,10 @@ def test_two_devices_compare_against_the_best_of_each() -> None:
     assert (change.factor, change.by_peaks, change.by_kernels) == (0.8, 0.5, 1.6)
     text = render_diff_text(result).decode()
     assert "1 op with the same shapes, for the calls of the base: 100 ns -> 80 ns a step." in text
-    assert "The devices' peaks alone make that 50 ns; the rest: kernels on New stay further below its best." in text
+    assert (
+        "The devices' peaks alone predict 50 ns; the rest is because kernels on New stay further below its best."
+        in text
+    )
     assert "x0.80 (peaks x0.50, kernels x1.60)" in text
     assert "peaks" not in render_diff_text(compare(base, base)).decode()
 

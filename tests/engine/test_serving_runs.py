@@ -63,7 +63,9 @@ def test_iterations_in_the_log_give_the_time_of_a_decode() -> None:
     report = analyze([str(SAMPLES / "small_budget")])
     assert report.summary["decode_time_ms"].value == pytest.approx(5.08, abs=0.01)
     assert report.summary["decode_batch"].value == pytest.approx(2.88, abs=0.01)
-    assert next(iter(server_lines(report))) == "By the log, a decode takes 5.08 ms (median), its batch is 2.88."
+    assert (
+        next(iter(server_lines(report))) == "According to the log, a decode takes 5.08 ms (median); the batch is 2.88."
+    )
     assert report.verdict.detail == "No trace was read: this comes from the other files."
 
 

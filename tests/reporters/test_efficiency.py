@@ -66,8 +66,8 @@ def test_shapes_in_words(dims: str | None, text: str) -> None:
 
 def test_the_peaks_that_were_assumed_are_named() -> None:
     assert efficiency_notes(TOLD) == [
-        "1.00 us of 2.00 us of work have a known best: 500 ns, 50.0 % of what they took",
-        "Assumed of H: bf16 1,000.0 TFLOP/s, 1.00 TB/s (datasheet)",
+        "1.00 us of 2.00 us of work have a known best: 500 ns, 50.0 % of the time they took",
+        "Assumed for H: bf16 1,000.0 TFLOP/s, 1.00 TB/s (datasheet)",
     ]
     lacking = Efficiency((PRODUCT,), (), 2000, 0, None, "Shapes are not recorded.")
     assert efficiency_notes(lacking) == ["Shapes are not recorded."]

@@ -194,12 +194,12 @@ def memory_chart(curve: MemoryCurve, several: bool) -> Chart:
 
 
 def memory_steps_chart(drawn: MemorySteps, several: bool) -> Chart:
-    """What lives at the peak of each step, by kind."""
+    """The memory in use at the peak of each step, by kind."""
     highest = max(map(sum, zip(*drawn.kinds.values(), strict=True)))
     size, unit = _byte_unit(highest)
     series = [Series(kind, kind_label(kind), values) for kind, values in drawn.kinds.items()]
     several_steps = f"each column is the fullest of {drawn.per_column} steps" if drawn.per_column > 1 else ""
-    title = f"{f'Rank {drawn.rank}, ' if several else ''}{drawn.device}: what lives at the peak of each step"
+    title = f"{f'Rank {drawn.rank}, ' if several else ''}{drawn.device}: memory in use at the peak of each step"
     chart = Chart(f"memory-steps-{drawn.rank}", title[:1].upper() + title[1:], several_steps)
     return _stacked(chart, [str(step) for step in drawn.steps], series, _Scale(unit, size, format_bytes, grid=size))
 

@@ -33,7 +33,7 @@ def heat_chart(heat: HeatMap) -> Chart:
 
 
 def _ticks(labels: Sequence[str]) -> tuple[Tick, ...]:
-    """Each label in the middle of its cell; of many labels every n-th."""
+    """Each label in the middle of its cell; if there are many, every n-th."""
     every = -(-len(labels) // _TICKS)
     return tuple(Tick(100 * (at + 0.5) / len(labels), labels[at]) for at in range(0, len(labels), every))
 

@@ -83,12 +83,12 @@ class Page:
         return list(server_lines(self.report))
 
     def of_steps(self, text: str) -> str:
-        """``text``, which speaks of steps, in the run's word for them."""
+        """``text`` with the run's word for steps."""
         return of_steps(text, self.report.run.step_word)
 
     @property
     def begin_ns(self) -> int:
-        """The zero of the page's times: the begin of the first step, or of the first location without steps."""
+        """The zero of the page's times: the start of the first step or, without steps, of the first location."""
         places = (place.ts_ns for shown in self.findings for place in shown.finding.related if place.ts_ns is not None)
         return min((step.ts_ns for step in self.report.steps), default=None) or min(places, default=0)
 

@@ -105,7 +105,7 @@ def _result(found: LintFinding, rule_index: int, occurrence: int) -> dict[str, A
 
 
 def _plain(text: str) -> str:
-    """``text`` without links, which SARIF finds in messages (2.1.0, section 3.11.6): names of a trace may hold some."""
+    """``text`` without SARIF's link syntax (2.1.0, section 3.11.6), which a name in a trace may contain."""
     return text.replace("](", "] (")
 
 

@@ -50,7 +50,7 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     parts = time_parts(report)
     above = [*_header(report, console), *_notes(report, console), Text()]
     above += _wrapped(Text(told.headline, style="bold"), console)
-    # The bar shows the same with every cause, but not how far a busy device is from its best.
+    # The bar already shows every idle cause, but not how far a busy device is from its best.
     hidden = any(part.idle for part in parts) and not is_well_fed(report.summary)
     below = " ".join(filter(None, (told.caveats, "" if hidden else told.detail)))
     above += _wrapped(Text(below), console) if below else []
@@ -150,7 +150,7 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
 
 
 def _awaited(findings: Sequence[Finding]) -> str:
-    """Whom the other ranks wait for, of a finding that says so."""
+    """The rank that the others wait for, if the findings name one."""
     first = findings[0]
     return f": {one_line(first.subject)}" if len(findings) == 1 and "late_ranks" in first.evidence else ""
 

@@ -10,7 +10,7 @@ from perftool.reporters.escape import one_line
 from perftool.reporters.waiting import waiting_text
 from perftool.units import format_ns
 
-# Of a step: less is not felt.
+# Share of a step below which waiting is not noticeable.
 _FELT = 0.03
 _MOST_ROLES = 4
 

@@ -69,7 +69,7 @@ def efficiency_table(told: Efficiency) -> Table:
 
 
 def chain_table(chain: Chain) -> Table:
-    """One repeat of a sequence of kernels: what launched each, its time and its share of the whole."""
+    """One repeat of a sequence of kernels: the op that launched each, its time and its share of the sequence."""
     table = table_of("op", "kernel", "time", "share", "of the best")
     for place in chain.places[:_MOST_PLACES]:
         best = "" if place.roofline_ratio is None else share_text(place.roofline_ratio)
@@ -95,7 +95,7 @@ def modules_table(modules: Sequence[ModuleTime]) -> Table:
 
 
 def memory_table(uses: Sequence[MemoryUse]) -> Table:
-    """The kinds of blocks that live at the peak of memory."""
+    """The kinds of memory blocks in use at the peak."""
     table = table_of("use", "bytes", "share", "blocks", "made by")
     table.columns[-1].justify = "left"
     for use in uses:

@@ -111,7 +111,7 @@
     });
   }
 
-  // Charts come alive when they come into view; the library is unpacked once, and only then.
+  // Charts become interactive when they scroll into view; the library is unpacked once, and only then.
   const packed = document.getElementById("plotly");
   if (!packed || !("DecompressionStream" in window) || !("IntersectionObserver" in window)) return;
   let library = null;
@@ -144,7 +144,7 @@
     probe.className = "";
     return found;
   };
-  // Plotly reads some of HTML in names; nothing from a trace may be more than text.
+  // Plotly interprets some HTML in names; text from a trace must stay plain text.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   // Columns with names are at 0, 1, 2 ...; the others are at a time.
