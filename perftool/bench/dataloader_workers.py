@@ -21,7 +21,7 @@ _AHEAD = 4
 
 @dataclass(frozen=True)
 class _Epoch:
-    """Batches, and pixels of the side of the images before they are scaled down."""
+    """Number of batches, and side of the images in pixels before they are scaled down."""
 
     batches: int
     side: int
@@ -32,7 +32,7 @@ _EPOCHS = {"small": _Epoch(6, 320), "large": _Epoch(16, 480)}
 
 
 class _Images(Dataset[torch.Tensor]):
-    """Made-up pictures that take some work to prepare, the same for the same index."""
+    """Synthetic images that take some work to prepare, the same for the same index."""
 
     def __init__(self, batches: int, side: int) -> None:
         self._samples, self._side = batches * _BATCH, side

@@ -184,7 +184,7 @@ BENCHMARKS = {
             _average,
             torch_best=True,
         ),
-        # Only on a Gaudi does torch's default loop over tensors, so the rule is shown simulated traces.
+        # torch's default loops over tensors only on a Gaudi, so the rule runs on simulated traces.
         _row(
             "fused_clip_norm",
             ("FUS102",),

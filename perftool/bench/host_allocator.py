@@ -9,7 +9,7 @@ import torch
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.harness.launch import TUNED_HEAP
 
-# MiB of each temporary; the C library's own threshold ends at 32.
+# MiB of each temporary; the C library's own threshold grows to 32 at most.
 _MIB = {"small": 64, "large": 128}
 _RUNS = 9
 # Paths of Debian's packages libtcmalloc-minimal4 and libjemalloc2, in order of preference.
@@ -26,7 +26,7 @@ def build(form: FormName, setting: Setting) -> Form:
         latest[:] = [(values * 2.0 + 1.0).sqrt().mean()]
 
     library = _library()
-    advised = library.name if library else "the C library, told to keep memory"
+    advised = library.name if library else "the C library, set to keep memory"
     return Form("the C library's allocator" if form == "naive" else advised, run, lambda: latest)
 
 

@@ -54,7 +54,7 @@ def build(form: FormName, setting: Setting) -> Form:
                 float(pending[-1].result())
         losses[:] = [loss.result() for loss in pending]
 
-    title = f"the loss read every {_READ_EVERY[form]} steps, a thread standing for the device"
+    title = f"the loss read every {_READ_EVERY[form]} steps, a thread in place of the device"
     return Form(title, run, lambda: losses, close=device.close)
 
 
@@ -68,7 +68,7 @@ BENCHMARK = Benchmark(
     tolerance=0.0,
     clock="wall",
     devices=("cpu",),
-    reason=f"{ASYNCHRONOUS}; here a thread stands for one",
+    reason=f"{ASYNCHRONOUS}; here a thread imitates one",
     script="scalar_reads.py",
     most_rounds=12,
 )

@@ -17,7 +17,7 @@ _ALL = (
         settings="gaudi_config.json",
         tolerance=0.02,
     ),
-    simulated_only("mark_step", ("RCP107",), "Graphs cut where a step ends instead of behind every layer"),
+    simulated_only("mark_step", ("RCP107",), "Graphs cut where a step ends instead of after every layer"),
     simulated_only("oversized_graph", ("RCP108",), "A large graph cut where the device could already begin"),
     simulated_only("pinned_memory", ("CPY102", "SYN105"), "Batches in pinned memory instead of pageable"),
     simulated_only("prefetch", ("CPY102", "ENG102"), "A batch copied while the device works instead of afterwards"),
@@ -25,7 +25,7 @@ _ALL = (
     simulated_only("small_copies", ("CPY103", "ENG102"), "The fields of a batch packed and copied at once"),
     simulated_only("sleep_in_step", ("GAP112",), "A pause in the first step instead of in every one"),
     simulated_only("static_and_dynamic", (), "mark_step between a static part and a dynamic one"),
-    simulated_only("unstable_steps", ("STP101",), "Weights saved behind the loop instead of now and then within"),
+    simulated_only("unstable_steps", ("STP101",), "Weights saved after the loop instead of during it"),
     simulated_only("unsupported_dtype", ("FBK101", "FBK102"), "A product in a type that the device has"),
 )
 BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}

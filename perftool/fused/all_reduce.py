@@ -19,7 +19,7 @@ OP = "all_reduce_gradients"
 STATE = "_perftool_gradient_buffer"
 CHANGED_SET = "`all_reduce_gradients()` does not support changing the set of active gradients after first invocation."
 
-# The Gaudi form is this one with its packing recorded in native graphs, so it needs those.
+# On a Gaudi the packing is recorded in native graphs, so the op needs these there.
 register_everywhere(OP, lambda: native_obstacle("hpu", "HPUGraph"))
 
 
@@ -83,7 +83,7 @@ def all_reduce_gradients(
 
 
 def _run(buffer: GradientBuffer, name: str, copies: Callable[[], None], recorded: bool) -> None:
-    """Run some copies, through a native graph that is recorded on the first call if wanted."""
+    """Run the copies, if `recorded` through a native graph that the first call records."""
     if not recorded:
         copies()
         return

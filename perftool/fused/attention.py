@@ -122,7 +122,7 @@ class FusedSDPA(AppliedOp):
             )
         if return_dropout_mask and recompute:
             raise AssertionError("Return_dropout_mask is not supported in recompute mode")
-        # At least two dimensions, and no gradient of its own, as on a Gaudi.
+        # As on a Gaudi, the mask has at least two dimensions and gets no gradient.
         mask = None if attn_mask is None else attn_mask.detach()[(None,) * (2 - attn_mask.dim())]
         plain = choice == "reference" or not recompute
         wide, dtype = softmax == "fp32", q.dtype
@@ -152,7 +152,7 @@ def _attend(
     plain: bool,
     with_keep: bool,
 ) -> Attended:
-    """By the plain formula, or by PyTorch's op. `with_keep` asks for a dropout mask even without dropout."""
+    """The result of the plain formula or of PyTorch's op. `with_keep` asks for a dropout mask even without dropout."""
     if plain:
         keep = None
         if dropout_p > 0.0 or with_keep:

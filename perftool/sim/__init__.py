@@ -61,9 +61,9 @@ def simulate(
     The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
     beside it. The trace begins after ``skip_steps`` steps, like that of a profiler with a warm-up; None leaves out the
     first steps that compile, at most three and at most half of all. ``steps_from`` says what marks a step (profiler,
-    optimizer, loader, mark_step); None finds out. Log and metrics cover the whole run. The script runs in this process,
-    which should do nothing else: the simulation changes ``torch`` meanwhile. Raises InputError when there is no such
-    script, MissingExtraError without torch, and PerfToolError for an unknown device, mode or kind of step.
+    optimizer, loader, mark_step); None detects it. Log and metrics cover the whole run. The script runs in this
+    process, which should do nothing else: the simulation changes ``torch`` meanwhile. Raises InputError for a
+    missing script, MissingExtraError without torch, and PerfToolError for an unknown device, mode or kind of step.
     """
     _require_torch()
     from perftool.sim.run import run

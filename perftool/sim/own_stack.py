@@ -10,7 +10,7 @@ from perftool.model.own_code import is_own
 
 # Files below it are the simulator's, not the script's.
 HERE = str(Path(__file__).parent)
-# Nor are the replacements of Gaudi's ops.
+# Neither are the replacements of Gaudi's ops.
 _OURS = (HERE, str(Path(__file__).parents[1] / "fused"))
 
 
@@ -41,7 +41,7 @@ def innermost_line(stack: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _shown(file: str) -> str | None:
-    """``file`` below the folder that Python imports it from, as the profiler writes it; None for what is not own."""
+    """``file`` below the folder that Python imports it from, as the profiler writes it; None for other files."""
     if file.startswith(_OURS) or not is_own(file):
         return None
     folders = [folder.rstrip("/\\") for folder in sys.path if folder]

@@ -35,7 +35,7 @@ def run(
     if mode not in MODES:
         raise PerfToolError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
     if steps_from is not None and steps_from not in SOURCES:
-        raise PerfToolError(f"steps are not told by {steps_from!r}, but by {', '.join(SOURCES)}")
+        raise PerfToolError(f"{steps_from!r} does not mark steps; {', '.join(SOURCES)} do")
     require_script(script)
     trace, log, metrics = files(place(script, output))
     require_no_input([str(trace), str(log), str(metrics)], [str(script)])

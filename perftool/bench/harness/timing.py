@@ -18,9 +18,9 @@ from perftool.model.benchmark import Ratio
 _SHORTEST_S = 0.005
 _WARM_UP = 2
 _FEWEST_ROUNDS = 6
-# Rounds for a form that is slow everywhere, once it has taken this many times the wanted time.
+# Rounds that are enough for a slow form, once it has taken this many times the wanted time.
 _LEAST_ROUNDS, _PATIENCE = 3, 4.0
-# Half the width of the interval, relative to the ratio, that is good enough to stop.
+# Half the width of the interval, relative to the ratio, at which measuring stops.
 _GOOD_ENOUGH = 0.03
 _PROBE_ELEMENTS = 8 * 1024 * 1024
 

@@ -104,7 +104,7 @@ class ModuleCacher:
     """Wraps a module so that training replays graphs, at most `max_graphs` of them.
 
     `ModuleCacher(10)(model)` changes the model in place and returns it. Graphs are used in training mode with gradients
-    enabled and unless `PT_HPU_LAZY_MODE` is set to something else than 1; all other calls, and further kinds of input,
+    enabled and unless `PT_HPU_LAZY_MODE` is set to anything but 1; all other calls, and further kinds of input,
     run the original forward.
     """
 

@@ -30,7 +30,7 @@ class FusedClipNorm:
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
         """Scale the gradients in place; returns their former norm, of shape [1], or a CPU 0.0 without any.
 
-        ValueError when `norm_type` was set to something else than 2.
+        ValueError when `norm_type` was set to anything but 2.
         """
         if self.norm_type != 2.0:
             raise ValueError(f"FusedClipNorm computes the 2-norm only, not norm_type={self.norm_type}")

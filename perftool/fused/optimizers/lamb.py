@@ -138,7 +138,7 @@ class FusedLamb(FusedOptimizer):
         if not group["weight_decay"] and not group["use_lamb"]:
             return [rate] * len(updates)
         weights, sizes = norms(part.params, part.owners), norms(updates, part.owners)
-        # A surprise of Gaudi's own, said once, in the first step.
+        # Gaudi's class behaves surprisingly here, so warn once, in the first step.
         if group["step"] == 1 and not self._warned and not updates[0].is_meta:
             self._warned = any(p.numel() and norm == 0 for p, norm in zip(updates, weights.tolist(), strict=True))
             if self._warned:

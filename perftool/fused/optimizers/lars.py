@@ -40,7 +40,7 @@ _ADDING = (
 class FusedResourceApplyMomentum(FusedOptimizer):
     """Momentum that adds gradients unscaled: the optimizer for FusedLars, which scales them by lr. `lr`, `weight_decay`
     and `nesterov` are kept in the groups but not used. As on Gaudi, the first step of a group adds the gradient and all
-    later ones subtract it; without momentum every step is a first one, and a warning says so once.
+    later ones subtract it; without momentum every step counts as the first, and a warning says so once.
     """
 
     op = "FusedResourceApplyMomentum"

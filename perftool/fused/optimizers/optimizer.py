@@ -64,12 +64,12 @@ class Kernel:
             return f"the kernel does not run: {str(error).splitlines()[0]}"
         tolerance = 8 * torch.finfo(dtype).eps
         if not torch.allclose(result, expected, rtol=tolerance, atol=tolerance):
-            return f"the kernel computes something else than the plain loop in {dtype}"
+            return f"the results of the kernel and of the plain loop differ in {dtype}"
         return None
 
     @torch.no_grad()
     def _result(self, form: Callable[..., None], device_type: str, dtype: torch.dtype) -> Tensor:
-        # 67 elements are some full vectors for any processor, and a remainder.
+        # 67 elements fill some vectors on any processor and leave a remainder.
         values = torch.linspace(0.25, 1.0, 67, dtype=torch.float64).to(device_type, dtype)
         operands = [values * (1 + i) for i in range(2 + self.states)]
         form(*([operand] for operand in operands), **self.probe)
@@ -108,7 +108,7 @@ def batches(owners: list[Tensor], grads: list[Any], states: dict[str, list[Tenso
 
 
 def refuse_negative(values: dict[str, float]) -> None:
-    """ValueError for a negative argument, given by the name that Gaudi's class says."""
+    """ValueError for a negative argument, which has the name that Gaudi's class uses."""
     for name, value in values.items():
         if value < 0:
             raise ValueError(f"Invalid {name}: {value}")

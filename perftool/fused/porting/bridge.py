@@ -72,7 +72,7 @@ def registered_ops() -> dict[str, Callable[..., Any]]:
 
 
 class _DeviceType(Enum):
-    """Generations that scripts compare with; no machine of ours is one of them."""
+    """Generations that scripts compare with; this machine is none of them."""
 
     synDeviceGaudi, synDeviceGaudi2, synDeviceGaudi3 = range(1, 4)
 

@@ -69,12 +69,12 @@ def _on_cuda() -> Members:
 
 
 def _without_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of the current device: a script names an `hpu`, of which there is one."""
+    """`function` without its device argument: there is only one `hpu`, whichever the script names."""
     return lambda device=None: function()
 
 
 def _on_the_host() -> Members:
-    """The memory is that of this process, the only stream the order of its calls."""
+    """`hpu` on the host: its memory is that of this process, and its only stream is the order of the calls."""
     cpu: Any = torch.cpu
     return {
         **{name: getattr(cpu, name) for name in ("Stream", "StreamContext", "stream", "current_stream")},

@@ -26,7 +26,7 @@ class DeviceRemap(TorchFunctionMode):
         given = {name: self.translated(value) for name, value in (kwargs or {}).items()}
         result = func(*map(self.translated, args), **given)
         if func is torch.device and self._device == "cpu" and any(map(_is_hpu, (*args, *(kwargs or {}).values()))):
-            return torch.device("cpu")  # without a number: torch.load knows no `cpu:0`
+            return torch.device("cpu")  # without a number: torch.load does not accept `cpu:0`
         return result
 
     def translated(self, value: Any) -> Any:
@@ -56,7 +56,7 @@ def enter(device: str) -> None:
 
 
 def _replace_past_operators(here: DeviceRemap, device: str) -> None:
-    """Functions of torch that take devices, and that no mode intercepts."""
+    """Replace the functions of torch that take devices but that no mode intercepts."""
     autocast: Any = torch.amp.autocast_mode.autocast
     autocast.__init__ = _autocast(autocast.__init__, device)
     tensor: Any = torch.Tensor
@@ -73,7 +73,7 @@ def _replace_past_operators(here: DeviceRemap, device: str) -> None:
 
 
 def _translating(function: Call, here: DeviceRemap) -> Call:
-    """The same function; a table of devices, as `map_location` may be, is translated too."""
+    """`function` with its devices translated, also those in a table such as `map_location`."""
 
     def device(value: Any) -> Any:
         if isinstance(value, dict):
@@ -90,7 +90,7 @@ def _translating(function: Call, here: DeviceRemap) -> Call:
 def _autocast(begin: Call, device: str) -> Call:
     def __init__(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **options: Any) -> None:
         if device_type == "hpu":
-            # The default of a Gaudi; that of CUDA is float16.
+            # bfloat16 is Gaudi's default; CUDA's is float16.
             device_type, dtype = device, dtype or torch.bfloat16
         begin(self, device_type, dtype, *args, **options)
 
@@ -120,7 +120,7 @@ def _forking(plain: Call, device: str) -> Call:
 
 
 def _follow_into_backward(device: str) -> None:
-    """A mode treats `backward` as an operator and is off inside it, although functions of the script run there."""
+    """Replace devices inside `backward` too: there a mode is off, although functions of the script run."""
     autograd: Any = torch.autograd
     plain = autograd._engine_run_backward
 
@@ -145,7 +145,7 @@ def _profile(begin: Call, device: str) -> Call:
 
 
 def _follow_into_threads(device: str) -> None:
-    """A mode belongs to one thread."""
+    """Replace devices in new threads too, since a mode belongs to one thread."""
     start = threading.Thread.start
 
     @wraps(start)
@@ -163,7 +163,7 @@ def _follow_into_threads(device: str) -> None:
 
 
 def _follow_into_processes(device: str) -> None:
-    """A spawned process imports the script again, with everything that the script imports."""
+    """Replace devices in spawned processes too, which import the script again."""
     plain = multiprocessing.spawn.get_command_line
 
     @wraps(plain)
@@ -178,7 +178,7 @@ def _follow_into_processes(device: str) -> None:
 
 
 def _replace_groups(own: str, device: str) -> None:
-    """Process groups of Gaudi's library become those of the device."""
+    """Replace process groups of Gaudi's library by those of the device."""
     distributed: Any = torch.distributed
     if not distributed.is_available():
         return

@@ -37,7 +37,7 @@ class _Made(ModuleType):
 
 
 class Absent(MetaPathFinder):
-    """Imported last, for names in none of the modules below a package: raises the error."""
+    """The last resort of an import, for an unknown submodule of a package: raises the ImportError."""
 
     def __init__(self, package: str, missing: Sentence) -> None:
         self._package, self._missing = package, missing

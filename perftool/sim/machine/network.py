@@ -9,7 +9,7 @@ from perftool.model.devices import DeviceFacts
 from perftool.sim.machine.costs import Costs, us
 from perftool.units import NS_PER_S
 
-# Every card of a box has as many links to each of the others.
+# Every card of a box has equally many links to each other card.
 _CARDS_OF_A_BOX = 8
 
 

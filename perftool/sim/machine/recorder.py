@@ -203,7 +203,7 @@ class Recorder:
         """Drop events that began before ``ns``, as if the profiler had been switched on then."""
         kept: list[Event] = []
         for event in self.events:
-            # An end follows its beginning directly.
+            # An end event directly follows its begin event.
             if kept and kept[-1].ph == "B" if event.ph == "E" else event.ts_ns >= ns:
                 kept.append(event)
         self.events = kept

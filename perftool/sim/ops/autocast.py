@@ -111,7 +111,7 @@ class HpuAutocast:
         return argument.to(dtype) if self._eligible(argument) and argument.dtype is not dtype else argument
 
     def _eligible(self, argument: Any) -> bool:
-        """Whether autocast casts it: a floating-point tensor on the device, but for double precision."""
+        """Whether autocast casts it: a floating-point tensor on the device, except double precision."""
         if not isinstance(argument, torch.Tensor) or argument.dtype is torch.float64:
             return False
         return argument.is_floating_point() and self._on_device(argument)

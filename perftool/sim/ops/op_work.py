@@ -30,9 +30,9 @@ _MATRIX_NAMES = {"mm": "GEMM", "addmm": "GEMM", "bmm": "BatchGemm", "baddbmm": "
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "rsub", "mul"})
 # Ops that take a list of indices as their second argument.
 _INDEXING = frozenset({"index", "index_put", "_index_put_impl"})
-# It first reads its largest value, which sets the length of its result.
+# This op first reads its largest input value, which determines the length of its result.
 COUNTING = "bincount"
-# Their front end does not convert the number 1.
+# The front end of these ops does not convert the number 1.
 _BUT_FOR_ONE = frozenset({"addcdiv", "addcmul"})
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format)
 

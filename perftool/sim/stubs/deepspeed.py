@@ -42,7 +42,7 @@ def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
                 inference = {**settings.pop("config"), **inference}
             super().__init__(*args, **{"process_group_backend": "hccl", **settings})
             self._inference = inference
-            # Lightning asks the accelerator for the devices; it knows their number.
+            # Lightning asks the accelerator for the devices, because the accelerator knows their number.
             wanted = len(parallel_devices) if isinstance(parallel_devices, list) else parallel_devices
             limits = _limits(simulation, self.config, inference, wanted)
             remarks.extend(each for each in limits if each not in remarks)

@@ -152,12 +152,12 @@ def _to_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _leave_groups(before: bool) -> None:
-    """The process group that the script left open."""
+    """Destroy the process group that the script left open."""
     if distributed.is_initialized() and not before:
         distributed.destroy_process_group()
 
 
 def _forget_default_device() -> None:
-    """Left by ``torch.set_default_device("hpu")``."""
+    """Undo ``torch.set_default_device("hpu")``."""
     if is_hpu(torch.utils._device.CURRENT_DEVICE):
         torch.set_default_device(None)
