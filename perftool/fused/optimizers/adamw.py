@@ -1,7 +1,7 @@
 """AdamW: m, v = averages of g, g*g; w = w*(1-lr*wd) - lr*sqrt(1-beta2^t)/(1-beta1^t) * m/(sqrt(v) + eps).
 
-Moments and parameters may have different dtypes: then each piece is cast, updated and cast back in turn. FP8 moments are
-stored multiplied by a power of two per tensor, which brings their largest element near the format's largest number.
+Moments and parameters may have different dtypes: then each piece is cast, updated and cast back in turn. FP8 moments
+are stored multiplied by a power of two per tensor, which brings their largest element near the format's largest number.
 """
 
 from __future__ import annotations
