@@ -357,7 +357,7 @@ PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     ),
     "channels_last": ("ENG113", pictures, partial(pictures, channels_last=True)),
     "compiled activations": ("FUS108", partial(pointwise, compiled=False), partial(pointwise, compiled=True)),
-    "checkpointed or kept activations": (None, partial(deep, repeats=True), partial(deep, repeats=False)),
+    "checkpointed or kept activations": ("MEM109", partial(deep, repeats=True), partial(deep, repeats=False)),
 }  # fmt: skip
 # Scripts, and the same scripts after a rule's advice. Which advice comes first depends on the processor.
 _SMALL = partial(transformer, size=384, tokens=128)

@@ -1,7 +1,7 @@
 -- The device work that starts inside the window, by the innermost op or annotation that launched it; work launched by a
 -- captured graph, a recipe or a step goes by its name on the device.
 --
--- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, slices, _recomputed, _captured
+-- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, slices, recomputed_ops, _captured
 -- empty without: device_ops
 -- column id: BIGINT, number of the row
 -- column rank: INTEGER, distributed rank
@@ -94,7 +94,7 @@ described AS (
            coalesce(o.input_dims, c.input_dims) AS input_dims, coalesce(o.input_types, c.input_types) AS input_types,
            coalesce(o.concrete_inputs, c.concrete_inputs) AS concrete_inputs, r.op IS NOT NULL AS recomputed,
            p.input_dims AS outer_dims, CASE WHEN coalesce(l.op, l.captured) IS NOT NULL THEN l.element_bytes END AS element_bytes
-    FROM launched AS l LEFT JOIN ops AS o ON o.id = l.op LEFT JOIN _recomputed AS r ON r.op = l.op
+    FROM launched AS l LEFT JOIN ops AS o ON o.id = l.op LEFT JOIN recomputed_ops AS r ON r.op = l.op
     LEFT JOIN calls AS c ON c.op = l.captured
     LEFT JOIN told AS t ON t.rank = l.rank AND t.op IS NOT DISTINCT FROM l.op AND t.captured IS NOT DISTINCT FROM l.captured
         AND t.launch IS NOT DISTINCT FROM l.launch
