@@ -9,7 +9,7 @@ from perftool.units import format_count, format_ns, format_ratio
 
 
 def chain_title(chain: Chain, device: str = "device", word: str = "step") -> str:
-    """How many kernels recur how often, and what they take. On the CPU they are ops."""
+    """The number of kernels (ops on the CPU), their repeats, and their time."""
     what = "ops" if device == "CPU" else "kernels"
     return (
         f"{format_count(len(chain.places))} {what} that follow one another {format_count(chain.repeats)} times: "

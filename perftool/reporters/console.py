@@ -70,7 +70,7 @@ class _Console(Console):
             yield segment if segment.control else segment._replace(text=on_terminal(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """End as all output ends whose reader has left, instead of with rich's exit code 1."""
+        """When the reader has left, end like all other output, instead of with rich's exit code 1."""
         raise OutputClosedError
 
 

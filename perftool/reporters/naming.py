@@ -15,7 +15,7 @@ _MOST_HOSTS = 4
 
 
 def device_word(report: Report) -> str:
-    """What reports call the thing that computes."""
+    """The reports' word for the unit that computes: device or CPU."""
     return "CPU" if report.device.type == "cpu" else "device"
 
 

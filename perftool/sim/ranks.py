@@ -49,7 +49,7 @@ def _wait(children: Sequence[subprocess.Popen[bytes]]) -> int:
         codes = [child.poll() for child in children]
         failed = next((code for code in codes if code), None)
         if failed is not None or None not in codes:
-            # A signal ends a shell's command with 128 and its number.
+            # Like a shell, report the end by a signal as 128 plus its number.
             return 128 - failed if failed and failed < 0 else failed or 0
         time.sleep(_LOOK_S)
 

@@ -141,7 +141,7 @@ class CapturedCall:
             self._grad_outputs = [torch.zeros_like(output) for output in differentiable]
             with graph(self.backward_graph):
                 self._grads = self._gradients(differentiable, self._grad_outputs)
-        # Autograd adopts a gradient that nobody else holds as the parameter's own; held here, it is copied.
+        # Autograd makes a gradient the parameter's own if nothing else refers to it. With this reference, it copies.
         self._grads = tuple(None if grad is None else grad.detach() for grad in self._grads)
 
     def _gradients(self, outputs: list[Tensor], grad_outputs: list[Tensor]) -> tuple[Tensor | None, ...]:

@@ -87,7 +87,7 @@ def is_scaled(dtype: torch.dtype | None) -> bool:
 
 
 def moment_dtypes(moments_dtype: MomentsDtype) -> tuple[torch.dtype | None, torch.dtype | None]:
-    """The dtypes of both moments, None for that of the parameter; ValueError if only one of them is FP8."""
+    """The dtypes of both moments, None for the parameter's own dtype; ValueError if only one of them is FP8."""
     pair = moments_dtype if isinstance(moments_dtype, tuple) else (moments_dtype, moments_dtype)
     if len(set(map(is_scaled, pair))) > 1:
         raise ValueError("expects both or neither of the moments to be FP8")

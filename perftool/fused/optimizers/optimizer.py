@@ -205,7 +205,7 @@ class FusedOptimizer(Optimizer):
         return same_place and same_dtype and is_laid_like(present, param)
 
     def _states(self, group: Group) -> dict[str, torch.dtype | None]:
-        """The states of a group by name, each with its dtype, None for that of the parameter."""
+        """The states of a group by name, each with its dtype, None for the parameter's own."""
         return dict.fromkeys(self.state_names)
 
     def _new_state(self, name: str, param: Tensor, group: Group) -> Tensor:

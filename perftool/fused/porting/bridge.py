@@ -95,12 +95,12 @@ def _core() -> Members:
 
 
 def _nothing(model: Any = None, *args: object, **options: object) -> Any:
-    """Nothing to prepare: the model is as it was."""
+    """Nothing to prepare: returns the model unchanged."""
     return model
 
 
 def library_members() -> Members:
-    """Called by scripts to load the bridge."""
+    """The functions that scripts call to load the bridge."""
     return {"load_habana_module": _nothing, "load_habana_profiler": _nothing, "is_habana_available": lambda: True}
 
 

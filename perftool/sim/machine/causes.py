@@ -68,7 +68,7 @@ class Causes:
         self._count("fallback", " ".join([op, *(f"{name}={kind}" for name, kind in types.items())]))
 
     def compiled(self, nodes: Sequence[Node]) -> None:
-        """A graph has no recipe yet. A new combination of ops is no recompilation."""
+        """A graph has no recipe yet. A new combination of ops is not a recompilation."""
         difference = self._keys.add(nodes)
         if difference is not None:
             self._counts["recompilation", difference.what, difference.line] += 1

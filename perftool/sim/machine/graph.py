@@ -109,7 +109,7 @@ class Graph:
 
 
 def _chains(nodes: Sequence[Node]) -> list[_Chain]:
-    """Each node in one chain: pointwise nodes join the chain of a source when nothing outside lies between."""
+    """Each node in one chain: pointwise nodes join the chain of a source if no outside node must run in between."""
     chains: list[_Chain] = []
     chain_of: dict[int, _Chain] = {}
     for index, node in enumerate(nodes):

@@ -40,12 +40,12 @@ class Touched:
 
     @property
     def all(self) -> tuple[torch.Tensor, ...]:
-        """Everything that is read or written, each once."""
+        """The device tensors that are read or written, each once."""
         return tuple({**self._read, **self._written}.values())
 
     @property
     def written(self) -> tuple[torch.Tensor, ...]:
-        """What is written."""
+        """The device tensors that are written."""
         return tuple(self._written.values())
 
 

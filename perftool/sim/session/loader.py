@@ -167,7 +167,7 @@ def _receive(simulation: Simulation) -> Callable[..., Any]:
 
     def _process_data(self: Any, data: Any, *worker: Any) -> Any:
         if isinstance(data, CostedBatch):
-            # The batch being returned is the one before the next due.
+            # The batch being returned precedes the next one that is due.
             place = worker[0] if worker else (self._rcvd_idx - 1) % len(self._perftool_clocks.free)
             ready = self._perftool_clocks.ready(self._rcvd_idx - 1, place, data.cost)
             simulation.machine.now = max(simulation.machine.now, ready)

@@ -23,7 +23,7 @@ from perftool.sim.patches import item
 
 
 class Simulation:
-    """The state of a run. Ops of the thread that enters :meth:`running` are simulated, those of others are not."""
+    """The state of a run. Ops of the thread that enters :meth:`running` are simulated, ops of other threads are not."""
 
     def __init__(self, device: DeviceFacts, mode: str) -> None:
         self.device = device

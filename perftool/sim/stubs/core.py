@@ -52,7 +52,7 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
     named: list[str] = []
 
     def init_process_group(backend: str | None = None, *args: Any, **options: Any) -> None:
-        """Gloo under the name; a single simulated card is its own group."""
+        """Start gloo under this name; a single simulated card is its own group."""
         named[:] = [backend] if backend and "hccl" in backend else []
         if not named:
             made(backend, *args, **options)
@@ -72,13 +72,13 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
         simulation.ranks, simulation.rank = distributed.get_world_size(), distributed.get_rank()
 
     def new_group(*args: Any, **options: Any) -> Any:
-        """A group of the common backend, or another one."""
+        """A group with gloo in place of ``hccl``; other backends are unchanged."""
         if "hccl" in (options.get("backend") or ""):
             options["backend"] = "gloo"
         return made_of(*args, **options)
 
     def get_backend(group: Any = None) -> Any:
-        """The name that the script gave."""
+        """The backend under the name that the script gave."""
         found = told(group)
         return "hccl" if named and found == "gloo" else found
 

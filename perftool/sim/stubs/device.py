@@ -112,7 +112,7 @@ class _Stream:
 
     @property
     def is_current(self) -> bool:
-        """Whether ops go to it."""
+        """Whether ops go to this stream."""
         return self._current[-1] is self
 
     def synchronize(self) -> None:
@@ -160,11 +160,11 @@ class _Event:
         """Nothing to wait for in one queue."""
 
     def query(self) -> bool:
-        """Whether it has passed."""
+        """Whether the recorded time has passed."""
         return self._ns is None or self._machine.now >= self._ns
 
     def synchronize(self) -> None:
-        """Wait until it has passed."""
+        """Wait until the recorded time has passed."""
         self._machine.synchronize()
 
     def elapsed_time(self, end_event: _Event) -> float:
@@ -216,7 +216,7 @@ def _metrics(simulation: Simulation) -> dict[str, Any]:
             return self._name
 
         def stats(self) -> list[tuple[str, object]]:
-            """Its values by name."""
+            """The values of the metric by name."""
             return list(log.statistics().get(self._name, {}).items())
 
         def reset(self) -> None:

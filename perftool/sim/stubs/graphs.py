@@ -65,7 +65,7 @@ def graph_members(simulation: Simulation) -> dict[str, Any]:
         return module
 
     def make_graphed_callables(callables: Any, sample_args: Any, *args: Any, **options: Any) -> Any:
-        """The same for one callable or a tuple of them."""
+        """Replace a callable, or each of a tuple of callables."""
         if isinstance(callables, tuple):
             return tuple(make_graphed_callables(each, ()) for each in callables)
         if isinstance(callables, nn.Module):
@@ -120,11 +120,11 @@ def _hpu_graph(simulation: Simulation) -> type:
             self._replay("HPUGraph::replay", lambda: super(HPUGraph, self).replay(asynchronous))
 
         def replayV2(self, static_tlist: Any, tlist: Any, asynchronous: bool = False) -> None:  # noqa: N802 - Gaudi's
-            """The same, after ``list`` was copied into ``static_list``."""
+            """Replay after copying ``tlist`` into ``static_tlist``."""
             self._replay("HPUGraph::replayV2", lambda: super(HPUGraph, self).replayV2(static_tlist, tlist))
 
         def replayV3(self, tlistI: Any, asynchronous: bool = False) -> None:  # noqa: N802, N803 - Gaudi's
-            """The same with new inputs in place of the marked ones."""
+            """Replay with new inputs in place of the marked ones."""
             self._replay("HPUGraph::replayV3", lambda: super(HPUGraph, self).replayV2(self._inputs, tlistI))
 
         def _replay(self, call: str, run: Callable[[], None]) -> None:
@@ -150,7 +150,7 @@ class _CompiledModule(nn.Module):
         self._simulation = simulation
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """One compiled region."""
+        """Run the forward as one compiled region."""
         self._simulation.graphed_backward = torch.is_grad_enabled()
         with compiled(self._simulation):
             return self._orig_mod(*args, **kwargs)

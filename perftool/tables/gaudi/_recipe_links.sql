@@ -33,7 +33,7 @@ counts AS (
     FROM (SELECT graph, count(*) AS n FROM calls GROUP BY graph) AS c
     JOIN (SELECT graph, max(ordinal) AS n FROM runs GROUP BY graph) AS r USING (graph)
 ),
--- Counted from the end, every launch has its run: of the same recipe, and not before the launch.
+-- Ranks on which counting from the end gives every launch a run of the same recipe that does not start before it.
 aligned AS (
     SELECT c.rank
     FROM calls AS c LEFT JOIN (SELECT rank, back, min(graph) AS graph, min(ts) AS ts FROM runs GROUP BY rank, back) AS r

@@ -1,4 +1,4 @@
--- One row per wait of the host for the device, even if several lanes show it. Reading a value in host memory is no wait
+-- One row per wait of the host for the device, even if several lanes show it. Reading a value in host memory is not a wait
 -- and has no row.
 --
 -- needs: slices, tracks, ops, roles, _runtime, _name_roles, _device_work, _method_calls
@@ -62,7 +62,7 @@ others AS (
     ASOF LEFT JOIN copiers AS c ON c.rank = w.rank AND c.tid = w.tid AND w.ts >= c.ts
     -- Waits inside a scalar read are that read.
     ASOF LEFT JOIN reading AS r ON r.rank = w.rank AND r.tid = w.tid AND w.ts >= r.ts
-    -- Of nested waits, only the outermost counts.
+    -- If waits are nested, only the outermost counts.
     WHERE w.waits AND (r.id IS NULL OR r."end" < w."end") AND coalesce(w.parent, -1) NOT IN (SELECT id FROM calls WHERE waits)
 )
 SELECT id, rank, track, 'scalar_read' AS kind, name, name AS op, ts, "end" - ts AS dur, "end", call_stack AS location

@@ -16,7 +16,7 @@
 -- column told_by: VARCHAR, code of the rule that reports this
 -- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is blocked; NULL when the trace does not show the host's submissions
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
--- After its last submission the host of a recording has nothing left to do.
+-- After the last submission of a recording, the host has nothing left to submit.
 submitting AS (
     SELECT l.rank, t.host_ts AS ts, max(l."end") AS "end"
     FROM launches AS l JOIN windows AS t ON t.rank = l.rank AND l.ts >= t.host_ts AND l.ts < t.host_end

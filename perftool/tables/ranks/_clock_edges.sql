@@ -7,7 +7,7 @@
 -- column rank: INTEGER, another one
 -- column offset_ns: BIGINT, offset to add to the times of rank to compare them with those of anchor: a median
 -- column matches: BIGINT, ends compared
--- column spread_ns: BIGINT, half of them lie within this of the median
+-- column spread_ns: BIGINT, half of them are within this distance of the median
 WITH ends AS (
     SELECT rank, "end", first_value(rank) OVER together AS anchor, first_value("end") OVER together AS anchor_end
     FROM _collective_matches WHERE ends_together WINDOW together AS (PARTITION BY match ORDER BY rank)

@@ -1,4 +1,4 @@
--- The clock of each rank against that of the lowest, along the chain of pairs with the least spread; for clocks.
+-- The clock of each rank relative to the lowest rank, along the chain of pairs with the least spread; for clocks.
 --
 -- maker: align_clocks
 -- needs: _clock_edges

@@ -2,7 +2,7 @@
 -- communication, starts and ends of steps. The stretches of a rank cover its window without gaps.
 --
 -- A rank is blocked (held_ns) during exposed communication if it resumes when a collective ends: other work starts at
--- once, or the host was waiting for it. Otherwise its own work continues meanwhile, on the host.
+-- once, or the host was waiting for it. Otherwise its host continues to work meanwhile.
 --
 -- needs: windows, steps, collectives, device_ops, syncs, _timeline, _mask_meanings, gap_causes
 -- empty without: windows
@@ -21,7 +21,7 @@ WITH pieces AS (
     SELECT t.rank, t.ts, t."end", s.device FROM _timeline AS t JOIN _mask_meanings AS s USING (mask)
     JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
 ),
--- The timeline has no holes. In most of its pieces the device goes on with what it did in the piece before.
+-- The timeline has no holes. In most of its pieces the device does the same as in the piece before.
 changes AS (
     SELECT rank, ts, device FROM pieces
     QUALIFY device IS DISTINCT FROM lag(device) OVER (PARTITION BY rank ORDER BY ts)

@@ -3,9 +3,9 @@
 --
 -- vLLM writes execute_context_1(140)_generation_3(3), with detailed_trace_annotation
 -- execute_143_context_1(sq140sk140sqsq..sqsk..)_generation_3(sq3sk900..), and before 0.11 execute_new_1_cached_3.
--- SGLang writes step[DECODE bs=32]. With speculative decoding its draft model writes the same: then the decodes are the
--- drafts, the calls that generate are step[TARGET_VERIFY bs=4], and the draft's copy of a prompt follows that of the
--- model. The high-level profiler of vLLM on Gaudi writes slices prefill and decode without a category, a counter named
+-- SGLang writes step[DECODE bs=32]. With speculative decoding its draft model writes the same: then the decodes are
+-- drafts, step[TARGET_VERIFY bs=4] are the calls that generate, and each prompt appears twice, for the model and then for
+-- the draft model. The high-level profiler of vLLM on Gaudi writes slices prefill and decode without a category, a counter named
 -- utils at the start of each, and the shape of the bucket in the name of model_forward inside it. Its utilisations of a
 -- decode divide sums of contexts by the batch; only those of a prompt show how full a bucket is.
 --

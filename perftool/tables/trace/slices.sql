@@ -15,4 +15,4 @@
 -- column end: BIGINT, ts + dur
 -- column depth: INTEGER, number of slices of the track that are open when this one starts; 0 on device tracks
 -- column parent: BIGINT, the innermost of these open slices (slices.id), NULL at depth 0
--- column outermost: BOOLEAN, whether no slice of the same category directly around it covers it, profiler steps aside
+-- column outermost: BOOLEAN, whether it is not directly inside a slice of the same category; profiler steps do not count
