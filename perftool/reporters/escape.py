@@ -9,8 +9,8 @@ from functools import lru_cache
 _UNUSUAL = re.compile(r"[^\x20-\x7e]")
 _UNUSUAL_IN_LINES = re.compile(r"[^\n\x20-\x7e]")
 _NO_ASCII = re.compile(r"[^\x00-\x7e]")
-# Unicode's Default_Ignorable_Code_Point contains these besides the categories Cf and Cn: variation selectors, fillers and
-# joiners, which are letters or marks by category.
+# Unicode's Default_Ignorable_Code_Point contains these besides the categories Cf and Cn: variation selectors, fillers
+# and joiners, which are letters or marks by category.
 _IGNORABLE = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
 # CI commands that work anywhere in a line: ##[error], ##vso[...], ##teamcity[...].
 _ANYWHERE = re.compile(r"#(?=#[\w.]*\[)")

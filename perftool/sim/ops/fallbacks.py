@@ -48,8 +48,8 @@ def falls_back(call: Call, device: str) -> bool:
 
 
 def _checked(call: Call) -> list[tuple[str, str]]:
-    """The types that the bridge checks, by argument: the type of every tensor, and for elementwise ops the type of their
-    computation. It does not check lists of tensors, optional tensors, and the destination of a result.
+    """The types that the bridge checks, by argument: the type of every tensor, and for elementwise ops the type in
+    which they compute. It does not check lists of tensors, optional tensors, and the destination of a result.
     """
     named = {**dict(zip(call.op.arguments, call.args, strict=False)), **call.kwargs}
     operands = {name: named[name] for name in call.op.operands if isinstance(named.get(name), torch.Tensor)}
