@@ -31,7 +31,7 @@ MOST_ROWS = 5_000_000
 _ROWS_PER_BYTE, _FREE_ROWS = 16, 10_000
 _TEXT_PER_BYTE, _FREE_TEXT = 200, 4 << 20
 _LONGEST_REASON = 200
-_TIMES = {"ts", "end", "host_ts", "host_end", "ready"}
+_TIMES = {"ts", "end", "host_ts", "host_end", "called", "ready"}
 _RAW = re.compile(r"\braw\b")
 
 

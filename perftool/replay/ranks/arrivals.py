@@ -25,8 +25,7 @@ def arrivals_of(
     ``bereft`` are ranks of which no other one of their stage is recorded.
     """
     all_of = _comings(found, ranks, steps)
-    begins = np.searchsorted(found["meeting"], np.arange(int(found["meeting"].max()) + 1))
-    come = _Come(all_of, np.minimum.reduceat(found["dur"], begins)[found["meeting"]])
+    come = _Come(all_of)
     for at, who in enumerate(ranks["rank"].tolist()):
         low, high = np.searchsorted(stretches["rank"], [who, who + 1])
         parts = {name: values[low:high] for name, values in stretches.items()}
@@ -39,11 +38,10 @@ def arrivals_of(
         name: (values, usual.excess(come.cause_sums[name], come.cause_begins[name], all_of.rank))
         for name, values in come.causes.items()
     }
-    bared = np.where(usual.there == NONE, 0.0, np.maximum(come.hidden[usual.there] - come.hidden, 0.0))
     made = Arrivals(
         all_of.rank, all_of.step, all_of.meeting, come.ready, come.own, come.own_lag, come.before, come.before_lag,
         come.lane, come.work, usual.excess(come.sums, come.begun, all_of.rank), np.concatenate(come.orders), come.left,
-        compared, bared,
+        compared,
     )  # fmt: skip
     return made, roles
 
@@ -66,14 +64,11 @@ def _comings(found: Columns, ranks: Columns, steps: Int64s) -> Comings:
 
 
 class _Come:
-    """The columns of Arrivals, rank by rank; ``sums`` and ``cause_sums`` are the work until each arrival.
+    """The columns of Arrivals, rank by rank; ``sums`` and ``cause_sums`` are the work until each arrival."""
 
-    A collective would take ``wire`` without waiting, and compute that the rank does first would hide ``hidden`` of it.
-    """
-
-    def __init__(self, all_of: Comings, wire: Int64s) -> None:
+    def __init__(self, all_of: Comings) -> None:
         size = len(all_of.rank)
-        self.all_of, self.wire, self.hidden = all_of, wire, np.zeros(size)
+        self.all_of = all_of
         self.own, self.own_lag, self.before, self.lane = (np.full(size, NONE, dtype=np.int64) for _ in range(4))
         self.before_lag, self.ready = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         self.work, self.left, self.sums = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -110,9 +105,6 @@ class _Come:
         since = np.where(held, done.until(let_go), begun[0])
         self.left[mine] = np.interp(since, np.append(begun, moments[order]), places)
         self.orders.append(mine[order])
-        computed, met = np.append(0, np.cumsum(parts["compute_ns"])), mine[mine < all_of.count]
-        until = all_of.begin[met] + self.wire[met]
-        self.hidden[met] = np.interp(until, cuts, computed) - np.interp(all_of.begin[met], cuts, computed)
         for name in CAUSES:
             so_far = np.append(0, np.cumsum(parts[f"{name}_ns"]))
             sums, first = np.interp(ready, cuts, so_far), float(np.interp(begin, cuts, so_far))

@@ -103,8 +103,11 @@ class Telling(Lateness):
         replayed = None if self.model.why_not else self.saved_each([changes or late.changes])[0]
         steps = self._steps_of(late)
         cause, own, usual = told or self._cause(late, steps)
-        bared = self._bared(late) if cause == "host" else 0.0
-        trusted = replayed is not None and self.agree(replayed, least, estimate) and not bared
+        # A slow host submits collectives when the compute is over that hides them on other ranks, so the exposed ones of
+        # this rank may be saved too.
+        mine = np.isin(self.meetings.ranks, late.ranks)
+        bared = float(self.exposed[mine].mean(axis=1).max()) if cause == "host" else 0.0
+        trusted = replayed is not None and self.agree(replayed, least, estimate + bared)
         waiting = self.waiting_for(late)
         chosen = np.isin(self.steps, steps)
         per_rank = waiting[:, chosen].mean(axis=1)
@@ -117,7 +120,7 @@ class Telling(Lateness):
             len(self.steps), _period(steps, self.steps), int((per_rank >= 0.5 * late_ns).sum()), round(late_ns),
             round(float(np.median(waiting[self.compared(late)], axis=0).max())), cause,
             round(own) if cause else None, round(usual) if cause else None, why, [], None, self.step_ns,
-            round(estimate + bared), replayed,
+            round(estimate + (bared if self._everywhere(late) else 0.0)), replayed,
             max(0, replayed) if trusted and replayed is not None else None, slowdown.kind if slowdown else None,
             self._peer(late),
         )  # fmt: skip
@@ -129,17 +132,11 @@ class Telling(Lateness):
         elsewhere = {rank: self.hosts.get(rank) != self.hosts.get(first) for rank in alike}
         return min(alike, key=lambda rank: (elsewhere[rank], abs(rank - first), -rank), default=None)
 
-    def _bared(self, late: Late) -> float:
-        """The exposed transfers of ``late`` per step, in ns, if compute hides some of them on the median rank; else 0.
-
-        A host that launches everything late submits a collective when the compute before it is over. The replay does
-        not change that, so it predicts nothing, and all of these transfers may be saved too.
-        """
-        come, mine = self.meetings.arrivals, np.isin(self.meetings.ranks, late.ranks)
+    def _everywhere(self, late: Late) -> bool:
+        """Whether ``late`` lose their time before many collectives, not before one of a step."""
+        come = self.meetings.arrivals
         excess = np.maximum(come.excess[np.isin(come.rank, late.ranks)], 0.0)
-        at_once = excess.max(initial=0.0) > _AT_ONCE * excess.sum() / len(self.steps)
-        bared = self.by_step(come.bared)[mine].mean(axis=1).max()
-        return float(self.exposed[mine].mean(axis=1).max()) if bared > LEAST * self.step_ns and not at_once else 0.0
+        return bool(excess.max(initial=0.0) <= _AT_ONCE * excess.sum() / len(self.steps))
 
     def agree(self, replayed: float, least: float, median: float) -> bool:
         room = max(_AGREE * max(replayed, median), _AGREE_STEP * self.step_ns)

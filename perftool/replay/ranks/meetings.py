@@ -31,8 +31,7 @@ class Arrivals:
     ``work`` is the rank's own work since it was ready for its last collective, in ns: time in which no collective
     blocks it. ``excess`` is its additional time compared with the median rank that does the same there. ``left`` is the
     position in that work at which the arrival ``own`` let it continue: a number of arrivals in order of readiness, and
-    a part of the next one. ``causes`` has the part of each of CAUSES in the work, and its excess. ``bared`` is how
-    much of the transfer no compute hides, while it would on the median rank.
+    a part of the next one. ``causes`` has the part of each of CAUSES in the work, and its excess.
     """
 
     rank: Int64s
@@ -49,7 +48,6 @@ class Arrivals:
     order: Int64s
     left: Floats
     causes: Mapping[str, tuple[Floats, Floats]]
-    bared: Floats
 
 
 @dataclass(frozen=True)

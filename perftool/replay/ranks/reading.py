@@ -74,7 +74,9 @@ WHERE {_MET} AND m.rank IN (SELECT unnest($ranks::INTEGER[])) AND m.step IN (SEL
 _PASSES = "SELECT DISTINCT source, target FROM collectives WHERE source <> target ORDER BY source, target"
 _STRETCHES = f"""
 SELECT rank, ts, "end", coalesce("end" - held_ns, {NEVER}) AS held_until,
-       compute_ns, copy_ns, dataloader_ns, compile_ns, host_ns
+       compute_ns, copy_ns, dataloader_ns, compile_ns,
+       -- A host that does not wait for its collectives has work of its own.
+       host_ns + CASE WHEN held_ns IS NULL THEN exposed_ns ELSE 0 END AS host_ns
 FROM _rank_stretches ORDER BY rank, ts
 """
 

@@ -21,7 +21,18 @@
 -- column ready: BIGINT, collectives.ready
 -- column overlapped_ns: BIGINT, collectives.overlapped_ns
 -- column sends: INTEGER, for a send and its receive: 1 on the sending rank, 2 on the receiving one; else 0
-WITH placed AS (
+-- A collective belongs to the step that launched it: it may begin before the device has finished the step before.
+WITH begun AS (
+    SELECT *, called IS NOT NULL AS launching, coalesce(called, ts) AS begun FROM collectives
+    -- The first ones of a stream may have been launched before the recording.
+    QUALIFY called IS NOT NULL OR count(called) OVER (PARTITION BY rank, track) = 0
+        OR count(called) OVER (PARTITION BY rank, track ORDER BY ts) > 0
+),
+spans AS (
+    SELECT rank, step, partial, false AS launching, ts, "end", "end" AS done FROM steps
+    UNION ALL SELECT rank, step, partial, true, host_ts, host_end, "end" FROM steps
+),
+placed AS (
     SELECT c.rank, s.step, c.side, c.group_name, c.ts, c.dur, c."end", c.track, c.ready, c.overlapped_ns, c.operation, c.together,
            c.source IS NOT NULL AS passed, CASE WHEN c.source = c.rank THEN 1 WHEN passed THEN 2 ELSE 0 END AS sends,
            CASE WHEN passed THEN 'send_receive' ELSE c.name END AS name,
@@ -29,9 +40,9 @@ WITH placed AS (
            CASE WHEN passed THEN 2 ELSE c.group_size END AS group_size,
            -- In an all-to-all, sizes may differ by rank.
            CASE WHEN c.operation IS DISTINCT FROM 'all_to_all' THEN c.bytes END AS bytes
-    FROM collectives AS c ASOF JOIN steps AS s ON s.rank = c.rank AND c.ts >= s.ts
+    FROM begun AS c ASOF JOIN spans AS s ON s.rank = c.rank AND s.launching = c.launching AND c.begun >= s.ts
     -- Sends and receives involve two ranks; if those are not named, pairs cannot be matched.
-    WHERE c.ts < s."end" AND NOT s.partial AND (c.operation IS DISTINCT FROM 'send_receive' OR c.source IS NOT NULL)
+    WHERE (c.begun < s."end" OR c.ts < s.done) AND NOT s.partial AND (c.operation IS DISTINCT FROM 'send_receive' OR c.source IS NOT NULL)
 ),
 numbered AS (
     SELECT *, row_number() OVER (kind ORDER BY ts, "end") AS nth, count(*) OVER kind AS calls

@@ -18,6 +18,7 @@
 -- column together: BOOLEAN, it lasts until the last of its ranks has arrived; a call on the host may only launch it
 -- column overlapped_ns: BIGINT, part of it during which compute ran on the same device; NULL where the trace does not show the device
 -- column track: BIGINT, stream or host thread that it ran on
+-- column called: BIGINT, start of the call that launched it, in ns, when recorded
 -- column ready: BIGINT, time when this rank had finished the work it was launched behind, in ns; NULL where the trace does not show that
 -- column source: INTEGER, sending rank, for a send or receive that names its peer
 -- column target: INTEGER, receiving rank
@@ -62,7 +63,7 @@ model_streams AS (
 given AS (SELECT c.rank, c.ts, c."end" FROM computed AS c JOIN model_streams USING (rank, track)),
 called AS (SELECT c.id, c.rank, c.ts, l.ts AS called, l."end" AS returned FROM device AS c JOIN launches AS l ON l.id = c.launch),
 behind AS (
-    SELECT c.id, least(c.ts, greatest(c.returned, coalesce(g."end", c.returned))) AS ready
+    SELECT c.id, c.called, least(c.ts, greatest(c.returned, coalesce(g."end", c.returned))) AS ready
     FROM called AS c ASOF LEFT JOIN given AS g ON g.rank = c.rank AND c.called >= g.ts
 ),
 compute AS (
@@ -96,7 +97,7 @@ SELECT e.id, e.rank, e.side, e.name,
        e.group_name, e.members, e.group_size, e.dtype, o.operation,
        e.side = 'device' OR e.name IN (SELECT name FROM roles WHERE role = 'host_collective') AS together,
        CASE WHEN e.rank IN (SELECT rank FROM device_ops WHERE valid) THEN coalesce(h.ns, 0) END AS overlapped_ns,
-       e.track, b.ready,
+       e.track, b.called, b.ready,
        CASE WHEN e.target IS NOT NULL THEN e.rank ELSE e.source END AS source,
        CASE WHEN e.source IS NOT NULL THEN e.rank ELSE e.target END AS target
 FROM every AS e LEFT JOIN hidden AS h USING (id) LEFT JOIN operations AS o ON o.name = e.name LEFT JOIN behind AS b USING (id)

@@ -2,9 +2,10 @@
 -- communication, starts and ends of steps. The stretches of a rank cover its window without gaps.
 --
 -- A rank is blocked (held_ns) during exposed communication if it resumes when a collective ends: other work starts at
--- once, or the host was waiting for it. Otherwise its host continues to work meanwhile.
+-- once that was launched before, or the host was waiting for it. Until that launch or wait, and if there is neither, its
+-- host continues to work meanwhile.
 --
--- needs: windows, steps, collectives, device_ops, syncs, _timeline, _mask_meanings, gap_causes
+-- needs: windows, steps, collectives, device_ops, launches, syncs, _timeline, _mask_meanings, gap_causes
 -- empty without: windows
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of its complete step; NULL between steps and without them
@@ -49,28 +50,32 @@ islands AS (
 ),
 -- The delays are the limits of a rank's replay for work after another stream, a launch and a wait. Times are rounded,
 -- some to the microsecond: work may seem to begin before its predecessor ends.
+submitted AS (
+    SELECT d.rank, d.ts, coalesce(l."end", 0) AS launched FROM device_ops AS d LEFT JOIN launches AS l ON l.id = d.launch
+    WHERE d.valid
+),
 followed AS (
     SELECT i.*, c."end" AS over, n."end" AS next_end,
-           i."end" - c."end" <= 25000
-           AND (coalesce(d.ts - i."end" <= 50000, false)
-                OR coalesce(y."end" >= i."end" AND y."end" - i."end" <= 100000, false)) AS at_once
+           least(CASE WHEN d.ts - i."end" <= 50000 AND d.launched <= i."end" THEN d.launched END,
+                 CASE WHEN y."end" >= i."end" AND y."end" - i."end" <= 100000 THEN y.ts END) AS ready,
+           ready IS NOT NULL AND i."end" - c."end" <= 25000 AS at_once
     FROM islands AS i
     ASOF LEFT JOIN reduced AS c ON c.rank = i.rank AND i."end" + 2000 > c."end"
     ASOF LEFT JOIN reduced AS n ON n.rank = i.rank AND i."end" <= n."end"
-    ASOF LEFT JOIN (SELECT rank, ts FROM device_ops WHERE valid) AS d ON d.rank = i.rank AND i."end" <= d.ts
+    ASOF LEFT JOIN submitted AS d ON d.rank = i.rank AND i."end" <= d.ts
     ASOF LEFT JOIN (SELECT rank, ts, "end" FROM syncs) AS y ON y.rank = i.rank AND i."end" >= y.ts
 ),
 -- A host resumes as soon as another thread has its result. That thread may record its end some time slices later: at most
 -- 10 ms, and no more than the host waited.
 released AS (
-    SELECT rank, ts, "end",
+    SELECT rank, CASE WHEN device THEN greatest(ts, ready) ELSE ts END AS ts, "end",
            CASE WHEN over > ts AND (NOT device OR at_once) THEN over
                 WHEN NOT device AND next_end - "end" <= least("end" - ts, 10000000) THEN next_end END AS collective_end
     FROM followed WHERE collective_end IS NOT NULL
 ),
 points AS (
     SELECT r.rank, r.ts AS t FROM reduced AS r JOIN windows AS w ON w.rank = r.rank AND r.ts >= w.ts
-    UNION SELECT rank, ts FROM islands UNION SELECT rank, "end" FROM islands
+    UNION SELECT rank, ts FROM islands UNION SELECT rank, "end" FROM islands UNION SELECT rank, ts FROM released
     UNION SELECT rank, ts FROM windows UNION SELECT rank, "end" FROM windows
     UNION SELECT rank, ts FROM steps WHERE NOT partial UNION SELECT rank, "end" FROM steps WHERE NOT partial
 ),
