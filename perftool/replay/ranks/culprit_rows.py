@@ -103,8 +103,8 @@ class Telling(Lateness):
         replayed = None if self.model.why_not else self.saved_each([changes or late.changes])[0]
         steps = self._steps_of(late)
         cause, own, usual = told or self._cause(late, steps)
-        # A slow host submits collectives when the compute is over that hides them on other ranks, so the exposed ones of
-        # this rank may be saved too.
+        # A slow host submits collectives when the compute that hides them on other ranks is over, so the exposed ones
+        # of this rank may be saved too.
         mine = np.isin(self.meetings.ranks, late.ranks)
         bared = float(self.exposed[mine].mean(axis=1).max()) if cause == "host" else 0.0
         trusted = replayed is not None and self.agree(replayed, least, estimate + bared)
