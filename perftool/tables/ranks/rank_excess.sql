@@ -1,7 +1,7 @@
 -- The excess of each rank over the median rank, per step and activity: why it may come last to collectives. It has rows
 -- only for two or more ranks with steps.
 --
--- needs: _step_work, waits
+-- needs: _step_work, _collective_waits
 -- empty without: _step_work
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, compute (its kernels), dataloader, copy, compile, host (the device is idle while the host does anything else) or link (its collectives, without waiting for others)
@@ -9,7 +9,9 @@
 -- column median_ns: BIGINT, the same on the median rank; of two ranks, on the one with less
 -- column excess_ns: BIGINT, own_ns less median_ns
 WITH wire AS (
-    SELECT rank, sum(wire_ns) / count(DISTINCT step) AS ns FROM waits WHERE side = 'device' AND step IS NOT NULL GROUP BY rank
+    SELECT rank, sum(wire_ns) / count(DISTINCT step) AS ns FROM _collective_waits
+    -- A call on the host may only launch a collective.
+    WHERE (side = 'device' OR ends_together) AND step IS NOT NULL GROUP BY rank
 ),
 work AS (
     SELECT rank, avg(compute_ns) AS compute_ns, avg(copy_ns) AS copy_ns, avg(dataloader_ns) AS dataloader_ns,
