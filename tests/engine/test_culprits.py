@@ -187,7 +187,7 @@ def test_a_host_that_launches_late_is_predicted(layout: Layout, tmp_path: Path) 
     assert report.verdict.headline.startswith("Rank 3 keeps 7 ranks waiting in 3 of 3 steps: its device waits")
     assert first.gain
     assert first.gain.kind == "predicted"
-    assert first.gain.ns_per_step / 1_000 == pytest.approx(cost_us, rel=0.03)
+    assert first.gain.ns_per_step / 1_000 == pytest.approx(cost_us, rel=0.05)
 
 
 def test_without_the_trace_of_the_culprit_no_other_rank_is_accused(tmp_path: Path) -> None:
