@@ -196,9 +196,9 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         x("gloo:broadcast", 400, 50), x("nccl:all_reduce", 500, 10),
     ], [
         (3, 0, 'device', 'allreduce', 180_000, 120_000, 300_000, 40, '0', None, None, 'Float', 'all_reduce', True,
-         70_000, 2, None, None, None),
+         70_000, 2, None, None, None, None),
         (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None, True,
-         0, 3, None, None, None),
+         0, 3, None, None, None, None),
     ]),
     # Splits count rows, here of four numbers; equal parts are left out, and a long list is shortened.
     "all_to_all_sizes": ([
