@@ -261,7 +261,8 @@ def answered_by(answer: Answering[Answer], store: TraceStore, rules: Sequence[Ru
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
     # Device work identifies the device. Meanwhile the second core can build only ops, which every answer needs.
     store.build(["device_ops", "ops"])
-    return answer(store, rules, detect_device(store), lambda context: evaluate(store, rules, context, crashed))
+    evaluated = partial(evaluate, store, rules, crash_rule=crashed, models=answer is not conclude_only)
+    return answer(store, rules, detect_device(store), evaluated)
 
 
 def empty_report(rules: Sequence[Rule]) -> Report:

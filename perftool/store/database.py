@@ -10,12 +10,23 @@ import duckdb
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {"storage_compatibility_version": "latest"}
 # Before DuckDB 2.0 this optimizer fails on some of our tables: "expression type mismatch".
 _BROKEN_BEFORE_2 = "top_n_window_elimination"
+_PARSED: dict[str, list[duckdb.Statement]] = {}
 
 
 def open_database(path: str) -> duckdb.DuckDBPyConnection:
     """The database at ``path``, or one in memory for ``:memory:``."""
     old = int(duckdb.__version__.split(".")[0]) < 2
     return duckdb.connect(path, config=_CONFIG | ({"disabled_optimizers": _BROKEN_BEFORE_2} if old else {}))
+
+
+def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.Statement]:
+    """The statements of ``sql``, parsed once per process: a store for each rank runs the SQL of the same files.
+
+    Only for such SQL, of which there is a fixed amount; nothing is ever dropped.
+    """
+    if sql not in _PARSED:
+        _PARSED[sql] = connection.extract_statements(sql)
+    return _PARSED[sql]
 
 
 def literal(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from perftool.model.inputs import ImportIssue
 from perftool.store.catalog import Precondition, Table, catalog
 from perftool.store.connections import Connections
+from perftool.store.database import parsed
 from perftool.store.deadline import whole_or_not
 from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
 from perftool.store.together import SecondThread, TableScheduler
@@ -122,8 +123,9 @@ class Tables:
 
     def _fill(self, table: Table) -> None:
         if table.maker is None:
-            made = self._connections.here().execute(f'CREATE TABLE "{table.name}" AS {table.sql}').fetchall()
-            self._filled[table.name] = made[0][0] > 0
+            connection = self._connections.here()
+            (statement,) = parsed(connection, f'CREATE TABLE "{table.name}" AS {table.sql}')
+            self._filled[table.name] = connection.execute(statement).fetchall()[0][0] > 0
         elif table.maker == GIVEN:
             fill(self._connections.here(), table, self.given[table.name])
         elif table.maker == REPLAY:

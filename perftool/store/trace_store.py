@@ -21,7 +21,7 @@ from perftool.readers.trace.profiler_csv import is_profiler_csv
 from perftool.store import load, native
 from perftool.store.catalog import catalog, macros, names_in, no_table
 from perftool.store.connections import Connections
-from perftool.store.database import as_dicts
+from perftool.store.database import as_dicts, parsed
 from perftool.store.deadline import interrupted_after
 from perftool.store.export import Writer
 from perftool.store.given import given_tables
@@ -84,7 +84,8 @@ class TraceStore:
             self._connections, self._second, self._note, lambda table: self._replay(self, table) if self._replay else ()
         )
         self._connection.execute(load.CREATE_RAW)
-        self._connection.execute(macros())
+        for statement in parsed(self._connection, macros()):
+            self._connection.execute(statement)
 
     @classmethod
     def for_files(cls, paths: Sequence[str], replay: Rows | None = None) -> TraceStore:

@@ -15,7 +15,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-import perftool
+from stores import steps_in
+
 from perftool.commands.record import why_nothing
 from perftool.engine.analysis import analysed
 from perftool.engine.gate.lint import LintPlan, lint_run
@@ -83,7 +84,7 @@ def run(folder: Path, source: str, *options: str, report: bool = False) -> subpr
 
 def recorded(folder: Path) -> list[str]:
     [trace] = (folder / "perftool_record").glob("*/*.pt.trace.json.gz")
-    return [step.name for step in perftool.analyze(str(trace)).steps if not step.partial]
+    return [step["name"] for step in steps_in(trace) if not step["partial"]]
 
 
 def linted(path: Path, plan: LintPlan) -> Any:

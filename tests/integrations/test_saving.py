@@ -16,6 +16,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from stores import steps_in  # noqa: E402
+
 import perftool  # noqa: E402
 from perftool.integrations import call_lines, saving  # noqa: E402
 from perftool.integrations.call_lines import Calls  # noqa: E402
@@ -78,7 +80,7 @@ def test_an_extra_that_fails_costs_the_extra_alone(
     heard = said(lambda: places.append(save_trace(recorded, tmp_path / "a.pt.trace.json.gz", fails)))
 
     assert list(tmp_path.iterdir()) == places
-    assert perftool.analyze(places[0]).steps
+    assert steps_in(places[0])
     assert all(text.startswith("perftool: the trace is saved without") for text in heard)
     missing = {"calls_of": "lines of its calls", "facts": "known of the machine", "with_lines": "added to it"}
     assert any(missing.get(extra, "compression") in text for text in heard)
@@ -107,7 +109,7 @@ def test_a_folder_that_is_gone_sends_the_trace_to_the_temporary_one(
 
     assert places[0].is_relative_to(tmp_path / "tmp")
     assert f"{tmp_path / 'gone'} no longer exists; the trace goes to" in text
-    assert perftool.analyze(places[0]).steps
+    assert steps_in(places[0])
 
 
 LIMITED = """
