@@ -1,7 +1,7 @@
 """The tools of ``habana_perf_tool mcp``, for agents that speak the Model Context Protocol.
 
 Each call runs the command line in processes of its own, which end when they take too long, and when the client leaves
-or takes the call back. A tool reads files below one folder and writes nothing.
+or cancels the call. A tool reads files below one folder and writes nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ROWS, _CHARACTERS = 200, 40_000
 _MOST_RUNS = 200
 _RUN_SUFFIXES = (*TRACE_SUFFIXES, ".csv", ".hltv")
 _LONGEST_ERROR = 2_000
-# Beyond this, an answer is not worth the memory of reading it: what is returned is cut to _CHARACTERS.
+# A longer answer is not worth the memory to read it: the reply is cut to _CHARACTERS anyway.
 _LONGEST_ANSWER = 16 << 20
 # Each analysis may take gigabytes; clients can send any number of calls at once.
 _CALLS_AT_ONCE = 2
@@ -46,7 +46,7 @@ _LOOK_S = 0.1
 _PATIENCE_S = 5.0
 _OUR_NAME = "habana_perf_tool: "
 _OUR_VARIABLES = "HABANA_PERF_TOOL_"
-# What an agent needs of a finding.
+# The fields of a finding that an agent needs.
 _OF_A_FINDING = ("code", "name", "severity", "rank", "message", "short_fix", "gain", "location", "explained_by")
 
 
@@ -71,19 +71,21 @@ class Desk:
         near = found.rglob("*") if found.is_dir() else found.parent.iterdir()
         if link := next((one for one in near if one.is_symlink() and not self._holds(one.resolve())), None):
             raise PerfToolError(f"{one_line(link.name)}: is a link out of the folder that this server may read")
-        # Otherwise a folder whose name holds a pattern would also stand for others.
+        # Escaped, because a folder name with wildcards would match other folders, too.
         return escape(str(found))
 
     def place(self, name: str) -> Path:
-        """The file or folder ``name`` below the root. Raises PerfToolError for any other place, or none."""
+        """The file or folder ``name`` below the root. Raises PerfToolError for a place outside it, or one that does not
+        exist.
+        """
         found = (self.root / name).resolve()
         if not self._holds(found):
             raise PerfToolError(f"{name}: is outside the folder that this server may read")
         if not found.exists():
             raise PerfToolError(f"{name}: there is no such file or folder")
         if not found.is_file() and not found.is_dir():
-            # A pipe would be waited for without end.
-            raise PerfToolError(f"{name}: is no file or folder")
+            # Reading a pipe could wait forever.
+            raise PerfToolError(f"{name}: is not a file or folder")
         return found
 
     def _holds(self, place: Path) -> bool:
@@ -91,7 +93,7 @@ class Desk:
 
     def run(self, command: str, options: Sequence[str], arguments: Sequence[str] = ()) -> Any:
         """The JSON output of a command. Raises PerfToolError with its own sentence when it fails."""
-        # Configuration must not change what a tool does, wherever it lies: it could even name other files.
+        # No configuration file may change what a tool does: it could even name other files.
         line = [sys.executable, "-I", "-m", "perftool", command, "--isolated", *options, "--", *arguments]
         with self.room:
             self.wanted()
@@ -124,7 +126,7 @@ class Desk:
             except ValueError:
                 errors.seek(max(errors.seek(0, os.SEEK_END) - _LONGEST_ERROR, 0))
                 said = errors.read().decode(errors="replace").strip()
-            raise PerfToolError(said or f"{command} ended with {child.returncode} and said nothing")
+            raise PerfToolError(said or f"{command} ended with exit code {child.returncode} and no message")
 
     def _wait(self, child: subprocess.Popen[bytes], command: str, answer: IO[bytes]) -> None:
         """Wait for the end of ``child``. Raises PerfToolError when it takes too long or answers too much."""
@@ -203,7 +205,7 @@ def _server(desk: Desk) -> Any:
             try:
                 answer = function(*args, **options)
             except (PerfToolError, OSError, ValueError) as error:
-                # The client sees the text of this error only. Arguments may hold a zero byte, or be too long.
+                # The client sees only the text of this error. Arguments may hold a zero byte, or be too long.
                 raise sdk_errors.ToolError(one_line(str(error)).removeprefix(_OUR_NAME)) from None
             # The SDK would indent the text, which then is longer than an answer may be.
             text = types.TextContent(type="text", text=_text(answer))
@@ -299,7 +301,7 @@ def explained(code: str) -> dict[str, Any]:
 
 
 def small(data: Mapping[str, Any]) -> dict[str, Any]:
-    """``data``, marked as such; a list or a text that makes the answer too long is cut, and that is said."""
+    """``data``, marked as such; a list or a text that makes the answer too long is cut, and the answer says so."""
     kept = _visible(dict(data))
     while len(_text({"data": kept})) > _CHARACTERS:
         longest = max(kept, key=lambda name: len(json.dumps(kept[name], default=str)))

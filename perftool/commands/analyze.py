@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Each = Annotated[
     bool,
     typer.Option("--each", metavar=NO_VALUE, rich_help_panel="Many ranks",
-                 help="Every trace is a run of its own; print one line for each."),
+                 help="Treat every trace as a separate run, and print one line for each."),
 ]  # fmt: skip
 Watch = Annotated[
     str | None,
@@ -48,7 +48,7 @@ def analyze(
 ) -> None:
     """Print where the time goes and what to change
 
-    Several traces are ranks of one run. Logs, metrics files and configuration in the folder of a trace are found.
+    Several traces are ranks of one run. Logs, metrics files and configuration in the folder of a trace are read, too.
 
     Examples:
 
@@ -127,7 +127,7 @@ def _require_outputs(session: Session, lines: str | None = None) -> None:
 
 def _require_lines(session: Session, option: str) -> None:
     if session.texts or _format(session) is not Format.text:
-        raise PerfToolError(f"{option} prints text, of traces only: leave out --log, --metrics and --output-format")
+        raise PerfToolError(f"{option} prints text about traces only: leave out --log, --metrics and --output-format")
 
 
 def _require_place(cli: CliSettings, each: bool) -> None:
@@ -144,7 +144,7 @@ def _require_part_name(name: str) -> None:
     from perftool.readers.discover import PART_SUFFIX
 
     if not name.endswith(PART_SUFFIX):
-        raise PerfToolError(f"--part {name}: the name of a part ends in {PART_SUFFIX}")
+        raise PerfToolError(f"--part {name}: the name of a part must end in {PART_SUFFIX}")
 
 
 def _document(report: Report, form: Format) -> bytes:

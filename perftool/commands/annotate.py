@@ -48,7 +48,7 @@ def annotate(
 ) -> None:
     """Write a copy of a trace with the findings drawn into it, for Perfetto
 
-    The copy has every event of the trace, and a process of ours above them: a track for each rule with findings,
+    The copy has every event of the trace, and one more process above them: a track for each rule with findings,
     the idle time of the device by cause, and counters (device busy, queue depth, memory). Click on a finding for its
     evidence and its fix. Several ranks go into one timeline, on one clock. The Perfetto UI runs in the browser; the
     trace is not uploaded.
@@ -148,7 +148,7 @@ def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile]) -> Inp
     path = read[0].path
     if is_profiler_csv(path) or is_bundle(path) or is_snapshot_file(path):
         kind = "an archive" if is_bundle(path) else "a CSV file" if is_profiler_csv(path) else "a memory snapshot"
-        raise PerfToolError(f"{read[0].path}: is {kind}, into which nothing can be drawn; it takes a trace in JSON")
+        raise PerfToolError(f"{read[0].path}: is {kind}, and annotate needs a trace in JSON")
     return read[0]
 
 

@@ -43,26 +43,33 @@ class Target(str, Enum):
     hpu = "hpu"
 
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAMES", help="Benchmarks; all without any.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAMES", help="Benchmarks to run; all by default.")]
 OfRule = Annotated[
-    list[str] | None, typer.Option("--for", metavar="CODE", help="Run those that prove the advice of a rule.")
+    list[str] | None,
+    typer.Option("--for", metavar="CODE", help="Run the benchmarks that prove the advice of this rule."),
 ]
 OfReport = Annotated[
-    str | None, typer.Option("--from", metavar="FILE", help="Run those of the findings in a saved JSON report.")
+    str | None,
+    typer.Option("--from", metavar="FILE", help="Run the benchmarks of the findings in a saved JSON report."),
 ]
 Device = Annotated[Target, typer.Option("--device", metavar="WHERE", help="Where to measure: auto, cpu, cuda, hpu.")]
 Quick = Annotated[
-    bool, typer.Option("--quick", metavar=options.NO_VALUE, help="The first size and few rounds: ten seconds for each.")
+    bool,
+    typer.Option(
+        "--quick", metavar=options.NO_VALUE, help="Measure only the first size, in few rounds: ten seconds each."
+    ),
 ]
 Validate = Annotated[
     bool, typer.Option("--validate", metavar=options.NO_VALUE, help="Print a table at the end: rules before and after.")
 ]
-List = Annotated[bool, typer.Option("--list", metavar=options.NO_VALUE, help="List the benchmarks and run none.")]
+List = Annotated[
+    bool, typer.Option("--list", metavar=options.NO_VALUE, help="List the benchmarks without running them.")
+]
 Peaks = Annotated[
     bool,
     typer.Option(
         "--peaks", metavar=options.NO_VALUE,
-        help="Measure matrix and copy rates of the device, print them for --device of other commands, and run none.",
+        help="Measure matrix and copy rates of the device, print them for --device of other commands.",
     ),
 ]  # fmt: skip
 Keep = Annotated[str | None, typer.Option("--keep", metavar="DIR", help="Keep the traces of both forms in DIR.")]
@@ -84,11 +91,11 @@ def benchmark(
     color: options.ColorOption = Color.auto,
     quiet: options.Quiet = False,
 ) -> None:
-    """Prove advice: measure the naive and the advised form, and show both to the rules
+    """Prove advice: measure the naive and the advised form, and run the rules on both
 
-    Each benchmark runs in processes of its own, one thread each. The rules must fire on the trace of the naive form and
-    be quiet on the other; where that needs a Gaudi, a simulated one stands in and the row says so. Rows appear as they
-    end, and an interrupt keeps them. Exit code 1 when a benchmark failed.
+    Each benchmark runs in separate processes, with one thread each. The rules must fire on the trace of the naive form
+    and be silent on the other; if that needs a Gaudi, a simulated one replaces it, and the row says so. Rows appear as
+    they finish, and an interrupt keeps them. Exit code 1 when a benchmark failed.
 
     Examples:
 
@@ -122,7 +129,7 @@ def benchmark(
     shown.end(results)
     print_notes([] if quiet else said(output_file), color)
     if not whole:
-        print(f"habana_perf_tool: {len(results)} of {len(chosen)} benchmarks ended", file=sys.stderr)  # noqa: T201
+        print(f"habana_perf_tool: {len(results)} of {len(chosen)} benchmarks finished", file=sys.stderr)  # noqa: T201
         raise KeyboardInterrupt
     if any(result.status == "failed" for result in results):
         raise typer.Exit(1)

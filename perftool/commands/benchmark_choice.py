@@ -23,7 +23,7 @@ def choose(names: Sequence[str], codes: Sequence[str], saved: Sequence[str] | No
     wanted = [*names, *(name for code in codes for name in _of_rule(code, known))]
     for name in wanted:
         if name not in known:
-            raise PerfToolError(f"there is no benchmark {name!r}; there are {', '.join(known)}")
+            raise PerfToolError(f"there is no benchmark {name!r}; the benchmarks are {', '.join(known)}")
     if not wanted and saved is None:
         return known
     # A report of another version may name a removed benchmark.
@@ -36,7 +36,7 @@ def _of_rule(code: str, known: Sequence[str]) -> list[str]:
 
     rule = next((rule for rule in load_packs() if code in (rule.code, rule.name)), None)
     if rule is None:
-        raise PerfToolError(f"there is no rule {code!r}; 'rule --all' lists them")
+        raise PerfToolError(f"there is no rule {code!r}; 'rule --all' lists the rules")
     found = [name for name in known if name == rule.benchmark or rule.code in find_benchmark(name).rules]
     if not found:
         raise PerfToolError(f"{rule.code} has no benchmark")

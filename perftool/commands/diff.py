@@ -33,21 +33,22 @@ class Format(str, Enum):
 def diff(
     cli: CliSettings,
     base: Annotated[str, typer.Argument(metavar="BASE", help="Trace, folder of ranks, or saved JSON report.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The same, of the run to judge.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The same for the run to judge.")],
     fail_if: Annotated[
         str | None,
-        typer.Option(metavar="slower:N%", help="Exit 1 when steps are slower by more, beyond doubt."),
+        typer.Option(metavar="slower:N%", help="Exit 1 when steps are significantly slower by more than N %."),
     ] = None,
     output_format: Annotated[Format, format_of(Format, "the comparison")] = Format.text,
     output_file: OutputFile = None,
     base_run: Annotated[
-        str | None, typer.Option("--base-run", metavar="NAME", help="Which run of the folder BASE, as --run of NEW.")
+        str | None,
+        typer.Option("--base-run", metavar="NAME", help="Run to read in the folder BASE, like --run for NEW."),
     ] = None,
 ) -> None:
     """Compare two runs: step time, breakdown, ops, findings
 
-    The change of the median step has a 95 % bootstrap interval; a change inside the noise fails nothing, and with
-    fewer than 5 steps on a side nothing is judged.
+    The change of the median step has a 95 % bootstrap interval; a change within the noise never fails, and nothing is
+    judged with fewer than 5 steps on a side.
 
     Examples:
 
@@ -86,7 +87,7 @@ def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
 
 
 def _not_for_two(session: Session) -> list[str]:
-    """A note on configured files that belong to one run: each side has what is beside its traces."""
+    """A note on configured files that belong to one run: each side uses the files beside its traces."""
     named = [key for key in ("log", "metrics", "capture") if getattr(session.settings, key)]
     return [f"diff reads two runs, so it leaves out what the configuration names: {', '.join(named)}"] if named else []
 

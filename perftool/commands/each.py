@@ -30,7 +30,7 @@ def print_each(traces: Sequence[str], session: Session) -> None:
     from perftool.engine.ranks.schedule import IN_PROCESS
 
     if not traces:
-        raise NoInputError("--each needs traces, and there is none")
+        raise NoInputError("--each needs traces, and there are none")
     width = max(map(len, traces))
     read = []
 
@@ -52,11 +52,11 @@ def watch(
     schedule: Schedule | None = None,
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Print a line for each finished trace below ``folder``, until the process is told to end.
+    """Print a line for each finished trace below ``folder``, until a signal ends the process.
 
     A trace is finished when two polls, ``interval_s`` apart, find it unchanged. Each trace is read in a separate
     process, so that one that crashes or takes too much memory costs only its line. The file of --summary-jsonl receives
-    the numbers of each trace, and lists what earlier processes did.
+    the numbers of each trace, and shows which traces earlier processes have done.
     """
     from perftool.engine.ranks.schedule import Processes
     from perftool.readers.discover import TRACE_SUFFIXES, is_our_own
@@ -85,7 +85,7 @@ def watch(
 
 def _require_watchable(folder: str, session: Session) -> None:
     if not os.path.isdir(folder):
-        raise InputError(f"{folder}: is no folder, so there is nothing to watch")
+        raise InputError(f"{folder}: is not a folder, so there is nothing to watch")
     if is_file(session.settings.output_file):
         raise PerfToolError("--watch prints lines as they come: leave out --output-file")
 

@@ -54,7 +54,7 @@ def export(
         raise PerfToolError(f"{target}: name a .duckdb or .xlsx file, or a folder that ends in /")
     place = Path(target)
     if suffix != ".parquet" and not place.parent.is_dir():
-        raise PerfToolError(f"{target}: cannot be written ({place.parent} is no folder)")
+        raise PerfToolError(f"{target}: cannot be written ({place.parent} is not a folder)")
     session = Session(cli, [path])
     whole = whole_folder if suffix == ".parquet" else whole_file
     with (

@@ -28,13 +28,13 @@ _GATE = "Gate"
 _OUTPUT = "Output"
 WriteBaseline = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Accept today's findings: write them here.", rich_help_panel=_GATE),
+    typer.Option(metavar="FILE", help="Accept the current findings: write them to FILE.", rich_help_panel=_GATE),
 ]
 BudgetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--budget", metavar="LIMIT", rich_help_panel=_GATE,
-        help="Limit of a number: 'step_time_ms<=120', or 'name: SELECT ... <= 10'; repeatable.",
+        help="Limit on a number: 'step_time_ms<=120', or 'name: SELECT ... <= 10'; repeatable.",
     ),
 ]  # fmt: skip
 Also = Annotated[
@@ -65,7 +65,12 @@ AllowEmpty = Annotated[
 ]
 StdinName = Annotated[
     str | None,
-    typer.Option("--stdin-filename", metavar="NAME", help="Name of what '-' reads.", rich_help_panel="File selection"),
+    typer.Option(
+        "--stdin-filename",
+        metavar="NAME",
+        help="File name to report for '-' (stdin).",
+        rich_help_panel="File selection",
+    ),
 ]
 
 
@@ -93,7 +98,7 @@ def lint(
 ) -> None:
     """Fail when a run has findings: a gate for CI
 
-    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: not run properly.
+    Exit code 0: no finding at or above --fail-on; 1: at least one; 2: lint could not run.
 
     Examples:
 

@@ -26,5 +26,5 @@ def mcp(
     from perftool.commands.agent_tools import serve
 
     if not Path(root).is_dir():
-        raise PerfToolError(f"{root}: is no folder")
+        raise PerfToolError(f"{root}: is not a folder")
     serve(Path(root), time_limit)

@@ -19,8 +19,8 @@ Parts = Annotated[list[str], typer.Argument(metavar="PARTS...", help="Parts (*.p
 def merge(cli: CliSettings, parts: Parts) -> None:
     """Join analysed ranks into the report of their run
 
-    Parts come from analyze TRACE --part FILE, on any machine. Their report is that of all traces together, in
-    whatever order and groups they are merged. report, lint, diff and query take parts as well.
+    Parts come from analyze TRACE --part FILE, on any machine. The report is the same as from all traces together,
+    however the parts are ordered or grouped. report, lint, diff and query also read parts.
 
     Examples:
 
@@ -34,7 +34,7 @@ def merge(cli: CliSettings, parts: Parts) -> None:
     named = [part for path in parts for part in _parts_below(path)]
     found = find_inputs(named, companions=False)
     if others := [*found.traces, *found.texts]:
-        raise PerfToolError(f"{others[0]}: is no part; make one with analyze {others[0]} --part FILE.part")
+        raise PerfToolError(f"{others[0]}: is not a part; make one with analyze {others[0]} --part FILE.part")
     require_no_input([session.settings.output_file, cli.part, cli.summary_jsonl], found.files)
     show_report(session, found)
 

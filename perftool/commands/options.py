@@ -35,9 +35,9 @@ _REPORTS = ("analyze", "merge")
 
 @dataclass(frozen=True)
 class CliSettings:
-    """What a command line says: the options that are no keys of a configuration, and in ``given`` the keys.
+    """The options of a command line: those that are not configuration keys, and the keys in ``given``.
 
-    ``given`` holds what was given only, by key, as a configuration would spell it.
+    ``given`` holds only the keys that were given, as a configuration would spell them.
     """
 
     top: int | None = row(
@@ -57,7 +57,12 @@ class CliSettings:
         panel=OUTPUT, metavar="WHEN", on=(*CONFIGURED, ROOT),
     )  # fmt: skip
     quiet: bool = row(
-        False, "Print the report only, no progress and no notes", "--quiet", "-q", panel=OUTPUT, on=(*CONFIGURED, ROOT)
+        False,
+        "Print only the report, without progress and notes",
+        "--quiet",
+        "-q",
+        panel=OUTPUT,
+        on=(*CONFIGURED, ROOT),
     )
     silent: bool = row(
         False, "Print nothing; only set the exit code", "--silent", "-s", panel=OUTPUT, on=("lint", "diff")
@@ -76,7 +81,7 @@ class CliSettings:
     )  # fmt: skip
     isolated: bool = row(False, "Ignore all configuration files", panel=CONFIG, on=CONFIGURED)
     trust_config: bool = row(
-        False, "Let a configuration that was found write files, name any, and set jobs",
+        False, "Let a discovered configuration write files, name any file, and set jobs",
         panel=CONFIG, on=(*CONFIGURED, ROOT),
     )  # fmt: skip
     show_settings: bool = row(False, "Print the settings in use and where they come from", panel=CONFIG, on=CONFIGURED)
@@ -101,7 +106,7 @@ def complete_code(incomplete: str) -> list[str]:
 
 
 def option(name: str, command: str = "") -> Any:
-    """The option of typer for the row ``name``, as ``command`` has it."""
+    """The typer option for the row ``name``, as ``command`` has it."""
     made = BY_NAME[name]
     return typer.Option(
         *(made.flags or (made.flag,)), metavar=made.metavar or NO_VALUE, envvar=made.variable,
@@ -145,8 +150,8 @@ def with_options(name: str, command: Callable[..., None]) -> Callable[..., None]
 
 
 def _typed(made: Row, command: str) -> dict[str, Any]:
-    """The annotation and the default of the parameter of typer for a row."""
-    # A variable of the environment may name a format that only a command has.
+    """The annotation and the default of a row's typer parameter."""
+    # An environment variable may name a format that only some commands have.
     words = None if command == ROOT else made.formats.get(command)
     switch = made.kind == "bool" and "/" not in made.flag
     kind = bool if switch else words or _KINDS.get(made.kind, str)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from perftool.reporters.console import ColorMode
 
-# So many places of secrets are named.
+# The most places of secrets to name.
 _NAMED = 8
 
 

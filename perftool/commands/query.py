@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perftool.store.sandbox.sandbox import Bounds, Result
 
 
-# What the prompt prints of a long answer. More would push what was asked out of sight.
+# The most rows that the prompt prints: more would push the question out of sight.
 _SHOWN = 100
 
 
@@ -62,7 +62,7 @@ def query(
     output_file: OutputFile = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
 ) -> None:
-    """Ask the tables of a trace with SQL
+    """Query the tables of a trace with SQL
 
     The SQL is DuckDB's; it can read the tables and nothing else.
 
@@ -104,7 +104,7 @@ def _statements(file: str) -> list[str]:
     from perftool.readers.files.small_file import MOST_TEXT
 
     try:
-        # A pipe is waited for: shells pass one for -f <(command).
+        # Pipes are allowed: shells pass one for -f <(command).
         with _opened(file) as opened:
             data = opened.read(MOST_TEXT + 1)
         if len(data) > MOST_TEXT:
@@ -136,7 +136,7 @@ def _answer(
                 results.append(_result(opened, sql, bounds))
             except QueryError as error:
                 raise QueryError(f"statement {number}: {error}" if len(asked) > 1 else str(error)) from None
-    # Each answer in JSON is a line; the others need one between them.
+    # Each answer in JSON is one line; other formats need a blank line in between.
     between = b"" if form is Format.json and not bounds.explain else b"\n"
     write_document(between.join(_rendered(result, form, bounds) for result in results), output_file)
     cut = [note for one in results for note in _cut_note(one)]
@@ -183,7 +183,7 @@ def _result(opened: Run, sql: str, bounds: Bounds) -> Result:
 
 
 def _cut_note(result: Result) -> list[str]:
-    return [f"only the first {len(result.rows):,} rows: a query returns no more at once"] if result.cut else []
+    return [f"only the first {len(result.rows):,} rows: a query returns at most that many"] if result.cut else []
 
 
 def _rendered(result: Result, form: Format, bounds: Bounds) -> bytes:
@@ -213,7 +213,7 @@ def _columns_there_are(error: str, sql: str) -> str:
     asked = set(names_in(sql))
     tables = [f"{table.name} ({', '.join(column.name for column in table.columns)})" for table in public_tables()
               if table.name in asked]  # fmt: skip
-    return f"; there are {'; '.join(tables)}" if tables else ""
+    return f"; the columns are {'; '.join(tables)}" if tables else ""
 
 
 def _quotes_of(error: str) -> str:
@@ -263,7 +263,9 @@ def _as_json(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
 
     twice = next((column for column in columns if columns.count(column) > 1), None)
     if twice is not None:
-        raise PerfToolError(f"two columns are called {twice}, which an object cannot have; rename one with AS")
+        raise PerfToolError(
+            f"two columns are called {twice}, but the keys of an object must differ; rename one with AS"
+        )
     objects = [dict(zip(columns, row, strict=True)) for row in rows]
     return orjson.dumps(cleaned(objects), option=orjson.OPT_APPEND_NEWLINE)
 

@@ -24,7 +24,7 @@ from perftool.errors import InputError
 from perftool.integrations.record.plan import ACTIVE, STAGES, STEPS_FROM, WAIT, WARMUP, Note, Plan
 from perftool.model.choices import Color
 
-# Seconds between looks for what a process of the program has to say.
+# Seconds between checks for notes from the program's processes.
 _LOOK_S = 0.3
 StepsFrom = Enum("StepsFrom", {name: name for name in STEPS_FROM}, type=str)  # type: ignore[misc]
 
@@ -85,8 +85,8 @@ def record(
 ) -> None:
     """Record a few steps of a program as it is, and report what slows it down
 
-    The program is not changed, and its output and signals are its own. Each rank records itself. The exit code is that
-    of the program; if the program ended well and nothing was recorded, it is 2.
+    The program runs unchanged, with its own output and signals. Each rank records itself. The exit code is that of the
+    program, or 2 if the program succeeded but nothing was recorded.
 
     Examples:
 
@@ -97,7 +97,7 @@ def record(
       habana_perf_tool record --server http://localhost:8000 --seconds 5
     """
     if (server is None) == (not command):
-        raise typer.BadParameter("give a program behind --, or a server with --server")
+        raise typer.BadParameter("give a program after --, or a server with --server")
     _require_writable(folder)
     if server is not None:
         _record_server(server, seconds, _own_folder(folder), profiles, report=report, color=color, quiet=quiet)
@@ -124,13 +124,13 @@ def _record_server(
 
     server = server_at(address)
     if not quiet:
-        slow = "writing the traces takes the server longer, and it may serve nothing meanwhile"
+        slow = "writing the traces takes longer, and the server may not answer requests meanwhile"
         print_notes([f"habana_perf_tool: profiling {server.url} for {seconds:g} s; {slow}"], color)
     made = record_server(server, seconds, place, profiles)
     if not quiet:
         print_notes([f"habana_perf_tool: wrote {path}" for path in (*made.traces, *made.pages)], color)
     if made.idle:
-        print_notes(["habana_perf_tool: the server generated no token meanwhile; record it under load"], color)
+        print_notes(["habana_perf_tool: the server generated no tokens meanwhile; record it under load"], color)
     if made.missing is not None:
         raise InputError(f"{address}: {made.missing}")
     if report:
@@ -145,7 +145,7 @@ class _Estimate:
         self._color = color
 
     def __call__(self) -> bool:
-        """Whether it is printed by now."""
+        """Whether it has been printed."""
         texts = [one.text for one in self._plan.notes_left() if one.stage == "recording" and one.text]
         print_notes([f"habana_perf_tool: {text}" for text in texts[:1]], self._color)
         return bool(texts)
@@ -198,7 +198,7 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
     if stage in ("saved", "told"):
         return "; ".join(["nothing was recorded", *dict.fromkeys(texts)]).replace(";", ":", 1)
     if stage == "recording":
-        return f"nothing was recorded: the program was recording when {ended}, and what is in memory then is lost"
+        return f"nothing was recorded: the program was recording when {ended}, and what was in memory is lost"
     if stage == "ready":
         if code:
             return f"nothing was recorded: {ended} before the end of its first step"

@@ -140,7 +140,7 @@ def _shown(place: Location) -> tuple[int, int]:
 
 
 def _open_browser(address: str) -> bool:
-    """Open a browser, but not in CI, nor where only text browsers exist; returns whether one was opened."""
+    """Open a browser, but not in CI or where only text browsers exist; returns whether one was opened."""
     graphical = sys.platform in ("darwin", "win32") or any(
         map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
     )

@@ -1,4 +1,4 @@
-"""The one way in: what a command is to do, the files it reads, and the run made of them."""
+"""The entry point of all commands: what a command is to do, the files it reads, and the run made of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _ROOT_VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 @dataclass(frozen=True)
 class RuleChoice:
     """The rules to run, with adjusted thresholds and severities, and warnings about their selection. ``known`` holds
-    all rules, selected or not; ``file_ignores`` are those of the settings, with retired rules by their names of today.
+    all rules, selected or not; ``file_ignores`` are the per-file ignores of the settings, with retired rules under
+    their current names.
     """
 
     rules: tuple[Rule, ...]
@@ -62,7 +63,7 @@ class Session:
             places, cli.config, cli.isolated, cli.given, cli.trust_config, gate=gate
         )
         if gate and not any(map(os.path.isfile, cli.config)) and (unread := passed_over(places)):
-            self.note([f"{unread} is not read, as it may come with the inputs; --config names it"])
+            self.note([f"{unread} is not read, because it may come with the inputs; --config FILE reads it"])
         if cli.show_settings:
             show_settings(self.settings)
             raise typer.Exit
@@ -93,8 +94,8 @@ class Session:
     def inputs(self, paths: Sequence[str], outputs: Sequence[str | None] = (), *, each: bool = False) -> Inputs:
         """The files of the run at ``paths``, as all input options choose them, with notes on those left out.
 
-        With ``each``, they may be of several runs. Raises PerfToolError when there is nothing to read, and when one of
-        ``outputs`` is among the files.
+        With ``each``, they may belong to several runs. Raises PerfToolError when there is nothing to read, and when one
+        of ``outputs`` is among the files.
         """
         from perftool.readers.discover import find_inputs
 
@@ -110,24 +111,24 @@ class Session:
         return found
 
     def side(self, path: str, run: str | None) -> Inputs:
-        """The files of one of two runs that are compared: logs and captures are not named for either."""
+        """The files of one of two runs that are compared: no option names logs or captures for either."""
         from perftool.readers.discover import find_inputs
 
         found = find_inputs([path], (), self.settings.exclude, as_one_run=self.settings.as_one_run, run=run)
         return replace(self._described(found), captures=())
 
     def alone(self, trace: str) -> Inputs:
-        """The files of a run that is one trace, chosen before among many."""
+        """The files of a run with a single trace, which was chosen from many before."""
         from perftool.readers.discover import find_inputs
 
         return self._described(find_inputs([trace]))
 
     def _described(self, found: Inputs) -> Inputs:
-        """``found`` with what the settings know of their run."""
+        """``found`` with what the settings say about the run."""
         return replace(found, captures=self.settings.capture, device=self.settings.device)
 
     def note(self, messages: Sequence[str]) -> None:
-        """Print ``messages`` on stderr, unless the user wants quiet."""
+        """Print ``messages`` on stderr, unless the user wants no notes."""
         print_notes(() if self.cli.is_quiet else messages, self.cli.color)
 
 

@@ -49,7 +49,7 @@ def show_settings(settings: Settings) -> None:
     lines = []
     for key, value, origin in describe(settings):
         shown = BY_KEY[key].written_default if value is None else value
-        # TOML has no word for nothing.
+        # TOML has no null.
         lines.append(f"# {key} is not set\n" if shown is None else f"{key} = {_toml(shown)}  # {origin}\n")
     write_document("".join(lines).encode(), None)
 
@@ -61,5 +61,5 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(f"{json.dumps(key)} = {_toml(part)}" for key, part in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(part) for part in value) + "]"
-    # JSON texts are valid TOML basic strings.
+    # JSON strings are valid TOML basic strings.
     return json.dumps(value, ensure_ascii=False)

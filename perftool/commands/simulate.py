@@ -54,7 +54,7 @@ StepsOption = Annotated[
     Steps | None,
     typer.Option(
         metavar="WHAT",
-        help="What marks a step: profiler, optimizer, loader, mark_step. Default: what the script has.",
+        help="What marks a step: profiler, optimizer, loader, mark_step. Default: what the script uses.",
     ),
 ]
 OutputOption = Annotated[
@@ -72,7 +72,7 @@ ArgsArgument = Annotated[
 ]
 SkipOption = Annotated[
     int | None,
-    typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace. Default: those that warm up."),
+    typer.Option(min=0, metavar="N", help="Leave the first N steps out of the trace. Default: the warm-up steps."),
 ]
 MaxOption = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the script after N steps.")]
 ReportOption = Annotated[
@@ -100,8 +100,8 @@ def simulate(
 ) -> None:
     """Run a script on a simulated Gaudi, and report what slows it down
 
-    The ops of the script run for real, on the CPU; time is virtual: that of a model of a Gaudi (docs/simulator.md). The
-    output and the exit code are those of the script. Needs PyTorch, but neither a Gaudi nor its software.
+    The ops of the script really run, on the CPU. Time is virtual: it comes from a model of a Gaudi (docs/simulator.md).
+    The output and the exit code are those of the script. Needs PyTorch, but neither a Gaudi nor its software.
 
     Examples:
 
@@ -171,12 +171,16 @@ def _causes(done: Simulated) -> list[str]:
     left = len(told) - _MOST_CAUSES
     lines = [*(f"  {cause.text}" for cause in told[:_MOST_CAUSES])]
     more = [f"  and {left} more; all are in {_shown(done.log)}"] if left > 0 else []
-    return ["habana_perf_tool: what ends graphs, reads values or is recompiled, in the whole run:", *lines, *more]
+    return [
+        "habana_perf_tool: everything that ends a graph, reads a value or is recompiled in the whole run:",
+        *lines,
+        *more,
+    ]
 
 
 def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
     if not done.used:
-        return ["habana_perf_tool: the script put nothing on the device: no tensor on 'hpu', so there is no report"]
+        return ["habana_perf_tool: the script put no tensor on the device 'hpu', so there is no report"]
     lines = [
         f"habana_perf_tool: simulated {device.value.capitalize()}, {mode.value} mode: "
         f"{format_count(done.steps)} steps, {format_count(done.compilations)} compilations, "

@@ -28,12 +28,18 @@ def trend(
         str, typer.Option(metavar="NAME", help="Number of the summary to show.", show_default=True)
     ] = DEFAULT_METRIC,
     threshold: Annotated[
-        float, typer.Option(metavar="PERCENT", min=0, help="Exit 1 when worse by more: percent, of ratios points.")
+        float,
+        typer.Option(
+            metavar="PERCENT", min=0, help="Exit 1 when the number is worse by more: in percent, for ratios in points."
+        ),
     ] = DEFAULT_THRESHOLD,
     rank: Annotated[int | None, typer.Option(metavar="N", help="Show this rank instead of the whole run.")] = None,
     only: Annotated[str | None, typer.Option(metavar="GLOB", help="Only runs whose name matches.")] = None,
     since: Annotated[
-        str, typer.Option(metavar="DATE", help="Only runs since this date, such as 2026-01-31; accepts earlier levels.")
+        str,
+        typer.Option(
+            metavar="DATE", help="Only runs since this date, such as 2026-01-31; earlier levels no longer count."
+        ),
     ] = "",
     last: Annotated[
         int, typer.Option(metavar="N", min=1, max=MOST_LAST, help="Number of runs to show.")
@@ -46,7 +52,7 @@ def trend(
 ) -> None:
     """Show a number over many runs, and fail when it got worse
 
-    Levels and the changes between them are found by statistics. Exit 1: the last level, of 3 runs at least, is worse
+    A statistical method finds levels and the changes between them. Exit 1: the last level, of at least 3 runs, is worse
     than the best level before it by more than --threshold. Exit 2: the newest run does not show the number. Needs the
     extra trend.
 

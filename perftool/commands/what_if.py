@@ -39,18 +39,18 @@ Fixes = Annotated[
 ]
 Scale = Annotated[
     list[str] | None,
-    typer.Option(metavar="KIND:NAME=FACTOR", help="Multiply the time of work by this factor; repeatable."),
+    typer.Option(metavar="KIND:NAME=FACTOR", help="Multiply the time of this work by a factor; repeatable."),
 ]
 Without = Annotated[
     list[str] | None,
-    typer.Option(metavar="KIND:NAME", help="Leave work out, with everything it launches; repeatable."),
+    typer.Option(metavar="KIND:NAME", help="Leave out this work and everything it launches; repeatable."),
 ]
 OneRank = Annotated[int | None, typer.Option(metavar="N", help="Replay this rank; the default is the slowest.")]
 
 
 def whatif(
     cli: CliSettings,
-    trace: Annotated[str, typer.Argument(metavar="TRACE", help="A trace, or a folder with those of a few ranks.")],
+    trace: Annotated[str, typer.Argument(metavar="TRACE", help="A trace, or a folder with the traces of a few ranks.")],
     fix: Fixes = None,
     scale: Scale = None,
     without: Without = None,
@@ -61,9 +61,9 @@ def whatif(
     """Predict a step after fixes, by replaying it
 
     The recorded steps are replayed as a graph of dependencies, unchanged and with the changes. Kinds of work are op,
-    runtime, kernel, memcpy, memset and collective; names may hold * and ?. Without any change it says who bounds the
-    step as it is. A fix that cannot be replayed has a bound. Exit code 1 when the steps cannot be replayed well enough
-    and there is no bound either; it says why.
+    runtime, kernel, memcpy, memset and collective; names may hold * and ?. Without changes, it shows what bounds the
+    step as it is. For a fix that cannot be replayed, it prints a bound. Exit code 1, with the reason, when the steps
+    cannot be replayed well enough and there is no bound either.
 
     Examples:
 

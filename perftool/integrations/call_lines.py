@@ -83,7 +83,7 @@ def _file(frame: Any) -> str | None:
 
 
 def _installed(file: str) -> bool:
-    """Whether ``file``, which the profiler names below the folder that Python imports it from, is installed here: in
+    """Whether ``file``, which the profiler names relative to its import folder, is installed here: in
     the environment, or by ``pip install --target`` in another folder, where pip leaves lists of the files.
     """
     if "\0" in file:

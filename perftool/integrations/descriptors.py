@@ -1,18 +1,16 @@
-"""Descriptors inside the program of a user, which may close any number, as daemons do, and use it for its own file."""
+"""File descriptors inside a user's program, which may close any of them, as daemons do, and reuse the number."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 
-# The system hands out the lowest free number, so a high one is not soon another file's once it was closed.
+# The system hands out the lowest free number, so a closed high number is not reused soon.
 _HIGH = 512
 
 
 class Descriptor:
-    """An open file, which may be closed by somebody else. Takes ``number`` over; programs that are started do not get
-    it.
-    """
+    """An open file that other code may close. Takes over ``number``; started programs do not inherit it."""
 
     def __init__(self, number: int) -> None:
         self._number = _moved_up(number)
@@ -20,12 +18,12 @@ class Descriptor:
 
     @property
     def number(self) -> int | None:
-        """The number; None if it is not this file's any more."""
+        """The number; None if it no longer belongs to this file."""
         same = self._identity is not None and _identity(self._number) == self._identity
         return self._number if same else None
 
     def close(self) -> None:
-        """Close the file, unless somebody did."""
+        """Close the file, unless other code already did."""
         if (number := self.number) is not None:
             self._identity = None
             with suppress(OSError):

@@ -1,5 +1,5 @@
 """The thread to which a recording belongs. PyTorch's profiler can only be stopped by the thread that started it: if
-another one stops it, or if that thread ends first, the process ends by a segmentation fault.
+another one stops it, or if that thread ends first, the process crashes with a segmentation fault.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 class HomeThread:
     """The thread that called ``move_here`` last. Before it ends, ``leaving`` is called in it.
 
-    Threads are told apart by their local variables, because the number of a thread may be another one's later.
+    Threads are identified by their local variables, because thread IDs are reused.
     """
 
     def __init__(self, leaving: Callable[[], None] | None = None) -> None:
@@ -43,7 +43,7 @@ class HomeThread:
 
 
 class _LastWords:
-    """A local variable of a thread. Python deletes these when the thread ends, while it still runs code in it."""
+    """A local variable of a thread. Python deletes it when the thread ends, while code can still run in the thread."""
 
     def __init__(self, home: HomeThread, move: int) -> None:
         self._home = home

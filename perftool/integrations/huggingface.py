@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ProfileCallback(TrainerCallback):
     """Records a few training steps, and prints what slows them down when the training ends.
 
-    ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is one of the optimizer, whatever the gradient
+    ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is an optimizer step, whatever the gradient
     accumulation. ``options`` are those of ``perftool.profile``; every rank saves its own trace in ``folder``. If the
     training ends in any other way (the Trainer then does not call its callbacks), the recording is kept, without a
     report.

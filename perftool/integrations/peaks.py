@@ -25,8 +25,8 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Accelerators have units for these types, and larger caches; launching a short copy would take longer than the copy.
 _MORE_DTYPES = {"fp16": torch.float16}
 _MORE_BYTES, _FEWER_COPIES = 1 << 30, 2
-# The share of a run that the process must be on a core. A product takes a hundred times as long where one thread waits
-# for another that has no core.
+# The share of a run that the process must be on a core. A product takes a hundred times as long if one thread waits for
+# another that has no core.
 _ON_A_CORE = 0.9
 
 
@@ -34,7 +34,7 @@ _ON_A_CORE = 0.9
 class Peaks:
     """FLOP/s of matrix products by type, and bytes/s of memory, read and written together.
 
-    What other processes disturbed is missing.
+    Rates that other processes disturbed are missing.
     """
 
     products: Mapping[str, float]

@@ -48,7 +48,7 @@ def profile(
     """
     place = Path(folder)
     if place.name.endswith(TRACE_SUFFIXES):
-        raise PerfToolError(f"{place}: profile needs a folder, it names the files in it itself")
+        raise PerfToolError(f"{place}: profile needs a folder; it names the files in it itself")
     if active < 1 or min(wait, warmup, repeat) < 0:
         raise PerfToolError("profile needs active of at least 1, and wait, warmup and repeat of at least 0")
     watch = Watch(_schedule(wait, warmup, active, repeat))
@@ -110,7 +110,7 @@ class Recording:
         if os.getpid() != self._owner:
             return
         if not self._home.here:
-            warnings.warn("perftool: a step of another thread than the recorded one does not count", stacklevel=2)
+            warnings.warn("perftool: a step in a thread other than the recorded one does not count", stacklevel=2)
             return
         self._steps += 1
         with self._endings.undisturbed(), never_in_the_way("the profiler failed"):
@@ -154,7 +154,7 @@ class Recording:
 
     def _nothing(self) -> str:
         return (
-            f"nothing was recorded: the block called step() {self._steps} times, and recording begins after "
+            f"nothing was recorded: the block called step() {self._steps} times, but recording begins after "
             f"{self._before}; lower wait or warmup"
         )
 

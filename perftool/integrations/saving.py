@@ -54,9 +54,9 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
     """
     plain = _export(profiler, path)
     calls = _extra("the lines of its calls", lambda: calls_of(profiler)) or NO_CALLS
-    told = _extra("what is known of the machine", facts) if facts else None
+    told = _extra("the facts about the machine", facts) if facts else None
     folders = dict.fromkeys((path.parent, plain.parent))
-    for additions, missing in ((Additions(calls, told), "what is added to it"), (Additions(), "compression")):
+    for additions, missing in ((Additions(calls, told), "our additions"), (Additions(), "compression")):
         for folder in folders:
             with _may_fail(missing if folder == plain.parent else ""):
                 return _packed(plain, folder / path.name, additions)
@@ -121,7 +121,7 @@ def _written(profiler: torch_profiler.profile, path: Path, folder_in: Callable[[
     _remove(cut)
     plain = longest.with_name(name)
     os.replace(longest, plain)
-    lost = f"the trace is cut off, and what there is of it is in {plain}"
+    lost = f"the trace is cut off; the part that was written is in {plain}"
     warnings.warn(f"perftool: {_why_not(path.parent)}; {lost}", stacklevel=3)
     return plain
 
@@ -189,11 +189,11 @@ def _why_not(folder: Path) -> str:
             probe.write(bytes(_PIECE_BYTES))
     except OSError as error:
         return f"{folder} cannot be written ({error.strerror or error})"
-    return f"{folder} has no room for the trace, or its files may not be as long"
+    return f"{folder} has no room for the trace, or limits the size of files"
 
 
 def _packed(plain: Path, target: Path, additions: Additions) -> Path:
-    """Compress ``plain`` with ``additions`` into ``target``, and remove it. There is a complete file at any time."""
+    """Compress ``plain`` with ``additions`` into ``target``, and remove it. A complete file exists at all times."""
     replaced = plain if target.parent == plain.parent else target
     with open(plain, "rb") as source, whole_file(replaced) as place, open(place, "wb") as packed:
         packed.writelines(gzipped(with_additions(_pieces(source.read), additions)))

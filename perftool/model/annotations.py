@@ -10,7 +10,7 @@ from perftool.model.report import Location
 
 # Category of every event that this program adds to a trace, so that it is never read as part of the run.
 CATEGORY = "habana_perf_tool"
-# Key of the metadata in a file of several ranks, which is no trace of any of them.
+# Metadata key that marks a file of several ranks, which is not a trace of any of them.
 RANKS_KEY = "perftoolRanks"
 
 

@@ -116,7 +116,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """One row: the first measurement is the one the row stands for. ``seconds`` is the time it took to make the row."""
+    """One row, represented by its first measurement. ``seconds`` is the time it took to make the row."""
 
     name: str
     rules: tuple[str, ...]

@@ -21,7 +21,8 @@ class ChainPlace:
 @dataclass(frozen=True)
 class Chain:
     """A sequence of kernels that follows itself ``repeats`` times in a step of ``rank``: ``ns`` for one repeat, and the
-    share of all repeats of the work on its lane in that step. It first starts at ``ts``, in ns."""
+    share of the work on its lane in that step that all repeats make up. It first starts at ``ts``, in ns.
+    """
 
     rank: int
     repeats: int

@@ -43,11 +43,11 @@ class Color(str, Enum):
     never = "never"
 
 
-# What a configuration may name; where a command lacks one it prints text.
+# The formats that a configuration may name; a command that lacks one prints text.
 FORMATS = tuple(dict.fromkeys(form.value for form in (*LintFormat, *ReportFormat)))
 
 
 def one_of(words: tuple[str, ...] | type[Enum], default: str | None = None) -> str:
-    """``words`` as a help text lists them, with the mark of the default."""
+    """``words`` as a help text lists them, with the default marked."""
     texts = words if isinstance(words, tuple) else tuple(str(member.value) for member in words)
     return ", ".join(f"{text} (the default)" if text == default else text for text in texts)

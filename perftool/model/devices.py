@@ -13,9 +13,10 @@ import tomli
 from perftool.errors import InputError
 
 _FILE = Path(__file__).parent.parent / "devices.toml"
-# A part of a device (MIG, a compute partition) has the name of the whole; error correction takes up to a sixteenth.
+# A partition of a device (MIG, a compute partition) has the name of the whole device, but less memory; error correction
+# takes up to a sixteenth of it.
 _LEAST_SHARE = 0.9
-# FLOP/s or bytes/s that no device has.
+# More FLOP/s or bytes/s than any device has.
 _HIGHEST_RATE = 1e21
 
 
@@ -77,7 +78,7 @@ def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts |
 def device_named(text: str) -> DeviceFacts | None:
     """The device that a person calls ``text``: by its name, or the first with all of its words (H100, A100 PCIe).
 
-    One of the words has a digit: a vendor alone is no device.
+    One of the words must have a digit, because a vendor alone does not name a device.
     """
     wanted = _words(text)
     for device in known_devices():
@@ -89,18 +90,18 @@ def device_named(text: str) -> DeviceFacts | None:
 
 
 def device_of_text(text: str, path: str) -> DeviceFacts:
-    """The device in the ``text`` of a file of one's own: an entry of devices.toml without its heading. Raises
+    """The device in the ``text`` of a user's file: an entry of devices.toml without its heading. Raises
     InputError, which names the file by its ``path``.
 
-    It has at least ``name``, ``memory_bandwidth`` in bytes/s, and ``peaks``, each with ``dtype``, ``unit`` (matrix or
-    vector) and ``rate`` in FLOP/s.
+    The entry has at least ``name``, ``memory_bandwidth`` in bytes/s, and ``peaks``, each with ``dtype``, ``unit``
+    (matrix or vector) and ``rate`` in FLOP/s.
     """
     try:
         entry = tomli.loads(text)
     except RecursionError:
-        raise InputError(f"{path}: no file of peaks: values nest too deeply") from None
+        raise InputError(f"{path}: is not a file of peaks: values nest too deeply") from None
     except ValueError as error:
-        raise InputError(f"{path}: no file of peaks: {error}") from None
+        raise InputError(f"{path}: is not a file of peaks: {error}") from None
     name, peaks = entry.get("name"), entry.get("peaks")
     if not isinstance(name, str) or not name.strip() or not is_rate(entry.get("memory_bandwidth")):
         raise InputError(f"{path}: a file of peaks has a name, and memory_bandwidth in bytes/s")

@@ -86,8 +86,9 @@ class OpChange:
 
 @dataclass(frozen=True)
 class RateChange:
-    """An op of both runs, by the name that all devices share. ``shapes`` holds its inputs as JSON; it is empty when no
-    shapes agree, and then covers all calls of the op."""
+    """An op of both runs, by the name that all devices share. ``shapes`` holds its inputs as JSON. If no shapes agree,
+    it is empty, and the row covers all calls of the op.
+    """
 
     name: str
     shapes: str
@@ -103,7 +104,7 @@ class RateChange:
 
     @property
     def by_peaks(self) -> float | None:
-        """How much longer a call takes if both devices come as close to their best; None where that is unknown."""
+        """How much longer a call takes if both devices come equally close to their best; None where that is unknown."""
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
         return self.factor * other / one if self.factor and one and other else None
 
@@ -161,7 +162,7 @@ class NumberChange:
 
     @property
     def ratio(self) -> float | None:
-        """The relative change; None from zero."""
+        """The relative change; None if the base is zero."""
         return self.new / self.base - 1 if self.base else None
 
 
@@ -169,8 +170,8 @@ class NumberChange:
 class Comparison:
     """The result of ``diff``. ``interval`` is None, and ``reason`` says why, when there are too few steps.
 
-    ``differences`` describes those of the settings. A finding of only one side that is just above its rule's threshold
-    may have crossed it by a small change: it counts as neither new nor fixed.
+    ``differences`` describes how the settings differ. A finding of only one side that is just above its rule's
+    threshold may have crossed it by a small change: it counts as neither new nor fixed.
     """
 
     base: RunSide

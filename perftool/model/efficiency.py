@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OpRate:
-    """An op with its shapes, over all ranks; as the table op_efficiency, whose columns these are."""
+    """An op with its shapes, over all ranks, with the columns of the table op_efficiency."""
 
     name: str
     source: str

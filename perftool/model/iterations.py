@@ -43,8 +43,8 @@ class TokenGaps:
 class Weights:
     """The bytes of a rank's weights, as the log states them, and the time to read them once from memory.
 
-    The same for the keys and values of the ``cache_tokens`` that the requests of the median decode have, at most: None
-    where the annotations lack the contexts, or the log the size of the cache.
+    The ``cache_`` fields give the same for the keys and values of a median decode, whose requests have at most
+    ``cache_tokens`` tokens; None where the annotations lack context lengths or the log lacks the cache size.
     """
 
     weight_bytes: int

@@ -1,4 +1,4 @@
-"""What fills the memory of a device when most is allocated."""
+"""What fills the memory of a device at the peak of its allocation."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ Unit = Literal["ratio", "ms", "count", "bytes", "per_s"]
 class MetricKind:
     """A number of the summary. Reports show those with a ``label`` in tables; those with a ``device`` only for runs on
     a device of this type, ``serving`` ones only where they have a value. ``on_cpu`` is the label where the CPU is the
-    device, empty for numbers that say nothing there.
+    device, empty for numbers that are meaningless there.
     ``better`` is the desired direction of the number; None where neither is better by itself."""
 
     name: str

@@ -11,8 +11,8 @@ NO_MODULE = "outside of modules"
 
 @dataclass(frozen=True)
 class ModuleTime:
-    """The work of one place in the hierarchy of modules, on ``rank``; ``path`` and ``module`` are None for work of no
-    module, whose ``depth`` is 0.
+    """The work of one place in the hierarchy of modules, on ``rank``; ``path`` and ``module`` are None for work outside
+    modules, whose ``depth`` is 0.
 
     ``modules`` share the place (the layers of a model) and were called ``calls`` times. ``forward_ns`` and
     ``backward_ns`` include the modules inside them, ``own_ns`` does not. ``share`` is that of both in the rank's work.

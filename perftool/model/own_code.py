@@ -27,8 +27,8 @@ Line = tuple[str | None, int | None, str]
 
 
 def is_own(file: str, installed: Collection[str] = ()) -> bool:
-    """Whether ``file``, as a trace names it, belongs neither to Python, nor a framework, nor an installed package,
-    nor was generated.
+    """Whether ``file``, as a trace names it, is the user's own: not generated, and not part of Python, a framework or
+    an installed package.
 
     ``installed`` lists further installed packages (the first parts of relative paths).
     """

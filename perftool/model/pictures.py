@@ -84,7 +84,7 @@ class MemoryCurve:
 class MemorySteps:
     """What lives in the memory of a device at the peak of each step: bytes by kind, with a value for each of ``steps``.
 
-    In a long recording, ``per_column`` steps are one, the fullest of them.
+    In a long recording, each column shows the fullest of ``per_column`` steps.
     """
 
     rank: int

@@ -1,7 +1,7 @@
 """Records that the readers of logs, metrics and configuration return.
 
 Every duration and time is integer nanoseconds, whatever unit the file used. A time (``time_ns``) counts since
-local midnight when the line carried no date, and since 1970 of the writer's own clock when it did; it orders
+local midnight when the line carried no date, and since 1970 by the writer's own clock when it did; it orders
 records of one file and is never compared with a trace. Lines count from 1. ``rank`` is None when neither the
 line nor the file names one.
 """

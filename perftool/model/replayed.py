@@ -38,7 +38,7 @@ class ReplayModel:
     """Some steps of ``rank``, replayed unchanged: ``replayed_step_ns`` for ``measured_step_ns``, ``error_ratio`` off.
 
     ``why_not`` is one sentence when the replay predicts nothing; the numbers are None when there is nothing to replay.
-    ``best`` holds the best single fix, pair and triple of fixes, as far as there are so many.
+    ``best`` holds the best single fix, pair and triple of fixes, as far as that many exist.
     ``bounds`` breaks down the critical path, the largest share first; empty when nothing is predicted.
     """
 

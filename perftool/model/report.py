@@ -144,7 +144,7 @@ class Device:
 
 @dataclass(frozen=True)
 class StepLength:
-    """The complete steps of one length, where a run has steps of two."""
+    """The complete steps of one length, in a run with steps of two lengths."""
 
     steps: int
     shortest_ns: int
@@ -183,7 +183,7 @@ def step_word(steps_from: str | None) -> str:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Ranks that wait alike: ``ns_per_step`` in the mean, while nothing else runs on their devices."""
+    """Ranks that wait alike: ``ns_per_step`` on average, while nothing else runs on their devices."""
 
     ranks: tuple[int, ...]
     ns_per_step: int
@@ -191,7 +191,8 @@ class Waiting:
 
 @dataclass(frozen=True)
 class GroupRole:
-    """The process groups of one ``role``, of at most ``size`` ranks each. ``named`` is false for a role by shape.
+    """The process groups of one ``role``, of at most ``size`` ranks each. ``named`` is false for a role inferred from
+    the shape of the groups.
 
     ``wire_ns`` is what the collectives of one group take in a step once all ranks have come; ``even_links`` says that
     this is the same for each of several groups.
@@ -325,12 +326,12 @@ class Report:
 
     @property
     def advice(self) -> tuple[Finding, ...]:
-        """The findings that advise a change of the run, the most worthwhile first."""
+        """The findings that advise a change to the run, the most worthwhile first."""
         return tuple(finding for finding in self.findings if finding.advice and not finding.suppressed)
 
     @property
     def per_step(self) -> str:
-        """What a gain is counted by: ``per step``; empty for a recording without steps, of which it is a part."""
+        """The unit of a gain: ``per step``; empty for a recording without steps, where gains are parts of the whole."""
         return f"per {self.run.step_word}" if self.summary["steps"].value else ""
 
     # Reporters render a report for notebooks; the Python API sets this hook.

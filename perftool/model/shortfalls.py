@@ -20,7 +20,7 @@ _MOST_DIGITS = 6
 class Attainable:
     """The ``share`` of the peak that ops of these ``kinds`` reach on good shapes, on ``devices`` (patterns of names).
 
-    Kind ``memory`` stands for the share of the bandwidth. No ``dtypes`` means all of them.
+    For the kind ``memory``, it is the share of the bandwidth. No ``dtypes`` means all of them.
     """
 
     devices: tuple[str, ...]
@@ -43,7 +43,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Split:
-    """A pattern for the number of parts into which a kernel of such a name splits the inner dimension."""
+    """A pattern for the number of parts into which a kernel with such a name splits the inner dimension."""
 
     pattern: str
 
@@ -138,13 +138,13 @@ def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
 
 
 def parts_of(kernel: str) -> int:
-    """How many parts of the inner dimension ``kernel`` computes in blocks of their own, by its name."""
+    """How many parts of the inner dimension ``kernel`` computes in separate blocks, by its name."""
     matches = (re.search(split.pattern, kernel) for split in shortfalls().split)
     return next((_size(found[1]) or 1 for found in matches if found), 1)
 
 
 def _size(digits: str) -> int | None:
-    """The number of a tile or a part; None for 0, and for one that no kernel has. Anybody can write any name."""
+    """A tile size, or a number of parts; None for 0 and for sizes that no kernel has: a trace may hold any name."""
     return (int(digits) or None) if len(digits) <= _MOST_DIGITS else None
 
 

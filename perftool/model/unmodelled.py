@@ -8,7 +8,8 @@ from perftool.model.efficiency import OpRate
 
 NO_MODEL = "no model of this op"
 _WITHOUT_OP = {"graph": "captured: no shapes", "recipe": "recipe: the trace has no shapes"}
-# vLLM's product of a mixture names types (result, tokens, weights) and tile: Triton's ``matmul_ogs``.
+# vLLM's matrix product for mixtures of experts, Triton's ``matmul_ogs``, names types (result, tokens, weights) and
+# tile.
 _OGS = re.compile(r"_matmul_ogs_[NT]+_\w+?x(\w+?)x(\w+?)_(\d+)x(\d+)x(\d+)x\d+")
 _WHY = tuple(
     (re.compile(pattern), reason)

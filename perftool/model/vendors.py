@@ -37,8 +37,8 @@ class LanePattern:
 class Vendor:
     """One file of names. ``type`` is the device type in reports and rules, None for names common to all devices.
 
-    ``unsigned``: device work without the sign of any vendor is this vendor's. ``arguments`` maps an argument of events
-    to its names in the vendor's other profilers.
+    ``unsigned``: device work without the sign of any vendor belongs to this vendor. ``arguments`` maps an argument of
+    events to its names in the vendor's other profilers.
     """
 
     title: str

@@ -27,7 +27,7 @@ _NAMED = {
 }  # fmt: skip
 # Integer types; type promotion goes bool, integer, float, complex.
 _WHOLE = {"long int", "long", "int", "short", "signed char", "unsigned char"}
-# A stand-in type for elements whose size alone is known.
+# A substitute type for elements of which only the size is known.
 _OF_SIZE = {1: "unsigned char", 2: "c10::BFloat16", 4: "float", 8: "double"}
 # c10::ScalarType numbers, as arguments give them.
 _SCALAR_TYPES = {

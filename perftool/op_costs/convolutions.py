@@ -90,8 +90,8 @@ def _backward(call: Call) -> Cost:
 
 
 def _gradient(call: Call, of_weight: bool) -> Cost:
-    """The two parts of ``cudnn_convolution_backward`` before PyTorch 1.11: the size of their output, the gradient of
-    the result, and the filter or the input. If that size is not recorded, the enclosing op has it.
+    """The two parts of ``cudnn_convolution_backward`` before PyTorch 1.11. Their arguments are the size of the output,
+    the gradient of the result, and the filter or the input. If that size is not recorded, the enclosing op has it.
     """
     gradient = call.tensor(1)
     if call.recorded(0) and call.has(2):

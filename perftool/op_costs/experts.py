@@ -1,7 +1,7 @@
 """Mixtures of experts as one op: each token goes through two products in each of the experts that are chosen for it.
 
-The weights of an expert are read if any token goes there. How many experts that are is not recorded: evenly distributed
-tokens reach E (1 - (1 - k/E)^T) of E experts, for T tokens and k choices each.
+The weights of an expert are read if any token goes there. The number of such experts is not recorded: evenly
+distributed tokens reach E (1 - (1 - k/E)^T) of E experts, for T tokens and k choices each.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _given(call: Call) -> Mixture:
     if not len(x.dims) == len(chosen.dims) == 2 or not len(first.dims) == len(second.dims) == 3 or 0 in first.dims:
         raise NoModelError("not a mixture")
     hidden, experts = x.dims[1], first.dims[0]
-    # Weights of 4 bit are packed along their terms.
+    # 4-bit weights are packed along their terms.
     packed = max(hidden // first.dims[2], 1)
     eight = first.rate_name in ("fp8", "int8")
     return _checked(
@@ -71,12 +71,12 @@ _KERNEL = re.compile(
 )
 _BITS = {"E2m1": 4, "E4m3": 8, "E5m2": 8, "Bfloat16": 16, "Fp16": 16}
 _RATES = {"E4m3": "fp8", "E5m2": "fp8", "Bfloat16": "bf16", "Fp16": "fp16", "E2m1": "fp4"}
-# Formats of the OCP with the prefix Mx have a scale of 8 bit for each 32 elements.
+# OCP formats with the prefix Mx have an 8-bit scale for every 32 elements.
 _SCALE_BITS = 8 / 32
 
 
 def _by_grids(call: Call) -> Mixture:
-    """vLLM's ``moe_forward``: tokens and the logits of the router; the kernels have the rest.
+    """vLLM's ``moe_forward``: tokens and the logits of the router; the kernels show the rest.
 
     The first dimension of a grid counts tiles of the weights, the second as many tiles of tokens as there can be: one
     for each expert, and one for each full tile of the other tokens (FlashInfer, ``getMaxNumCtasInBatchDim``).

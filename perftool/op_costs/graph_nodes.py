@@ -14,9 +14,9 @@ _FORWARD, _OF_INPUT, _OF_WEIGHT = "spatial_convolution", "dedx", "dedw"
 def node_flops(guid: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
     """Operations of one run of a node: a multiplication and an addition are two. None without a model for its kernel.
 
-    A product has 2 m k n, where m x n is its result and k what its operands share, whichever of them is transposed. A
-    convolution multiplies each element of a result with all weights of its channel; so do its gradients, with those of
-    the gradient of the result.
+    A product takes 2 m k n operations, where its result is m x n and its operands share k, whichever of them is
+    transposed. A convolution multiplies each element of the result with all weights of its channel; its gradients do
+    the same with the elements of the result's gradient.
     """
     if not outputs or len(inputs) < 2 or any(0 in shape or not shape for shape in (*inputs[:2], outputs[0])):
         return None

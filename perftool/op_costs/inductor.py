@@ -1,9 +1,9 @@
 """Kernels that TorchInductor generates: each tensor among the arguments is read or written once.
 
-Their names list the fused ops, but not how often each is evaluated, so the number of operations is unknown. A template
-of a product (``triton_tem``) has the operations of the product: its last matrix is the result, whose sizes and one more
-the operands share. Kernels that select rows by index have no model: the arguments do not show which elements they
-touch.
+Their names list the fused ops, but not how often each is evaluated, so the number of operations is unknown. A product
+template (``triton_tem``) has the operations of the product. Its last matrix is the result; the operands have the
+result's sizes and one size in common. Kernels that select rows by index have no model: the arguments do not show which
+elements they touch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sequence lengths of a batch, from vLLM's annotation around a step.
 
 New: ``execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)`` has, for the requests that
-start and for those that go on, the sums over sequences of q queries and k keys: q, k, q q and q k. Old:
+start and for those that continue, the sums over sequences of q queries and k keys: q, k, q q and q k. Old:
 ``execute_context_1(888_788544)_generation_0(0)`` has the sums of q and of its square, for the start alone.
 """
 

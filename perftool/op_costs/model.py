@@ -78,13 +78,13 @@ def call_of(
     around: str | None,
     grids: str | None,
 ) -> Call:
-    """The call of such a record, whose parts are those of ``cost_of``. Raises NoModelError for what is not JSON."""
+    """The call of a record with the parts that ``cost_of`` takes. Raises NoModelError for invalid JSON."""
     lists = listed(dims), spelled(listed(types)), listed(scalars)
     return Call(*lists, element_bytes, listed(outer), seen or {}, around or "", _grids(grids))
 
 
 def listed(text: str | None) -> list[object]:
-    """A recorded list; empty for anything else. Raises NoModelError for what is not JSON."""
+    """A recorded list; empty for anything else. Raises NoModelError for invalid JSON."""
     try:
         value = json.loads(text) if text else []
     except (ValueError, RecursionError):

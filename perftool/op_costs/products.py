@@ -80,7 +80,7 @@ def _whole_numbers(call: Call) -> Cost:
 
 
 def _recurrent(call: Call, backward: bool = False) -> Cost:
-    """A layer of an RNN of oneDNN: in each time step the input and the state times their weights; backward twice that.
+    """A layer of a oneDNN RNN: each time step multiplies input and state by their weights; backward takes twice that.
 
     What the gates compute for each element is left out, as is the state between the steps.
     """

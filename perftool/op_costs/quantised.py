@@ -1,8 +1,8 @@
-"""Products with weights of few bits, by their public signatures: vLLM's (csrc/torch_bindings.cpp), SGLang's, AITER's,
+"""Products with low-bit weights, by their public signatures: vLLM's (csrc/torch_bindings.cpp), SGLang's, AITER's,
 bitsandbytes' and PyTorch's own.
 
 The operations are those of a plain product. Bytes are those of the tensors as they are stored, packed weights and
-scales included. Products of 8-bit operands run at the rate of 8 bit; where only the weights have few bits, they are
+scales included. Products of 8-bit operands run at the 8-bit rate; where only the weights have few bits, they are
 widened first, and the rate is that of the other operand.
 """
 
@@ -18,8 +18,9 @@ from perftool.op_costs.cost import Cost, moved
 @dataclass(frozen=True)
 class Quantised:
     """``a`` is the position of the rows, ``weight`` that of the matrix (None where it differs by version); ``columns``
-    finds its columns. ``result`` is the position of a result that is given, ``made`` the type of one that is not (that
-    of the rows without it). ``packed_rows`` elements of ``a`` share a byte."""
+    finds its columns. ``result`` is the position of a given output tensor, ``made`` the type of an output that the op
+    creates (by default that of the rows). ``packed_rows`` elements of ``a`` share a byte.
+    """
 
     columns: Callable[[Call, Tensor, Tensor], int]
     a: int = 0
@@ -65,7 +66,7 @@ def _fitting(columns: int, wanted: int, terms: int) -> int:
 
 
 def _packed(call: Call, a: Tensor, weight: Tensor) -> int:
-    """Eight weights of 4 bit in a number, along the columns."""
+    """Eight 4-bit weights in a number, along the columns."""
     return _fitting(8 * weight.dims[1], a.dims[-1], weight.dims[0])
 
 

@@ -19,7 +19,7 @@ from perftool.op_costs.quantised import QUANTISED
 from perftool.op_costs.seen import Results
 from perftool.op_costs.serving import PAGED, SERVING_ATTENTION
 
-# Where the first operand of a product is.
+# The position of a product's first operand.
 _FIRST = {
     "aten::mm": 0, "aten::bmm": 0, "aten::_scaled_mm": 0, "aten::_int_mm": 0, "aten::addmm": 1, "aten::addmm_": 1,
     "aten::_addmm_activation": 1, "aten::baddbmm": 1, "aten::baddbmm_": 1,
@@ -32,8 +32,8 @@ class Sizes:
     """The sizes of one call; None where the op has no such size.
 
     ``m`` rows, ``n`` columns and ``k`` terms of each of ``batch`` products; ``groups`` of a grouped product or
-    convolution. Of a convolution ``channels`` of the input, ``filter_size`` (elements of a filter in one channel),
-    ``dilation`` and whether it is ``transposed``. Of an attention ``heads``, ``queries``, ``keys`` and ``head_size``.
+    convolution. For a convolution: ``channels`` of the input, ``filter_size`` (elements of a filter in one channel),
+    ``dilation`` and whether it is ``transposed``. For attention: ``heads``, ``queries``, ``keys`` and ``head_size``.
     """
 
     batch: int | None = None

@@ -31,9 +31,9 @@ PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # Our own documents name the program within this distance of their beginning or end.
 _TELLING = 4 << 10
-# Largest JSON checked as another program's file: tokenizers have some 10 MB.
+# Largest JSON checked as another program's file: tokenizers have about 10 MB.
 _LARGEST_STATE = 64 << 20
-# Things in a folder that were not read, each with a sentence.
+# The most files of a folder that were not read to name one by one.
 _MOST_TOLD = 3
 
 
@@ -41,8 +41,8 @@ _MOST_TOLD = 3
 class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts`` (ranks
     analysed before). ``set_aside`` holds traces that duplicate others, ``left_out`` files of other runs, ``captures``
-    device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` is the one that the
-    traces are of, whatever they say: a name, or a file of peaks.
+    device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` overrides the device that the
+    traces name: a name, or a file of peaks.
     """
 
     traces: tuple[str, ...]
@@ -184,7 +184,7 @@ def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
             if is_kept(file):
                 files.append(str(file))
             else:
-                kind = "no regular file, or a link to an empty one" if file.exists() else "a link that leads nowhere"
+                kind = "not a regular file, or a link to an empty one" if file.exists() else "a broken link"
                 unread.append(f"{file} is {kind}, and was not read")
     return sorted(files), unread
 
@@ -193,7 +193,7 @@ def _few(sentences: Sequence[str]) -> str:
     """The first ``sentences``, and the number of the others."""
     more = len(sentences) - _MOST_TOLD
     return "; ".join(
-        [*sentences[:_MOST_TOLD], *([f"{more:,} more were not read for such reasons"] if more > 0 else [])]
+        [*sentences[:_MOST_TOLD], *([f"{more:,} more were not read for similar reasons"] if more > 0 else [])]
     )
 
 
@@ -220,7 +220,7 @@ def _profiler_csvs(folder: Path, exclude: Sequence[str]) -> list[str]:
 
 def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
     """The ``files`` that are well-formed JSON of other programs, such as a trainer's state; and those that may be, but
-    are no JSON, or too long to tell. A document with events is a trace, whatever it begins with.
+    are not JSON or too long to check. A document with events is a trace, whatever it begins with.
     """
     strange: set[str] = set()
     unclear: set[str] = set()
@@ -231,7 +231,7 @@ def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
 
 
 def _whole_json(path: str) -> Any:
-    """What well-formed JSON of moderate size holds, else None: a damaged trace is not well-formed, and is reported."""
+    """The content of well-formed JSON of moderate size, else None, as for a damaged trace, which is then reported."""
     try:
         return orjson.loads(Path(path).read_bytes()) if os.path.getsize(path) <= _LARGEST_STATE else None
     except (OSError, orjson.JSONDecodeError):
@@ -251,7 +251,7 @@ def _matching(path: str) -> list[str]:
         if path != STDIN and not _exists(path):
             raise InputError(f"{path}: no such file")
         return [path]
-    # A file may be named like the pattern itself. It must not hide what else matches.
+    # A file may be named like the pattern itself. It must not hide the other matches.
     itself = [path] if _exists(path) else []
     found = list(dict.fromkeys([*itself, *(match for match in matches(path) if os.path.isfile(match))]))
     if not found:

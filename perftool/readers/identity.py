@@ -23,7 +23,7 @@ _TAIL = 64 << 10
 _TS = re.compile(rb'"ts"\s*:\s*"?(\d{1,19})')
 _PID = re.compile(rb'"pid"\s*:\s*"?(\d{1,9})')
 _LARGEST_LANE = 99
-# PyTorch's descriptions of groups that nobody described.
+# PyTorch's default descriptions of groups.
 _NO_ROLES = {"", "default_pg", "undefined"}
 # A rank is in a handful of groups; roles are words.
 _MOST_GROUPS, _LONGEST_ROLE = 256, 60
@@ -105,7 +105,7 @@ def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _roles(groups: object) -> dict[str, str]:
-    """What each of ``groups`` is for, by its name, where somebody said so."""
+    """The purpose of each of ``groups``, by its name, if the program described it."""
     known = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
     told = ((group.get("pg_name"), group.get("pg_desc")) for group in known[:_MOST_GROUPS])
     return {

@@ -61,7 +61,7 @@ UNKNOWN = Sniffed("unknown", "unknown")
 
 
 def sniff(lines: Sequence[str], name: str = "") -> Sniffed:
-    """Classify a text by its first lines and the file's name; a trace is no text and stays unknown."""
+    """Classify a text by its first lines and the file's name; a trace is not text and stays unknown."""
     filled = [line for line in lines if line.strip()]
     if not filled:
         return UNKNOWN

@@ -163,7 +163,7 @@ def _follow(graph: Graph, result: Altered, rest: Int64s) -> None:
 
 
 def _skip_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """Work that another thread does for the interval moves with it."""
+    """Also skips the work that other threads do for the skipped stretches."""
     spans = [(thread, change.ts, change.end) for thread, change in chosen]
     spans += _served(graph, [(ts, end) for thread, ts, end in spans if thread == MAIN])
     for thread, ts, end in spans:
@@ -192,7 +192,7 @@ def _detach_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -
 
 
 def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """``parallel`` loader workers do it, and each must keep up."""
+    """``parallel`` loader workers do the work, and each must keep up."""
     total = 0.0
     for thread, change in chosen:
         begin, last = max(change.ts, graph.recording.begin), min(change.end, int(graph.recording.steps.host_end[-1]))
@@ -223,7 +223,7 @@ def _merge_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) ->
 
 
 def _merge_computing(graph: Graph, chosen: OnHost, hosts: _Hosts) -> None:
-    """On a host that computes: the time between its ops, of which one remains."""
+    """For CPU-only runs: shrinks the gaps between the merged ops to the time of one op's gaps."""
     ops = graph.recording.computing
     by_thread = dict(of_threads(ops.thread, {thread for thread, _ in chosen}))
     for thread, change in chosen:

@@ -24,12 +24,12 @@ class Cores:
 
     def least_step(self, measured_ns: int, predicted_ns: int, on_device: bool) -> tuple[int, str | None]:
         """The minimum length in ns of a step of ``measured_ns`` with its work spread over all cores; and a clause on
-        what is missing if ``predicted_ns`` is impossible, or possibly so. The work of the step does not change, and
-        other programs keep their cores. Threads that wait in a busy loop count as working, so the true minimum may be
-        shorter. ``on_device`` says that the model computes elsewhere.
+        what is missing if ``predicted_ns`` is impossible or may be. The work of the step does not change, and other
+        programs keep their cores. Threads that wait in a busy loop count as working, so the true minimum may be
+        shorter. ``on_device`` says that the model computes on an accelerator.
         """
         if self.usable is None or self.own is None:
-            lacks = "how many cores the machine has for workers, the trace does not say"
+            lacks = "the trace does not say how many cores the machine has for workers"
             return 0, None if on_device else lacks
         left = self.usable - self.others
         least_ns = measured_ns if left <= self.own else round(measured_ns * self.own / left)

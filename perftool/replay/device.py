@@ -10,7 +10,7 @@ from perftool.replay.limits import ACROSS_NS, LAUNCH_NS, NEAR_NS
 from perftool.replay.links import Kind, Links
 from perftool.replay.recording import NONE, Bools, Int64s, Intervals, Recording, Tasks
 
-# Percentile for the delay of a launch on an idle device where it is unknown: the delay of the quickest launches.
+# Percentile of the known launch delays that replaces an unknown delay on an idle device: that of the quickest launches.
 _QUICKEST = 2
 
 
@@ -50,7 +50,7 @@ def lane_order(recording: Recording) -> Order:
     gap = np.where(overlaps & (done != NONE), tasks.ts - tasks.end[done], gap)
     near = (before != NONE) & (gap <= NEAR_NS)
     since_launch = _since_launch(recording)
-    # Work launched long before shows how soon work follows work.
+    # Tasks launched long before they start show how soon work can follow other work.
     close = gap[near & (gap >= 0) & (since_launch > NEAR_NS)]
     quickest = int(np.percentile(close, _QUICKEST, method="lower")) if len(close) else 0
     follows = near & (gap - quickest <= since_launch)

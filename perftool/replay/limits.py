@@ -4,7 +4,7 @@ missing from the replay, and shows as its error.
 """
 
 NEAR_NS = 10_000
-"""Work that starts within this of the end of other work follows it."""
+"""Work that starts within this time after the end of other work follows it."""
 
 ACROSS_NS = 25_000
 """The same for work of another stream: the device has to check an event."""
@@ -16,10 +16,10 @@ WAKE_NS = 100_000
 """From the end of device work to the return of the call that waits for it."""
 
 PAUSE_NS = 20_000
-"""A thread without events for longer may be waiting for another thread."""
+"""A thread without events for longer than this may be waiting for another thread."""
 
 MOST_RANKS = 8
-"""Most ranks whose steps are replayed: with more, replaying each would take longer than everything else."""
+"""The most ranks whose steps are replayed: with more, the replays would take longer than everything else."""
 
 FULL_QUEUE = 512
 """A launch that takes long while more than this many are outstanding waits for room in the queue."""

@@ -19,7 +19,7 @@ class Kind(IntEnum):
     HOST = 1
     """The thread works until then."""
     CALL = 2
-    """A call that waits takes at least so long."""
+    """A call that waits takes at least this long."""
     LAUNCH = 3
     """The host submitted it."""
     STREAM = 4

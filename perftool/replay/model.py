@@ -19,9 +19,9 @@ from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, format_ratio
 
 MOST_ERROR = 0.02
-# Each costs some bytes and a microsecond for every replay.
+# A task costs some bytes, and a microsecond in every replay.
 _MOST_TASKS = 400_000
-# Most streams, or threads, with work: each is compared with all the others.
+# Limit on tasks times streams, and on launches times threads, because each task is compared with every stream.
 _MOST_CROSSINGS = 64 * _MOST_TASKS
 # The share of device time, and of tasks, in which clocks and links must agree.
 _LEAST_LINKED = 0.8
@@ -79,7 +79,7 @@ class Model:
 
     @cached_property
     def predicts(self) -> bool:
-        """Whether it may predict."""
+        """Whether the model may predict."""
         return self.why_not is None
 
     def predict(self, changes: Sequence[Change]) -> Prediction:
@@ -142,7 +142,7 @@ def _first(steps: Steps) -> Steps:
 
 
 def _replay(graph: Graph, repeats: bool, *arrays: np.ndarray) -> Replay:
-    """Steps are a cycle, and are judged in the long run; a recording without steps happens once."""
+    """Steps repeat, so their long-run length counts; a recording without steps runs once."""
     return replay_steady(graph, *arrays) if repeats else replay_once(graph, *arrays)
 
 
@@ -168,7 +168,7 @@ def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
 
 
 def _unexplained(recording: Recording, missing_ns: int) -> str:
-    """What the replay lacks: time in which submitted work does not begin although the device is idle, or other time."""
+    """Where the missing time went: submitted work that does not start although the device is idle, or other time."""
     tasks, calls = recording.tasks, recording.launches
     known = np.flatnonzero(tasks.launch != NONE)
     if len(known):
@@ -180,6 +180,6 @@ def _unexplained(recording: Recording, missing_ns: int) -> str:
                 return (
                     f"its first work starts {late} after it was submitted; what the device did before is not recorded"
                 )
-            stands = f"submitted work stands still, for {format_ns(int(still.max()))} at the longest"
+            stands = f"submitted work does not start for up to {format_ns(int(still.max()))}"
             return f"{stands}, and the trace does not show what it waits for"
     return "the trace does not show what the rest was spent on"

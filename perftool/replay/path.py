@@ -54,7 +54,7 @@ def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
         until, cursor = cursor, max(min(cursor, begun[node]), replay.since)
         if until > cursor:
             found.append((node, None, until - cursor))
-        # Of several binding links, the one with the least delay.
+        # If several links bind, choose the one with the least delay.
         binds = [
             (abs(lag[link]), link)
             for link in by_target[bounds[node] : bounds[node + 1]]

@@ -128,7 +128,7 @@ def _names_of(store: TraceStore, model: Model, stretches: Sequence[Stretch]) -> 
         ids=recording.tasks.id,
         device={row["id"]: row for row in store.select(_DEVICE, window)},
         host=_by_thread(store.select(_HOST, window), recording.tracks),
-        # The first of the tracks of a thread is the one that shows most of it.
+        # The first track of a thread shows most of its work.
         tracks={thread: track for track, thread in reversed(list(recording.tracks.items()))},
     )
 
@@ -182,7 +182,7 @@ def _shared_out(stretch: Stretch, parts: Sequence[_Part], prediction: Prediction
 
 
 def bound_shares(rows: Iterable[PathRow]) -> tuple[BoundShare, ...]:
-    """Who bounds the step: the kinds of ``rows`` with their shares of the path, the largest first."""
+    """What bounds the step: the kinds of ``rows`` with their shares of the path, the largest first."""
     totals: Counter[str] = Counter()
     for row in rows:
         totals[row.kind] += row.bound_ns

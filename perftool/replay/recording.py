@@ -81,9 +81,9 @@ class Steps:
 class Recording:
     """A few steps of one rank. Thread 0 is the thread that has the steps.
 
-    ``leaves`` are the ops and calls of the host that hold no others; ``waits`` the calls that return when the device or
-    another thread is done; ``event_waits`` the calls after which a stream waits for another. ``computing`` are the ops
-    that compute on a thread itself if the CPU is the device: they are part of the thread's work, not tasks.
+    ``leaves`` are the ops and calls of the host that contain no others; ``waits`` the calls that return when the device
+    or another thread is done; ``event_waits`` the calls after which a stream waits for another. ``computing`` are the
+    ops that compute on a thread itself if the CPU is the device: they are part of the thread's work, not tasks.
     """
 
     steps: Steps
@@ -165,8 +165,8 @@ ORDER BY part, steps DESC, slices DESC, t.id
 def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
     """The index of the thread of every relevant host track; the thread of the steps is 0.
 
-    Gaudi's Synapse shows its part of the launching thread on a lane without that thread's number: such traces have two
-    threads, and it is the one without the steps.
+    Gaudi's Synapse shows its part of the launching thread on a lane without that thread's number: such traces show two
+    threads, and Synapse's is the one without the steps.
     """
     numbers: dict[str, int] = {}
     tracks = {}

@@ -120,7 +120,7 @@ def _calls_that_copy(recording: Recording, points: Points, first: int, least: In
 
 
 def _full_queue(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Launches that wait for the work submitted so many launches earlier."""
+    """Launches that wait for earlier work to make room in the queue."""
     tasks, calls = recording.tasks, recording.launches
     usual = _usual_ns(recording)
     order = np.argsort(calls.ts, kind="stable")

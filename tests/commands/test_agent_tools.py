@@ -264,7 +264,7 @@ def test_a_pipe_is_refused_and_a_foreign_link_hides_no_runs(tmp_path: Path) -> N
     with pytest.raises(PerfToolError, match="link out of the folder"):
         Desk(runs, 1).path(".")
     os.mkfifo(runs / "pipe.json")
-    with pytest.raises(PerfToolError, match="is no file or folder"):
+    with pytest.raises(PerfToolError, match="is not a file or folder"):
         Desk(runs, 1).path("pipe.json")
 
 

@@ -157,9 +157,9 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "a log": (("run.log", "-o", "out.json"), "run.log: holds no trace to draw into"),
     "a table": (
         ("ops.csv", "-o", "out.json"),
-        "ops.csv: is a CSV file, into which nothing can be drawn; it takes a trace in JSON",
+        "ops.csv: is a CSV file, and annotate needs a trace in JSON",
     ),
-    "not a trace": (("other.json", "-o", "out.json"), "other.json: is JSON but holds no traceEvents, so not a trace"),
+    "not a trace": (("other.json", "-o", "out.json"), "other.json: is JSON without traceEvents, so it is not a trace"),
 }
 
 

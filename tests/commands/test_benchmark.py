@@ -46,7 +46,7 @@ def test_a_failed_row_ends_with_1(answers: list[BenchmarkResult]) -> None:
 
 
 def test_an_unknown_name_is_an_error() -> None:
-    with pytest.raises(PerfToolError, match="there is no benchmark 'warp_drive'; there are "):
+    with pytest.raises(PerfToolError, match="there is no benchmark 'warp_drive'; the benchmarks are "):
         choose(["warp_drive"], [], None)
 
 
@@ -106,7 +106,7 @@ def test_an_interrupt_keeps_what_was_measured(form: str, monkeypatch: pytest.Mon
 
     assert outcome.exit_code == 130
     assert "fused_adamw" in outcome.stdout
-    assert "habana_perf_tool: 1 of 2 benchmarks ended\n" in outcome.stderr
+    assert "habana_perf_tool: 1 of 2 benchmarks finished\n" in outcome.stderr
 
 
 def test_a_quick_run_says_what_it_leaves_out(answers: list[BenchmarkResult]) -> None:

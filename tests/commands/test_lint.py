@@ -133,7 +133,7 @@ def test_a_half_written_trace_is_a_finding(run: Run, name: str) -> None:
 def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
     assert run("lint", trace("half.json", '{"schemaVersion": 1, "deviceProper')) == 2
     assert run.err.startswith("habana_perf_tool: half.json: ")
-    assert run.err.endswith("holds no traceEvents, so not a trace\n")
+    assert run.err.endswith("without traceEvents, so it is not a trace\n")
 
 
 @pytest.mark.parametrize("text", ['{"traceEvents": []}', '{"traceEvents": [{"ph": "M", "name": "process_name"}]}'])
@@ -338,7 +338,7 @@ def test_a_configuration_that_comes_with_the_inputs_does_not_turn_the_gate_off(r
         config = Path(place, ".habana_perf_tool.toml")
         config.write_text("exit-zero = true\n", encoding="utf-8")
         assert run("lint", str(trace)) == run("lint", "runs/night") == 1
-        assert f"{config} is not read, as it may come with the inputs; --config names it" in run.err
+        assert f"{config} is not read, because it may come with the inputs; --config FILE reads it" in run.err
         assert run("lint", str(trace), "--trust-config") == run("lint", str(trace), "--config", str(config)) == 0
         assert "is not read" not in run.err
         config.unlink()

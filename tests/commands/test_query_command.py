@@ -28,7 +28,10 @@ def test_numbers_of_the_database_are_numbers(run: Run) -> None:
 
 def test_two_columns_of_one_name_are_refused(run: Run) -> None:
     assert run("query", "run.json", "SELECT 1 AS a, 2 AS a", "--output-format", "json") == 2
-    assert run.err == "habana_perf_tool: two columns are called a, which an object cannot have; rename one with AS\n"
+    assert (
+        run.err
+        == "habana_perf_tool: two columns are called a, but the keys of an object must differ; rename one with AS\n"
+    )
 
 
 def test_an_unknown_table_is_answered_with_similar_ones(run: Run, tmp_path: Path) -> None:
@@ -64,7 +67,7 @@ def test_a_prompt_shows_the_first_rows(rows: int, cut: bool, note: str) -> None:
 def test_an_unknown_column_is_answered_with_those_there_are(run: Run) -> None:
     assert run("query", "run.json", "SELECT nme FROM slices") == 2
     assert 'column "nme" not found' in run.err
-    assert "; there are slices (" in run.err
+    assert "; the columns are slices (" in run.err
     assert ", name, " in run.err
 
 

@@ -41,7 +41,7 @@ def test_report_and_exit_code() -> None:
     assert done.stderr.splitlines()[1:] == [
         "Wrote script.simulated.json.gz, script.simulated.log, script.simulated.metrics.json",
         "habana_perf_tool: the script ended with exit code 3; the trace ends there",
-        "habana_perf_tool: what ends graphs, reads values or is recompiled, in the whole run:",
+        "habana_perf_tool: everything that ends a graph, reads a value or is recompiled in the whole run:",
         "  script.py:6 <module>: 1 x read, a value on the host",
     ]
 
@@ -55,9 +55,7 @@ def test_files_alone(run: Run) -> None:
 def test_a_script_without_the_device(run: Run) -> None:
     assert simulate(run, "print('done')") == 0
     assert run.out == "done\n"
-    assert run.err == (
-        "habana_perf_tool: the script put nothing on the device: no tensor on 'hpu', so there is no report\n"
-    )
+    assert run.err == ("habana_perf_tool: the script put no tensor on the device 'hpu', so there is no report\n")
 
 
 @pytest.mark.parametrize(("name", "said"), [("none.py", "no such file"), (".", "is a folder, not a script")])

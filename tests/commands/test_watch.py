@@ -105,12 +105,12 @@ def test_other_lines_tell_nothing(file: object) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--watch", "nowhere"], "nowhere: is no folder, so there is nothing to watch"),
+        (["--watch", "nowhere"], "nowhere: is not a folder, so there is nothing to watch"),
         (["run.json", "--watch", "."], "--watch DIR takes no other paths"),
         (["--watch", ".", "--each"], "--watch DIR takes no other paths"),
         (["--watch", ".", "-o", "lines.txt"], "--watch prints lines as they come: leave out --output-file"),
-        (["--watch", ".", "--output-format", "json"], "--watch prints text, of traces only"),
-        (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: holds something else"),
+        (["--watch", ".", "--output-format", "json"], "--watch prints text about traces only"),
+        (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: holds something other"),
     ],
 )
 def test_what_does_not_go_with_it_is_said(arguments: list[str], says: str, run: Run) -> None:

@@ -95,7 +95,7 @@ def test_a_device_is_not_read_for_ever() -> None:
     with pytest.raises(BaselineError, match="cannot be read"):
         read_baseline(Path("/dev/zero"))
     os.symlink("/dev/zero", FOLDER / "rules" / "ACM901.toml")
-    with pytest.raises(RuleError, match="is no regular file"):
+    with pytest.raises(RuleError, match="is not a regular file"):
         load_pack(FOLDER / "rules")
 
 

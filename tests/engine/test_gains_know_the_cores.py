@@ -69,7 +69,7 @@ def test_what_the_trace_does_not_say_is_a_bound(tmp_path: Path) -> None:
     finding = loader(perftool.analyze(trace(tmp_path, None)))
 
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("bound", 20_000_000)
-    assert finding.message.endswith("; how many cores the machine has for workers, the trace does not say")
+    assert finding.message.endswith("; the trace does not say how many cores the machine has for workers")
 
 
 def test_a_device_leaves_the_cores_to_the_workers(tmp_path: Path) -> None:

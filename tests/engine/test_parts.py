@@ -209,7 +209,7 @@ def test_two_parts_of_one_rank_are_not_of_one_run(run: list[str]) -> None:
 
 
 def test_merge_takes_parts_only(run: list[str]) -> None:
-    with pytest.raises(PerfToolError, match=r"rank0.json: is no part; make one with analyze"):
+    with pytest.raises(PerfToolError, match=r"rank0.json: is not a part; make one with analyze"):
         merge(CliSettings(), [run[0], "node000/rank0.json"])
 
 

@@ -328,7 +328,7 @@ def test_a_program_that_ends_too_early_is_reported(tmp_path: Path) -> None:
     done = run(tmp_path, TRAIN.format(body="pass"), "--wait", "20")
 
     assert done.returncode == 2
-    assert "the program ended after 11 steps, and recording begins after 22" in done.stderr
+    assert "the program ended after 11 steps, but recording begins after 22" in done.stderr
 
 
 def test_without_pytorch_nothing_happens_and_that_is_said(tmp_path: Path) -> None:
@@ -474,7 +474,7 @@ def test_steps_may_move_to_another_thread(
     assert done.returncode == code, done.stderr
     assert list((tmp_path / "tmp").glob("perftool-*")) == []
     if steps is None:
-        assert "nothing was recorded: the recording is lost: the program ended in another thread" in done.stderr
+        assert "nothing was recorded: the recording is lost: the program ended in a different thread" in done.stderr
     elif steps:
         assert len(recorded(tmp_path)) == steps, done.stderr
 

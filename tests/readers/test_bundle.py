@@ -104,7 +104,7 @@ def test_beside_a_trace_it_only_gives_nodes(make: Make, path: Path) -> None:
 def test_without_anything_of_use_one_sentence_says_so(make: Make, path: Path) -> None:
     make(path, RAW_ONLY)
     with pytest.raises(
-        InputError, match=r"holds a raw hardware trace alone, which synprof_parser --csv turns into CSV$"
+        InputError, match=r"holds only a raw hardware trace, which synprof_parser --csv turns into CSV$"
     ):
         bundle.read(str(path))
     make(path, {"notes.txt": b"hello"})

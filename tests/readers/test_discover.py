@@ -164,12 +164,12 @@ def test_what_is_not_read_in_a_folder_is_said(tmp_path: Path) -> None:
     (note,) = find_inputs([str(runs)]).notes
     assert note == (
         f"{runs}/more is a link to another folder and was not read (give that folder too); "
-        f"{runs}/gone.json is a link that leads nowhere, and was not read; "
+        f"{runs}/gone.json is a broken link, and was not read; "
         f"{runs}/log.json does not begin like a trace and was left out (name it to read it)"
     )
     for number in range(3):
         (runs / f"gone{number}.json").symlink_to("nothing")
-    assert find_inputs([str(runs)]).notes[0].endswith("3 more were not read for such reasons")
+    assert find_inputs([str(runs)]).notes[0].endswith("3 more were not read for similar reasons")
 
 
 FALLBACKS = "Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n"

@@ -72,17 +72,17 @@ class _Harm:
         (pickle.dumps({"a": {1, 2}}, protocol=4), "more than plain values (EMPTY_SET)"),
         (pickle.dumps(bytearray(8), protocol=5), "more than plain values (BYTEARRAY8)"),
         (b"\x80\x02)2\x86.", "more than plain values (DUP)"),
-        (b"\x80\x02]q\x00h\x00a.", "values that hold themselves"),
-        (b"\x80\x02]q\x00(h\x00]h\x00ee.", "values that hold themselves"),
+        (b"\x80\x02]q\x00h\x00a.", "values that contain themselves"),
+        (b"\x80\x02]q\x00(h\x00]h\x00ee.", "values that contain themselves"),
         (b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b".", "more lists than it has room for"),
         (b"\x80\x02" + b"]" * 800 + b"a" * 799 + b".", "nests more than 64 deep"),
         (b"\x80\x02(" * 10 + b".", "damaged pickle"),
         # Each tuple holds the previous one twice: a walk through all of it would take 2**60 steps.
         (b"\x80\x02)q\x00" + b"h\x00h\x00\x86q\x00" * 60 + b".", "repeats its values too often"),
         # Python walks such a tuple itself when it is a dict key, and no signal stops that.
-        (b"\x80\x02})\x85Ns.", "keys that are no text"),
+        (b"\x80\x02})\x85Ns.", "keys that are not strings"),
         # Numbers can be chosen to share one hash: a dict of n of them takes n * n comparisons.
-        (pickle.dumps({number * (2**61 - 1): 0 for number in range(9)}, protocol=2), "keys that are no text"),
+        (pickle.dumps({number * (2**61 - 1): 0 for number in range(9)}, protocol=2), "keys that are not strings"),
         (b"\x80\x02}(", "damaged pickle"),
         (b"\x80\x02a.", "damaged pickle"),
         (b"\x80\x02]]}u.", "damaged pickle"),

@@ -73,7 +73,7 @@ def test_traces_of_two_runs_are_refused_with_the_list_of_runs(one: dict[str, Any
     traces = [write("a.json", **one), write("b.json", **other)]
 
     assert files_of(*traces) == [("a.json",), ("b.json",)]
-    with pytest.raises(InputError, match=r"2 traces are of 2 runs.*--as-one-run:\n  1\. a.json.*\n  2\. b.json"):
+    with pytest.raises(InputError, match=r"2 traces belong to 2 runs.*--as-one-run:\n  1\. a.json.*\n  2\. b.json"):
         find_inputs(traces)
     assert find_inputs(traces, as_one_run=True).traces == ("a.json", "b.json")
 

@@ -117,4 +117,4 @@ def test_other_csv_is_refused() -> None:
 
 def test_issue_texts() -> None:
     reading = read_csv("\n".join((HEADER, row("END", "1"))).encode())
-    assert reading.issues == (ImportIssue("end without begin", 1, "work ends that began before the recording"),)
+    assert reading.issues == (ImportIssue("end without begin", 1, "work that began before the recording"),)

@@ -132,7 +132,7 @@ def test_named_files_of_several_runs_are_refused_unless_one_is_picked(tmp_path: 
         save(tmp_path, handler("host_1", at))
     pattern = str(tmp_path / "*.json")
 
-    with pytest.raises(InputError, match="these 2 traces are of 2 runs; pick one with --run NAME"):
+    with pytest.raises(InputError, match="these 2 traces belong to 2 runs; pick one with --run NAME"):
         find_inputs([pattern])
     assert find_inputs([pattern], run=str(T)).traces == (str(tmp_path / handler("host_1", T)),)
 
@@ -204,8 +204,8 @@ def test_the_tail_of_a_schedule_without_repeat_is_not_the_recording(tmp_path: Pa
     found = find_inputs([str(tmp_path)])
 
     assert found.traces == (traces[1],)
-    assert "holds 3 recordings; analysing the newest whole one" in found.notes[0]
-    assert "(a part of a recording, " in found.notes[0]
+    assert "holds 3 recordings; analysing the newest complete one" in found.notes[0]
+    assert "(only part of a recording: " in found.notes[0]
     tail = Path(traces[2]).name.partition(".pt")[0].partition(".json")[0]
     assert find_inputs([str(tmp_path)], run=tail).traces == (traces[2],)
 
@@ -238,7 +238,7 @@ def test_a_run_that_broke_off_at_once_is_not_the_newest_whole_one(tmp_path: Path
 
     assert found.traces == (whole,)
     assert (
-        "analysing the newest whole one: 2026-01-31_10-00-00. --run NAME picks another: 2026-01-31_10-01-00 (only "
+        "analysing the newest complete one: 2026-01-31_10-00-00. --run NAME picks another: 2026-01-31_10-01-00 (only "
         in (found.notes[0])
     )
 
@@ -250,7 +250,9 @@ def test_a_run_that_lacks_ranks_is_not_the_newest_whole_one(tmp_path: Path) -> N
     found = find_inputs([str(tmp_path)])
 
     assert found.traces == tuple(whole)
-    assert "analysing the newest whole one: a (2 ranks). --run NAME picks another: b (1 of 2 ranks)" in found.notes[0]
+    assert (
+        "analysing the newest complete one: a (2 ranks). --run NAME picks another: b (1 of 2 ranks)" in found.notes[0]
+    )
 
 
 def test_two_runs_of_one_process_each_are_no_ranks_however_close(tmp_path: Path) -> None:
@@ -284,9 +286,11 @@ def test_a_run_is_picked_by_its_name_or_a_part_of_it(tmp_path: Path) -> None:
 
     for name in ("2026-01-29_10-00-00", "01-29", traces[29]):
         assert find_inputs([str(tmp_path)], run=name).traces == (traces[29],)
-    with pytest.raises(InputError, match="--run 2026-01: fits several runs; there are 2026-01-31_10-00-00, 2026-01-29"):
+    with pytest.raises(
+        InputError, match="--run 2026-01: matches several runs; the runs are 2026-01-31_10-00-00, 2026-01-29"
+    ):
         find_inputs([str(tmp_path)], run="2026-01")
-    with pytest.raises(InputError, match="--run 2025: is no run here; there are 2026-01-31_10-00-00"):
+    with pytest.raises(InputError, match="--run 2025: matches no run here; the runs are 2026-01-31_10-00-00"):
         find_inputs([str(tmp_path)], run="2025")
 
 

@@ -146,7 +146,7 @@ def test_a_file_without_peaks_says_what_it_lacks(text: str, tmp_path: Path) -> N
 
 def test_a_file_of_peaks_is_a_regular_one_of_a_few_megabytes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
-    with pytest.raises(InputError, match=r"pipe\.toml: is not a file of peaks: is no regular file"):
+    with pytest.raises(InputError, match=r"pipe\.toml: is not a file of peaks: is not a regular file"):
         read_device(str(tmp_path / "pipe.toml"))
     with open(tmp_path / "long.toml", "wb") as file:
         file.truncate(1 << 40)

@@ -33,10 +33,10 @@ _ASIDE = "the program uses torch.profiler itself, so record steps aside"
 # Collecting and saving the events takes this long for each byte of memory that they need meanwhile: 40 to 90 ms for a
 # MB, measured with three programs of 40,000 to 400,000 events a step, on a busy machine.
 _NS_PER_BYTE = 70
-# Where that takes longer in all, fewer steps are recorded, but three at least: two show what each of them adds.
+# If that takes longer in total, fewer steps are recorded, but at least three: it takes two to see what a step adds.
 _PATIENCE_NS = 30 * 10**9
 _FEWEST = 3
-_LOST = "the recording is lost: the program ended in another thread than the one whose steps were recorded"
+_LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
 
 
 def begin() -> None:
@@ -79,7 +79,7 @@ class Recorder:
         plan.note(Note("ready"))
 
     def _step_ended(self) -> None:
-        # A loader process prepares batches; a module call there is no step.
+        # A loader process prepares batches; a module call there is not a step.
         if self._over or os.getpid() != self._owner or get_worker_info() is not None:
             return
         if self._is_elsewhere():
@@ -149,7 +149,7 @@ class Recorder:
         before = time.monotonic_ns()
         saved = save_trace(profiler, new_trace(folder), self._watch.facts)
         saving_ns = time.monotonic_ns() - before
-        # Before PyTorch calls this, it stops the profiler.
+        # PyTorch stops the profiler before it calls this.
         steps_ns = min(self._watch.recorded_ns or whole_ns, whole_ns)
         text = (
             f"recording {_steps(self._seen - self._plan.before)} took {format_ns(steps_ns)}, stopping the profiler "
@@ -187,7 +187,7 @@ class Recorder:
         if self._is_elsewhere():
             self._plan.note(Note("told", _LOST))
         elif 0 < self._seen <= self._plan.before:
-            text = f"the program ended after {self._seen} steps, and recording begins after {self._plan.before}"
+            text = f"the program ended after {self._seen} steps, but recording begins after {self._plan.before}"
             self._plan.note(Note("told", text))
         self._finish()
 
@@ -231,7 +231,7 @@ class Recorder:
 
 
 def _memory_bytes() -> int:
-    """The memory of this process that is in use; 0 where the system does not tell."""
+    """The memory of this process that is in use; 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, LookupError):

@@ -21,11 +21,11 @@ from torch.utils.data import dataloader
 
 from perftool.integrations.record.plan import StepsFrom
 
-# After so many batches without a step, an existing optimizer counts as unused.
+# After this many batches without a step, an existing optimizer counts as unused.
 _PATIENCE = 50
 # Modules that look at weights while a model is quantised, before it runs.
 _OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
-# The beginning of a warning of PyTorch. Until the first call of a module, the hook that it is about is ours.
+# The beginning of a PyTorch warning. Until the first module call, the hook that it warns about is ours.
 _GLOBAL_HOOKS = "Using `torch.compile(module)` when there are global hooks on modules"
 
 

@@ -20,7 +20,7 @@ from perftool.integrations.saving import save_trace
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 _OURS = "perftool.integrations.record.recorder"
 _RESCUED = "the program ended before it wrote its own recording; record wrote it"
-_LOST = "the program's own recording is lost: the program ended in another thread than the one that recorded"
+_LOST = "the program's own recording is lost: the program ended in a different thread from the one that recorded"
 _FOUND = "the program uses torch.profiler itself, so record steps aside; this is the program's own trace"
 
 

@@ -61,8 +61,8 @@ class Server:
             raise InputError(f"{self.url}: {what} (HTTP {status})")
 
     def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes]:
-        # The timeouts of a connection begin anew with each byte and with each address of the host, and looking the
-        # host up has none. So nobody waits for the request itself: one that is late goes on until the program ends.
+        # Connection timeouts restart with each byte and each address of the host, and the host lookup has none. So no
+        # code waits for the request itself: a late one continues until the program ends.
         answers: SimpleQueue[tuple[int, bytes] | Exception] = SimpleQueue()
         Thread(target=lambda: answers.put(self._answer(method, path, seconds)), daemon=True).start()
         try:
@@ -99,7 +99,7 @@ def server_at(address: str) -> Server:
     except ValueError:
         parts, port = urlsplit(""), None
     plain = parts.path in ("", "/") and not (parts.query or parts.fragment)
-    # A message ends in a log, where a password must not be.
+    # Messages end up in logs, which must not contain passwords.
     if "@" in address:
         raise InputError("--server: must be http://HOST:PORT, without a user and a password")
     if parts.scheme not in ("http", "https") or not parts.hostname or not plain:

@@ -68,7 +68,7 @@ def _recorded_apart(path: str, traces: Sequence[str]) -> str | None:
     """Why an analyzed-nodes file matches none of ``traces``: it is named after another CSV of the native profiler."""
     csv = path.removesuffix(_ANALYZED) + ".csv"
     apart = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
-    return f"it is of {csv}" if apart else None
+    return f"it belongs to {csv}" if apart else None
 
 
 def _named_apart(path: str, traces: Sequence[str]) -> str | None:
@@ -108,7 +108,7 @@ def _made_apart(kind: str, known: Sequence[Identity]) -> str | None:
 
 
 def is_kept(file: Path) -> bool:
-    """Whether ``file`` is a regular file. A pipe or a device is no trace, and may never end.
+    """Whether ``file`` is a regular file. A pipe or a device is not a trace, and may never end.
 
     A link to a file of size 0 may not end either: system files report that size.
     """

@@ -19,7 +19,7 @@ _ONE_RUN_NS = 6 * 3600 * NS_PER_S
 # Recordings of one process have equal numbers of steps, except the last one, which the program's end cuts off.
 WHOLE_SHARE = 0.75
 _BLOCK = 1 << 20
-# Recordings of one process that are hours apart; more are not compared with each other.
+# The most recordings of one process, hours apart, to compare with each other.
 _MOST_COMPARED = 64
 _Key = tuple[Hashable, ...]
 
@@ -80,7 +80,7 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
 
 
 def _keys(own: Identity, contents: _Contents) -> Iterator[_Key]:
-    """Two traces that share none of these are no duplicates of each other."""
+    """Two traces that share none of these keys are not duplicates."""
     if own.rank is None:
         return
     if (digest := contents.telling_digest(own)) is not None:
@@ -103,7 +103,9 @@ class _Contents:
         self._alike = Counter((own.rank, self._size(own.path)) for own in traces)
 
     def telling_digest(self, own: Identity) -> bytes | None:
-        """A digest of the contents; None where no other file of the rank has as many bytes, or there is none."""
+        """A digest of the contents; None if no other file of the rank has the same size, or the file cannot be
+        compared.
+        """
         size = self._size(own.path)
         return None if size is None or self._alike[own.rank, size] < 2 else self._digest(own.path)
 

@@ -1,4 +1,4 @@
-"""Finds what a pattern with ``*`` and ``**`` selects, at a cost that grows with the folders there and nothing else."""
+"""Finds what a pattern with ``*`` and ``**`` selects. The cost grows only with the number of folders."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ _Seen = set[tuple[int, int]]
 
 
 def is_pattern(path: str) -> bool:
-    """Whether ``path`` holds a mark of a pattern."""
+    """Whether ``path`` contains a wildcard."""
     return bool(_MARKS & set(path))
 
 
 def matches(pattern: str) -> list[str]:
-    """The files and folders that ``pattern`` selects, sorted; hidden ones only by a part that begins with a dot.
+    """The files and folders that ``pattern`` selects, sorted; hidden ones only if that part of the pattern begins with
+    a dot.
 
-    ``**`` follows no links, and no part of the pattern looks at a folder twice, whatever names links give it.
+    ``**`` follows no links, and no part of the pattern visits a folder twice, whatever names links give it.
     Otherwise links that lead in circles, or a repeated ``**``, would select more paths than anybody can wait for.
     """
     whole = Path(pattern)
@@ -41,7 +42,7 @@ def _children(places: Iterable[Path], part: str) -> Iterator[Path]:
             found = [place / name for name in names_like(names, part)]
         else:
             continue
-        # So that a folder is looked at under its own name rather than that of a link.
+        # Visit a folder under its own name, not under that of a link.
         yield from sorted(filter(os.path.lexists, found), key=os.path.islink)
 
 
@@ -59,7 +60,7 @@ def _folders_below(places: Iterable[Path]) -> list[Path]:
 
 
 def _is_first(place: Path, seen: _Seen) -> bool:
-    """Whether ``place`` is a folder that is not among the ``seen`` ones, where it is then."""
+    """Whether ``place`` is a folder not yet ``seen``; adds it there."""
     try:
         known = place.stat()
     except OSError:

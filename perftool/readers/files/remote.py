@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 from perftool.errors import InputError, MissingExtraError, is_interrupt
 
-# A web server that is silent for so long has failed. A large file may take any time.
+# A web server that is silent for this long has failed. A large file may take any time.
 _SILENCE_S = 60.0
 _WEB = ("http://", "https://")
 _LONGEST_REASON = 200
@@ -71,9 +71,9 @@ def beginning(url: str, size: int) -> bytes:
 
 
 def _resolve(url: str) -> tuple[Any, str]:
-    # Reports and messages show the addresses of their inputs.
+    # Reports and messages show the URLs of their inputs.
     if _PASSWORD.match(url):
-        raise InputError(f"{url.split('://')[0]}://…: an address must not hold a password, which the report would show")
+        raise InputError(f"{url.split('://')[0]}://…: a URL must not contain a password, which the report would show")
     try:
         import fsspec
     except ImportError:
@@ -89,7 +89,7 @@ def _resolve(url: str) -> tuple[Any, str]:
 
 
 def _limit(folder: str) -> Any:
-    """A callback for fsspec that ends a download which takes more than half of the space of ``folder``.
+    """A callback for fsspec that ends a download when it fills more than half of the free space of ``folder``.
 
     A server may send without end, and the analysis needs space, too.
     """
@@ -120,15 +120,15 @@ def _web_options(url: str) -> dict[str, Any]:
         headers = answer.response.headers
         target = headers.get("Location") or headers.get("URI", "")
         if _is_inside(urljoin(str(answer.response.url), target)):
-            raise OSError("it is redirected to an address of a private network")
+            raise OSError("it is redirected to an address in a private network")
 
     class Outside(aiohttp.ThreadedResolver):  # type: ignore[misc, unused-ignore]
-        """The addresses that are then connected to: those that were checked before may be others."""
+        """Resolves the addresses to connect to: they may differ from those that were checked before."""
 
         async def resolve(self, *place: Any, **options: Any) -> Any:
             found = await super().resolve(*place, **options)
             if any(_is_private(one["host"]) for one in found):
-                raise OSError(0, "its name leads to an address of a private network")
+                raise OSError(0, "its name resolves to an address in a private network")
             return found
 
     async def client(**options: Any) -> Any:
@@ -139,7 +139,7 @@ def _web_options(url: str) -> dict[str, Any]:
 
 
 def _is_inside(url: str) -> bool:
-    """Whether the host of ``url`` has an address that the internet does not reach: of this machine, or its network."""
+    """Whether the host of ``url`` has an address on this machine or its network, unreachable from the internet."""
     try:
         found = socket.getaddrinfo(urlsplit(url).hostname, None)
     except (OSError, ValueError):

@@ -42,7 +42,7 @@ _APART_NS = 600 * NS_PER_S
 _BROKEN_OFF_SHARE = 0.1
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Between two ranks of a run, in the order of saving, there are traces of no more than so many other runs.
+# In the order of saving, traces of at most this many other runs come between two ranks of a run.
 _MOST_GROWING = 256
 
 
@@ -149,7 +149,7 @@ def is_recording(path: str) -> bool:
 def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
     """The runs of ``traces``, in the order of their first traces. Each has a unique name."""
     runs: list[Run] = []
-    # Those that may lack a trace.
+    # Runs that may lack a trace.
     growing: deque[Run] = deque(maxlen=_MOST_GROWING)
     folders: dict[int, set[PurePath]] = {}
     recordings = [_describe(trace) for trace in traces]
@@ -200,7 +200,7 @@ def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[s
     if len(runs) < 2:
         return tuple(traces)
     ways = "pick one with --run NAME, look at --each trace, or join them with --as-one-run"
-    raise InputError("\n".join([f"these {len(traces)} traces are of {len(runs)} runs; {ways}:", *_listed(runs)]))
+    raise InputError("\n".join([f"these {len(traces)} traces belong to {len(runs)} runs; {ways}:", *_listed(runs)]))
 
 
 def _listed(runs: Sequence[Run]) -> list[str]:
@@ -213,15 +213,15 @@ def _shown(run: Run) -> list[str]:
 
 
 def _called(wanted: str, runs: Sequence[Run]) -> Run:
-    """The run with the name ``wanted``, or the only one whose name contains it; names as reports show them, too."""
+    """The run with the name ``wanted``, or the only one whose name contains it; accepts names as reports show them."""
     exact = [run for run in runs if run.name == wanted or wanted in (*run.files, *_shown(run))]
     named = exact or [run for run in runs if any(wanted in name for name in (run.name, *_shown(run)))]
     if len(named) == 1:
         return named[0]
-    problem = "fits several runs" if named else "is no run here"
+    problem = "matches several runs" if named else "matches no run here"
     names = [run.name for run in named or runs]
     more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    raise InputError(f"--run {wanted}: {problem}; there are {', '.join(names[:_MOST_LISTED])}{more}")
+    raise InputError(f"--run {wanted}: {problem}; the runs are {', '.join(names[:_MOST_LISTED])}{more}")
 
 
 def _files_but(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
@@ -230,7 +230,7 @@ def _files_but(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
 
 def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
     newer = newest_first[: newest_first.index(chosen)]
-    what = "the newest whole one" if newer else "the newest"
+    what = "the newest complete one" if newer else "the newest"
     ranks = f" ({len(chosen.files)} ranks)" if len(chosen.files) > 1 else ""
     others = [f"{run.name} ({run.lacks})" if run.lacks else run.name for run in newest_first if run is not chosen]
     more = f" and {len(others) - _MOST_LISTED} more" if len(others) > _MOST_LISTED else ""
@@ -248,7 +248,7 @@ def newest_profiles(folder: str, files: Sequence[str]) -> Chosen:
     newest = tuple(sorted(max(own, key=lambda file: (Path(file).stat().st_mtime_ns, file)) for own in cards.values()))
     note = (
         f"{folder} holds {len(files)} recordings of the native profiler; analysing the newest of each card: "
-        f"{', '.join(newest)}. To see another, name it."
+        f"{', '.join(newest)}. To analyse another one, name its file."
     )
     others = tuple(file for file in files if file not in newest)
     return Chosen(newest, note if others else None, others)
@@ -290,7 +290,7 @@ def _common(folders: Sequence[PurePath]) -> PurePath:
 
 
 def _say_what_lacks(runs: Sequence[Run]) -> None:
-    """Set ``lacks`` of the runs that are incomplete in comparison with others."""
+    """Set ``lacks`` of the runs that are incomplete compared with others."""
     most = Counter[int | None]()
     for run in runs:
         most[run.world_size] = max(most[run.world_size], len(run.files))
@@ -307,7 +307,7 @@ def _say_what_lacks(runs: Sequence[Run]) -> None:
         keys = [(*kind, _place(run), process) for process in run.processes]
         cycle = max((largest_of[key] for key in keys), default=0.0)
         if own < WHOLE_SHARE * cycle:
-            run.lacks = f"a part of a recording, {format_bytes(own)} beside {format_bytes(cycle)}"
+            run.lacks = f"only part of a recording: {format_bytes(own)} instead of {format_bytes(cycle)}"
         elif own < _BROKEN_OFF_SHARE * largest:
             run.lacks = f"only {format_bytes(own)} beside {format_bytes(largest)}"
         elif run.world_size and len(run.files) < most[run.world_size]:

@@ -15,7 +15,7 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
     """The content of a regular file. Raises OSError for others (a device has no end), or beyond ``most`` bytes."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(0, "is no regular file")
+            raise OSError(0, "is not a regular file")
         # A single read would allocate the maximum even for the smallest file.
         data = b""
         while len(data) <= most and (block := file.read(_BLOCK)):

@@ -31,7 +31,9 @@ STDIN = "-"
 
 @dataclass(frozen=True)
 class _Codec:
-    """A compression: its magic bytes, and a constructor for a decompressor (in the style of zlib's decompressobj)."""
+    """A compression format: its magic bytes, and a constructor for a decompressor (in the style of zlib's
+    decompressobj).
+    """
 
     name: str
     magic: bytes

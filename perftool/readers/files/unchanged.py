@@ -9,7 +9,7 @@ from functools import lru_cache, wraps
 from typing import TypeVar
 
 Read = TypeVar("Read")
-# Runs of ten thousand ranks are looked at several times on the way to their traces.
+# The files of a run with ten thousand ranks are examined several times before their events are read.
 _MOST = 16_384
 
 

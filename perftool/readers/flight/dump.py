@@ -63,7 +63,7 @@ def read(path: str, rank: int | None = None) -> LogReading:
     known = rank_of(path) if rank is None else rank
     known = _number_at_end(path) if known is None else known
     if known is None:
-        raise InputError(f"{path}: a flight-recorder dump needs its rank in its name, as nccl_trace_rank_3 has")
+        raise InputError(f"{path}: a flight-recorder dump needs its rank in its name, as in nccl_trace_rank_3")
     data = whole(path, _MOST)
     try:
         found = _load(data)
@@ -89,7 +89,7 @@ def _load(data: bytes) -> Mapping[str, Any]:
     except json.JSONDecodeError as error:
         raise InputError(f"is damaged JSON ({error})") from None
     if not isinstance(found, dict) or envelope.holds_events(found):
-        raise InputError("is no flight-recorder dump")
+        raise InputError("is not a flight-recorder dump")
     return found
 
 
@@ -111,7 +111,7 @@ def _configs(found: Mapping[str, Any], tally: IssueTally) -> dict[str, _Config]:
 
 
 def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
-    """The entries, those of a batch of sends and receives with its state instead of its entry; groups with batches."""
+    """The entries, with the state of a batch copied to its sends and receives; and the groups that have batches."""
     entries = found if isinstance(found, list) else []
     sends = {_batch(entry) for entry in entries if isinstance(entry, dict) and entry.get("is_p2p") is True}
     closing = {
@@ -177,7 +177,7 @@ def _state(entry: Mapping[str, Any], name: str) -> str:
 
 
 def _peer(name: str, members: tuple[int, ...]) -> int | None:
-    """The rank behind ``nccl:send 1->2`` or ``nccl:recv 1<-0``, whose numbers count the members of the group."""
+    """The rank behind ``nccl:send 1->2`` or ``nccl:recv 1<-0``, whose numbers are positions in the group."""
     found = _PEERS.search(name[:_LONGEST_TEXT])
     at = int(found[1]) if found else len(members)
     return members[at] if at < len(members) else None
@@ -230,7 +230,7 @@ class _Members:
             ranks = _ranks(found)
         self._left -= len(ranks)
         if self._left < 0:
-            tally.note("members", f"groups after the first {_MOST_MEMBERS:,} members were left without theirs")
+            tally.note("members", f"groups after the first {_MOST_MEMBERS:,} members are listed without their members")
             return ()
         return ranks
 

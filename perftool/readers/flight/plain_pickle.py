@@ -112,7 +112,7 @@ class _Machine:
     def _top(self) -> _Made:
         top = self._stack[-1]
         if isinstance(top, _Mark):
-            raise ValueError("a mark where a value must be")
+            raise ValueError("a mark in place of a value")
         return top
 
     def _pop(self, count: int) -> list[_Made]:
@@ -151,7 +151,7 @@ class _Machine:
         if not isinstance(value, kind):
             raise ValueError(f"items for a {kind.__name__}")
         if into.frozen:
-            raise _Refused("with values that hold themselves")
+            raise _Refused("with values that contain themselves")
         self._measure(into, items)
         if isinstance(value, list):
             value += [item.value for item in items]
@@ -159,9 +159,9 @@ class _Machine:
         if len(items) % 2:
             raise ValueError("a key without a value")
         for key, item in zip(items[::2], items[1::2], strict=True):
-            # Hashing a tuple takes time for all its contents, and numbers can be chosen so that all have one hash.
+            # Hashing a tuple hashes all its contents, and numbers can be chosen so that all have the same hash.
             if not isinstance(key.value, str):
-                raise _Refused("with keys that are no text")
+                raise _Refused("with keys that are not strings")
             value[key.value] = item.value
 
     def _measure(self, into: _Made, items: list[_Made]) -> None:

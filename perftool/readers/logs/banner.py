@@ -13,13 +13,13 @@ TITLES = ("HABANA PT BRIDGE CONFIGURATION", "HABANA SW VERSION", ": System Confi
 _VARIABLE = re.compile(r"\s*(?P<key>[A-Z][A-Z0-9_]*) = ?(?P<value>.*)")
 _SYSTEM = re.compile(r"\s*(?P<key>Num CPU Cores|CPU RAM)\s*: (?P<value>.*)")
 _END = re.compile(r"\s*-{20,}\s*$")
-# A banner has about twenty lines; a cut one must not turn the rest of the log into settings.
+# A banner has about twenty lines; a truncated one must not turn the rest of the log into settings.
 _MAX_LINES = 60
 
 
 @dataclass
 class BannerScanner:
-    """Scans the lines of a log, fed in order; skips lines of other origin inside the banner."""
+    """Scans the lines of a log, fed in order; skips unrelated lines inside the banner."""
 
     tally: IssueTally
     _left: dict[int | None, int] = field(default_factory=dict)

@@ -37,7 +37,7 @@ def known_line(
 _NUMBER = r"\d{1,18}"
 
 DISK_CACHE = (
-    # The blank before "successfully" is missing in release 1.19.
+    # The space before "successfully" is missing in release 1.19.
     known_line(
         "[CACHEFILE] Removed",
         r"Removed (?P<name>\S{1,200}?)\s{0,8}successfully\."

@@ -35,7 +35,7 @@ class _Witness:
 
 
 def chosen_compilations(readings: Sequence[LogReading]) -> tuple[CompilationRecord, ...]:
-    """The records of the source with the most compilations, rank by rank; all readings must be of one run.
+    """The records of the source with the most compilations, rank by rank; all readings must belong to one run.
 
     A source without ranks wins when it saw more than the ranked sources over all ranks.
     """

@@ -71,7 +71,7 @@ class EventScanner:
 # Cached, because most lines of a log differ only in their prefix.
 @lru_cache(maxsize=4096)
 def _known_in(text: str) -> tuple[LinePattern, ...]:
-    # A server's warm-up runs every shape it knows; these are no batch sizes of the run.
+    # A server's warm-up runs every shape it knows; they are not batch sizes of the run.
     return () if WARMUP in text else tuple(known for core, known in _CORES if core in text)
 
 

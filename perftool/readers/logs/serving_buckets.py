@@ -1,7 +1,7 @@
-"""Reads the shapes that vLLM on Gaudi prepared before serving, and those that it met without preparation.
+"""Reads the shapes that vLLM on Gaudi prepared before serving, and those that came up unprepared.
 
-The plugin names batch, tokens per request and blocks of context. The fork before it names two of them: batch and
-tokens of a prompt, batch and blocks of a decode.
+The plugin names batch, tokens per request and blocks of context. The older fork names two of them: batch and tokens for
+a prompt, batch and blocks for a decode.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _VLLM_RATES: _Fields = {
     "prompt_tokens_per_s": (re.compile(rf"Avg prompt throughput: {_REAL}"), 1),
     "generation_tokens_per_s": (re.compile(rf"Avg generation throughput: {_REAL}"), 1),
     "cache_ratio": (re.compile(rf"KV cache usage: {_REAL}%"), 0.01),
-    # V0 prints the rate of the device and that of the host on a line of their own.
+    # V0 prints the hit rates of the device and of the host on a separate line.
     "prefix_hit_ratio": (re.compile(rf"(?<!External )[Pp]refix cache hit rate: {_REAL}%"), 0.01),
 }
 _VLLM_COUNTS = {
@@ -82,7 +82,7 @@ class IntervalScanner:
         elif text.startswith(_SGLANG):
             self._add(line, {**_rates(_SGLANG_RATES, text), **_counts(_SGLANG_COUNTS, text)})
         elif _DRAFTS in text and self._intervals:
-            # vLLM prints it right behind the statistics of the same interval.
+            # vLLM prints it right after the statistics of the same interval.
             drafts: dict[str, Any] = {**_counts(_DRAFT_COUNTS, text), **_rates(_LENGTH, text)}
             self._intervals[-1] = replace(self._intervals[-1], **drafts)
         elif _DRAFTS_V0 in text and self._intervals:
@@ -116,8 +116,8 @@ class IntervalScanner:
         )  # fmt: skip
 
     def _drafts_v0(self, text: str) -> dict[str, Any]:
-        """What was drafted since the line before; after a restart, since the start."""
-        # Early releases of V1 count anew in each interval, and say so by an efficiency of nan.
+        """The drafts since the previous line; after a restart, since the start."""
+        # Early releases of V1 restart their counts in each interval, which shows as an efficiency of nan.
         totals = None if "efficiency: nan" in text else _TOTALS_V0.search(text)
         if not totals or not int(totals[1]):
             return {}
@@ -135,7 +135,7 @@ class IntervalScanner:
         """Nanoseconds that keep growing past midnight, where a line has no year."""
         if time_ns is None or time_ns >= DAY_NS:
             return time_ns
-        # Lines of several processes may swap, but by less than half a day.
+        # Lines of several processes may be out of order, but by less than half a day.
         self._day_ns += DAY_NS if time_ns < self._last_ns - DAY_NS // 2 else 0
         self._last_ns = time_ns
         return self._day_ns + time_ns

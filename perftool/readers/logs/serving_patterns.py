@@ -32,7 +32,7 @@ SERVING_PATTERNS = (
 )
 # V0 prints all arguments.
 CORES = ("non-default args: ", "args: Namespace(", "LLM engine (v", "Chunked prefill is enabled with ")
-# What a finding needs to name; the whole list may hold keys and paths.
+# The settings that findings name; the whole list may hold API keys and paths.
 _SETTING = re.compile(
     r"(?<!\w)'?(?P<key>max_num_seqs|max_num_batched_tokens|max_model_len|gpu_memory_utilization|tensor_parallel_size|"
     r"num_gpu_blocks_override|enable_prefix_caching|enable_chunked_prefill|num_speculative_tokens|block_size|enforce_eager)"
@@ -47,7 +47,7 @@ class SettingScanner:
         self._entries: dict[str, ConfigEntry] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Process one line; a later one overrules an earlier one, which may be a default."""
+        """Process one line; a later one overrides an earlier one, which may be a default."""
         if any(core in line.text for core in CORES):
             for found in _SETTING.finditer(line.text):
                 if found["value"] != "None":

@@ -15,7 +15,7 @@ from perftool.model.trend import LINE_VERSION, History, RunLine
 from perftool.readers.files.finished import FileState
 from perftool.readers.files.stream import ByteStream
 
-# A line has some 2 kB; a longer one is something else, and need not be held in memory.
+# A line has about 2 kB; a longer one is something else, and need not be held in memory.
 _LONGEST = 1 << 20
 # No number of a run, in any unit, comes near this.
 _LARGEST = 1e30
@@ -65,7 +65,7 @@ def require_summaries(path: str) -> None:
         try:
             read_history(path)
         except InputError:
-            raise InputError(f"{path}: holds something else than summaries of runs; name another file") from None
+            raise InputError(f"{path}: holds something other than summaries of runs; name another file") from None
 
 
 def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -68,7 +68,7 @@ def read_view(data: bytes, rank: int | None, path: str) -> LogReading:
     """The node runs in the JSON ``data``. Raises InputError, naming ``path``, for damage or other content."""
     rows = list_under(_KEY, data, path)
     if rows is None:
-        raise InputError(f"{path}: is no table of analyzed nodes")
+        raise InputError(f"{path}: is not a table of analyzed nodes")
     tally = IssueTally()
     tables = (
         {_plain(key): value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in row.items()}
@@ -128,7 +128,7 @@ def _run(row: Mapping[str, str], rank: int | None) -> NodeRun | None:
 def _plain(column: str) -> str:
     name = column.strip()
     before, bracket, unit = name.rpartition("(")
-    # A regular expression would look at each blank before the bracket as often as there are blanks.
+    # A regular expression would take quadratic time for the spaces before the bracket.
     return (before.rstrip() if bracket and unit.find(")") == len(unit) - 1 else name).lower()
 
 

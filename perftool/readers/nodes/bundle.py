@@ -2,7 +2,7 @@
 
 It reads ``views/trace_analyzer.json``, ``prof-data/post-graph/*.json`` and ``prof-data/host/host_trace.json``; only
 ``synprof_parser`` reads the raw hardware trace in ``prof-data/bin``. Archives are untrusted: members are matched by
-their full names, which are never used for writing; links, nested archives and second members of a name are ignored;
+their full names, which are never used for writing; links, nested archives and repeated names are ignored;
 and bounds limit the number of members, the size of each, and the ratio of all to the size of the archive.
 """
 
@@ -35,13 +35,13 @@ MOST_RATIO = 200
 _ANY_RATIO_BYTES = 32 << 20
 # A directory entry of a zip is 46 bytes, a name, and little else.
 _MOST_DIRECTORY_BYTES = MOST_MEMBERS * 512
-# Python unpacks the others without a limit: a kilobyte of bzip2 is a gigabyte at once.
+# Python unpacks the others without a limit: a kilobyte of bzip2 may become a gigabyte at once.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _ZIP_END, _ZIP64_END = b"PK\x05\x06", b"PK\x06\x06"
 _LONGEST_END = (64 << 10) + 22 + 20 + 56
 _BLOCK = 1 << 20
-# Damaged members that are reported one by one; the others are counted.
+# The most damaged members to report one by one; the others are counted.
 _MOST_ISSUES = 10
 
 _ANALYZER = "views/trace_analyzer.json"
@@ -77,7 +77,7 @@ def read(path: str, rank: int | None = None) -> LogReading:
         rest = len(issues) - _MOST_ISSUES
         issues[_MOST_ISSUES:] = [ImportIssue("damaged member", rest, f"and {rest:,} more members are damaged")]
     if not readings and not host:
-        what = "a raw hardware trace alone, which synprof_parser --csv turns into CSV" if raw else "nothing of use here"
+        what = "only a raw hardware trace, which synprof_parser --csv turns into CSV" if raw else "nothing of use here"
         raise InputError("; ".join([f"{path}: holds {what}", *(issue.message for issue in issues)]))
     if raw:
         issues.append(
@@ -208,7 +208,7 @@ class _Members:
             yield block
 
 
-# tarfile calls itself for each header that describes the next one, and seeks by any number in one.
+# tarfile recurses for each header that describes the next one, and seeks to any offset that a header gives.
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError,
     OverflowError, RecursionError,

@@ -18,7 +18,7 @@ from perftool.readers.nodes.json_list import list_under
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.trace import envelope
 
-# A graph of a large model has some ten thousand nodes of a few kB.
+# A graph of a large model has about ten thousand nodes of a few kB.
 MOST_BYTES = 512 << 20
 _HEAD = 256 << 10
 _KEY = b'"graphs"'
@@ -43,7 +43,7 @@ def read(data: bytes, rank: int | None, path: str) -> LogReading:
     """The device nodes in ``data``. Raises InputError, naming ``path``, for any other content."""
     graphs = list_under("graphs", data, path)
     if graphs is None:
-        raise InputError(f"{path}: is no post-graph file: it has no list of graphs")
+        raise InputError(f"{path}: is not a post-graph file: it has no list of graphs")
     tally = IssueTally()
     nodes = [node for graph in graphs if isinstance(graph, dict) for node in _nodes(graph, rank, tally)]
     return LogReading(graph_nodes=tuple(nodes), issues=tally.issues(), kind="graph")

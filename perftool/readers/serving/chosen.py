@@ -10,7 +10,7 @@ _TIME = "_ms"
 
 
 def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
-    """The result with the most requests, and the last of those, but an exact one rather than its printed form.
+    """The result with the most requests: exact numbers before their printed form, then the last one.
 
     The others are warm-ups, or a second, smaller load.
     """

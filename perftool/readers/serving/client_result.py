@@ -13,7 +13,7 @@ from perftool.readers.text.log_lines import LogLine
 from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
 
 TITLE = "= Serving Benchmark Result ="
-# Each result has some fifty lines.
+# Each result has about fifty lines.
 _MOST_LINES, _MOST_RESULTS = 200, 1000
 # More than any client counts or measures.
 _MOST = 1e15
@@ -79,7 +79,7 @@ class ResultScanner:
                 self._numbers[_LABELS[found[1]]] = float(found[2])
 
     def reading(self) -> LogReading:
-        """The results so far; one that was cut counts with what it has."""
+        """The results so far; a truncated one counts with the numbers it has."""
         self._close()
         return LogReading(results=tuple(self._results), kind="runtime_log")
 
@@ -99,7 +99,7 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
         try:
             found, at = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError):
-            tally.note("bad JSON", "a result is not whole JSON and is left out")
+            tally.note("bad JSON", "a result is not complete JSON and is left out")
             break
         if isinstance(found, dict) and is_result(found):
             numbers = {_KEYS[key]: float(value) for key, value in found.items() if _counts(key, value)}

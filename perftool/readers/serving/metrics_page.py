@@ -1,6 +1,6 @@
 """Reads a saved ``/metrics`` page of vLLM or SGLang, in the text format of Prometheus.
 
-Values of several engines are added. Of a histogram, its sum and its count are kept: the mean is exact, while
+Values of several engines are added. Only the sum and the count of a histogram are kept: their mean is exact, while
 percentiles would be as coarse as the buckets.
 """
 
@@ -18,7 +18,7 @@ _SAMPLE = re.compile(
     r"(?P<name>(?:vllm|sglang):\w{1,100})(?:\{(?P<labels>.*)\})? (?P<value>[-+.\w]{1,40})(?: -?\d+)?\s*$"
 )
 _OF_SERVER = re.compile(r"# (?:HELP|TYPE) (?:vllm|sglang):")
-# Our names of totals, and what the servers call them, newest first; _sum and _count follow for histograms.
+# Our names of totals, and the names that servers use, newest first; histograms append _sum and _count.
 _TOTALS = {
     "preemptions": ("vllm:num_preemptions_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"),
@@ -66,7 +66,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
             continue
         value = _number(found["value"])
         if value is None and not _is_unset(found["value"]):
-            tally.note("bad value", "a value of the metrics page is no number", line.number)
+            tally.note("bad value", "a value of the metrics page is not a number", line.number)
         elif value is None:
             continue
         elif found["name"] == _SETTINGS:
@@ -94,7 +94,7 @@ def _number(text: str) -> float | None:
 
 
 def _known(sums: dict[str, float]) -> dict[str, float]:
-    """The totals under our names; of a time its sum in ms, and under ``<name> count`` its number."""
+    """The totals under our names; for a time its sum in ms, and its count under ``<name> count``."""
     found = {name: sums[one] for name, spellings in _TOTALS.items() for one in spellings[::-1] if one in sums}
     for name, spellings in _TIMES.items():
         for one in spellings[::-1]:

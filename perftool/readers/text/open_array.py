@@ -64,7 +64,7 @@ def _decode(text: str, start: re.Pattern[str], tally: IssueTally) -> Iterator[di
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             tally.note("damaged record", "a record is cut off or damaged")
-            # Records inside may be cut off as well, and each costs a read up to the same place.
+            # Records inside may be cut off too, and each attempt would read to the same place.
             left -= error.pos - at + _CALL if isinstance(error, json.JSONDecodeError) else _DEEP
             if left < 0:
                 tally.note("damaged text", "a long text without anything readable was left out")

@@ -57,7 +57,7 @@ class TextSearch:
 
 
 def _begins_of(found: list[str], piece: str, start: int) -> list[int]:
-    """The offsets of the lines that contain ``found``. Each next occurrence is the right one, as they are in order."""
+    """The offsets of the lines that contain ``found``, which is in order, so the next occurrence is the right one."""
     begins: list[int] = []
     at, end = start, start
     for text in found:

@@ -94,8 +94,7 @@ class ChromeTrace:
     def repair(self, chunk: Chunk) -> Chunk | None:
         """The readable events of a chunk that does not parse, as a new chunk; None when there are none.
 
-        Also notices that the event array ended inside the chunk, with more metadata after it. Repairs must be
-        asked for in file order.
+        Also notices that the event array ended inside the chunk, with more metadata after it. Call it in file order.
         """
         if self.ended:
             return None
@@ -128,7 +127,7 @@ class ChromeTrace:
             self.issues = [issue for issue in self.issues if issue.kind != "cut off"]
             self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
         if isinstance(second := self.metadata.pop("traceEvents", None), list) and second:
-            text = f"{_events(len(second))} in a second traceEvents were not used"
+            text = f"{_events(len(second))} in a second traceEvents array were not used"
             self.issues.append(ImportIssue("second event array", len(second), text))
         if found.repaired:
             text = f"{_events(found.repaired)} mended, the first at byte {found.first_repair:,}"
@@ -172,15 +171,15 @@ class ChromeTrace:
         if not data.removeprefix(envelope.UTF8_BOM).strip():
             raise InputError(f"{self.path}: is empty")
         if not _looks_like_json(data):
-            raise InputError(f"{self.path}: is not JSON, so not a trace")
+            raise InputError(f"{self.path}: is not JSON, so it is not a trace")
         if stream.issues:
             raise InputError(f"{self.path}: {stream.issues[0].message}, and no trace event comes before that")
-        raise InputError(f"{self.path}: is JSON but holds no traceEvents, so not a trace")
+        raise InputError(f"{self.path}: is JSON without traceEvents, so it is not a trace")
 
     def _head(self, data: bytes) -> envelope.Head | None:
         """The head in ``data``, the beginning of a file; raises InputError when it cannot belong to a trace."""
         if not _looks_like_json(data):
-            raise InputError(f"{self.path}: is not JSON, so not a trace")
+            raise InputError(f"{self.path}: is not JSON, so it is not a trace")
         head = envelope.read_head(data)
         return envelope.Head(0, bare=True, lines=True) if head is None and envelope.is_event_line(data) else head
 

@@ -99,7 +99,7 @@ def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
 def holds_events(document: object) -> bool:
     """Whether a parsed JSON ``document`` is a trace: it has ``traceEvents``, or is an array with an event.
 
-    No other key makes it anything else: a reader that looked only for its own keys would drop the events unsaid.
+    Other keys do not change that: a reader that looked only for its own keys would silently drop the events.
     """
     if isinstance(document, list):
         return any(isinstance(one, dict) and "ph" in one for one in document)

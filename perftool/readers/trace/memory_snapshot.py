@@ -25,7 +25,8 @@ CONVERT = (
 )
 _PICKLE = b"\x80"
 _HEAD = 4096
-# What an action adds to the allocated and to the reserved bytes, in sizes. A release counts when it is asked for.
+# How an action changes the allocated and the reserved bytes, in multiples of its size. A release counts when it is
+# requested.
 _ALLOCATED = {"alloc": 1, "free_requested": -1}
 _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MOST_FRAMES = 64
@@ -81,7 +82,8 @@ def _parsed(path: str) -> Any:
 
 
 def write_trace(path: str, place: Path) -> bool:
-    """Write the snapshot at ``path`` as a trace to ``place``; false, and nothing, where the file is a trace itself.
+    """Write the snapshot at ``path`` as a trace to ``place``; returns False and writes nothing if the file is a trace
+    itself.
 
     Raises InputError for a snapshot that is damaged.
     """
@@ -116,7 +118,7 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
     told = [one for one in listed if isinstance(one, dict) and isinstance(one.get("action"), str)]
     allocated = sum(_size(one.get("allocated_size")) for one in segments)
     reserved = sum(_size(one.get("total_size")) for one in segments)
-    # The segments tell the totals at the end.
+    # The segments give the totals at the end.
     allocated -= sum(_ALLOCATED.get(one["action"], 0) * _size(one.get("size")) for one in told)
     reserved -= sum(_RESERVED.get(one["action"], 0) * _size(one.get("size")) for one in told)
     for number, one in enumerate(told):

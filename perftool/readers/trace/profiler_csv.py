@@ -84,7 +84,7 @@ class _Pairing:
             waiting = self.begun.get(key)
             if waiting:
                 return _slice(waiting.popleft(), row, self.tally)
-            self.tally.note("end without begin", "work ends that began before the recording")
+            self.tally.note("end without begin", "work that began before the recording")
         elif event != _POINT:
             self.tally.note("unknown event type", f"event type {event[:40]!r} is not known")
         return None
@@ -92,7 +92,7 @@ class _Pairing:
     def finish(self) -> None:
         """Count work that never ended."""
         for _ in range(sum(map(len, self.begun.values()))):
-            self.tally.note("begin without end", "work began that ends after the recording")
+            self.tally.note("begin without end", "work that ends after the recording")
 
 
 _SAMPLE, _POINT = "COUNTER", "INSTANT"

@@ -22,7 +22,7 @@ def arrivals_of(
 ) -> tuple[Arrivals, dict[int, int]]:  # fmt: skip
     """The rows of ``found``, followed by the ends of the windows of ``ranks``; and the role of each rank.
 
-    ``bereft`` are ranks of which no other one of their stage is recorded.
+    ``bereft`` ranks are the only recorded ones of their stage.
     """
     all_of = _comings(found, ranks, steps)
     come = _Come(all_of)
@@ -150,7 +150,7 @@ def _holds(cuts: Int64s, held_until: Int64s, arrivals: Int64s, end: Int64s) -> _
 
 
 def _followed(all_of: Comings, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """For each arrival of a rank the collective that ended just before it, how long before, and when it was ready.
+    """For each arrival of a rank: the collective that ended just before it, how long before, and when it was ready.
 
     A collective queued behind another on its stream was ready when the work before its launch was done; so was one that
     follows another on some other stream, unless its own work ended just then. Others began when they were ready.
@@ -181,7 +181,7 @@ def _followed(all_of: Comings, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def _before_in_lane(all_of: Comings, mine: Int64s) -> Int64s:
-    """For each arrival of a rank the one before it in its group, unless they overlap."""
+    """For each arrival of a rank, the previous one in its group, unless they overlap."""
     order = mine[np.lexsort((all_of.begin[mine], all_of.lane[mine]))]
     earlier, later = order[:-1], order[1:]
     lane = all_of.lane

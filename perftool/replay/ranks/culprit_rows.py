@@ -14,13 +14,13 @@ from perftool.replay.ranks.meetings import CAUSES, Less
 from perftool.replay.ranks.reading import LEAST
 from perftool.units import format_ns, ranks_text
 
-# The two estimates agree when they differ by a tenth, or by a hundredth of the step.
+# The two estimates agree if they differ by at most a tenth, or by at most a hundredth of the step.
 _AGREE, _AGREE_STEP = 0.1, 0.01
 # A rank's own additional time must account for half of the others' wait for it.
 _EXPLAINS = 0.5
 # A rank that loses this part of a step's lateness before one collective paused there.
 _AT_ONCE = 0.5
-# Up to this many ranks, reasons are given one by one.
+# Up to this many ranks, each rank's reason is given.
 _MOST_WORDED = 4
 _WORDS = {
     "compute": "its kernels take {own}, those of {others} {usual}",
@@ -29,12 +29,12 @@ _WORDS = {
     "compile": "compiling takes {own} there, on {others} {usual}",
     "host": "its device waits {own} for its host, that of {others} {usual}",
 }
-# Where the CPU is the device.
+# The same if the CPU is the device.
 _CPU_WORDS = {
     "compute": "its ops compute {own}, those of {others} {usual}",
     "host": "no op computes there for {own}, on {others} for {usual}",
 }
-_UNKNOWN = "the traces do not show what it does longer than {others}"
+_UNKNOWN = "the traces do not show what takes it longer than {others}"
 
 
 class CulpritRow(NamedTuple):
@@ -182,7 +182,7 @@ class Telling(Lateness):
 
 
 def why_text(cause: str | None, own: float, usual: float, others: str, *, cpu: bool) -> str:
-    """What takes ``own`` ns instead of ``usual``; on ranks whose device is the ``cpu``."""
+    """In words, what takes ``own`` ns instead of ``usual``; ``cpu`` says that the CPU is the device."""
     words = _UNKNOWN if cause is None else ({**_WORDS, **_CPU_WORDS} if cpu else _WORDS)[cause]
     return words.format(own=format_ns(own), usual=format_ns(usual), others=others)
 

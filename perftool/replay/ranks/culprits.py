@@ -17,7 +17,8 @@ from perftool.units import format_ns, ranks_text
 
 # Up to this many ranks that are late together, each is tried alone.
 _MOST_TRIED = 32
-# Where all ranks are late by chance, one of two is in most steps: a named one has this many times the others' excess.
+# If two ranks are late by chance, one of them is late in most steps. So a rank is only named if its excess is at least
+# this many times that of the others.
 _STEADY = 3.0
 # On CPUs, other processes may take a core at any time, so chance makes some rank late in most of a few steps. With
 # fewer than the first number of steps a rank must be late in each of them, and in the second number at least.
@@ -44,7 +45,7 @@ class _Search(Telling):
     """The search for culprits among the ranks of a model."""
 
     def rows(self) -> Iterator[CulpritRow | None]:
-        """All findings, in no order."""
+        """All findings, in no particular order."""
         late = self._persistent()
         yield self._of_ranks(late) if late else None
         yield self._stage() if late is None else None
@@ -54,7 +55,7 @@ class _Search(Telling):
     def _persistent(self) -> Late | None:
         """The ranks that are late in more than half of the steps, except those whose lateness costs nothing.
 
-        On CPUs, few steps must all be late ones.
+        On CPUs with few steps, they must be late in all of them.
         """
         found: list[int] = []
         saved = 0
@@ -74,7 +75,9 @@ class _Search(Telling):
         return self._needed(Late(tuple(found))) if found else None
 
     def _steady(self, late: Sequence[int], found: Sequence[int]) -> list[int]:
-        """Those of ``late`` whose whole excess is no chance, by that of the ranks in neither ``late`` nor ``found``."""
+        """The ranks in ``late`` whose total excess is not chance, compared with the ranks in neither ``late`` nor
+        ``found``.
+        """
         wholes = dict(zip(self.ranks, np.maximum(self.excess, 0.0).sum(axis=1).tolist(), strict=True))
         rest = [whole for rank, whole in wholes.items() if rank not in late and rank not in found]
         usual = float(np.median(rest)) if rest else 0.0
@@ -138,7 +141,8 @@ class _Search(Telling):
         hosts = sorted({self.hosts.get(rank, "") for rank in late})
         label = f"{subject} ({', '.join(hosts)})" if all(hosts) and len(hosts) < 3 else subject
         why = (
-            f"their collectives take {format_ns(wire)} a step without waiting, those of like groups {format_ns(other)}"
+            f"their collectives take {format_ns(wire)} a step without waiting, those of similar groups "
+            f"{format_ns(other)}"
         )
         waiting = [rank for rank in self.ranks if rank not in late]
         return CulpritRow(
@@ -235,7 +239,7 @@ class _Search(Telling):
             self.step_ns, estimate, None if self.model.why_not else replayed, replayed if trusted else None,
         )  # fmt: skip
 
-    # What was before the recording.
+    # Lateness from before the recording.
 
     def before_the_recording(self) -> Iterator[CulpritRow]:
         """The rank that the others wait for most in the only recorded step, if its work there is not the reason."""
@@ -262,7 +266,7 @@ class _Search(Telling):
         why = (
             f"it comes last to {int(mine[rank].sum())} of {len(meet.wire)} collectives, and rank {most} waits up to "
             f"{format_ns(longest)} there; nothing in the recording says why; {format_ns(whole)} "
-            f"of the {format_ns(spent.sum())} that the ranks spend in collectives are waiting"
+            f"of the {format_ns(spent.sum())} that the ranks spend in collectives is waiting"
         )
         _, subject, label = self.named([rank])
         yield CulpritRow(

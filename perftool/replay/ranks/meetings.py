@@ -25,7 +25,7 @@ CAUSES = ("compute", "copy", "dataloader", "compile", "host")
 class Arrivals:
     """Arrivals of ranks at collectives, in the order of the collectives, which ``meeting`` numbers from 0.
 
-    Rank ``rank`` is ready, at ``ready`` on the clock of all, ``own_lag`` ns after it left arrival ``own`` (after the
+    Rank ``rank`` is ready, at ``ready`` on the common clock, ``own_lag`` ns after it left arrival ``own`` (after the
     time 0 of all clocks, where that is NONE). ``before`` and ``before_lag`` say which collective ended just before it
     began (NONE for none): on the same stream it queues behind that one. ``lane`` is the previous one in its group.
     ``work`` is the rank's own work since it was ready for its last collective, in ns: time in which no collective

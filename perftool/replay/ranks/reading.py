@@ -11,7 +11,7 @@ from perftool.replay.ranks.meetings import NEVER, Meetings
 from perftool.replay.recording import Int64s
 from perftool.store.trace_store import TraceStore
 
-# Each costs some ten microseconds, and each arrival at one two hundred bytes.
+# A meeting costs about ten microseconds, and each arrival about 200 bytes.
 MOST_MEETINGS, MOST_ARRIVALS = 50_000, 1_000_000
 TABLES = (
     "collectives", "_collective_matches", "_collective_waits", "_rank_stretches", "clocks", "windows", "steps",
@@ -86,7 +86,7 @@ def read_meetings(store: TraceStore) -> Meetings | str:
     store.build(TABLES)
     spans = store.select(_STEPS, {"least": LEAST})
     if len(spans) < 2:
-        return "no collective of several ranks shows on their devices"
+        return "no collective of several ranks appears on their devices"
     unsteady = store.select("SELECT unsteady FROM gain_limits WHERE unsteady IS NOT NULL ORDER BY rank LIMIT 1")
     if unsteady:
         return str(unsteady[0]["unsteady"])
@@ -112,7 +112,7 @@ def meetings_of(
     """The meetings of ``ranks`` in ``steps``, from the columns of the queries above.
 
     ``groups`` has the name of each lane, ``pairs`` the two ranks of a lane for sends and receives, as ``[3, 5]``.
-    ``passes`` are all ranks that send to each other, with those that have no recording.
+    ``passes`` are all ranks that send to each other, including those without a recording.
     """
     everywhere = _stages(passes)
     stages = {place: [rank for rank in members if rank in ranks["rank"]] for place, members in everywhere.items()}
