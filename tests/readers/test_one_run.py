@@ -114,7 +114,7 @@ def test_of_several_recordings_of_a_process_the_last_is_taken() -> None:
 
 
 def test_a_trace_of_another_process_is_of_another_run() -> None:
-    with pytest.raises(InputError, match="of 2 runs"):
+    with pytest.raises(InputError, match="belong to 2 runs"):
         find_inputs([recorded("rank0-a.json", 0, 4000), recorded("rank0-b.json", 20, 5000)])
 
 

@@ -218,7 +218,7 @@ def test_lines_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_that_are_no_events_are_no_trace() -> None:
-    with pytest.raises(Exception, match="holds no traceEvents"):
+    with pytest.raises(Exception, match="without traceEvents"):
         read(b'{"a": 1}\n{"b": 2}\n')
 
 

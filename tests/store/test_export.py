@@ -103,5 +103,5 @@ def test_nothing_of_a_folder_remains_after_an_error_and_none_is_replaced(tmp_pat
         broken()
     assert list(tmp_path.iterdir()) == []
 
-    with pytest.raises(PerfToolError, match="exists already"), whole_folder(tmp_path):
+    with pytest.raises(PerfToolError, match="already exists"), whole_folder(tmp_path):
         pass
