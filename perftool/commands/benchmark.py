@@ -69,7 +69,7 @@ Peaks = Annotated[
     bool,
     typer.Option(
         "--peaks", metavar=options.NO_VALUE,
-        help="Measure matrix and copy rates of the device, print them for --device of other commands.",
+        help="Measure matrix and copy rates of the device, and print them for --device of other commands.",
     ),
 ]  # fmt: skip
 Keep = Annotated[str | None, typer.Option("--keep", metavar="DIR", help="Keep the traces of both forms in DIR.")]
