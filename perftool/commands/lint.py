@@ -76,7 +76,7 @@ StdinName = Annotated[
 
 @dataclass(frozen=True)
 class _Call:
-    """The options that lint alone has."""
+    """The options that only lint has."""
 
     write_baseline: str | None
     budgets: Sequence[str]

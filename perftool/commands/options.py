@@ -1,6 +1,6 @@
 """Options on a command line, made from the rows of the table of keys and of those here.
 
-A parameter of a command that is annotated with CliSettings stands for all rows of that command.
+A parameter of a command that is annotated with CliSettings is replaced by all rows of that command.
 """
 
 from __future__ import annotations

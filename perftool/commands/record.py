@@ -60,7 +60,7 @@ Seconds = Annotated[float, typer.Option(min=0.1, metavar="N", help="How long to 
 Profiles = Annotated[
     Path | None,
     typer.Option(
-        "--profile-folder", metavar="DIR", help="Where the server writes its profiles, if not found by itself."
+        "--profile-folder", metavar="DIR", help="Where the server writes its profiles, if not found automatically."
     ),
 ]
 

@@ -90,8 +90,8 @@ class Level:
 class Trend:
     """One number over comparable runs, the oldest first.
 
-    ``best`` is the best level before the last, ``worse`` is how much worse the last level is, as a share of it, for
-    ratios in points / 100 (negative when better); both None while there is one level, or where neither direction is
+    ``best`` is the best level before the last, ``worse`` is how much worse the last level is, as a share of the best,
+    for ratios in points / 100 (negative when better); both None while there is one level, or where neither direction is
     better. ``left_out`` counts the runs that are not comparable with the last one, ``absent`` those whose inputs lack
     the number. ``unjudged`` says why the newest run cannot be judged; empty if it can.
     """

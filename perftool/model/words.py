@@ -30,7 +30,7 @@ def kind_label(kind: str) -> str:
 
 
 def of_steps(text: str, word: str) -> str:
-    """``text``, which speaks of steps, for a run that calls one of them ``word``: step, or iteration."""
+    """``text`` about steps, for a run that calls a step ``word``: step, or iteration."""
     return text if word == "step" else _STEP.sub(lambda found: _renamed(found, word), text)
 
 

@@ -63,7 +63,7 @@ class Tables:
                         self._connections.with_room(partial(self._make, catalog()[name]))
 
     def missing(self, name: str) -> list[str] | None:
-        """The tables to make before the table ``name``; None when it is made, or is no table.
+        """The tables to make before the table ``name``; None when it is already made or is not a table.
 
         A precondition table may need building first; until then the other needs are unknown.
         """

@@ -52,7 +52,7 @@ def run_side(
 
 
 def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTotal, ...]:
-    """What each module does itself, per step of its rank."""
+    """The own work of each module, per step of its rank."""
     count = max(1, sum(step.rank == module.rank for step in steps for module in modules[:1]))
     return tuple(OpTotal(module.path or NO_MODULE, module.own_ns / count, module.calls / count) for module in modules)
 

@@ -16,7 +16,7 @@ WHERE r.role = 'on_device' GROUP BY r.name ORDER BY count(*) DESC, r.name LIMIT 
 _STATED = "SELECT sign AS name FROM _device_signs WHERE starts_with(sign, 'the backend') ORDER BY rank LIMIT 1"
 # On the CPU, the backward pass runs on the thread that calls it.
 _BACKWARD = """
-SELECT 'a thread for the backward pass alone' AS name FROM slices
+SELECT 'a thread that only runs the backward pass' AS name FROM slices
 WHERE cat = 'cpu_op' AND depth = 0 GROUP BY rank, track
 HAVING bool_and(name IN (SELECT name FROM roles WHERE role = 'autograd')) LIMIT 1
 """

@@ -30,7 +30,7 @@ from perftool.store.trace_store import TraceStore
 
 Made = TypeVar("Made")
 
-# Per rule and rank: nobody reads more.
+# The most findings per rule and rank; nobody reads more.
 MOST_FINDINGS = 1_000
 _TOO_MANY = f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {MOST_BYTES >> 20} MB, are findings"
 # The tag of rules whose advice is about recording.

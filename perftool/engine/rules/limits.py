@@ -13,7 +13,7 @@ from perftool.units import format_ratio
 
 # Gain columns, per step: from the evidence, and from a replay.
 _GAINS = ("gain_ns", "predicted_ns")
-# The rule for recordings of a start-up, or of the capture of graphs.
+# The rule for recordings of a start-up or of graph capture.
 _ONE_OFF = "STP103"
 _OWN_STEPS = """
 SELECT w.rank, (min(w.dur) / greatest(min(w.steps), 1))::DOUBLE AS mean_ns,

@@ -9,7 +9,7 @@ from typing import Any
 
 from perftool.errors import QueryError
 
-# Examples that a finding refers to; nobody looks at more.
+# The most examples that a finding may refer to.
 MOST_RELATED = 100
 # Columns that the engine adds itself: a query that returns them would speak in our name.
 _OURS = ("predicted_ns", "sources")

@@ -148,7 +148,7 @@ class ByteStream:
 
 
 def whole(path: str, most: int, what: str = "such a file") -> bytes:
-    """The uncompressed content of a file, which is ``what``.
+    """The uncompressed content of a file; ``what`` names its kind in errors.
 
     Raises InputError when it cannot be read or is longer than ``most`` bytes.
     """

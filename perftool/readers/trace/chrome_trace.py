@@ -26,7 +26,7 @@ from perftool.readers.trace.time_text import is_lossy, quote_times
 _LONGEST_HEAD = 32 << 20
 # Text without a proven boundary is kept together up to this size; then it is cut at a possible one.
 _LONGEST_CARRY = 16 << 20
-# Text without even a possible boundary is no event, and beyond this size no metadata either.
+# Text without even a possible boundary is not an event, and beyond this size it is not metadata either.
 _LONGEST_EVENT = 32 << 20
 
 

@@ -1,8 +1,8 @@
 """Copies a trace and adds our own events at the end of its event array.
 
 The text of a healthy trace is kept byte for byte. A damaged one becomes valid JSON: every readable event, and the
-metadata as it was read. So does one without its secrets, because text that was not read is not searched for them: of
-two members of one name, only the last is read.
+metadata as it was read. So does a trace without its secrets, because only text that was read is searched for them: of
+two members with the same name, only the last is read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _verbatim(path: str, end: int, added: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
-    """``blocks`` before and from the offset ``end`` on; exhaust the first part before the second."""
+    """``blocks`` before and from the offset ``end`` on; read the first part to its end before the second."""
     rest: list[bytes] = []
 
     def before() -> Iterator[bytes]:
