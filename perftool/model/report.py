@@ -344,7 +344,7 @@ class Report:
         return f"<Report on {name}{more}: {count}>"
 
     def _repr_html_(self) -> str | None:
-        """A fragment of HTML for notebooks; None without the hook, and then they show the text."""
+        """A fragment of HTML for notebooks; None without the hook: notebooks then show the text."""
         view = type(self).notebook_view
         return None if view is None else view(self)
 

@@ -12,7 +12,7 @@ from perftool.model.report import Finding, Report, Source
 
 # For a path outside all roots, the last parts identify the file and reveal nothing about the machine.
 _SHOWN_PARTS = 3
-# Linux opens no path of more than 4,096 bytes, and each part has a letter and a slash.
+# Linux cannot open a path of more than 4,096 bytes, and each part has at least a letter and a slash.
 _MOST_PARTS = 2048
 
 
