@@ -28,7 +28,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class ServingInterval:
-    """A line of statistics about the time since the previous line. ``time_ns`` counts from midnight of the log's first day.
+    """Statistics about the time since the previous such line. ``time_ns`` counts from midnight of the log's first day.
 
     Rates are in tokens per second, ratios between 0 and 1; ``running`` and ``waiting`` count requests at its end.
     Drafts are of speculative decoding; ``acceptance_length`` is the mean number of tokens that a step of it produces.
