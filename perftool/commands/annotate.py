@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,34 +98,41 @@ def _stem(trace: str) -> str:
 
 def _write(traces: list[str], session: Session, target: str) -> tuple[Annotations, list[str], list[str]]:
     """Analyse ``traces`` and write them annotated; returns the annotations to look at first, warnings and notes."""
-    from perftool.readers.text.secrets import secrets_in, without
+    from perftool.readers.text.nested_json import as_json
+    from perftool.readers.text.redaction import Redactor
 
     inputs, redact = session.inputs(traces, [target]), session.cli.redact
     if not inputs.traces:
         raise PerfToolError(f"{traces[0]}: holds no trace to draw into")
     with open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool:
-        one = len(inputs.traces) == 1
+        one, redactor = len(inputs.traces) == 1, Redactor()
         drawn, copied, notes = _one_rank(run, Path(spool), redact) if one else _several_ranks(run)
-        tops = run.store.metadata
-        found = [secrets_in(tops.get(drawn.rank, {}))] if one else [secrets_in(top) for top in tops.values()]
-        texts = {secret.text for secrets in found for secret in secrets}
-        blocks = without(copied, texts) if redact else copied
+        # A timeline of several ranks has none of their metadata, but an event may repeat a value of it.
+        found = redactor.learn(as_json(top) for top in run.store.metadata.values()) if one or redact else set()
+        if redact:
+            # What is found at the end of the copy may stand at its beginning too.
+            redactor.learn(copied())
+        blocks = map(redactor.json, copied()) if redact else copied()
         write_blocks(gzipped(blocks) if target.endswith(".gz") else blocks, target)
-    # A timeline of several ranks has none of their metadata, but an event may repeat a value of it.
-    return drawn, warn_of_secrets({secret.name for secret in found[0]}, redact) if one else [], notes
+    return drawn, warn_of_secrets(redactor.left_out if redact else found, redact), notes
 
 
-def _one_rank(run: Run, spool: Path, redact: bool) -> tuple[Annotations, Iterator[bytes], list[str]]:
+def _one_rank(run: Run, spool: Path, redact: bool) -> tuple[Annotations, Callable[[], Iterator[bytes]], list[str]]:
     from perftool.engine.drawing.annotate import annotate as draw
     from perftool.readers.trace.splice import splice
     from perftool.reporters.perfetto import render_events
 
     read = _readable(run.store.inputs, run.store.unreadable)
     drawn = draw(run.rank_store(read.rank or 0), run.report, read.rank or 0)
-    return drawn, splice(read, render_events(drawn), spool, verbatim=not redact), []
+
+    def copied() -> Iterator[bytes]:
+        with tempfile.TemporaryDirectory(dir=spool) as folder:
+            yield from splice(read, render_events(drawn), Path(folder), verbatim=not redact)
+
+    return drawn, copied, []
 
 
-def _several_ranks(run: Run) -> tuple[Annotations, Iterator[bytes], list[str]]:
+def _several_ranks(run: Run) -> tuple[Annotations, Callable[[], Iterator[bytes]], list[str]]:
     from perftool.engine.drawing.rank_timelines import clock_offsets, first_view, rank_timelines
     from perftool.reporters.perfetto import render_ranks
 
@@ -135,7 +142,7 @@ def _several_ranks(run: Run) -> tuple[Annotations, Iterator[bytes], list[str]]:
         notes = [f"No collective links the clocks of ranks {ranks}: their times are as recorded."]
     else:
         notes = ["Times are on the clock of the lowest rank; the ends of collectives show how the clocks differ."]
-    return first_view(run), render_ranks(rank_timelines(run)), notes
+    return first_view(run), lambda: render_ranks(rank_timelines(run)), notes
 
 
 def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile]) -> InputFile:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
 import typer
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perftool.model.pictures import Pictures
     from perftool.model.report import Report
     from perftool.readers.discover import Inputs
-    from perftool.readers.text.secrets import Secret
+    from perftool.readers.text.redaction import Redactor
 
 
 Static = Annotated[
@@ -45,30 +45,26 @@ def report(cli: CliSettings, paths: Paths = None, static: Static = False) -> Non
     if not is_file(target) and sys.stdout.isatty():
         raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
     # The warning about leaked secrets appears even with --quiet.
-    print_notes(_write(*make_document(session, inputs, static, target), cli.redact, target), cli.color)
+    page, secrets = make_document(session, inputs, static, target, cli.redact)
+    write_document(page, target, verbatim=True)
+    print_notes(warn_of_secrets(secrets, cli.redact), cli.color)
     session.note([*session.choice.warnings, *said(target)])
 
 
-def _write(document: bytes, secrets: Sequence[Secret], redact: bool, target: str | None) -> list[str]:
-    """Write ``document``, with ``redact`` without its ``secrets``; returns warnings."""
-    from perftool.readers.text.secrets import without
-
-    texts = {secret.text for secret in secrets}
-    write_document(b"".join(without([document], texts)) if redact else document, target, verbatim=True)
-    return warn_of_secrets({secret.name for secret in secrets}, redact)
-
-
-def make_document(session: Session, inputs: Inputs, static: bool, target: str | None) -> tuple[bytes, list[Secret]]:
-    """The report on ``inputs`` as one HTML file for ``target``, and the input secrets that it contains."""
-    from perftool.readers.text.secrets import secrets_in, those_in
+def make_document(
+    session: Session, inputs: Inputs, static: bool, target: str | None, redact: bool = False
+) -> tuple[bytes, set[str]]:
+    """The report on ``inputs`` as one HTML file for ``target``; and what secrets are in it, or were left out."""
+    from perftool.readers.text.redaction import Redactor
     from perftool.reporters.html import render_html
 
-    found, pictures, metadata = _analysis(session, inputs)
+    redactor = Redactor()
+    found, pictures = _analysis(session, inputs, redactor, redact)
+    clean = redactor.value((found, pictures))
+    shown = clean if redact else (found, pictures)
     roots = (project_root(), *session.settings.source_roots)
-    page = render_html(found, pictures, not static, partial(_link_to_source, target=target, roots=roots))
-    secrets = secrets_in(metadata)
-    left = those_in(page, {secret.text for secret in secrets})
-    return page, [secret for secret in secrets if secret.text in left]
+    page = render_html(*shown, not static, partial(_link_to_source, target=target, roots=roots))
+    return page, redactor.left_out
 
 
 def _link_to_source(file: str, target: str | None, roots: Sequence[Path]) -> str:
@@ -83,15 +79,19 @@ def _link_to_source(file: str, target: str | None, roots: Sequence[Path]) -> str
     return quote(way.encode("utf-8", "replace"))
 
 
-def _analysis(session: Session, inputs: Inputs) -> tuple[Report, Pictures, dict[str, Any]]:
-    """The report without absolute paths, its pictures, and the metadata of its inputs."""
+def _analysis(session: Session, inputs: Inputs, redactor: Redactor, redact: bool) -> tuple[Report, Pictures]:
+    """The report without absolute paths, and its pictures; ``redactor`` learns from the inputs."""
+    from perftool.engine.drawing.rank_timelines import event_texts
     from perftool.engine.report.portable import make_portable, shown_paths
     from perftool.engine.report.source_places import place_sources
+    from perftool.readers.text.nested_json import as_json
 
     with open_run(session, inputs) as run:
         found, pictures = run.report, run.pictures
         settings = {row["key"]: row["value"] for row in run.store.rows("config")}
-        metadata = {"trace": {str(rank): top for rank, top in run.store.metadata.items()}, "configuration": settings}
+        redactor.learn(map(as_json, [*run.store.metadata.values(), settings]))
+        if redact:
+            redactor.learn(event_texts(run))
     portable = make_portable(found, shown_paths([read.path for read in found.inputs], project_root()))
     roots = (project_root(), *session.settings.source_roots)
-    return place_sources(portable, roots, shorten=True), pictures, metadata
+    return place_sources(portable, roots, shorten=True), pictures

@@ -21,13 +21,29 @@ LEFT JOIN orders AS o USING (pid) ORDER BY o.place NULLS LAST, r.pid
 """
 _EVENTS = "SELECT ph, cat, name, pid, tid, ts, dur, id, args FROM raw WHERE rank = $rank ORDER BY rowid"
 
+# Every text of an event, each once, as JSON.
+_TEXTS = """
+SELECT DISTINCT to_json(name)::VARCHAR AS text FROM raw WHERE rank = $rank AND name IS NOT NULL
+UNION ALL SELECT args::VARCHAR FROM raw WHERE rank = $rank AND args IS NOT NULL
+"""
+
 
 def clock_offsets(run: Run) -> dict[int, int | None]:
     """The ns to add to the times of each rank of ``run`` that was read; None where no collective links its clock."""
     run.store.build(["clocks"])
     known = {row["rank"]: row["offset_ns"] for row in run.store.select("SELECT rank, offset_ns FROM clocks")}
-    ranks = sorted({read.rank for read in run.store.inputs if read.kind == "trace" and read.rank is not None})
-    return {rank: known.get(rank) for rank in ranks}
+    return {rank: known.get(rank) for rank in _ranks(run)}
+
+
+def event_texts(run: Run) -> Iterator[bytes]:
+    """The names and the arguments of all events of ``run``, as JSON."""
+    for rank in _ranks(run):
+        with run.only_rank(rank) as store:
+            yield from (text.encode("utf-8", "replace") for (text,) in store.iterate(_TEXTS, {"rank": rank}))
+
+
+def _ranks(run: Run) -> list[int]:
+    return sorted({read.rank for read in run.store.inputs if read.kind == "trace" and read.rank is not None})
 
 
 def rank_timelines(run: Run) -> Iterator[RankTimeline]:

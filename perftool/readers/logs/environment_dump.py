@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from perftool.model.records import ConfigEntry, LogReading
 from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.secrets import certainty
 from perftool.readers.text.text_lines import Source, TextLine, read_lines
 
 ASSIGNMENT = re.compile(r"\s*(?:export\s+|declare -x\s+|set\s+)?(?P<key>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)$")
@@ -22,7 +23,6 @@ _RELEVANT = re.compile(
     r"(?:LOCAL_|NODE_|GROUP_|WORLD_)?(?:RANK|SIZE)$|LOCAL_WORLD_SIZE$|DEEPSPEED|DS_|ACCELERATE_|VLLM_|"
     r"BATCH_SIZE$|TOKENIZERS_PARALLELISM$"
 )
-_SECRET = re.compile(r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE|AUTH", re.IGNORECASE)
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
@@ -44,7 +44,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
 
 def is_relevant(key: str) -> bool:
     """Whether the variable configures a run and is not a secret."""
-    return bool(_RELEVANT.match(key)) and not _SECRET.search(key)
+    return bool(_RELEVANT.match(key)) and not certainty(key)
 
 
 def _assignments(lines: Iterator[TextLine]) -> Iterator[TextLine]:

@@ -1,209 +1,172 @@
-"""Finds likely passwords and tokens in the metadata of a trace: some launchers write their environment there."""
+"""What a password or a token looks like: by the name of its value, by where it stands in a text, and by how it begins.
+
+Every function takes time in proportion to the length of its text.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-import sys
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from base64 import b64decode
+from binascii import Error as NoBase64
+from collections.abc import Iterator
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
 
-_NAME = re.compile(
-    r"(?:^|[_.\-\s])(?:token|secret|passwd|password|passphrase|credentials?|(?:api|access|private|secret)[_\-]?key)"
-    r"(?:$|[_.\-\s])",
-    re.IGNORECASE,
+# How keys and tokens of services begin.
+_KINDS = {
+    "AWS key": r"A(?:KIA|SIA)[0-9A-Z]{16}",
+    "GitHub token": r"gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}",
+    "GitLab token": r"gl(?:pat|dt|rt|oas|cbt|ptt|ft|imt|soat|agent)-[\w\-]{16,}",
+    "Google key": r"AIza[\w\-]{30,}|ya29\.[\w\-]{20,}|GOCSPX-[\w\-]{20,}",
+    "Hugging Face token": r"hf_[A-Za-z0-9]{16,}",
+    "NVIDIA key": r"nvapi-[\w\-]{20,}",
+    "OpenAI or Anthropic key": r"sk-(?=[\w\-]{0,40}\d)[\w\-]{20,}",
+    "Slack token": r"xox[abeprs]-[\w\-]{10,}|hooks\.slack\.com/services/[\w/]{20,}",
+    "Stripe key": r"[rs]k_live_[A-Za-z0-9]{16,}",
+    "npm token": r"npm_[A-Za-z0-9]{30,}",
+    "PyPI token": r"pypi-[\w\-]{20,}",
+    # It fails far from its beginning: if it began in a run of its letters, time would grow with the square.
+    "signed token": r"(?<!-)eyJ[\w\-]{10,}\.[\w\-]{10,}\.[\w\-]*",
+    "private key": r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,20}-----|\Z)",
+}
+_BEGUN = re.compile(
+    "(?<![A-Za-z0-9])(?:" + "|".join(f"(?P<k{at}>{form})" for at, form in enumerate(_KINDS.values())) + ")", re.DOTALL
 )
-# Tokens with well-known prefixes of services.
-_VALUE = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|sk-[\w\-]{20,}"
-    r"|AKIA[0-9A-Z]{16}|xox[abpr]-[\w\-]{10,}|eyJ[\w\-]{10,}\.[\w\-]{10,}\.[\w\-]*)"
+_KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
+
+# Names in words, as ``_words`` writes them. What is counted in tokens, and passes of a program, are no secrets.
+_CERTAIN = re.compile(
+    r"passw(?:or)?d|passphrase|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$|[a-z0-9]_pwd_$"
+    r"|(?:api|access|account|auth|encryption|master|private|service|signing|ssh|storage|subscription)_?keys?_$"
 )
-# A shorter secret would match inside other words, and protects nothing.
-_SHORTEST = 8
-_PLAIN = re.compile(r"[\w+/=.\-~!@#$%^&*:]+")
-# Begins with a letter that may follow a backslash in JSON: what is replaced may follow one.
-_STAND_IN = b"redacted"
-_SHORT = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
-_ENTITIES = {"&": ("amp", "#38"), "<": ("lt", "#60"), ">": ("gt", "#62"), '"': ("quot", "#34"), "'": ("#39", "#x27")}
-# The most bytes that a character takes: two escapes of JSON.
-_WIDEST = 12
-# A text is compared with so many letters of a secret at once, and searched in pieces of so many bytes.
-_LONGEST = 32
-_BLOCK = 1 << 16
+_POSSIBLE = re.compile(r"token_$|[a-z0-9]_pass_$|_auth_")
+_UNIT = re.compile(
+    r"_(?:per|each|first|next|last|prev|new|num|max|min|total|input|output|prompt|draft|generated|accepted|vision|image"
+    r"|audio|video|text|pad|padding|eos|eot|bos|sos|unk|sep|cls|mask|special|start|end|stop|think|sub)_token_$"
+    r"|_(?:forward|backward|fwd|bwd|first|second|last|pre|post|graph|fusion|compiler|optimizer)_pass_$"
+)
+# What follows says something about a secret, or where it is.
+_ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
+_IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
+# No name is longer.
+_LONGEST_NAME = 100
+
+# A shorter one protects nothing, and would be found inside other words.
+SHORTEST = 8
+# A longer one is no token, unless its beginning is that of one.
+_LONGEST = 256
+_PLAIN = re.compile(rf"[\w+/=.\-~!@#$%^&*:]{{{SHORTEST},{_LONGEST}}}")
+_MEASURE = re.compile(r"[+\-]?[\d.,:]+(?:e[+\-]?\d+)?[A-Za-z%]{0,3}(?:/\w{1,9})?", re.IGNORECASE)
+_NONE = re.compile(r"none|null|nil|true|false|yes|no|redacted|[*.x]*", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z_]+")
+
+# A name and what stands between it and its value: ``--token=``, ``"apiKey": "``, ``['--token', '``.
+_NAMED = re.compile(
+    r"""(?P<lead>[?&])?(?<![\w.\-])(?P<name>[\w.\-]+)(?:\\*["'])?(?P<sep>\s*[=:](?![=:])\s*|\s*,\s*|\s+)"""
+)
+_QUOTE = re.compile(r"""\\*["']""")
+_SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
+_BARE = re.compile(r"""[^\s"'&;<>\\]+""")
+_BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
+_ADDRESS = re.compile(r"""://(?:[^\s/@:"'<>]*:(?P<password>[^\s/"'<>]+)|(?P<user>[^\s/@:"'<>]{16,}))@""")
 
 
-class Secret(NamedTuple):
-    """A text that looks like a secret, and where it is: ``env.HF_TOKEN``."""
+class Certainty(IntEnum):
+    """How surely a name is that of a secret. ``POSSIBLE``: only if its value looks like one."""
 
-    name: str
-    text: str
-
-
-def secrets_in(value: Any) -> list[Secret]:
-    """The texts in ``value`` (parsed JSON) that look like secrets, each once at a place."""
-    found: dict[Secret, None] = {}
-    # With each value its place, and the key that names it: a list has the name of its key.
-    left: list[tuple[str, str, Any]] = [("", "", value)]
-    while left:
-        place, key, part = left.pop()
-        if isinstance(part, str):
-            found.update(dict.fromkeys(Secret(place or "text", text) for text in _secrets_of(key, part)))
-        elif isinstance(part, dict):
-            for name in map(str, part):
-                found.update(dict.fromkeys(Secret(place or "text", token) for token in _VALUE.findall(name)))
-            inner = ((f"{place}.{name}" if place else str(name), str(name), one) for name, one in part.items())
-            left += reversed([*inner])
-        elif isinstance(part, list):
-            left += reversed([(f"{place}[{at}]", key, one) for at, one in enumerate(part)])
-    return list(found)
+    NO = 0
+    POSSIBLE = 1
+    CERTAIN = 2
 
 
-def _secrets_of(key: str, text: str) -> Iterator[str]:
-    if _NAME.search(key) and len(text) >= _SHORTEST and _PLAIN.fullmatch(text):
-        yield text
-    yield from _VALUE.findall(text)
+class Found(NamedTuple):
+    """A secret from ``start`` to ``end`` of a text, and what it is: the name of the value, or the kind of token."""
+
+    start: int
+    end: int
+    kind: str
 
 
-def without(blocks: Iterable[bytes], secrets: Collection[str]) -> Iterator[bytes]:
-    """``blocks`` of JSON or HTML with all ``secrets`` replaced, even across the boundary of two blocks, however their
-    characters are written.
-    """
-    if not secrets:
-        yield from blocks
+def certainty(name: str) -> Certainty:
+    """Whether ``name``, a key or an option in any style (``apiToken``, ``db-password``), is that of a secret."""
+    return _certainty(name[-_LONGEST_NAME:])
+
+
+@lru_cache(maxsize=1 << 14)
+def _certainty(name: str) -> Certainty:
+    words = f"_{_HUMP.sub('_', name).lower()}_".replace("__", "_")
+    if _ABOUT.search(words):
+        return Certainty.NO
+    if _CERTAIN.search(words):
+        return Certainty.CERTAIN
+    return Certainty.POSSIBLE if _POSSIBLE.search(words) and not _UNIT.search(words) else Certainty.NO
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether ``value``, a text called ``name``, is a secret."""
+    if certainty(name) == Certainty.CERTAIN:
+        return not _NONE.fullmatch(value)
+    # What a model calls a token is a word.
+    word = name.isalpha() and name.islower() and _WORD.fullmatch(value)
+    fits = _PLAIN.fullmatch(value) and not (word or _MEASURE.fullmatch(value) or _NONE.fullmatch(value))
+    return certainty(name) == Certainty.POSSIBLE and bool(fits)
+
+
+def is_secret_number(name: str, digits: str) -> bool:
+    """Whether the number ``digits`` is a secret: a PIN under the name of a password, never a count of tokens."""
+    return certainty(name) == Certainty.CERTAIN and digits.isdigit() and len(digits) >= 4
+
+
+def secrets_in(text: str) -> Iterator[Found]:
+    """The secrets in ``text``, which may overlap."""
+    if len(text) < SHORTEST:
         return
-    search = _Search(secrets)
-    held = b""
-    for block in blocks:
-        held += block
-        if len(held) >= _BLOCK:
-            # What begins later may go on in the next block.
-            pieces, rest = _replaced(held, search.spans(held), max(len(held) - search.widest, 0))
-            yield pieces
-            held = held[rest:]
-    yield _replaced(held, search.spans(held), len(held))[0]
+    for found in _BEGUN.finditer(text):
+        yield Found(*found.span(), _KIND_OF[found.lastgroup or ""])
+    for found in _ADDRESS.finditer(text):
+        yield Found(*found.span(found.lastgroup or 0), "password of an address")
+    for found in _BEARER.finditer(text):
+        if _is_credential(found["scheme"], found["text"]):
+            yield Found(*found.span("text"), found["scheme"])
+    yield from _named_in(text)
 
 
-def _replaced(text: bytes, spans: Iterable[tuple[int, int]], end: int) -> tuple[bytes, int]:
-    """``text`` up to about ``end`` with the stand-in for all ``spans`` that begin before; and where its rest begins."""
-    pieces, at = [], 0
-    for start, stop in spans:
-        if start >= end:
-            break
-        pieces += [text[at:start], _STAND_IN]
-        at = stop
-    rest = max(at, end)
-    return b"".join([*pieces, text[at:rest]]), rest
+def _is_credential(scheme: str, text: str) -> bool:
+    if scheme.lower() == "bearer":
+        return not _WORD.fullmatch(text)
+    try:
+        return b":" in b64decode(text, validate=True)
+    except NoBase64:
+        return False
 
 
-def those_in(text: bytes, secrets: Collection[str]) -> set[str]:
-    """Those of ``secrets`` of which ``text``, JSON or HTML, has at least a part."""
-    return _Search(secrets).those_in(text) if secrets else set()
+def _named_in(text: str) -> Iterator[Found]:
+    after = 0
+    for found in _NAMED.finditer(text):
+        name, assigned = found["name"], found["sep"].strip() in ("=", ":")
+        sure = certainty(name)
+        if not sure and found["lead"] and _IN_ADDRESS.fullmatch(name):
+            sure = Certainty.POSSIBLE
+        # After an option without a value comes the next one.
+        next_one = not assigned and (not name.startswith("-") or text.startswith("-", found.end()))
+        if not sure or found.start() < after or next_one:
+            continue
+        start, end = _value(text, found.end(), len(text) if sure == Certainty.CERTAIN else _LONGEST + 1)
+        if is_secret(name, text[start:end]) if certainty(name) else end - start >= SHORTEST:
+            after = end
+            yield Found(start, end, name)
 
 
-class _Search:
-    """Finds ``secrets`` in every spelling, in a time that does not grow with their number. Few texts have escapes of
-    the letters of a secret, so only there are escapes decoded; ``widest`` is the length of the longest spelling.
-    """
-
-    def __init__(self, secrets: Collection[str]) -> None:
-        ways = {letter: _spellings(letter) for letter in set("".join(secrets))}
-        usual = {letter: _usual(letter) for letter in ways}
-        # All secrets that have a part: a long one is several, so that no place is compared with long texts.
-        self._secrets: dict[bytes, list[str]] = {}
-        for secret in secrets:
-            for part in _parts(secret):
-                self._secrets.setdefault(b"".join(usual[letter] for letter in part), []).append(secret)
-        # The lengths of the parts that begin alike, the longest first. With a letter more than the shortest has, few
-        # places of a text begin like any.
-        begins: dict[bytes, set[int]] = {}
-        self._shortest = min(_SHORTEST, *map(len, self._secrets))
-        for written in self._secrets:
-            begins.setdefault(written[: self._shortest + 1], set()).add(len(written))
-        self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
-        letters = re.escape(bytes(sorted({*b"".join(usual.values())})))
-        self._run = re.compile(b"[%b]{%d,}" % (letters, self._shortest))
-        self._usual = {name: usual[letter] for letter, all_ways in ways.items() for name in all_ways}
-        self._escape = re.compile(b"|".join(map(re.escape, sorted(self._usual))), re.IGNORECASE)
-        self.widest = _WIDEST * max(map(len, self._secrets))
-
-    def spans(self, text: bytes) -> list[tuple[int, int]]:
-        """Where secrets begin and end in ``text``, in order; those that overlap are one."""
-        return _joined(sorted(self._found(text)))
-
-    def those_in(self, text: bytes) -> set[str]:
-        """The secrets that have a part in ``text``."""
-        spans = self._found(text)
-        return {secret for start, end in spans for secret in self._secrets.get(self._decoded(text, start, end)[0], ())}
-
-    def _found(self, text: bytes) -> list[tuple[int, int]]:
-        found = [*self._as_usual(text)]
-        near = (self._near(one.span()) for one in self._escape.finditer(text))
-        for start, end in _joined(near):
-            decoded, marks = self._decoded(text, start, end)
-            found += [(_place(marks, begin), _place(marks, end)) for begin, end in self._as_usual(decoded)]
-        return found
-
-    def _as_usual(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """Where parts of secrets are in ``text``, as usually written."""
-        shortest, lengths, secrets = self._shortest, self._lengths, self._secrets
-        for run in self._run.finditer(text):
-            at, end = run.span()
-            while at <= end - shortest:
-                begun = lengths.get(text[at : at + shortest + 1], ())
-                length = next((one for one in begun if text[at : at + one] in secrets), 0)
-                if length or text[at : at + shortest] in secrets:
-                    yield at, at + (length or shortest)
-                # The next one may overlap.
-                at += 1
-
-    def _decoded(self, text: bytes, start: int, end: int) -> tuple[bytes, list[tuple[int, int]]]:
-        """``text`` from ``start`` to ``end`` as usually written, with places behind escapes there and in ``text``."""
-        pieces, size, marks = [], 0, [(0, start)]
-        for one in self._escape.finditer(text, start, end):
-            before, letter = text[marks[-1][1] : one.start()], self._usual[one.group().lower()]
-            pieces += [before, letter]
-            size += len(before) + len(letter)
-            marks.append((size, one.end()))
-        return b"".join([*pieces, text[marks[-1][1] : end]]), marks
-
-    def _near(self, span: tuple[int, int]) -> tuple[int, int]:
-        return max(span[0] - self.widest, 0), span[1] + self.widest
-
-
-def _place(marks: Sequence[tuple[int, int]], at: int) -> int:
-    """The place in a text of ``at`` in what was decoded from it."""
-    decoded, place = marks[bisect_right(marks, (at, sys.maxsize)) - 1]
-    return place + at - decoded
-
-
-def _parts(secret: str) -> Iterator[str]:
-    """``secret`` in parts of nearly the same length, of at most ``_LONGEST`` letters."""
-    count = -(-len(secret) // _LONGEST)
-    for part in range(count):
-        yield secret[part * len(secret) // count : (part + 1) * len(secret) // count]
-
-
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """``spans``, which are in order, with those that overlap joined."""
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and start < joined[-1][1]:
-            joined[-1] = joined[-1][0], max(end, joined[-1][1])
-        else:
-            joined.append((start, end))
-    return joined
-
-
-def _usual(letter: str) -> bytes:
-    """``letter`` as JSON usually has it."""
-    return json.dumps(letter, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
-
-
-def _spellings(letter: str) -> list[bytes]:
-    """The other ways to write ``letter`` in JSON and HTML, in lower case."""
-    digits = letter.encode("utf-16-be", "surrogatepass").hex()
-    ways = ["".join(f"\\u{digits[at : at + 4]}" for at in range(0, len(digits), 4))]
-    if letter in _SHORT and letter not in '"\\':
-        ways.append(f"\\{_SHORT[letter]}")
-    return [way.encode() for way in [*ways, *(f"&{name};" for name in _ENTITIES.get(letter, ()))]]
+def _value(text: str, at: int, most: int) -> tuple[int, int]:
+    """The start and the end of the value at ``at``, of at most ``most`` letters: in quotes, or up to a blank."""
+    quote = _QUOTE.match(text, at)
+    start = quote.end() if quote else at
+    scheme = _SCHEME.match(text, start)
+    start = scheme.end() if scheme else start
+    if quote:
+        end = text.find(quote[0], start, start + most)
+        return start, end if end >= 0 else min(start + most, len(text))
+    bare = _BARE.match(text, start, start + most)
+    return start, start + len(bare[0].rstrip(",)]}")) if bare else start

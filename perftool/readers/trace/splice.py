@@ -15,6 +15,7 @@ import orjson
 from perftool.model.annotations import CATEGORY
 from perftool.model.inputs import InputFile
 from perftool.readers.files.stream import ByteStream
+from perftool.readers.text.nested_json import as_json
 from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.trace.event_text import objects_in
 from perftool.readers.trace.time_text import unquote_times
@@ -135,4 +136,4 @@ def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
 def _metadata(trace: ChromeTrace) -> bytes:
     """The end of the document, with the metadata."""
     rest = {key: value for key, value in trace.metadata.items() if key != "traceEvents"}
-    return b"]," + orjson.dumps(rest)[1:] if rest else b"]}"
+    return b"]," + as_json(rest)[1:] if rest else b"]}"

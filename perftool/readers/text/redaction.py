@@ -1,0 +1,218 @@
+"""Leaves secrets out of what is written: where they stand, and wherever they are repeated."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+from perftool.readers.text.quoted import string_end
+from perftool.readers.text.secrets import SHORTEST, Found, certainty, is_secret, is_secret_number, secrets_in
+
+_T = TypeVar("_T")
+_Edit = tuple[int, int, bytes]
+
+_STAND_IN, _IN_JSON = "redacted", b'"redacted"'
+# A string of JSON, or its beginning if it has many escapes.
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
+_COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
+_PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
+_DIGIT = re.compile(r"\d")
+# Strings repeat, so so many of them, up to such a length, are judged once.
+_MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
+# A text is compared with so many letters of a secret at once.
+_LONGEST = 32
+
+
+class _Judged(NamedTuple):
+    """A string of JSON: its text, how it is written without secrets if it has any, and whether it names a secret."""
+
+    text: str
+    clean: bytes | None
+    names: bool
+
+
+class Redactor:
+    """Leaves out what looks like a secret; what it learned from one text, it leaves out of others too."""
+
+    def __init__(self) -> None:
+        self._met: set[str] = set()
+        self._texts: dict[str, str] = {}
+        self._search: _Search | None = None
+        self._judged: dict[bytes, _Judged] = {}
+
+    @property
+    def left_out(self) -> set[str]:
+        """What was left out since the last texts were learned: the names of values, or the kinds of tokens."""
+        return {self.text(kind) for kind in [*self._met]}
+
+    def learn(self, pieces: Iterable[bytes]) -> set[str]:
+        """Remember the secrets in ``pieces`` of JSON, each of whole values; returns what they are."""
+        for piece in pieces:
+            for _ in self._edits(piece):
+                pass
+        learned = self.left_out
+        self._search = _Search(self._texts) if self._texts else None
+        self._judged.clear()
+        self._met.clear()
+        return learned
+
+    def json(self, piece: bytes) -> bytes:
+        """``piece`` of JSON, of whole values, without secrets."""
+        parts, at = [], 0
+        for start, end, clean in self._edits(piece):
+            parts += [piece[at:start], clean]
+            at = end
+        return b"".join([*parts, piece[at:]]) if parts else piece
+
+    def text(self, text: str) -> str:
+        """``text`` without secrets."""
+        spans = []
+        for start, end, kind in secrets_in(text):
+            self._remember(kind, text[start:end])
+            spans.append((start, end))
+        for start, end, kind in self._search.found(text) if self._search else ():
+            self._met.add(kind)
+            spans.append((start, end))
+        parts, at = [], 0
+        for start, end in _joined(sorted(spans)):
+            parts += [text[at:start], _STAND_IN]
+            at = end
+        return "".join([*parts, text[at:]]) if parts else text
+
+    def value(self, value: _T) -> _T:
+        """``value`` without the secrets in its texts; dataclasses and containers keep their types."""
+        clean: Any = self._value(value)
+        return clean  # type: ignore[no-any-return]
+
+    def _value(self, value: Any) -> Any:
+        if type(value) is str:
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self._value(key): self._value(one) for key, one in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(map(self._value, value))
+        if is_dataclass(value) and not isinstance(value, type):
+            return replace(value, **{one.name: self._value(getattr(value, one.name)) for one in fields(value)})
+        return value
+
+    def _remember(self, kind: str, text: str = "") -> None:
+        self._met.add(kind)
+        if len(text) >= SHORTEST:
+            self._texts.setdefault(text, kind)
+
+    def _edits(self, piece: bytes) -> Iterator[_Edit]:
+        """The places in ``piece`` that have secrets, in order, and what to write there."""
+        after = 0
+        for start, end in _strings(piece):
+            if start < after:
+                continue
+            judged = self._judge(piece[start:end])
+            if judged.clean is not None:
+                yield start, end, judged.clean
+            if judged.names:
+                option = judged.text.startswith("-") and _COMMA.match(piece, end)
+                if named := option or _COLON.match(piece, end):
+                    after = yield from self._named(piece, named.end(), judged.text, bool(option))
+
+    def _judge(self, raw: bytes) -> _Judged:
+        found = self._judged.get(raw)
+        if found is None:
+            try:
+                text = json.loads(raw, strict=False)
+            except ValueError:
+                text = raw[1:-1].decode("utf-8", "replace")
+            clean = self.text(text)
+            found = _Judged(text, None if clean == text else json.dumps(clean).encode(), bool(certainty(text)))
+            if len(raw) <= _LONGEST_KEPT and len(self._judged) < _MOST_KEPT:
+                self._judged[raw] = found
+        return found
+
+    def _named(self, piece: bytes, at: int, name: str, option: bool) -> Generator[_Edit, None, int]:
+        """The places of secrets in the value at ``at`` called ``name``, with all it contains; returns where it ends."""
+        depth, key = 0, name
+        while found := _PART.search(piece, at):
+            start, at = found.span()
+            part, clean = found[0], None
+            if part in (b"[", b"{", b"]", b"}"):
+                depth += 1 if part in (b"[", b"{") else -1
+            elif part == b'"':
+                at = string_end(piece, start) or len(piece)
+                judged = self._judge(piece[start:at])
+                if option and judged.text.startswith("-"):
+                    return start
+                clean = judged.clean
+                if depth and _COLON.match(piece, at):
+                    key = max(name, judged.text, key=certainty)
+                elif is_secret(key, judged.text):
+                    # What stands beside a secret, such as a region, is left out there only.
+                    self._remember(name, judged.text if not depth or _DIGIT.search(judged.text) else "")
+                    clean = _IN_JSON
+            elif is_secret_number(key, part.decode()):
+                self._remember(name)
+                clean = _IN_JSON
+            if clean is not None:
+                yield start, at, clean
+            if depth <= 0:
+                break
+        return at
+
+
+class _Search:
+    """Finds texts of ``kinds``, or parts of them, in a time that does not grow with their number."""
+
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        # A long text is several parts, so that no place is compared with long texts.
+        self._parts = {part: kind for text, kind in kinds.items() for part in _parts(text)}
+        # The lengths of the parts that begin alike, the longest first. With a letter more than the shortest has, few
+        # places of a text begin like any.
+        begins: dict[str, set[int]] = {}
+        for part in self._parts:
+            begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
+        self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
+        letters = re.escape("".join(sorted({*"".join(self._parts)})))
+        self._run = re.compile(f"[{letters}]{{{SHORTEST},}}")
+
+    def found(self, text: str) -> Iterator[Found]:
+        """The parts in ``text``."""
+        lengths, parts = self._lengths, self._parts
+        for run in self._run.finditer(text):
+            for at in range(run.start(), run.end() - SHORTEST + 1):
+                begun = lengths.get(text[at : at + SHORTEST + 1], ())
+                length = next((one for one in begun if text[at : at + one] in parts), 0)
+                if kind := parts.get(text[at : at + (length or SHORTEST)]):
+                    yield Found(at, at + (length or SHORTEST), kind)
+
+
+def _strings(piece: bytes) -> Iterator[tuple[int, int]]:
+    """The start and the end of each string in ``piece``."""
+    at: int | None = 0
+    while at is not None:
+        begin, at = at, None
+        for found in _STRING.finditer(piece, begin):
+            if found[1]:
+                yield found.span()
+            else:
+                at = string_end(piece, found.start()) or len(piece)
+                yield found.start(), at
+                break
+
+
+def _parts(text: str) -> Iterator[str]:
+    """``text`` in parts of nearly the same length, of at most ``_LONGEST`` letters."""
+    count = -(-len(text) // _LONGEST)
+    for part in range(count):
+        yield text[part * len(text) // count : (part + 1) * len(text) // count]
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """``spans``, which are in order, with those that overlap or touch joined."""
+    joined: list[tuple[int, int]] = []
+    for start, end in spans:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return joined

@@ -1,0 +1,181 @@
+"""What is left out of JSON and of other values: secrets where they stand, and wherever they are repeated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perftool.readers.text.nested_json import as_json
+from perftool.readers.text.redaction import Redactor
+from perftool.readers.text.secrets import Found, secrets_in
+
+A, B = "hf_AAAAAAAAAAAAAAAAAAAA", "hf_BBBBBBBBBBBBBBBBBBBB"
+
+
+def redacted(*pieces: bytes) -> list[Any]:
+    redactor = Redactor()
+    redactor.learn(pieces)
+    return [json.loads(redactor.json(piece)) for piece in pieces]
+
+
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        ({"args": {"apiToken": "abcdefgh1"}}, {"args": {"apiToken": "redacted"}}),
+        ({"PGPASSWORD": 12345678, "dur": 12345678}, {"PGPASSWORD": "redacted", "dur": 12345678}),
+        ({"password": "x1"}, {"password": "redacted"}),
+        (["run", "--api-key", "x1", "--lr", "0.1"], ["run", "--api-key", "redacted", "--lr", "0.1"]),
+        (["--api-key", "--token", "abcdefgh1"], ["--api-key", "--token", "redacted"]),
+        ({"name": "run --token=abcdefgh1 -v"}, {"name": "run --token=redacted -v"}),
+        ({"credentials": {"user": "bob", "n": [{"k": 4711}]}, "z": "bob"},
+         {"credentials": {"user": "redacted", "n": [{"k": "redacted"}]}, "z": "bob"}),
+        ({"TOKEN": ["listedsecret1", {"x": "y"}]}, {"TOKEN": ["redacted", {"x": "y"}]}),
+        ({"token": {"password": "x1", "a": "b"}}, {"token": {"password": "redacted", "a": "b"}}),
+        ({"a": f"{A} {B}", A: 1}, {"a": "redacted redacted", "redacted": 1}),
+        ({"name": "k_abcdefgh1_x", "env": {"API_TOKEN": "abcdefgh1"}},
+         {"name": "k_redacted_x", "env": {"API_TOKEN": "redacted"}}),
+    ],
+)  # fmt: skip
+def test_what_is_left_out(value: object, left: object) -> None:
+    assert redacted(json.dumps(value).encode()) == [left]
+
+
+def test_what_is_measured_stays() -> None:
+    args = {"max_tokens": 12345678, "num_tokens": "12345678", "tokens_per_s": 1.5, "tokenizer": "bert-base-uncased-v2",
+            "pass_id": "0123456789", "bypass": "0123456789a", "pad_token": "<|endoftext1|>",
+            "Call stack": "a(1): b;c(2): d",
+            "trace_id": "86C751132F8C435E82AD10821C260040", "token": "short", "Input Dims": [[1, 2], []]}  # fmt: skip
+    text = json.dumps({"args": args}, indent=1).encode()
+    redactor = Redactor()
+    assert redactor.learn([text]) == set()
+    assert redactor.json(text) is text
+
+
+def test_hidden_members_and_escapes_are_read() -> None:
+    text = rb'{"a": {"API_\u0054OKEN": "hidden-secret"}, "a": 1, "b": "x hidden-\u0073ecret", "c": "-\"hidden-secret"}'
+    assert Redactor().learn([text]) == {"API_TOKEN"}
+    redactor = Redactor()
+    redactor.learn([text])
+    assert (
+        redactor.json(text) == b'{"a": {"API_\\u0054OKEN": "redacted"}, "a": 1, "b": "x redacted", "c": "-\\"redacted"}'
+    )
+
+
+def test_what_a_later_piece_names_is_left_out_of_an_earlier_one() -> None:
+    assert redacted(b'["a hidden-secret"]', b'{"password": "hidden-secret"}') == [
+        ["a redacted"],
+        {"password": "redacted"},
+    ]
+
+
+# A secret has no quotes, backslashes or control characters, but the text around it has.
+PLAIN = "abcdeu0123/&\xe9\u4e2d\U0001d11e"
+LETTERS = PLAIN + "\"\\<'\b\n\x01"
+SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\n": "\\n"}
+secrets = st.lists(st.text(PLAIN, min_size=8, max_size=12), min_size=1, max_size=3, unique=True)
+
+
+@st.composite
+def spelled(draw: st.DrawFn, text: str) -> str:
+    """``text`` as JSON writes it, with escapes chosen for each letter."""
+    written = ""
+    for letter in text:
+        codes = letter.encode("utf-16-be").hex()
+        escape = "".join(f"\\u{codes[at : at + 4]}" for at in range(0, len(codes), 4))
+        ways = [escape, escape[:-4] + escape[-4:].upper()]
+        ways += [SHORT[letter]] if letter in SHORT else []
+        ways += [letter] if letter not in '"\\' and letter >= " " else []
+        written += draw(st.sampled_from(ways))
+    return f'"{written}"'
+
+
+def texts_of(value: Any) -> list[str]:
+    """All texts in ``value``, the keys too."""
+    if isinstance(value, dict):
+        return [text for key, one in value.items() for text in (key, *texts_of(one))]
+    return [text for one in value for text in texts_of(one)] if isinstance(value, list) else [value]
+
+
+@given(st.data(), secrets)
+def test_no_secret_is_left_in_any_spelling(data: st.DataObject, hidden: list[str]) -> None:
+    pieces = st.one_of(st.sampled_from(hidden), st.text(LETTERS, max_size=4))
+    texts = data.draw(st.lists(st.lists(pieces, max_size=5).map("".join), min_size=1, max_size=4))
+    members = [f"{data.draw(spelled(text))}: [{data.draw(spelled(text))}]" for text in texts]
+    document = ("{" + ", ".join(members) + "}").encode("utf-8")
+
+    redactor = Redactor()
+    redactor.learn([json.dumps({"password": secret}).encode() for secret in hidden])
+    left = [*texts_of(json.loads(redactor.json(document))), *texts_of(redactor.value(texts))]
+    assert not [secret for secret in hidden for text in left if secret in text]
+    assert bool(redactor.left_out) == any(secret in text for secret in hidden for text in texts)
+
+
+def test_a_long_secret_is_left_out_in_parts() -> None:
+    secret = "".join(f"{number:03}" for number in range(70))
+    redactor = Redactor()
+    redactor.learn([json.dumps({"password": secret}).encode()])
+    assert redactor.text(f"a{secret}b") == "aredactedb"
+    assert redactor.text(secret[100:]).endswith("redacted")
+
+
+def test_secrets_that_overlap_are_both_left_out() -> None:
+    redactor = Redactor()
+    redactor.learn([b'{"TOKEN": ["AAAABBBB1CCCC", "1CCCCDDDDEEEE"]}'])
+    assert redactor.text("x AAAABBBB1CCCCDDDDEEEE y") == "x redacted y"
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    parts: tuple[Any, ...] = ()
+    seen: dict[str, Any] = field(default_factory=dict)
+
+
+def test_a_value_keeps_its_types() -> None:
+    row = Row("k --token=abcdefgh1", (1, None, Row(A)), {B: [2.5, "x"]})
+    assert Redactor().value(row) == Row("k --token=redacted", (1, None, Row("redacted")), {"redacted": [2.5, "x"]})
+
+
+def test_a_string_of_escapes_only_and_one_that_no_text_holds() -> None:
+    escaped = b'["%b", "\\ud800 hf_AAAAAAAAAAAAAAAAAAAA", {"apiKey": "%b"}]' % (b"\\u0041" * 5000, b"\\n" * 5000)
+    assert redacted(escaped) == [["A" * 5000, "\ud800 redacted", {"apiKey": "redacted"}]]
+
+
+@pytest.mark.parametrize("levels", [0, 300, 5000])
+def test_json_nests_as_deep_as_its_value(levels: int) -> None:
+    value: Any = {"API_TOKEN": "hidden-secret", "b": [1, 2.5, None, True, float("nan")]}
+    for _ in range(levels):
+        value = {"a": [value, []]}
+    text = b'{"a": [' * levels + b'{"API_TOKEN": "hidden-secret","b": [1,2.5,null,true,null]}' + b",[]]}" * levels
+    assert as_json(value) == text.replace(b": ", b":")
+    assert Redactor().learn([text]) == {"API_TOKEN"}
+
+
+def test_secrets_of_equal_beginnings_are_told_apart_by_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many secrets begin like a text, it is compared with one of each length only."""
+    asked = 0
+
+    class Counting(dict):  # type: ignore[type-arg]
+        def __contains__(self, key: object) -> bool:
+            nonlocal asked
+            asked += 1
+            return super().__contains__(key)
+
+    redactor = Redactor()
+    hidden = [f"{'a' * 9}{number:0{1 + number % 20}}z" for number in range(2000)]
+    redactor.learn([json.dumps({"TOKEN": hidden}).encode()])
+    search = redactor._search
+    assert search is not None
+    search._parts = Counting(search._parts)
+    assert len([*search.found("a" * 10_000)]) == 0
+    assert asked <= 10_000 * 32
+    assert redactor.text(f"x{hidden[1234]}y") == "xredactedy"
+
+
+def test_a_found_secret_is_told_by_its_name() -> None:
+    assert [*secrets_in("x --token=abcdefgh1")] == [Found(10, 19, "--token")]
