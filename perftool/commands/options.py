@@ -49,7 +49,7 @@ class CliSettings:
         panel=OUTPUT, metavar="FILE", on=_REPORTS,
     )  # fmt: skip
     redact: bool = row(
-        False, "Leave out likely tokens and passwords in the metadata of the trace",
+        False, "Leave out what looks like a token or a password",
         panel=OUTPUT, on=("report", "annotate"),
     )  # fmt: skip
     color: Color = row(

@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 from builders.program import Run
-from events import document, launch, loader, step
+from events import document, launch, loader, step, x
 
 from perftool.commands import serve
 from perftool.errors import PerfToolError
@@ -123,6 +123,30 @@ def test_redact_leaves_out_what_the_events_of_several_ranks_repeat(tmp_path: Pat
     for options, count in (((), 2), (("--redact",), 0)):
         assert run("annotate", "rank0.json", "rank1.json", *options, "-o", "all.json") == 0, run.err
         assert sum(secret in Path("all.json").read_text() for secret in secrets) == count
+
+
+def test_redact_leaves_out_what_only_events_hold(tmp_path: Path, run: Run) -> None:
+    """By the name of an argument and in a name; the times and the counts stay."""
+    args = {"apiKey": "event-secret-2", "PIN_PASSWORD": 4711, "max_tokens": 7}
+    event = x("op --token=event-secret-1", 100, 50, args=args)
+    events = [step(1, 0, 2000), event, *launch(1, 300, 5, 310, 50, "event-secret-2")]
+    (tmp_path / "run.json").write_bytes(document(events))
+    assert run("annotate", "run.json", "--redact", "-o", "out.json") == 0, run.err
+
+    text = Path("out.json").read_text()
+    [clean] = [one for one in orjson.loads(text)["traceEvents"] if one.get("name", "").startswith("op ")]
+    assert "event-secret" not in text
+    left = {"apiKey": "redacted", "PIN_PASSWORD": "redacted", "max_tokens": 7}
+    assert clean == {**event, "name": "op --token=redacted", "args": left}
+    assert "left out as a likely secret: --token, PIN_PASSWORD, apiKey" in run.err
+
+
+def test_redact_copies_metadata_that_nest_deeper_than_orjson_writes(tmp_path: Path, run: Run) -> None:
+    deep = b'{"a":' * 300 + b'{"API_TOKEN":"hidden-secret"}' + b"}" * 300
+    text = document([step(1, 0, 2000), *launch(1, 100, 5, 110, 50, "k")])
+    (tmp_path / "run.json").write_bytes(b'{"env":' + deep + b"," + text[1:])
+    assert run("annotate", "run.json", "--redact", "-o", "out.json") == 0, run.err
+    assert deep.replace(b"hidden-secret", b"redacted") in Path("out.json").read_bytes()
 
 
 def test_redact_leaves_out_members_that_another_one_of_their_name_hides(tmp_path: Path, run: Run) -> None:

@@ -98,3 +98,20 @@ def test_a_source_is_linked_where_it_is(run, tmp_path: Path, tmp_path_factory: p
 
         [link] = set(re.findall('class="source" href="([^"]+)"', (tmp_path / "pages" / "run.html").read_text()))
         assert (tmp_path / "pages" / unquote(link)).resolve() == file
+
+
+@pytest.mark.parametrize("options", [(), ("--redact",)])
+def test_secrets_of_events_are_left_out_of_the_page(run, tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Of names, which the page shows; also where only the argument of another event tells that it is a secret."""
+    events = starved()
+    named = {one["name"] for one in events if one.get("cat") == "kernel"}
+    for event in events:
+        if event["name"] in named:
+            event["name"] = "k --token=event-secret-1 event-secret-2"
+    events[-1].setdefault("args", {})["apiKey"] = "event-secret-2"
+    (tmp_path / "run.json").write_bytes(document(events))
+
+    code, page, err = run("run.json", "-q", "--static", *options)
+
+    assert (code, "event-secret-1" in page, "event-secret-2" in page) == (0, not options, not options)
+    assert ("left out as a likely secret: --token, apiKey" if options else "--redact leaves it out") in err

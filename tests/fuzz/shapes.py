@@ -166,6 +166,18 @@ def _optimizer(number: int, at: float, dur: float) -> list[Event]:
     return [x("Optimizer.step#Adam.step", at, dur, "user_annotation"), x("aten::add_", 100 + 10 * number, 5)]
 
 
+def _gradients(count: int, shapes: int) -> bytes:
+    """A step of ``count`` gradients, and as many ops of the optimizer that read others, of so many shapes."""
+    events = [step(1, 0, 30 * count), x("Optimizer.step#SGD.step", 15 * count, 14 * count, "user_annotation")]
+    for number in range(count):
+        dims, others = [[[number % shapes + add, 3]] for add in (1, 1 + count)]
+        events += [x("torch::autograd::AccumulateGrad", 10 * number, 5, **{"Input Dims": dims})]
+        events += [x("aten::add_", 15 * count + 10 * number + 1, 5, **{"Input Dims": others})]
+    for number in range(200):
+        events += [runtime("cudaLaunchKernel", 50 * number + 5, 3, number), kernel("k", 50 * number + 20, 25, number)]
+    return document(events, deviceProperties=[{"id": 0, "name": "A100"}])
+
+
 def _pass(at: float, dur: float, sequence: int) -> list[Event]:
     """An op and its backward pass."""
     of_engine = {"Sequence number": sequence, "Fwd thread id": 1}
@@ -351,6 +363,11 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "metrics cut off": (
         "metrics.json", lambda: b"[" + _METRIC * 30_000 + b"{}]", lambda: b"[" + b'{"metric_name":[{' * 200_000,
     ),
+    "bars that never begin": (
+        "console.log", lambda: b" 3%|# | 3/100 [00:01<00:32,  3.01it/s]\n" * 200_000,
+        lambda: (b"1%|" * 60 + b"\n") * 44_000,
+    ),
+    "gradients and readers": ("t.json", lambda: _gradients(20_000, 1), lambda: _gradients(20_000, 20_000)),
     "labels without an end": (
         "console.log", lambda: b"[INFO] loss 3\n" * 400_000, lambda: (b"[INFO]" * 170_000 + b"\n") * 6,
     ),

@@ -203,6 +203,22 @@ def test_progress_bar_cadence() -> None:
     assert brief(text) == [("progress_bar", "Epoch #", 3, 15.0, 100)]
 
 
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [
+        ("x|1%|1%|", ""),
+        ("a: b: 7%|x", ""),
+        ("1:22 epoch:", "epoch"),
+        ("", ""),
+        ("50%|a|Val 2:  ", "Val #"),
+        ("x:y", ""),
+    ],
+)
+def test_a_bar_is_found_after_others_and_named_by_what_stands_before_it(before: str, name: str) -> None:
+    text = "".join(f"{before}{done}%|#| {done}/100 [00:01<00:09, 9.9it/s]\n" for done in (10, 20))
+    assert [(event.name, event.value) for event in read_events(text.encode()).events] == [(name, 10.0)]
+
+
 def test_events_are_kept_apart_by_rank() -> None:
     text = "rank0: step marker due to nms\nrank1: step marker due to nms\nrank0: step marker due to nms\n"
     reading = read_events(text.encode())

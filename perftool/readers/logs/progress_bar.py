@@ -9,15 +9,18 @@ from perftool.model.records import LogEvent, LogReading
 from perftool.readers.text.log_lines import LogLine
 
 # tqdm, as used by Lightning and Hugging Face: `Training:  3%|▎  | 3/100 [00:01<00:32,  3.01it/s, loss=0.1]`.
+# From its percent sign on, where few texts have one: a search for its name would begin at every letter.
 _BAR = re.compile(
-    r"(?:(?P<name>[^|%:\d][^|%:]{0,60}):)?\s*\d{1,3}%\|[^|]*\|\s*"
-    r"(?P<done>\d{1,12})/(?P<total>\d{1,12}) \[[\d:]+<[^,\]]*,\s*[\d.?]+\s*(?:s/\w+|\w+/s)"
+    r"%\|[^|]*\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
+    r"\[[\d:]{1,20}<[^,\]]{0,40},\s*[\d.?]{1,20}\s*(?:s/\w+|\w{1,20}/s)"
 )
+_APART = re.compile(r"[|%:]")
 CORE = "%|"
 _DIGITS = re.compile(r"\d+")
 _MAX_BARS = 1000
 # The extent of a bar to the left and right of its percent sign.
 _BEFORE, _AFTER = 80, 600
+_LONGEST_NAME = 61
 
 
 @dataclass
@@ -41,10 +44,10 @@ class ProgressScanner:
 
     def feed(self, line: LogLine) -> None:
         """Process one line."""
-        at = line.text.find(CORE)
-        if at < 0 or (match := _BAR.search(line.text, max(at - _BEFORE, 0), at + _AFTER)) is None:
+        match = _bar(line.text)
+        if match is None:
             return
-        name = _DIGITS.sub("#", (match["name"] or "").strip())
+        name = _DIGITS.sub("#", _name_of(line.text, match.start()))
         key = (name, line.rank)
         if key not in self._bars and len(self._bars) >= _MAX_BARS:
             return
@@ -74,3 +77,21 @@ class ProgressScanner:
             if bar.refreshes
         )
         return LogReading(events=events, kind="runtime_log")
+
+
+def _bar(text: str) -> re.Match[str] | None:
+    """The first progress bar of ``text``, from its percent sign on."""
+    at = text.find(CORE)
+    while at >= 0:
+        if text[at - 1 : at].isdecimal() and (match := _BAR.match(text, at, at + _AFTER)):
+            return match
+        at = text.find(CORE, at + 1)
+    return None
+
+
+def _name_of(text: str, percent: int) -> str:
+    """What stands before the colon before the number at ``percent``; empty without one."""
+    before, colon, number = text[max(percent - _BEFORE, 0) : percent].rpartition(":")
+    if not colon or not number.strip().isdecimal():
+        return ""
+    return _APART.split(before)[-1][-_LONGEST_NAME:].lstrip("0123456789").strip()

@@ -27,11 +27,10 @@ _LONGEST = 32
 
 
 class _Judged(NamedTuple):
-    """A string of JSON: its text, how it is written without secrets if it has any, and whether it names a secret."""
+    """A string of JSON: its text, and how it is written without secrets, if it has any."""
 
     text: str
     clean: bytes | None
-    names: bool
 
 
 class Redactor:
@@ -112,20 +111,17 @@ class Redactor:
             judged = self._judge(piece[start:end])
             if judged.clean is not None:
                 yield start, end, judged.clean
-            if judged.names:
-                option = judged.text.startswith("-") and _COMMA.match(piece, end)
-                if named := option or _COLON.match(piece, end):
-                    after = yield from self._named(piece, named.end(), judged.text, bool(option))
+            option = judged.text.startswith("-") and _COMMA.match(piece, end)
+            named = option or _COLON.match(piece, end)
+            if named and certainty(judged.text):
+                after = yield from self._named(piece, named.end(), judged.text, bool(option))
 
     def _judge(self, raw: bytes) -> _Judged:
         found = self._judged.get(raw)
         if found is None:
-            try:
-                text = json.loads(raw, strict=False)
-            except ValueError:
-                text = raw[1:-1].decode("utf-8", "replace")
+            text = _text_of(raw)
             clean = self.text(text)
-            found = _Judged(text, None if clean == text else json.dumps(clean).encode(), bool(certainty(text)))
+            found = _Judged(text, None if clean == text else json.dumps(clean).encode())
             if len(raw) <= _LONGEST_KEPT and len(self._judged) < _MOST_KEPT:
                 self._judged[raw] = found
         return found
@@ -184,6 +180,13 @@ class _Search:
                 length = next((one for one in begun if text[at : at + one] in parts), 0)
                 if kind := parts.get(text[at : at + (length or SHORTEST)]):
                     yield Found(at, at + (length or SHORTEST), kind)
+
+
+def _text_of(raw: bytes) -> str:
+    try:
+        return str(json.loads(raw, strict=False)) if b"\\" in raw else raw[1:-1].decode("utf-8", "replace")
+    except ValueError:
+        return raw[1:-1].decode("utf-8", "replace")
 
 
 def _strings(piece: bytes) -> Iterator[tuple[int, int]]:

@@ -40,6 +40,8 @@ _CERTAIN = re.compile(
     r"passw(?:or)?d|passphrase|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$|[a-z0-9]_pwd_$"
     r"|(?:api|access|account|auth|encryption|master|private|service|signing|ssh|storage|subscription)_?keys?_$"
 )
+# What every name of a secret contains: most texts do not, and end here.
+_HINT = re.compile(r"pass|pwd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
 _POSSIBLE = re.compile(r"token_$|[a-z0-9]_pass_$|_auth_")
 _UNIT = re.compile(
     r"_(?:per|each|first|next|last|prev|new|num|max|min|total|input|output|prompt|draft|generated|accepted|vision|image"
@@ -125,12 +127,13 @@ def secrets_in(text: str) -> Iterator[Found]:
         return
     for found in _BEGUN.finditer(text):
         yield Found(*found.span(), _KIND_OF[found.lastgroup or ""])
-    for found in _ADDRESS.finditer(text):
+    for found in _ADDRESS.finditer(text) if "://" in text else ():
         yield Found(*found.span(found.lastgroup or 0), "password of an address")
     for found in _BEARER.finditer(text):
         if _is_credential(found["scheme"], found["text"]):
             yield Found(*found.span("text"), found["scheme"])
-    yield from _named_in(text)
+    if _HINT.search(text):
+        yield from _named_in(text)
 
 
 def _is_credential(scheme: str, text: str) -> bool:
