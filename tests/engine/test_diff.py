@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -294,6 +295,33 @@ def test_generated_kernels_name_the_ops_that_the_other_run_has_one_by_one() -> N
         in render_diff_markdown(compare(device_side("a", *kernels), device_side("b", *single))).decode()
     )
     assert compare(device_side("a", *kernels), device_side("b", single[0])).fusions == ()
+
+
+def test_only_the_beginning_of_very_long_names_is_searched_for_ops() -> None:
+    """Otherwise one name of millions of letters would be searched for each of thousands of ops."""
+    single = [rated(f"aten::{name}", "[[1]]", 40, 0.5) for name in ("add", "mul", "silu")]
+    for length, parts in ((1000, [("add", "mul", "silu")]), (1 << 19, [])):
+        kernel = rated(f"triton_poi_fused_{'x' * length}_add_mul_silu_0", "[[2]]", 30, 0.5)
+        found = compare(device_side("a", kernel), device_side("b", *single)).fusions
+        assert [one.apart.names for one in found] == parts
+
+
+def test_an_op_without_calls_has_no_factor() -> None:
+    """As a damaged saved report may have it."""
+    ops = rated("aten::mm", "[[1]]", 100, 0.8), rated("aten::mm", "[[1]]", 80, 0.5)
+    for base, new in ((replace(ops[0], calls=0), ops[1]), (ops[0], replace(ops[1], calls=0))):
+        result = compare(device_side("Old", base), device_side("New", new))
+        assert [change.factor for change in result.rates] in ([None], [])
+        assert b"mm" in render_diff_text(result) or not result.rates
+
+
+def test_names_in_markdown_call_no_user_and_link_nowhere() -> None:
+    name = "@everyone https://evil.example www.evil.example me@evil.example #12 a](b) <a>"
+    kernels = [rated("triton_poi_fused_add_mul_silu_0", "[[2]]", 30, 0.5)]
+    single = [rated(f"aten::{part}", "[[1]]", 40, 0.5) for part in ("add", "mul", "silu")]
+    text = render_diff_markdown(compare(device_side(name, *kernels), device_side(name, *single))).decode()
+    assert "@&#8203;everyone https:&#8203;//evil.example www&#8203;.evil.example me@&#8203;evil" in text
+    assert not re.search(r"@\w|://|www\.|(?<!&)#\d|(?<!\\)\]\(|<a", text)
 
 
 def test_modules_are_compared_by_their_place_without_the_modules_inside() -> None:

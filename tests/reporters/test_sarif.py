@@ -53,6 +53,15 @@ def test_the_place_in_time_is_a_logical_location() -> None:
     assert location["physicalLocation"]["artifactLocation"]["uri"] == "runs/a.json"
 
 
+def test_a_name_in_a_message_is_no_link() -> None:
+    """In SARIF, ``[text](target)`` is one."""
+    one = finding()
+    evil = replace(one, finding=replace(one.finding, message="the op [read me](https://evil.example) is slow"))
+    [result] = sarif(evil)["runs"][0]["results"]
+    assert "[read me] (https://evil.example)" in result["message"]["text"]
+    assert "](" not in json.dumps(result)
+
+
 def test_alike_findings_keep_apart() -> None:
     results = sarif(finding(), finding())["runs"][0]["results"]
     prints = [result["partialFingerprints"]["primaryLocationLineHash"] for result in results]
