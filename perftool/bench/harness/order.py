@@ -87,7 +87,7 @@ def order_from(text: str) -> Order:
 
 
 def write_answer(answer: Answer, target: Path) -> None:
-    """Write the answer to where the parent reads it."""
+    """Write the answer to ``target``, from which the parent reads it."""
     target.write_text(json.dumps(asdict(answer)), encoding="utf-8")
 
 

@@ -101,7 +101,7 @@ def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
 
 
 def _norms_of_parts(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """A tensor with the norm of `tensor`: on a CPU the norms of its parts, elsewhere itself."""
+    """A tensor with the same norm as `tensor`: on a CPU the norms of its parts, elsewhere `tensor` itself."""
     if not tensor.is_cpu or not is_dense(tensor):
         return tensor
     return torch.stack(torch._foreach_norm(torch.split(linear(tensor), LARGE), 2, dtype=dtype))

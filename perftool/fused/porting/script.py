@@ -53,7 +53,7 @@ def hide_what_stands_between() -> None:
 
 
 def _shortened(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
-    """The frames without those in between; an error of our own keeps all frames."""
+    """The traceback without frames between the script and PyTorch; an error of our own keeps all frames."""
     shown = without(trace, _is_between)
     return trace if shown is None and not isinstance(error, (SyntaxError, ImportError)) else shown
 

@@ -61,7 +61,7 @@ class Machine:
         self._launches = 0
         self._downloaded: set[int] = set()
         self._limits: dict[str, int] | None = None
-        # When a collective has finished writing a storage, by its serial.
+        # The time when a collective has finished writing a storage, by the serial of the storage.
         self._arriving: dict[int, int] = {}
 
     @property

@@ -65,7 +65,7 @@ class FunctionMode(TorchFunctionMode):
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Inside, the mode is active in any case."""
+        """Keep the mode active inside the block."""
         if self in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
             yield
             return

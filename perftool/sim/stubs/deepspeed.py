@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 from perftool.sim.ops.function_mode import HPU
 from perftool.sim.session.simulation import Simulation
 
-# The keys of a configuration for deepspeed.init_inference; one without them is for training.
+# The keys of a configuration for deepspeed.init_inference; a configuration without them is for training.
 _INFERENCE = frozenset({
     *("tensor_parallel", "dtype", "replace_with_kernel_inject", "enable_cuda_graph", "replace_method"),
     *("injection_policy", "mp_size", "quant", "checkpoint", "max_out_tokens", "return_tuple"),

@@ -31,7 +31,7 @@ WITH merged AS (
     SELECT w.rank, w.name, w.source, w.input_dims, w.input_types,
            CASE WHEN count(w.engine) = count(*) AND min(w.engine) = max(w.engine) THEN min(w.engine) END AS engine,
            sum(w.calls)::BIGINT AS calls, sum(w.kernel_ns)::BIGINT AS kernel_ns,
-           -- An op with any call without a model has none.
+           -- If any call of an op has no cost model, the op has none.
            count(b.flops) = count(*) AS counted, count(b.bytes) = count(*) AS sized, count(b.memory_ns) = count(*) AS bounded,
            sum(b.flops::DOUBLE * w.calls ORDER BY w.id) AS flops, sum(b.bytes::DOUBLE * w.calls ORDER BY w.id) AS bytes,
            sum(b.compute_ns ORDER BY w.id) AS compute_ns, sum(b.memory_ns ORDER BY w.id) AS memory_ns
