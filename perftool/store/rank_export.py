@@ -53,7 +53,8 @@ def corrupt_as_input_error() -> Iterator[None]:
     """Turn DuckDB errors caused by damaged tables, or by the numbers in them, into InputErrors."""
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        # A message of DuckDB about damaged bytes holds them, and is then no text itself.
         if is_interrupt(error):
             raise
         why = str(error).splitlines()[0][:_LONGEST_REASON]

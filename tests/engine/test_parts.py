@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -197,6 +198,76 @@ def test_what_a_few_kilobytes_repeat_is_bounded_by_their_size(run: list[str], qu
     assert Path("new.parquet").stat().st_size < 64 << 10
     Path("hand.part").write_bytes(changed(run[0], {"tracks": Path("new.parquet").read_bytes()}))
     with pytest.raises(InputError, match=f"the tables of a part are damaged; make it again .*{says}"):
+        analyze(["hand.part"], [])
+
+
+def repacked(part: str, method: int = zipfile.ZIP_DEFLATED, **more: bytes) -> bytearray:
+    """``part`` with each member packed by ``method``, and ``more`` members."""
+    with zipfile.ZipFile(part) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()} | more
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name, content in entries.items():
+            archive.writestr(zipfile.ZipInfo(name), content, method)
+    return bytearray(file.getvalue())
+
+
+@pytest.mark.parametrize("harm", ["bzip2", "lzma", "encrypted", "unknown method", "damaged"])
+def test_members_that_we_never_wrote_are_refused_in_a_sentence(run: list[str], harm: str) -> None:
+    method = {"bzip2": zipfile.ZIP_BZIP2, "lzma": zipfile.ZIP_LZMA}.get(harm, zipfile.ZIP_DEFLATED)
+    data = repacked(run[0], method)
+    directory = data.index(b"PK\x01\x02")
+    if harm == "encrypted":
+        data[6] |= 1
+        data[directory + 8] |= 1
+    if harm == "unknown method":
+        data[8] = data[directory + 10] = 99
+    if harm == "damaged":
+        data[60:90] = bytes(255 - byte for byte in data[60:90])
+    Path("odd.part").write_bytes(data)
+    with pytest.raises(InputError, match=r"odd\.part: is no part, or a damaged one"):
+        read_part("odd.part")
+
+
+def test_a_member_is_unpacked_as_far_as_it_says_it_goes(run: list[str]) -> None:
+    head = bytes(50 << 20)
+    data = repacked(run[0], **{"part.json": head})
+    for at in (22, data.index(b"PK\x01\x02") + 24):
+        assert data[at : at + 4] == len(head).to_bytes(4, "little")
+        data[at : at + 4] = (1000).to_bytes(4, "little")
+    Path("lie.part").write_bytes(data)
+    tracemalloc.start()
+    with pytest.raises(InputError, match="Bad CRC-32"):
+        read_part("lie.part")
+    assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    tracemalloc.stop()
+
+
+def test_empty_values_of_a_head_are_bounded_by_the_size_of_the_part(run: list[str]) -> None:
+    Path("many.part").write_bytes(changed(run[0], readings=[[]] * 300_000))
+    data = repacked("many.part")
+    Path("many.part").write_bytes(data)
+    with pytest.raises(InputError, match="it holds more values than its size allows"):
+        read_part("many.part")
+
+
+def test_an_input_that_is_unreadable_without_a_reason_is_refused(run: list[str]) -> None:
+    lost = {"path": "x", "kind": "trace", "rank": 0, "bytes": 0, "events": 0, "status": "unreadable", "issues": []}
+    with zipfile.ZipFile(run[0]) as archive:
+        (only,) = json.loads(archive.read("part.json"))["parts"]
+    for head in ({"failed": [lost]}, {"parts": [{**only, "unreadable": [lost]}]}):
+        Path("mute.part").write_bytes(changed(run[0], **head))
+        with pytest.raises(InputError, match="it does not say why an input is unreadable"):
+            read_part("mute.part")
+
+
+def test_a_damaged_text_in_a_table_is_refused_in_a_sentence(run: list[str]) -> None:
+    with zipfile.ZipFile(run[0]) as archive:
+        table = archive.read("tables/0/tracks.parquet")
+    # The name of a column: DuckDB lists those that there are.
+    at = table.index(b"\x18\x06engine") + 2
+    Path("hand.part").write_bytes(changed(run[0], {"tracks": table[:at] + b"\xff" + table[at + 1 :]}))
+    with pytest.raises(InputError, match="the tables of a part are damaged; make it again"):
         analyze(["hand.part"], [])
 
 

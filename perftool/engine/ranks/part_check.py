@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from perftool.engine.ranks.part import Facts, Part
 from perftool.engine.ranks.plain import from_plain
 from perftool.engine.rules.row_check import checked
 from perftool.errors import QueryError
+from perftool.model.inputs import InputFile
 from perftool.model.report import Source
 from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 
@@ -19,6 +20,10 @@ from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
 # Largest compression ratio, and the unpacked size allowed on top of it: the ratio of our parts is three to ten.
 _MOST_TIMES, _ALWAYS = 100, 1 << 20
+# Python takes 70 bytes for an empty list, which takes three in JSON. Our heads hold a value per 16 bytes of the part.
+_VALUES_PER_BYTE, _FREE_VALUES = 1, 100_000
+# Python unpacks the others without a limit: a kilobyte of bzip2 is a gigabyte at once.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def require_size(archive: zipfile.ZipFile, packed: int) -> None:
@@ -30,8 +35,34 @@ def require_size(archive: zipfile.ZipFile, packed: int) -> None:
         raise ValueError(f"it unpacks to {unpacked // max(packed, 1):,} times its size")
 
 
+def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """The member ``name``. Raises ValueError beyond ``most`` bytes, or for a member packed as we never pack one."""
+    entry = archive.getinfo(name)
+    if entry.file_size > most:
+        raise ValueError(f"{name} has more than {most >> 20} MiB")
+    if entry.compress_type not in _METHODS or entry.flag_bits & 1:
+        raise ValueError(f"{name} is packed or encrypted in a way that no part is")
+    with archive.open(entry) as file:
+        # Without a size, zipfile unpacks all that there is before it looks at the size that the archive states.
+        return file.read(entry.file_size + 1)
+
+
+def require_few_values(head: bytes, packed: int) -> None:
+    """Raise ValueError when the JSON ``head`` of a part of ``packed`` bytes would fill the memory with its values."""
+    if sum(map(head.count, (b",", b"[", b"{"))) > _VALUES_PER_BYTE * packed + _FREE_VALUES:
+        raise ValueError("it holds more values than its size allows")
+
+
+def require_reasons(unreadable: Iterable[InputFile]) -> None:
+    """Raise ValueError unless each of the ``unreadable`` inputs says why it is."""
+    for read in unreadable:
+        if not any(issue.message for issue in read.issues):
+            raise ValueError("it does not say why an input is unreadable")
+
+
 def require_possible(part: Part, codes: Set[str]) -> None:
     """Raise ValueError for contents that no task exports; ``codes`` are the rules that ``part`` claims to have run."""
+    require_reasons(part.unreadable)
     for read in (*part.inputs, *part.unreadable):
         if read.rank is not None:
             _require_rank(read.rank)

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import InvalidOperation
@@ -22,7 +23,10 @@ from perftool.engine.ranks.part import Part
 from perftool.engine.ranks.part_check import (
     LARGEST_HEAD,
     LARGEST_TABLE,
+    content,
+    require_few_values,
     require_possible,
+    require_reasons,
     require_size,
 )
 from perftool.engine.ranks.plain import from_plain, to_plain
@@ -38,7 +42,10 @@ FORMAT = "habana_perf_tool part"
 VERSION = 1
 _HEAD = "part.json"
 _LONGEST_REASON = 200
-_DAMAGE = (zipfile.BadZipFile, KeyError, ValueError, TypeError, EOFError, OSError, RecursionError, InvalidOperation)
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, OSError, RecursionError,
+    InvalidOperation,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,9 @@ def read_part(path: str) -> PartFile:
     try:
         with zipfile.ZipFile(path) as archive:
             require_size(archive, os.path.getsize(path))
-            head = json.loads(_bytes(archive, _HEAD, LARGEST_HEAD))
+            text = content(archive, _HEAD, LARGEST_HEAD)
+            require_few_values(text, os.path.getsize(path))
+            head = json.loads(text)
             if not isinstance(head, dict) or head.get("format") != FORMAT:
                 raise InputError(f"{path}: is not a part made by {FORMAT.split()[0]}")
             _require_ours(path, head)
@@ -103,7 +112,9 @@ def read_part(path: str) -> PartFile:
             for part in parts:
                 require_possible(part, rules.keys())
             readings = from_plain(tuple[Reading, ...], head["readings"])
-            return PartFile(parts, readings, from_plain(tuple[InputFile, ...], head["failed"]), rules)
+            failed = from_plain(tuple[InputFile, ...], head["failed"])
+            require_reasons(failed)
+            return PartFile(parts, readings, failed, rules)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except _DAMAGE as error:
@@ -186,14 +197,8 @@ def _part(archive: zipfile.ZipFile, number: int, plain: Any) -> Part:
     part = from_plain(Part, plain)
     if part.facts is None:
         return part
-    tables = {name: _bytes(archive, _entry(number, name), LARGEST_TABLE) for name in EXPORTED}
+    tables = {name: content(archive, _entry(number, name), LARGEST_TABLE) for name in EXPORTED}
     return replace(part, facts=replace(part.facts, tables=tables, foreign=True))
-
-
-def _bytes(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    if archive.getinfo(name).file_size > most:
-        raise ValueError(f"{name} has more than {most >> 20} MiB")
-    return archive.read(name)
 
 
 def _entry(number: int, table: str) -> str:
