@@ -196,3 +196,34 @@ def test_a_wrong_case_file_exits_2(run: Run) -> None:
     pack(cases=CASES.replace("findings = []", "finds = []"))
     assert run("rule", "--check", "pack") == 2
     assert "cases/OPS901.toml: key case[1]: unknown key finds; the keys are name, findings" in run.err
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "[case.files]\n'..' = 'x'", "[case.files]\n'a\\u0000' = 'x'", f"[case.files]\n'{'a' * 5000}' = 'x'",
+        "config = '[]'\nconfig_name = ''", "events = [{name = 'a', args = 'x'}]",
+        "events = [{name = 'a', repeat = 2, every = 'x'}]", "events = [{name = 'a', count = {n = 1}}]",
+        "events = [{name = 'a', args = {correlation = 'x'}}]", "events = [{name = 'a', ts = 2020-01-01}]",
+        "events = [{name = 'a', rank = 'x'}, {name = 'a', rank = 1}]", "metadata = {hosts = 5}",
+    ],
+    ids=lambda text: text[:40].replace("\0", "")[-20:],
+)  # fmt: skip
+def test_a_case_that_cannot_be_run_is_a_problem_of_the_pack(run: Run, harm: str) -> None:
+    text = harm.replace("'a\\u0000'", '"a\\u0000"')
+    pack(cases=f"[[case]]\nname = 'odd'\nfindings = []\n{text}\n")
+    assert run("rule", "--check", "pack") == 1
+    assert "OPS901: case 'odd': cannot be run (" in run.out
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        ("log = 'x'\nlog_times = 1_000_000_000_000", "key log_times: the log would be longer than 64 MB"),
+        ("events = [{name = 'a', on = ['MME']}]", "key events: on = ['MME'] is not one of op"),
+    ],
+)
+def test_a_case_beyond_what_authors_write_exits_2(run: Run, harm: str, says: str) -> None:
+    pack(cases=f"[[case]]\nname = 'odd'\nfindings = []\n{harm}\n")
+    assert run("rule", "--check", "pack") == 2
+    assert says in run.err

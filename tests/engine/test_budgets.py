@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from perftool.engine.gate.budgets import Budget, budget_option, check_budgets, parse_budgets
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.settings.settings import BudgetText
-from perftool.errors import SettingsError
+from perftool.errors import QueryError, SettingsError
 from perftool.model.report import Metric
 from perftool.store.trace_store import TraceStore
 
@@ -99,6 +100,16 @@ def test_a_query_must_give_one_number(tmp_path: Path, query: str, message: str) 
     with pytest.raises(SettingsError) as caught:
         check(tmp_path, Budget("n", "<", 1, query))
     assert str(caught.value) == message
+
+
+def test_queries_of_budgets_have_an_end_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter(range(0, 1000, 50))
+    clock = SimpleNamespace(monotonic=lambda: next(moments))
+    monkeypatch.setattr("perftool.engine.gate.budgets.time", clock)
+    budgets = [Budget(f"n{number}", "<", 2, "SELECT 1") for number in range(4)]
+    assert check(tmp_path, *budgets[:2]) == []
+    with pytest.raises(QueryError, match=r"^budget n2: not checked; the queries before took 120 s together$"):
+        check(tmp_path, *budgets)
 
 
 def test_a_budget_text_is_plain_data() -> None:

@@ -58,6 +58,38 @@ def test_what_it_may_not_say_unless_it_is_named_or_trusted(text: str) -> None:
         assert load_settings([str(FOLDER)], trust=True).values == load_settings([], [str(CONFIG)]).values != {}
 
 
+@pytest.mark.parametrize(
+    "pattern", ["/**", "../**", "../outside/*", "link/*", "l*/*", "**/../../*", "rules/../../**", "[l]ink/**/*.toml"]
+)
+def test_no_pattern_of_it_looks_into_folders_elsewhere(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    CONFIG.write_text(f'log = ["{pattern}"]')
+    looked_at: list[str] = []
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: looked_at.append(os.path.realpath(path)) or listdir(path))
+    with pytest.raises(
+        SettingsError, match="key log: a discovered configuration may only name files in its own folder"
+    ):
+        load_settings([str(FOLDER)])
+    assert all(Path(place).is_relative_to(FOLDER.resolve()) for place in looked_at)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"select = {['GAP'] * 1001}", f"source-roots = {['src'] * 1001}", f"rule-packs = {['**'] * 1001}",
+        f"[per-file-ignores]\n'*' = {['GAP'] * 1001}", f"exclude = ['{'*?' * 40_000}']",
+        f"[per-file-ignores]\n'{'[a]' * 30_000}' = ['GAP']",
+    ],
+    ids=lambda text: text[:12],
+)  # fmt: skip
+def test_a_key_of_it_is_no_longer_than_people_write(text: str) -> None:
+    CONFIG.write_text(text)
+    with pytest.raises(
+        SettingsError, match="a discovered configuration may have at most 1,000 entries and 64 kB of text"
+    ):
+        load_settings([str(FOLDER)])
+
+
 def test_a_file_that_it_extends_is_held_to_the_same() -> None:
     CONFIG.write_text('extend = "more.toml"')
     (FOLDER / "more.toml").write_text('output-file = "out.txt"')

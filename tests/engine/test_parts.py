@@ -225,7 +225,7 @@ def test_members_that_we_never_wrote_are_refused_in_a_sentence(run: list[str], h
     if harm == "damaged":
         data[60:90] = bytes(255 - byte for byte in data[60:90])
     Path("odd.part").write_bytes(data)
-    with pytest.raises(InputError, match=r"odd\.part: is no part, or a damaged one"):
+    with pytest.raises(InputError, match=r"odd\.part: is not a part, or is damaged"):
         read_part("odd.part")
 
 

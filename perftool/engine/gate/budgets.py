@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,8 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 # Runs a SELECT over the tables of the run; returns column names and rows.
 Query = Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]
 BROKEN, MISSING = "BUD101", "BUD102"
+# Each query has a time limit of its own; a configuration may hold hundreds.
+_MOST_SECONDS = 120
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,
 }  # fmt: skip
@@ -78,7 +81,10 @@ def check_budgets(
     """
     by_code = {rule.code: rule for rule in rules}
     findings = []
+    until = time.monotonic() + _MOST_SECONDS
     for budget in budgets:
+        if budget.query is not None and time.monotonic() >= until:
+            raise QueryError(f"budget {budget.name}: not checked; the queries before took {_MOST_SECONDS} s together")
         metric = summary.get(budget.name) if budget.query is None else None
         value = metric.value if metric else _query(budget, query) if budget.query else None
         code = MISSING if value is None else BROKEN

@@ -25,6 +25,7 @@ _TYPE_NAMES = {str: "a string", list: "a list", dict: "a table", bool: "true or 
 
 # A few events suffice for a case.
 _MOST_EVENTS = 100_000
+_MOST_LOG = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ def _case(path: Path, at: int, table: Any) -> Case:
     for key in ("name", "findings"):
         if key not in table:
             raise RuleError(f"{place}: key {key} is missing")
+    if len(table.get("log", "")) * table.get("log_times", 1) > _MOST_LOG:
+        raise RuleError(f"{place}: key log_times: the log would be longer than {_MOST_LOG >> 20} MB")
     _check_places(place, table.get("events", []))
     keys: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     return Case(code=path.stem, **keys)
@@ -125,7 +128,7 @@ def _check_places(place: str, events: list[Any]) -> None:
     places = [event.get("on") for event in events if isinstance(event, dict)]
     if len(places) != len(events):
         raise RuleError(f"{place}: key events must be a list of tables")
-    if any(places) and (unknown := [on for on in places if on not in PLACES]):
+    if any(places) and (unknown := [on for on in places if not isinstance(on, str) or on not in PLACES]):
         raise RuleError(f"{place}: key events: on = {unknown[0]!r} is not one of {', '.join(PLACES)}")
     copies = [event.get("repeat", 1) for event in events]
     if not all(isinstance(count, int) and count >= 0 for count in copies) or sum(copies) > _MOST_EVENTS:

@@ -12,12 +12,14 @@ from perftool.engine.rules.pack import pack_files
 from perftool.engine.settings.table import KEYS, check_values
 from perftool.engine.toml_text import parse_toml
 from perftool.errors import SettingsError
-from perftool.readers.files.matching import matches
+from perftool.readers.files.matching import LeadsElsewhereError, matches
 from perftool.readers.files.small_file import read_small
 
 # In the search order within a folder.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
 _TABLE = "habana_perf_tool"
+# For a key of a discovered file. People write a dozen; each entry is looked for, or compared with every input.
+_MOST_ENTRIES, _LONGEST_TEXTS = 1_000, 64 << 10
 # A file may extend one that extends another; nobody nests more deeply.
 _MOST_FILES = 20
 
@@ -93,6 +95,10 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
     folder = _real(path.parent)
     for row in KEYS:
         key, named = row.key, values.get(row.key) or []
+        entries, letters = _amount(named)
+        if entries > _MOST_ENTRIES or letters > _LONGEST_TEXTS:
+            most = f"at most {_MOST_ENTRIES:,} entries and {_LONGEST_TEXTS >> 10} kB of text"
+            raise SettingsError(f"{_shown(path)}: key {key}: a discovered configuration may have {most} in a key")
         if named and row.refused:
             raise SettingsError(f"{_shown(path)}: key {key}: a discovered configuration {row.refused}; {remedy}")
         if not row.path:
@@ -100,8 +106,7 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
         for text in [named] if isinstance(named, str) else named:
             if not text.endswith(row.ending):
                 continue
-            named_by_it = map(Path, matches(str(folder / text)))
-            if not all(_real(place).is_relative_to(folder) for place in (folder / text, *named_by_it)):
+            if not _stays_in(folder, text):
                 reason = "a discovered configuration may only name files in its own folder"
                 raise SettingsError(f"{_shown(path)}: key {key}: {reason}, and {text!r} is not one; {remedy}")
     for text in values.get("rule-packs") or ():
@@ -110,6 +115,24 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
                 reason = "a discovered configuration may only name files in its own folder"
                 place = f"the rule {file.relative_to(folder)} is a link to a file elsewhere"
                 raise SettingsError(f"{_shown(path)}: key rule-packs: {reason}, and {place}; {remedy}")
+
+
+def _stays_in(folder: Path, text: str) -> bool:
+    """Whether all that the path or pattern ``text`` selects is in ``folder``; nothing elsewhere is looked at."""
+    try:
+        selected = matches(str(folder / text), folder)
+    except LeadsElsewhereError:
+        return False
+    return all(_real(place).is_relative_to(folder) for place in (folder / text, *map(Path, selected)))
+
+
+def _amount(value: Any) -> tuple[int, int]:
+    """The number of values in ``value``, and of letters in its texts and keys."""
+    if isinstance(value, dict | list):
+        parts = [part for pair in value.items() for part in pair] if isinstance(value, dict) else value
+        amounts = list(map(_amount, parts))
+        return sum(entries for entries, _ in amounts), sum(letters for _, letters in amounts)
+    return 1, len(value) if isinstance(value, str) else 0
 
 
 def _counts(path: Path) -> bool:

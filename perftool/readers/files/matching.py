@@ -16,29 +16,34 @@ def is_pattern(path: str) -> bool:
     return bool(_MARKS & set(path))
 
 
-def matches(pattern: str) -> list[str]:
+class LeadsElsewhereError(Exception):
+    """A pattern would look into a folder outside the one that it may select from."""
+
+
+def matches(pattern: str, within: Path | None = None) -> list[str]:
     """The files and folders that ``pattern`` selects, sorted; hidden ones only if that part of the pattern begins with
     a dot.
 
     ``**`` follows no links, and no part of the pattern visits a folder twice, whatever names links give it.
     Otherwise links that lead in circles, or a repeated ``**``, would select more paths than anybody can wait for.
+    Raises LeadsElsewhereError before it looks into a folder that is not below ``within``, a path without links.
     """
     whole = Path(pattern)
     places = [Path(whole.anchor)]
     for part in whole.parts[1 if whole.anchor else 0 :]:
-        places = _folders_below(places) if part == "**" else list(_children(places, part))
+        places = _folders_below(places, within) if part == "**" else list(_children(places, part, within))
     if whole.name == "**":
-        places += _children(places, "*")
+        places += _children(places, "*", within)
     return sorted({str(place) for place in places} - {"."})
 
 
-def _children(places: Iterable[Path], part: str) -> Iterator[Path]:
+def _children(places: Iterable[Path], part: str, within: Path | None) -> Iterator[Path]:
     seen: _Seen = set()
     for place in places:
         if not is_pattern(part):
             found = [place / part]
         elif _is_first(place, seen):
-            names = [name for name in _names(place) if part.startswith(".") or not name.startswith(".")]
+            names = [name for name in _names(place, within) if part.startswith(".") or not name.startswith(".")]
             found = [place / name for name in names_like(names, part)]
         else:
             continue
@@ -46,7 +51,7 @@ def _children(places: Iterable[Path], part: str) -> Iterator[Path]:
         yield from sorted(filter(os.path.lexists, found), key=os.path.islink)
 
 
-def _folders_below(places: Iterable[Path]) -> list[Path]:
+def _folders_below(places: Iterable[Path], within: Path | None) -> list[Path]:
     """The folders ``places`` and all below them."""
     seen: _Seen = set()
     found, left = [], list(places)[::-1]
@@ -54,7 +59,7 @@ def _folders_below(places: Iterable[Path]) -> list[Path]:
         place = left.pop()
         if place.is_dir() and _is_first(place, seen):
             found.append(place)
-            below = (place / name for name in _names(place) if not name.startswith("."))
+            below = (place / name for name in _names(place, within) if not name.startswith("."))
             left += [one for one in below if not one.is_symlink()]
     return found
 
@@ -71,7 +76,9 @@ def _is_first(place: Path, seen: _Seen) -> bool:
     return new
 
 
-def _names(place: Path) -> list[str]:
+def _names(place: Path, within: Path | None) -> list[str]:
+    if within is not None and not Path(os.path.realpath(place)).is_relative_to(within):
+        raise LeadsElsewhereError
     try:
         return os.listdir(place)
     except OSError:
