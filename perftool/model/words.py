@@ -15,7 +15,7 @@ KIND_LABELS = {
     "python": "Python", "capture": "capturing a graph", "profiler": "the profiler itself",
     "queue": "waiting for a queue", "pipe": "waiting for a pipe or socket", "lock": "waiting for a lock",
     "checkpoint": "saving checkpoints", "sleep": "sleeping", "blocked": "Python, mostly blocked",
-    "no_core": "Python, mostly waiting for a core", "host": "host",
+    "no_core": "Python and ops, or no core", "host": "host",
     "delay": "delays",
     "beside": "what runs beside the steps", "start_up": "start-up", "unknown": "nothing recorded",
     "before_recording": "before the recording", "undecided": "use not shown",

@@ -117,6 +117,9 @@ CREATE MACRO clock_slack_ns() AS 20000;
 -- Submitted work starts within microseconds unless something holds it up: a longer delay has a cause of its own.
 CREATE MACRO handover_ns() AS 1000000;
 
+-- Causes of idle time in which a thread needs a core, but not for as long as a time slice.
+CREATE MACRO needs_core(cause) AS cause IN ('python', 'optimizer', 'framework_op');
+
 -- Whether a length is possible: 2**53 ns are 104 days. The sum of longer ones would not fit 64 bits.
 CREATE MACRO is_length(ns) AS ns BETWEEN 0 AND 9007199254740992;
 

@@ -122,8 +122,8 @@ def test_python_without_a_core_is_no_python_that_takes_long(tmp_path: Path) -> N
     report = analyze([str(path)])
 
     assert report.verdict.headline == (
-        "No op computes while the thread is in Python, mostly waiting for a core: 55.6 % of the time, 5.00 ms; the "
-        "longest stretch takes 5.00 ms. This recording cannot separate Python from waiting: record again while "
+        "No op computes while the thread runs Python and small ops, or waits for a core: 55.6 % of the time, 5.00 ms; the "
+        "longest stretch takes 5.00 ms. This recording cannot tell the running from the waiting: record again while "
         "cores are free."
     )
     assert report.verdict.caveats.startswith("The machine was overloaded: ")

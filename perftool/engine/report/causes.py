@@ -33,9 +33,8 @@ CLAUSES = {
     "lock": "the device waits while the host waits for a Python lock",
     "sleep": "the device waits while the host sleeps",
     "checkpoint": "the device waits while the host saves a checkpoint",
-    "blocked": "no op computes in Python, where the thread is mostly blocked: it waits for a lock, a file or another "
-    "thread or process",
-    "no_core": "no op computes while the thread is in Python, mostly waiting for a core",
+    "blocked": "no op computes while Python mostly waits: for a lock, a file, or another thread or process",
+    "no_core": "no op computes while the thread runs Python and small ops, or waits for a core",
     "capture": "graphs are captured, and the device cannot work meanwhile",
     "profiler": "the device waits while the profiler works",
     "autograd": "the device waits while the host is between backward functions",

@@ -49,7 +49,7 @@ _UNSEEN = (
 _ADVICE = {
     "start_up": " None of it recurs: record after the warm-up.",
     "capture": " None of it recurs: record after the capture.",
-    "no_core": " This recording cannot separate Python from waiting: record again while cores are free.",
+    "no_core": " This recording cannot tell the running from the waiting: record again while cores are free.",
     "unknown": " Record all threads, and stacks (record --stacks, or with_stack=True), to see it.",
 }
 # The phase that holds all idle time of a cause.

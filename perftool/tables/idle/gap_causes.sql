@@ -5,8 +5,9 @@
 -- ends such a silence locates it: in the autograd engine if its next function starts there (autograd), else between two
 -- ops (between_ops).
 --
--- A frame of Python does not show whether its thread runs. Where python_times shows that the thread was blocked, or
--- waited for a core, for more than half of its long stretches of Python, these are called blocked, or no_core.
+-- Neither a frame of Python nor an op shows whether its thread runs. Where python_times shows that the thread was blocked for
+-- more than half of its long stretches of Python, these are called blocked; where its long stretches may be waits for a core
+-- as well, they are called no_core.
 --
 -- needs: _gap_parts, python_times, slices, roles, feeding_tracks, phases
 -- empty without: _gap_parts
@@ -25,7 +26,7 @@ WITH autograd AS (
 told AS (
     SELECT p.gap, p.rank,
            CASE WHEN p.cause = 'launch_latency' AND p."end" - p.ts >= handover_ns() THEN 'queued'
-                WHEN p.cause = 'python' AND p."end" - p.ts >= handover_ns() THEN coalesce(t.state, 'python')
+                WHEN p."end" - p.ts >= handover_ns() AND (p.cause = 'python' OR (needs_core(p.cause) AND t.state = 'no_core')) THEN coalesce(t.state, p.cause)
                 WHEN p.cause <> 'unknown' OR NOT p.resumes THEN p.cause
                 WHEN a.ts IS NOT NULL THEN 'autograd' ELSE 'between_ops' END AS cause,
            p.cause = 'unknown' AS silent, p.ts, p."end"
