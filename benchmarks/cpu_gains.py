@@ -171,6 +171,20 @@ def pictures(*, bf16: bool = False, channels_last: bool = False) -> Step:
     return update(model, lambda: functional.cross_entropy(model(x), y), optimizer, bf16)
 
 
+def distances(*, product: bool) -> Step:
+    """Vectors pulled to the nearest of many centres; the distances by differences of all pairs, or by a product."""
+    model, centres = nn.Linear(32, 32), nn.Parameter(torch.randn(250, 32))
+    x = torch.randn(500, 32)
+    optimizer = torch.optim.SGD([*model.parameters(), centres], 0.1)
+
+    def loss() -> torch.Tensor:
+        y = model(x)
+        squares = torch.cdist(y, centres).square() if product else (y[:, None] - centres[None]).pow(2).sum(-1)
+        return squares.min(1).values.mean()
+
+    return update(model, loss, optimizer)
+
+
 def pointwise(*, compiled: bool) -> Step:
     """Layers with hand-written activations, compiled or not."""
     first, second = nn.Linear(256, 1024), nn.Linear(1024, 256)
@@ -356,6 +370,7 @@ PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
         partial(towers, sparse=True, optimizer=torch.optim.SparseAdam),
     ),
     "channels_last": ("ENG113", pictures, partial(pictures, channels_last=True)),
+    "distances of 500 x 250 pairs": ("FUS113", partial(distances, product=False), partial(distances, product=True)),
     "compiled activations": ("FUS108", partial(pointwise, compiled=False), partial(pointwise, compiled=True)),
     "checkpointed or kept activations": ("MEM109", partial(deep, repeats=True), partial(deep, repeats=False)),
 }  # fmt: skip

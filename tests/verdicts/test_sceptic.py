@@ -20,13 +20,16 @@ from perftool.model.report import Report
 Events = list[dict[str, Any]]
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 SHIPPED = [SAMPLES / "benchmarks" / "small_copies" / "naive" / "small_copies.json.gz"]
-# Small recordings that cover stacks, detected steps, collectives, a graph, and no device.
+SHIPPED += [SAMPLES / "cpu" / f"{name}.json.gz" for name in ("unfused_optimizer", "many_small_ops")]
+# Small ones, of different kinds: with stacks, found steps, collectives, a graph, none of the device.
 NAMES = ("mi300_bert_small", "rtx2080_linear", "cuda_nccl_ddp", "mi300_sglang_decode", "gpu_job_without_device_events")
 RECORDED = [path for name in NAMES if (path := FOLDER / f"{name}.json.gz").is_file()]
 _WORK = {"kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset"}
 _HOST = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"}
 # Allowed causes of idle time without host events.
 _UNSEEN = {"unknown"}
+# Rules that shapes alone prove right.
+SHAPED = {"BAT102", "BAT104", "ENG104", "ENG113", "FUS111", "FUS113", "GAP113", "RCP102", "SRV106"}
 
 
 def side(device: bool) -> Callable[[Events], Events]:
@@ -46,6 +49,11 @@ def of(*cats: str) -> Callable[[Events], Events]:
 def without_stacks(events: Events) -> Events:
     kept = of("python_function")(events)
     return [{**e, "args": {k: v for k, v in e.get("args", {}).items() if k != "Call stack"}} for e in kept]
+
+
+def without(*keys: str) -> Callable[[Events], Events]:
+    """Events without these of their arguments."""
+    return lambda events: [{**e, "args": {k: v for k, v in e.get("args", {}).items() if k not in keys}} for e in events]
 
 
 def one_thread(events: Events) -> Events:
@@ -78,7 +86,12 @@ def no_host(report: Report) -> list[str]:
 
 def no_stacks(report: Report) -> list[str]:
     placed = [f"{f.code} at {s.file}" for f in report.findings for s in f.location.sources if s.file]
-    return [*placed, *(f.code for f in report.findings if f.code in ("GAP108", "GAP111", "GAP112"))]
+    needing = {rule.code for rule in report.rules if "frames" in rule.needs}
+    return [*placed, *(f.code for f in report.findings if f.code in needing | {"GAP111"})]
+
+
+def no_shapes(report: Report) -> list[str]:
+    return [f.code for f in report.findings if f.code in SHAPED]
 
 
 def no_annotations(report: Report) -> list[str]:
@@ -108,6 +121,8 @@ CHANGES: dict[str, tuple[Callable[[Events], Events], Callable[[Report], list[str
     "stacks": (without_stacks, no_stacks),
     "annotations": (of("user_annotation"), no_annotations),
     "device": (side(device=False), no_device),
+    "shapes": (without("Input Dims", "Input Strides", "Concrete Inputs"), no_shapes),
+    "numbers of autograd": (without("Sequence number"), nothing),
     "threads": (one_thread, nothing),
     "first half": (part(first=False), nothing),
     "last half": (part(first=True), nothing),
