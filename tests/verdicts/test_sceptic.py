@@ -21,7 +21,7 @@ Events = list[dict[str, Any]]
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 SHIPPED = [SAMPLES / "benchmarks" / "small_copies" / "naive" / "small_copies.json.gz"]
 SHIPPED += [SAMPLES / "cpu" / f"{name}.json.gz" for name in ("unfused_optimizer", "many_small_ops")]
-# Small ones, of different kinds: with stacks, found steps, collectives, a graph, none of the device.
+# Small recordings that cover stacks, detected steps, collectives, a graph, and no device.
 NAMES = ("mi300_bert_small", "rtx2080_linear", "cuda_nccl_ddp", "mi300_sglang_decode", "gpu_job_without_device_events")
 RECORDED = [path for name in NAMES if (path := FOLDER / f"{name}.json.gz").is_file()]
 _WORK = {"kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset"}
