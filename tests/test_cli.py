@@ -273,7 +273,8 @@ _MAIN = "from perftool.cli import main; main()"
 def test_a_file_that_may_not_grow_is_said(output: str, folder: Path) -> None:
     command = ("annotate", "good.json", "-o", "drawn.json") if "=" in output else ("export", "good.json", "-o", output)
     limited = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {_MAIN}"
-    ran = subprocess.run([sys.executable, "-c", limited, *command], cwd=folder, capture_output=True, text=True)
+    # -B: Python would write compiled modules of 200 bytes, which no later process can load.
+    ran = subprocess.run([sys.executable, "-B", "-c", limited, *command], cwd=folder, capture_output=True, text=True)
     assert ran.returncode == 2
     assert (ran.stderr.count("\n"), "cannot be written" in ran.stderr, "internal" in ran.stderr) == (1, True, False)
 

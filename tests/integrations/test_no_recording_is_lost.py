@@ -58,6 +58,8 @@ def trouble(kind):
         os.kill(os.getpid(), getattr(signal, kind))
         time.sleep(30)
     if kind == "limit":
+        # Python would write compiled modules that are cut off, which no later process can load.
+        sys.dont_write_bytecode = True
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
     if kind == "fork":
         if (child := os.fork()) == 0:

@@ -396,7 +396,7 @@ HOSTILE = {
     "setuid": "os.setgid(65534); os.setuid(65534)",
     "chroot": "os.mkdir('jail'); os.chroot('jail'); os.chdir('/')",
     "nofile": "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))",
-    "fsize": "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
+    "fsize": "sys.dont_write_bytecode = True; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
 }
 
 

@@ -118,6 +118,7 @@ from pathlib import Path
 from perftool.integrations.saving import save_trace
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
     for _ in range(300): torch.ones(4) + 1
+sys.dont_write_bytecode = True
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 print(save_trace(profiler, Path(sys.argv[1]) / "a.pt.trace.json.gz"))
 """

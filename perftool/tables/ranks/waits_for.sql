@@ -1,4 +1,4 @@
--- Who waits for whom: one row per rank, role of a process group, and rank that arrived last at their collectives.
+-- One row per rank, role of a process group, and rank that arrived last at their collectives.
 --
 -- needs: _collective_waits, process_groups
 -- empty without: _collective_waits
