@@ -82,7 +82,7 @@ def test_an_extra_that_fails_costs_the_extra_alone(
     assert list(tmp_path.iterdir()) == places
     assert steps_in(places[0])
     assert all(text.startswith("perftool: the trace is saved without") for text in heard)
-    missing = {"calls_of": "lines of its calls", "facts": "known of the machine", "with_lines": "added to it"}
+    missing = {"calls_of": "lines of its calls", "facts": "facts about the machine", "with_lines": "our additions"}
     assert any(missing.get(extra, "compression") in text for text in heard)
 
 

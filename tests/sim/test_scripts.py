@@ -218,7 +218,7 @@ def test_bad_requests(tmp_path: Path) -> None:
         simulate(script, device="tpu")
     with pytest.raises(PerfToolError, match="no mode 'fast'"):
         simulate(script, mode="fast")
-    with pytest.raises(PerfToolError, match="not told by 'epoch', but by profiler, optimizer, loader, mark_step"):
+    with pytest.raises(PerfToolError, match="'epoch' does not mark steps; profiler, optimizer, loader, mark_step do"):
         simulate(script, steps_from="epoch")
 
 
