@@ -396,7 +396,7 @@ def test_show_settings(run: Run) -> None:
 
 def test_config_lists_keys(run: Run) -> None:
     assert run("config", "fail-on") == 0
-    assert run.out.startswith('fail-on: text (error, warning, info, never), default "warning"\n')
+    assert run.out.startswith('fail-on: string (error, warning, info, never), default "warning"\n')
     assert run("config") == 0
     assert "min-confidence: " in run.out
     assert run("config", "fail-in") == 2

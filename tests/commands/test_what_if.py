@@ -97,7 +97,7 @@ def test_steps_that_cannot_be_replayed_give_no_prediction(run: Run, tmp_path: Pa
         (["GAP102x"], [], "unknown rule 'GAP102x'; did you mean GAP102"),
         (["GAP"], [], "GAP matches several rules; --fix takes one code or name"),
         (["SYN101"], [], "SYN101 .frequent-scalar-reads.: it finds nothing here$"),
-        ([], ["op:aten::item"], "op:aten::item: matches nothing in the steps"),
+        ([], ["op:aten::item"], "op:aten::item: matches nothing in the replayed steps"),
         ([], ["aten::item"], "'aten::item': must be KIND:PATTERN, such as op:aten::item; kinds are op, runtime, "),
     ],
 )
