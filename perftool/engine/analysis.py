@@ -261,8 +261,7 @@ def answered_by(answer: Answering[Answer], store: TraceStore, rules: Sequence[Ru
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
     # Device work identifies the device. Meanwhile the second core can build only ops, which every answer needs.
     store.build(["device_ops", "ops"])
-    evaluated = partial(evaluate, store, rules, crash_rule=crashed, models=answer is not conclude_only)
-    return answer(store, rules, detect_device(store), evaluated)
+    return answer(store, rules, detect_device(store), lambda context: evaluate(store, rules, context, crashed))
 
 
 def empty_report(rules: Sequence[Rule]) -> Report:

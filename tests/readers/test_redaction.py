@@ -156,6 +156,11 @@ def test_json_nests_as_deep_as_its_value(levels: int) -> None:
     assert Redactor().learn([text]) == {"API_TOKEN"}
 
 
+@pytest.mark.parametrize("big", [1, 10**30])
+def test_numbers_that_json_lacks_become_null(big: int) -> None:
+    assert as_json([float("inf"), -float("inf"), float("nan"), big]) == b"[null,null,null,%d]" % big
+
+
 def test_secrets_of_equal_beginnings_are_told_apart_by_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many secrets begin like a text, it is compared with one of each length only."""
     asked = 0

@@ -13,6 +13,7 @@ from perftool.engine.rules.row_check import checked
 from perftool.errors import QueryError
 from perftool.model.inputs import InputFile
 from perftool.model.report import Source
+from perftool.readers.files.stream import ZIP_METHODS
 from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 
 # Unpacked size limits of part.json, a table, and all together. A rank takes about 10 kB of part.json and 30 kB of
@@ -22,8 +23,6 @@ LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
 _MOST_TIMES, _ALWAYS = 100, 1 << 20
 # Python takes 70 bytes for an empty list, which takes three in JSON. Our heads hold a value per 16 bytes of the part.
 _VALUES_PER_BYTE, _FREE_VALUES = 1, 100_000
-# Python unpacks the others without a limit: a kilobyte of bzip2 is a gigabyte at once.
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def require_size(archive: zipfile.ZipFile, packed: int) -> None:
@@ -40,7 +39,7 @@ def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     entry = archive.getinfo(name)
     if entry.file_size > most:
         raise ValueError(f"{name} has more than {most >> 20} MiB")
-    if entry.compress_type not in _METHODS or entry.flag_bits & 1:
+    if entry.compress_type not in ZIP_METHODS or entry.flag_bits & 1:
         raise ValueError(f"{name} is packed or encrypted in a way that no part is")
     with archive.open(entry) as file:
         # Without a size, zipfile unpacks all that there is before it looks at the size that the archive states.

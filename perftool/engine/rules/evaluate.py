@@ -57,22 +57,12 @@ class Outcome:
     run: ReplayedRun | None = None
 
 
-def evaluate(
-    store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None, *, models: bool = True
-) -> Outcome:
-    """Run ``rules`` over ``store``. A failing rule becomes a finding of ``crash_rule``; without one, it raises.
-
-    Without ``models``, steps are replayed only if a rule predicts a gain with them.
-    """
+def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
+    """Run ``rules`` over ``store``. A failing rule becomes a finding of ``crash_rule``; without one, it raises."""
     asked = [rule for rule in rules if rule.sql is not None]
-    answers = ask_all(store, asked, context)
-    made: tuple[ReplayModel, ...] = ()
-    run: ReplayedRun | None = None
-    if models or any(rule.whatif for rule in asked):
-        answers, made = predicted(store, asked, answers, context, len(store.metadata))
-    if models or any(rule.whatif_ranks for rule in asked):
-        answers, run = predicted_together(store, asked, answers, context)
-    return replace(conclude(asked, answers, context, crash_rule), models=made, run=run)
+    answers, models = predicted(store, asked, ask_all(store, asked, context), context, len(store.metadata))
+    answers, run = predicted_together(store, asked, answers, context)
+    return replace(conclude(asked, answers, context, crash_rule), models=models, run=run)
 
 
 def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[Answer]:

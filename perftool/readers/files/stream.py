@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _AT_ONCE = 2 << 10
 # After damage, the input is fed in finer pieces to salvage data before it.
 _FINER = 32
 STDIN = "-"
+# Python unpacks the other methods of a zip without a limit: a kilobyte of bzip2 may become a gigabyte at once.
+ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 @dataclass(frozen=True)

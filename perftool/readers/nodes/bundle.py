@@ -25,7 +25,7 @@ from perftool.errors import InputError
 from perftool.model.inputs import UNREAD, ImportIssue, ReadingKind
 from perftool.model.records import LogReading, combine
 from perftool.readers.files.rank_name import rank_of
-from perftool.readers.files.stream import ByteStream
+from perftool.readers.files.stream import ZIP_METHODS, ByteStream
 from perftool.readers.nodes import analyzed_nodes, first_bytes, post_graph
 
 MOST_MEMBERS = 20_000
@@ -35,8 +35,6 @@ MOST_RATIO = 200
 _ANY_RATIO_BYTES = 32 << 20
 # A directory entry of a zip is 46 bytes, a name, and little else.
 _MOST_DIRECTORY_BYTES = MOST_MEMBERS * 512
-# Python unpacks the others without a limit: a kilobyte of bzip2 may become a gigabyte at once.
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _ZIP_END, _ZIP64_END = b"PK\x05\x06", b"PK\x06\x06"
 _LONGEST_END = (64 << 10) + 22 + 20 + 56
@@ -166,7 +164,7 @@ class _Members:
     def _unzipped(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
         if info.flag_bits & 1:
             raise InputError(f"{self._path}: {info.filename} is encrypted")
-        if info.compress_type not in _METHODS:
+        if info.compress_type not in ZIP_METHODS:
             raise InputError(f"{self._path}: {info.filename} is packed in a way that no profiler uses")
         # Several members may share their bytes.
         most = max(_ANY_RATIO_BYTES, MOST_RATIO * Path(self._path).stat().st_size) - self._unpacked

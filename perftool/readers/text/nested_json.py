@@ -1,13 +1,25 @@
-"""Writes values as JSON, however deep they nest: orjson and Python's own module fail at some level."""
+"""Writes values as JSON, however deep they nest."""
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
+
+import orjson
 
 
 def as_json(value: Any) -> bytes:
     """``value``, parsed JSON, as JSON; numbers that JSON does not have become null."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # Values nested more than 254 deep, numbers above 64 bits, and half surrogate pairs.
+        return _any_as_json(value)
+
+
+def _any_as_json(value: Any) -> bytes:
+    """The same a hundred times slower, for values that orjson refuses."""
     pieces: list[str] = []
     # Pieces in tuples are written as they are.
     left: list[Any] = [value]
@@ -17,7 +29,7 @@ def as_json(value: Any) -> bytes:
             pieces += part
         elif isinstance(part, dict):
             left.append(("}",))
-            left += [one for at, (key, inner) in enumerate(reversed(part.items()))
+            left += [one for key, inner in reversed(part.items())
                      for one in (inner, (json.dumps(str(key)), ":"), (",",))][:-1]  # fmt: skip
             left.append(("{",))
         elif isinstance(part, list):
@@ -25,5 +37,6 @@ def as_json(value: Any) -> bytes:
             left += [one for inner in reversed(part) for one in (inner, (",",))][:-1]
             left.append(("[",))
         else:
-            pieces.append("null" if part != part else json.dumps(part))
+            finite = not isinstance(part, float) or math.isfinite(part)
+            pieces.append(json.dumps(part) if finite else "null")
     return "".join(pieces).encode()
