@@ -1,4 +1,4 @@
-"""A training loop as it is often written: right, and slow on a Gaudi. `train_fixed.py` follows the advice.
+"""A typical training loop: correct, but slow on a Gaudi. `train_fixed.py` follows the advice.
 
 habana_perf_tool simulate examples/simulate/train.py
 """

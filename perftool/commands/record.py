@@ -83,7 +83,7 @@ def record(
     color: ColorOption = Color.auto,
     quiet: Quiet = False,
 ) -> None:
-    """Record a few steps of a program as it is, and report what slows it down
+    """Record a few steps of an unmodified program, and report what slows it down
 
     The program runs unchanged, with its own output and signals. Each rank records itself. The exit code is that of the
     program, or 2 if the program succeeded but nothing was recorded.

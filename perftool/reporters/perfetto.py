@@ -110,7 +110,7 @@ def _readable(args: str) -> str | None:
     """``args`` as the JSON object that viewers expect; None for anything else that a recording may contain."""
     if not _NOT_FINITE.search(args):
         return args if args.startswith("{") else None
-    # The match may be inside a string, and then ``args`` is valid as it is.
+    # The match may be inside a string; then ``args`` is valid already.
     for form in (args, _NOT_FINITE.sub(r"\1null", args)):
         if isinstance(_parsed(form), dict):
             return form

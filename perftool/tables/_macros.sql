@@ -1,8 +1,8 @@
 -- Interval arithmetic that the tables share. Intervals are half open, [ts, end), in ns; a relation of intervals
 -- has the columns rank, class, ts and "end". Classes are small integers; class -1 only marks a boundary.
 
--- Merges overlapping and touching intervals of a rank and class. A merged interval starts
--- where no earlier one reaches, and ends at the last end before the next merged interval. (Window aggregates with FILTER are 20 times slower.)
+-- Merges overlapping and touching intervals of a rank and class. A merged interval starts where no earlier one reaches,
+-- and ends at the last end before the next merged interval. (Window aggregates with FILTER are 20 times slower.)
 CREATE MACRO interval_union(source) AS TABLE (
     WITH reached AS (
         SELECT rank, class, ts,

@@ -143,7 +143,7 @@ def led_by_largest(
 
 
 def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence[str]]) -> int:
-    """The part of the gain of ``cause`` that can lie in the time of ``symptom``."""
+    """The part of the gain of ``cause`` that can be about the same time as ``symptom``."""
     gain = cause.gain.ns_per_step if cause.gain else 0
     whole = _idle_causes(symptom)
     if not whole or symptom.gain is None:

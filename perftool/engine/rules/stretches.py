@@ -46,7 +46,7 @@ Call = tuple[int, int, Line | None, int | None]
 _Kind = tuple[str | None, int | None, str, str | None]
 
 _NOWHERE: Line = (None, None, "")
-# Functions that only wait for the next batch or message, whoever wrote them.
+# Functions that only wait for the next batch or message, in any library.
 _WAITING = "SELECT DISTINCT name FROM roles WHERE cat = 'python_function' AND role = 'queue_wait'"
 
 

@@ -177,7 +177,7 @@ def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _from_here(folder: Path, path: Any, ending: str) -> Any:
-    """The path or paths of a key; a text that is empty or lacks ``ending`` is not a path, and stays as it is."""
+    """The path or paths of a key; a text that is empty or lacks ``ending`` is not a path, and is returned unchanged."""
     if isinstance(path, list):
         return [_from_here(folder, part, ending) for part in path]
     return os.path.relpath(folder / path) if path and path.endswith(ending) else path

@@ -9,7 +9,7 @@ from perftool.model.records import LogEvent, LogReading
 from perftool.readers.text.log_lines import LogLine
 
 # tqdm, as used by Lightning and Hugging Face: `Training:  3%|▎  | 3/100 [00:01<00:32,  3.01it/s, loss=0.1]`.
-# From its percent sign on, where few texts have one: a search for its name would begin at every letter.
+# Starts at the percent sign, which is rare; a search for the name would start at every letter.
 _BAR = re.compile(
     r"%\|[^|]*\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
     r"\[[\d:]{1,20}<[^,\]]{0,40},\s*[\d.?]{1,20}\s*(?:s/\w+|\w{1,20}/s)"
@@ -90,7 +90,7 @@ def _bar(text: str) -> re.Match[str] | None:
 
 
 def _name_of(text: str, percent: int) -> str:
-    """What stands before the colon before the number at ``percent``; empty without one."""
+    """The name that a colon separates from the number before ``percent``; empty without a colon."""
     before, colon, number = text[max(percent - _BEFORE, 0) : percent].rpartition(":")
     if not colon or not number.strip().isdecimal():
         return ""

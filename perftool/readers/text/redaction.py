@@ -1,4 +1,4 @@
-"""Leaves secrets out of what is written: where they stand, and wherever they are repeated."""
+"""Removes secrets from output: in the place where they are found, and wherever they are repeated."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT = re.compile(r"\d")
-# Strings repeat, so so many of them, up to such a length, are judged once.
+# Strings repeat, so the results for the first ones are kept, unless they are long.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
-# A text is compared with so many letters of a secret at once.
+# The most letters of a secret to compare with a text at once.
 _LONGEST = 32
 
 
 class _Judged(NamedTuple):
-    """A string of JSON: its text, and how it is written without secrets, if it has any."""
+    """A string of JSON: its text, and the string without its secrets, if it has any."""
 
     text: str
     clean: bytes | None
 
 
 class Redactor:
-    """Leaves out what looks like a secret; what it learned from one text, it leaves out of others too."""
+    """Removes what looks like a secret, and what looked like one in a text it learned from before."""
 
     def __init__(self) -> None:
         self._met: set[str] = set()
@@ -44,11 +44,11 @@ class Redactor:
 
     @property
     def left_out(self) -> set[str]:
-        """What was left out since the last texts were learned: the names of values, or the kinds of tokens."""
+        """The names of the values, or the kinds of the tokens, removed since the last texts were learned."""
         return {self.text(kind) for kind in [*self._met]}
 
     def learn(self, pieces: Iterable[bytes]) -> set[str]:
-        """Remember the secrets in ``pieces`` of JSON, each of whole values; returns what they are."""
+        """Remember the secrets in ``pieces`` of JSON, each of whole values; returns their names or kinds."""
         for piece in pieces:
             for _ in self._edits(piece):
                 pass
@@ -143,7 +143,7 @@ class Redactor:
                 if depth and _COLON.match(piece, at):
                     key = max(name, judged.text, key=certainty)
                 elif is_secret(key, judged.text):
-                    # What stands beside a secret, such as a region, is left out there only.
+                    # A text next to a secret, such as a region, is removed here only.
                     self._remember(name, judged.text if not depth or _DIGIT.search(judged.text) else "")
                     clean = _IN_JSON
             elif is_secret_number(key, part.decode()):
@@ -157,13 +157,13 @@ class Redactor:
 
 
 class _Search:
-    """Finds texts of ``kinds``, or parts of them, in a time that does not grow with their number."""
+    """Finds the texts in ``kinds``, or parts of them; the time does not grow with their number."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
-        # A long text is several parts, so that no place is compared with long texts.
+        # Long texts are split, so that no place is compared with a long text.
         self._parts = {part: kind for text, kind in kinds.items() for part in _parts(text)}
-        # The lengths of the parts that begin alike, the longest first. With a letter more than the shortest has, few
-        # places of a text begin like any.
+        # The lengths of the parts with the same beginning, the longest first. A beginning is one letter longer than the
+        # shortest part, so that few places of a text match one.
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))

@@ -1,4 +1,4 @@
-"""What a password or a token looks like: by the name of its value, by where it stands in a text, and by how it begins.
+"""Recognises passwords and tokens by their names, by their place in a text, and by their prefixes.
 
 Every function takes time in proportion to the length of its text.
 """
@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-# How keys and tokens of services begin.
+# Prefixes of the keys and tokens of services.
 _KINDS = {
     "AWS key": r"A(?:KIA|SIA)[0-9A-Z]{16}",
     "GitHub token": r"gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}",
@@ -26,7 +26,7 @@ _KINDS = {
     "Stripe key": r"[rs]k_live_[A-Za-z0-9]{16,}",
     "npm token": r"npm_[A-Za-z0-9]{30,}",
     "PyPI token": r"pypi-[\w\-]{20,}",
-    # It fails far from its beginning: if it began in a run of its letters, time would grow with the square.
+    # A match may fail far from its start; starting within a run of these letters would take quadratic time.
     "signed token": r"(?<!-)eyJ[\w\-]{10,}\.[\w\-]{10,}\.[\w\-]*",
     "private key": r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,20}-----|\Z)",
 }
@@ -35,12 +35,12 @@ _BEGUN = re.compile(
 )
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
 
-# Names in words, as ``_words`` writes them. What is counted in tokens, and passes of a program, are no secrets.
+# Names in words, as ``_certainty`` writes them. Counts of tokens and passes of a program are not secrets.
 _CERTAIN = re.compile(
     r"passw(?:or)?d|passphrase|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$|[a-z0-9]_pwd_$"
     r"|(?:api|access|account|auth|encryption|master|private|service|signing|ssh|storage|subscription)_?keys?_$"
 )
-# What every name of a secret contains: most texts do not, and end here.
+# Every name of a secret contains one of these; most texts do not, so they are done quickly.
 _HINT = re.compile(r"pass|pwd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
 _POSSIBLE = re.compile(r"token_$|[a-z0-9]_pass_$|_auth_")
 _UNIT = re.compile(
@@ -48,23 +48,23 @@ _UNIT = re.compile(
     r"|audio|video|text|pad|padding|eos|eot|bos|sos|unk|sep|cls|mask|special|start|end|stop|think|sub)_token_$"
     r"|_(?:forward|backward|fwd|bwd|first|second|last|pre|post|graph|fusion|compiler|optimizer)_pass_$"
 )
-# What follows says something about a secret, or where it is.
+# Such a name describes a secret, or says where it is.
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 # No name is longer.
 _LONGEST_NAME = 100
 
-# A shorter one protects nothing, and would be found inside other words.
+# A shorter text protects nothing, and would be found inside other words.
 SHORTEST = 8
-# A longer one is no token, unless its beginning is that of one.
+# A longer text is not a token, unless it has a known prefix.
 _LONGEST = 256
 _PLAIN = re.compile(rf"[\w+/=.\-~!@#$%^&*:]{{{SHORTEST},{_LONGEST}}}")
 _MEASURE = re.compile(r"[+\-]?[\d.,:]+(?:e[+\-]?\d+)?[A-Za-z%]{0,3}(?:/\w{1,9})?", re.IGNORECASE)
 _NONE = re.compile(r"none|null|nil|true|false|yes|no|redacted|[*.x]*", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z_]+")
 
-# A name and what stands between it and its value: ``--token=``, ``"apiKey": "``, ``['--token', '``.
+# A name and the separator before its value: ``--token=``, ``"apiKey": "``, ``['--token', '``.
 _NAMED = re.compile(
     r"""(?P<lead>[?&])?(?<![\w.\-])(?P<name>[\w.\-]+)(?:\\*["'])?(?P<sep>\s*[=:](?![=:])\s*|\s*,\s*|\s+)"""
 )
@@ -76,7 +76,7 @@ _ADDRESS = re.compile(r"""://(?:[^\s/@:"'<>]*:(?P<password>[^\s/"'<>]+)|(?P<user
 
 
 class Certainty(IntEnum):
-    """How surely a name is that of a secret. ``POSSIBLE``: only if its value looks like one."""
+    """Whether a name is that of a secret. ``POSSIBLE``: if the value looks like one, too."""
 
     NO = 0
     POSSIBLE = 1
@@ -84,7 +84,7 @@ class Certainty(IntEnum):
 
 
 class Found(NamedTuple):
-    """A secret from ``start`` to ``end`` of a text, and what it is: the name of the value, or the kind of token."""
+    """A secret from ``start`` to ``end`` of a text, with the name of the value or the kind of token."""
 
     start: int
     end: int
@@ -110,7 +110,7 @@ def is_secret(name: str, value: str) -> bool:
     """Whether ``value``, a text called ``name``, is a secret."""
     if certainty(name) == Certainty.CERTAIN:
         return not _NONE.fullmatch(value)
-    # What a model calls a token is a word.
+    # The tokens of a language model are words.
     word = name.isalpha() and name.islower() and _WORD.fullmatch(value)
     fits = _PLAIN.fullmatch(value) and not (word or _MEASURE.fullmatch(value) or _NONE.fullmatch(value))
     return certainty(name) == Certainty.POSSIBLE and bool(fits)
@@ -152,7 +152,7 @@ def _named_in(text: str) -> Iterator[Found]:
         sure = certainty(name)
         if not sure and found["lead"] and _IN_ADDRESS.fullmatch(name):
             sure = Certainty.POSSIBLE
-        # After an option without a value comes the next one.
+        # An option without a value is followed by the next option.
         next_one = not assigned and (not name.startswith("-") or text.startswith("-", found.end()))
         if not sure or found.start() < after or next_one:
             continue
