@@ -1,7 +1,7 @@
 """One way to read a trace per function: ``python benchmarks/contenders.py NAME TRACE...`` runs it once.
 
 Each imports its own modules, so that the measurement includes the program's start. The last line of the output is what
-the program says of the trace; a program that reads one trace at a time refuses several.
+the program says about the trace; a program that reads one trace at a time refuses several.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Gains on the CPU, predicted and measured: ``python benchmarks/cpu_gains.py`` writes them to docs/gains.md,
 as the tables of this processor.
 
-Each pair is a script before and after the advice, on one thread. Measured is the least CPU time of a step of many (with
-workers, which have their own, the least time), the two in turn, because other processes may share the machine.
-Predicted is the share of the recorded step, the median of three recordings. Both have the core to themselves where the
-system allows it. What a recording tells of the load of the machine is taken out, since on an overloaded one nothing
-would be predicted. The scripts are whole runs as a user writes them; of these the first advice counts, whatever it is.
+Each pair is a script before and after the advice, on one thread. The measured gain compares the fastest of many steps,
+by CPU time (by wall time with loader workers, whose CPU time is their own); steps of both scripts alternate, because
+other processes may share the machine. The predicted gain is a share of the recorded step, the median of three
+recordings. Both have the core to themselves where the system allows it. The machine's load is removed from recordings,
+because nothing is predicted on an overloaded machine. The scripts are whole runs as a user writes them; their first
+advice is followed, whatever it is.
 """
 
 from __future__ import annotations
@@ -506,8 +507,8 @@ def main(names: list[str]) -> None:
     text = [
         f"**{processor_name() or 'Unknown processor'}**, {torch.backends.cpu.get_cpu_capability()}, "
         f"PyTorch {torch.__version__}", "",
-        "| pair | rule | before | after | measured | said |", "|---|---|---|---|---|---|", *lines["pairs"], "",
-        "| script | first advice | before | after | measured | said | from the answer |",
+        "| pair | rule | before | after | measured | reported |", "|---|---|---|---|---|---|", *lines["pairs"], "",
+        "| script | first advice | before | after | measured | reported | from the answer |",
         "|---|---|---|---|---|---|---|", *lines["scripts"], "",
     ]  # fmt: skip
     if not names:

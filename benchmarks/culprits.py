@@ -2,7 +2,7 @@
 
 ``python benchmarks/culprits.py [RANKS [NAME ...]]`` prints a table for docs/scale.md, of the runs whose name contains
 one of the given texts. ``python benchmarks/culprits.py hard [NAME ...]`` prints the table of the runs of 8 ranks whose
-recordings are not whole, whose clocks drift, or that have two culprits.
+recordings are incomplete, whose clocks drift, or that have two culprits.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def said_of(case: Case) -> Said:
 
 def print_each(answers: Iterable[Said]) -> None:
     """A row for each run."""
-    print("| run | costs | said | first sentence |\n|---|---|---|---|")
+    print("| run | true cost | reported | first sentence |\n|---|---|---|---|")
     for said in answers:
         gains = " + ".join(f"{gain} ms" for gain in said.gains.split(" + ")) if said.gains != "-" else "-"
         print(f"| {said.name} | {said.costs} ms | {gains} | {said.begin} |", flush=True)

@@ -1,7 +1,7 @@
 """Grows a trace: ``python benchmarks/grow_trace.py SOURCE TARGET MEGABYTES``.
 
-The events of SOURCE are repeated, one repetition after the other in time, with steps, correlations and flows
-of their own, so that a repetition costs an analysis what the source does. The layout is the profiler's.
+The events of SOURCE are repeated one after the other in time. Each repetition has its own steps, correlations and
+flows, so it costs an analysis as much as SOURCE. The layout is the profiler's.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ RUNS = (
     ),
     ("gaudi3_conv_hw_prof_accel0_001.csv", "traces", "the hardware trace of a Gaudi 3, as CSV"),
 )
-# Small, undamaged, and readable by every program.
+# A small, undamaged trace that every program reads.
 BASE = "v100_dlrm_8ranks/rank0.pt.trace.json.gz"
 NUMBERS = "cuda_a100_train_rank0.json.gz"
 BAD_KERNELS, BAD_US = 7, 500_000

@@ -38,8 +38,8 @@ _MODEL = {
 class Case:
     """A server's options and its load. ``load`` lists runs of ``vllm bench serve`` that run at the same time.
 
-    ``profile_s`` is the time that the profiler runs, 0 for a run without it, and ``asks`` what a request that comes
-    just after its start asks for; ``warm`` sends the same before the load.
+    ``profile_s`` is the time that the profiler runs, 0 for a run without it. ``asks`` are the parameters of a request
+    sent just after the profiler starts; ``warm`` also sends it before the load.
     """
 
     server: str

@@ -1,7 +1,8 @@
 """Follows the advice of findings on a real vLLM server: ``serving_changes.py FOLDER [--rule SRV203 ...]``.
 
-Run it like ``serving.py``, whose cases it uses. For each rule, a server runs as the finding meets it and then as its
-advice wants it, under the same load, twice each. It prints a row of docs/serving.md: what the finding predicts, and
+Run it like ``serving.py``, whose cases it uses. For each rule, a server runs with the settings that cause the finding
+and then with the advised ones, under the same load, twice each. It prints a row of docs/serving.md: what the finding
+predicts, and
 what the client, the server's counters, or a recording of the changed server measure.
 """
 
@@ -30,7 +31,7 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class Change:
-    """A change that a finding advises to the case ``before``, which makes it ``after``.
+    """A change advised by a finding: it turns the case ``before`` into ``after``.
 
     ``promise`` is what the finding predicts, with its evidence in braces. ``shown`` are numbers of the summary.
     ``asked`` is a query of a recording and what it finds, for findings that need a trace.
@@ -134,7 +135,7 @@ def _served(tool: str, change: Change, case: Case, model: Path, place: Path, run
 
 
 def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> None:
-    """One load for the clients' numbers, and a second one that is recorded, as far as ``change`` shows in these."""
+    """One load for the clients' numbers, and a second, recorded one, if ``change`` has numbers or queries for them."""
     run.mkdir()
     log = run.parent / "server.log"
     begin = log.stat().st_size

@@ -15,7 +15,7 @@ _TOKENS = 32
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """All iterations in a process of its own, from the first compilation on."""
+    """All iterations in a separate process, so that the first compilation counts."""
     torch.manual_seed(setting.seed)
     model = compiled(Tokens(), setting)
     batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)

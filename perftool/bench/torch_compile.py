@@ -16,7 +16,7 @@ _WARM_UP = 10
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """All calls in a process of its own, from the first compilation on, with torch.compile's own defaults."""
+    """All calls in a separate process, so that the first compilation counts, with torch.compile's own defaults."""
     torch.manual_seed(setting.seed)
     model = compiled(_Counting() if form == "naive" else _Buffered(), setting, automatic=True)
     batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)

@@ -110,7 +110,7 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
         # A timeline of several ranks has none of their metadata, but an event may repeat a value of it.
         found = redactor.learn(as_json(top) for top in run.store.metadata.values()) if one or redact else set()
         if redact:
-            # What is found at the end of the copy may stand at its beginning too.
+            # A secret found near the end of the copy may also occur near its beginning.
             redactor.learn(copied())
         blocks = map(redactor.json, copied()) if redact else copied()
         write_blocks(gzipped(blocks) if target.endswith(".gz") else blocks, target)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from perftool.reporters.console import ColorMode
 
-# The most places of secrets to name.
+# At most this many places of secrets are named.
 _NAMED = 8
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from perftool.model.rule import Rule
     from perftool.readers.discover import Inputs
 
-# Variables in which CI systems give the checkout folder.
+# Environment variables in which CI systems pass the checkout folder.
 _ROOT_VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 
 

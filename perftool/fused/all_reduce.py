@@ -76,7 +76,8 @@ def all_reduce_gradients(
     with torch.no_grad():
         _run(buffer, "pack", buffer.pack, recorded)
         pending = dist.all_reduce(buffer.flat, async_op=True)
-        # A Gaudi's stream runs the copies after the collective; other backends only promise a handle.
+        # A Gaudi runs the copies after the collective on its own; on other backends the host has to wait for the
+        # handle.
         if device_type != "hpu" and pending is not None:
             pending.wait()
         _run(buffer, "unpack", buffer.unpack, recorded)

@@ -110,7 +110,7 @@ class RateChange:
 
     @property
     def by_kernels(self) -> float | None:
-        """The rest of ``factor``: how much closer the base comes to the best of its device."""
+        """The rest of ``factor``: how much closer the base gets to its device's best."""
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
         return one / other if self.factor and one and other else None
 

@@ -35,7 +35,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Fallback:
-    """An operator that ran on the CPU: its count in the run, and its time in the trace (None without one)."""
+    """An operator that ran on the CPU: its count in the run, and its time in the trace (None if no trace shows it)."""
 
     op: str
     dtypes: str | None

@@ -194,7 +194,8 @@ class GroupRole:
     """The process groups of one ``role``, of at most ``size`` ranks each. ``named`` is false for a role inferred from
     the shape of the groups.
 
-    ``wire_ns`` is what the collectives of one group take in a step once all ranks have come; ``even_links`` says that
+    ``wire_ns`` is what the collectives of one group take in a step once all ranks have arrived; ``even_links`` says
+    that
     this is the same for each of several groups.
     """
 

@@ -49,7 +49,7 @@ class Mixture:
 
 
 def _given(call: Call) -> Mixture:
-    """Hidden states, both weights (expert first, then result, then terms), weights of the choices."""
+    """The mixture of a call with the arguments: hidden states, both weights [expert, result, terms], router weights."""
     x, first, second, chosen = (call.tensor(at) for at in range(4))
     if not len(x.dims) == len(chosen.dims) == 2 or not len(first.dims) == len(second.dims) == 3 or 0 in first.dims:
         raise NoModelError("not a mixture")

@@ -31,9 +31,9 @@ PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # Our own documents name the program within this distance of their beginning or end.
 _TELLING = 4 << 10
-# Largest JSON checked as another program's file: tokenizers have about 10 MB.
+# The largest JSON file examined to see whether it belongs to another program: tokenizers have about 10 MB.
 _LARGEST_STATE = 64 << 20
-# The most files of a folder that were not read to name one by one.
+# At most this many unread files of a folder are named one by one.
 _MOST_TOLD = 3
 
 

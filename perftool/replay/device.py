@@ -70,7 +70,8 @@ def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
     """The task on ``lane`` that ended last at or before ``time``, NONE without one."""
     if not len(tasks):
         return np.full(len(time), NONE, dtype=np.int64)
-    # Keys count the ends, not ns: a clock that jumps by years would not fit beside the lane.
+    # Keys hold the position among the ends, not ns: with a clock that jumps by years, ns and the lane would overflow
+    # one.
     lanes, ends = np.unique(tasks.lane), np.unique(tasks.end)
     keys = np.searchsorted(lanes, tasks.lane) * (len(ends) + 1) + np.searchsorted(ends, tasks.end)
     order = np.argsort(keys, kind="stable")
@@ -81,7 +82,7 @@ def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
 
 
 def quickest_launch_ns(recording: Recording) -> int:
-    """The time from the begin of a call to the earliest start of its work."""
+    """The time from the start of a call to the earliest start of its work."""
     tasks = recording.tasks
     launched = tasks.launch != NONE
     lags = tasks.ts[launched] - recording.launches.ts[tasks.launch[launched]]

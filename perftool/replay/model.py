@@ -102,7 +102,7 @@ def models_of(store: TraceStore) -> Mapping[int, Model | str]:
 
 
 def model_of(store: TraceStore, rank: int) -> Model | str:
-    """The model of ``rank``, or one sentence why there is none; made once for each store."""
+    """The model of ``rank``, or one sentence saying why there is none; made once for each store."""
     made = _MADE.setdefault(store, {})
     if rank not in made:
         made[rank] = _make(store, rank)

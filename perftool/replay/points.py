@@ -28,7 +28,7 @@ class Points:
         pairs = [(np.broadcast_to(np.asarray(thread), time.shape), time) for thread, time in moments]
         thread = np.concatenate([pair[0] for pair in pairs])
         time = np.concatenate([pair[1] for pair in pairs])
-        # Keys count moments, not ns: a clock that jumps by years would not fit beside the thread.
+        # Keys hold positions, not ns: with a clock that jumps by years, ns and the thread would overflow one.
         times = np.unique(time)
         keys = np.unique(thread * (len(times) + 1) + np.searchsorted(times, time))
         return cls(keys // (len(times) + 1), times[keys % (len(times) + 1)], times, keys)

@@ -58,7 +58,7 @@ def _calls_that_wait(recording: Recording, points: Points, first: int, least: In
     if not len(waits):
         return []
     target = points.at(waits.thread, waits.end)
-    # Launches and waits inside a call come first.
+    # A call with launches or waits inside starts to wait after the last of these.
     begun = np.clip(points.time[np.maximum(target - 1, 0)], waits.ts, waits.end)
     released = np.full(len(waits), np.iinfo(np.int64).min, dtype=np.int64)
     causes = []
@@ -83,7 +83,8 @@ def _calls_that_wait(recording: Recording, points: Points, first: int, least: In
 
 
 def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools) -> Int64s:
-    """The delay from a cause to the end of its wait. A call no longer than others may have come too late to wait."""
+    """The delay from a cause to the end of its wait. A call no longer than others may have started after the work
+    ended."""
     tail = np.minimum(observed, WAKE_NS)
     surely = waited & (lasted > _usual_ns(recording))
     quickest = int(np.percentile(tail[surely], _QUICKEST, method="lower")) if surely.any() else 0

@@ -97,7 +97,7 @@ def _bound_text(bound: FixBound, is_replayed: bool) -> str:
 
 def _print_path(when: str, path: Path, word: str, console: Console) -> None:
     console.print()
-    console.print(Text(f"Who bounds the {word} {when}: {bounds_text(path.bounds)}"))
+    console.print(Text(f"What bounds the {word} {when}: {bounds_text(path.bounds)}"))
     table = table_of("", of_steps("a step", word), "stretches")
     for task in path.tasks:
         name = one_line(task.name or ("code that no op covers" if task.kind == "host" else kind_label(task.kind)))

@@ -52,7 +52,7 @@ class _Entrance:
 
 @contextmanager
 def spawning(settings: Settings) -> Iterator[None]:
-    """Inside, spawned processes are simulated too."""
+    """Within the block, spawned processes are simulated too."""
     plain = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def corrupt_as_input_error() -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, UnicodeDecodeError) as error:
-        # A message of DuckDB about damaged bytes holds them, and is then no text itself.
+        # DuckDB's message about damaged bytes quotes them, so the message itself may not be valid text.
         if is_interrupt(error):
             raise
         why = str(error).splitlines()[0][:_LONGEST_REASON]

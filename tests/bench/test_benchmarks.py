@@ -147,7 +147,7 @@ def closes(benchmark_: Benchmark, naive: Sequence[str], advised: Sequence[str]) 
 
 
 def without_shares(rule: Rule) -> Rule:
-    """``rule`` for any share of the step: on a busy machine the rest of a step takes longer than the fault."""
+    """``rule`` with its thresholds on shares of the step at 0: on a busy machine the rest of a step takes longer."""
     free = (
         replace(each, value=0.0) if each.unit.split(",")[0] == "share of the step" else each for each in rule.params
     )

@@ -74,8 +74,9 @@ class World:
 class Trouble:
     """A trouble on ``ranks``: every ``every``-th step, starting at ``first``.
 
-    ``device``: kernels take ``amount`` times as long. ``tokens``: there are so many times as many of them. ``host``:
-    launching and Python take so many times as long. ``link``: so do the collectives of the group that ``ranks`` are.
+    ``device``: kernels take ``amount`` times as long. ``tokens``: there are ``amount`` times as many kernels. ``host``:
+    launching and Python take ``amount`` times as long. ``link``: the collectives of the group that ``ranks`` form take
+    ``amount`` times as long.
     ``loader``, ``pause`` and ``save`` take ``amount`` us longer: data, anything on the host, a checkpoint behind the
     optimizer.
     """
@@ -92,7 +93,7 @@ class Trouble:
 
 @dataclass
 class Slice:
-    """A trace event from the begin of one node to the end of another."""
+    """A trace event from the start of one node to the end of another."""
 
     name: str
     cat: str
@@ -343,7 +344,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a run is parallel: ``kind`` (ddp, tp, pp, ep or hsdp) over ``ranks`` ranks, groups of ``size`` inside.
+    """How a run is parallel: ``kind`` (ddp, tp, pp, ep or hsdp) over ``ranks`` ranks, in groups of ``size``.
 
     Its host waits for the device at the end of each step, unless it is ``free``.
     """
@@ -400,7 +401,7 @@ class Simulated:
         """A file for each rank in the folder of its host; clocks differ by up to 40 ms, and in rate by up to
         ``drift``.
 
-        Of the ranks in ``steps`` only so many steps were recorded, of the files in ``kept`` only that share is left.
+        ``steps`` gives the number of recorded steps of a rank, ``kept`` the share of its file that is left, if not all.
         """
         for rank in self.ranks:
             if rank.number in leave_out:

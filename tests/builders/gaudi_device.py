@@ -78,7 +78,7 @@ class DevicePart(EventSink):
         return self._add(event)
 
     def monitored(self, engine: str, name: str, at: float, dur: float, **more: Any) -> None:
-        """One kernel under full hardware tracing: the record of its work and a longer, other one."""
+        """One kernel under full hardware tracing: the record of its work, and a longer one that is not work."""
         self.device_op(engine, name, at, dur, monitor=WORK_MONITORS[self.device][engine][0], **more)
         point = _POINT_MONITORS[engine]
         self.device_op(engine, name, at - 3, dur + 6, monitor=point, work=False, **more)

@@ -126,7 +126,7 @@ def test_redact_leaves_out_what_the_events_of_several_ranks_repeat(tmp_path: Pat
 
 
 def test_redact_leaves_out_what_only_events_hold(tmp_path: Path, run: Run) -> None:
-    """By the name of an argument and in a name; the times and the counts stay."""
+    """Secrets in the value of a telling argument, and in names. Times and counts stay."""
     args = {"apiKey": "event-secret-2", "PIN_PASSWORD": 4711, "max_tokens": 7}
     event = x("op --token=event-secret-1", 100, 50, **args)
     events = [step(1, 0, 2000), event, *launch(1, 300, 5, 310, 50, "event-secret-2")]

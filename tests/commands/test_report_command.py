@@ -16,7 +16,7 @@ from perftool.cli import main
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """A function that runs ``report`` in a folder with one trace; gives exit code, stdout and stderr."""
+    """A function that runs ``report`` in a folder with one trace; it returns exit code, stdout and stderr."""
     (tmp_path / "run.json").write_bytes(document(starved()))
     (tmp_path / "text.json").write_bytes(b"hello")
     monkeypatch.chdir(tmp_path)
@@ -102,7 +102,7 @@ def test_a_source_is_linked_where_it_is(run, tmp_path: Path, tmp_path_factory: p
 
 @pytest.mark.parametrize("options", [(), ("--redact",)])
 def test_secrets_of_events_are_left_out_of_the_page(run, tmp_path: Path, options: tuple[str, ...]) -> None:
-    """Of names, which the page shows; also where only the argument of another event tells that it is a secret."""
+    """The page shows names. A text in one may be a secret because the argument of another event says so."""
     events = starved()
     named = {one["name"] for one in events if one.get("cat") == "kernel"}
     for event in events:

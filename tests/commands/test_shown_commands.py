@@ -59,7 +59,7 @@ def prepare(folder: Path) -> None:
 def chosen() -> list[tuple[str, ...]]:
     """The shown commands in a reader's order: a baseline is written before it is used.
 
-    Of those that differ in the names of recordings only, there is one.
+    Of the commands that differ only in the names of recordings, one is kept.
     """
     shown = sorted({tuple(words) for _, words in shown_commands()}, key=lambda words: ("--baseline" in words, words))
     kinds = {tuple(word for word in words if not word.endswith(".json") and "/" not in word): words for words in shown}

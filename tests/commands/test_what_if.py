@@ -65,8 +65,8 @@ def test_the_text_says_who_bounds_the_step_before_and_after(run: Run, path: str)
     assert run("whatif", path, "--fix", "GAP102") == 0
     assert "measured   1.00 ms a step on average, rank 0, 3 steps\nreplayed   1.00 ms, 0.0 % off\n" in run.out
     assert "predicted  400 us, 600 us less (60.0 %)\n" in run.out
-    assert "Who bounds the step before: waiting for data 60.0 %, host 40.0 %\n" in run.out
-    assert "Who bounds the step after: host 100.0 %\n" in run.out
+    assert "What bounds the step before: waiting for data 60.0 %, host 40.0 %\n" in run.out
+    assert "What bounds the step after: host 100.0 %\n" in run.out
 
 
 def test_a_prefetch_that_cannot_keep_up_bounds_the_step(tmp_path: Path) -> None:

@@ -17,14 +17,14 @@ from perftool.errors import PerfToolError
 from perftool.model.report import Report
 
 ACCUSERS = {"COL103", "COL109", "COL110", "COL111", "COL112", "COL116"}
-# An unnamed group of all ranks only says how many there are.
+# None: an unnamed group of all ranks does not say how the run is parallel.
 PARALLEL = {"ddp": None, "tp": "tp 4 x dp 2", "pp": "dp 2 x pp 4", "ep": "ep 4 x dp 2", "hsdp": "shard 4 x replicate 2"}
 DDP, TP, PP, EP, HSDP = (Layout(kind, layers=4, micro=6) for kind in ("ddp", "tp", "pp", "ep", "hsdp"))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run with ``troubles``, the code of the rule that reports them, and the begin of its first sentence."""
+    """A run with ``troubles``, the code of the rule that reports them, and the beginning of its first sentence."""
 
     layout: Layout
     troubles: tuple[Trouble, ...]

@@ -264,7 +264,7 @@ def test_an_input_that_is_unreadable_without_a_reason_is_refused(run: list[str])
 def test_a_damaged_text_in_a_table_is_refused_in_a_sentence(run: list[str]) -> None:
     with zipfile.ZipFile(run[0]) as archive:
         table = archive.read("tables/0/tracks.parquet")
-    # The name of a column: DuckDB lists those that there are.
+    # Damages a column name, which DuckDB repeats in its message when it lists the existing columns.
     at = table.index(b"\x18\x06engine") + 2
     Path("hand.part").write_bytes(changed(run[0], {"tracks": table[:at] + b"\xff" + table[at + 1 :]}))
     with pytest.raises(InputError, match="the tables of a part are damaged; make it again"):

@@ -71,7 +71,7 @@ def test_what_a_run_loses_by_a_rank_comes_before_all_that_ranks_show() -> None:
 
     bound, predicted = Gain(100, 0.1), Gain(100, 0.1, "predicted")
     assert [first(own, gain) for own in (99, 500) for gain in (bound, predicted)] == ["COL103"] * 4
-    # Nor do findings about ranks that wait for it come first: their time goes when that rank is on time.
+    # Findings about ranks that wait for it do not come first either: they lose no time once that rank is on time.
     assert first(500, predicted, rank=2) == "COL103"
     # A rank that costs nothing keeps nobody waiting.
     assert first(1, Gain(0, 0.0, "predicted")) == "GAP102"

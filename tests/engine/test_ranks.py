@@ -29,7 +29,7 @@ A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB"}
 def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: int = 3) -> list[dict[str, Any]]:
     """Steps of 10 ms: a loader, launches, a kernel of ``compute`` us, and an all-reduce that ends at 9 ms.
 
-    This rank comes to the all-reduce ``late`` us later than the others, and its clock is ``clock`` us ahead.
+    This rank reaches the all-reduce ``late`` us after the others, and its clock is ``clock`` us ahead.
     """
     events = []
     for number in range(steps):

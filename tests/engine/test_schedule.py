@@ -56,7 +56,7 @@ def trace(rank: int) -> bytes:
 def killing(pids: Callable[[], list[int]], after: int) -> tuple[Callable[[str, int], None], list[int]]:
     """Progress that kills one of ``pids`` once ``after`` ranks are done, and the list of those killed.
 
-    Ranks may be done together, so that a count is passed over.
+    Several ranks may finish together, which skips counts.
     """
     killed: list[int] = []
 

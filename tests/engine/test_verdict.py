@@ -153,7 +153,7 @@ def test_steps_of_two_lengths_are_told_as_such_and_not_by_their_median(tmp_path:
         "times instead of 0, for 5.94 ms more."
     )
     assert "6 steps, mean 7.40 ms" in facts(report)
-    # Gains refer to the mean: the median of an even number of steps is the time of none.
+    # Gains refer to the mean: no step takes the median of an even number of steps.
     assert all(found.gain.ns_per_step <= 7_400_000 for found in report.findings if found.gain)
 
 

@@ -167,7 +167,8 @@ def _optimizer(number: int, at: float, dur: float) -> list[Event]:
 
 
 def _gradients(count: int, shapes: int) -> bytes:
-    """A step of ``count`` gradients, and as many ops of the optimizer that read others, of so many shapes."""
+    """A step with ``count`` gradients of ``shapes`` shapes, and as many ops of the optimizer, which read other
+    shapes."""
     events = [step(1, 0, 30 * count), x("Optimizer.step#SGD.step", 15 * count, 14 * count, "user_annotation")]
     for number in range(count):
         dims, others = [[[number % shapes + add, 3]] for add in (1, 1 + count)]

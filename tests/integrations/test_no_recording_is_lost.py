@@ -228,7 +228,7 @@ def test_a_recording_is_left(tmp_path: Path, script: str, ending: str) -> None:
         steps = [len(perftool.analyze(path).steps) for path in found]
 
     assert len(found) == (2 if script == "torchrun" else 1), (found, done.stderr[-3000:])
-    # When the file size is limited, the file holds the begin of the recording.
+    # When the file size is limited, the file holds the beginning of the recording.
     assert min(steps) >= 1, done.stderr[-3000:]
     assert "Traceback" not in done.stderr or "crash" in ending or ending == "SIGINT" or script == "torchrun"
     if ending in ("none", "fork", "find", "workers", "full", "fork-exec"):

@@ -60,7 +60,7 @@ FORMS = {
     "a query": f"GET https://host/path?a=1&token={SECRET}&b=2",
     "a signature": f"https://host/blob?sig={SECRET}&se=2030",
     "a signature of AWS": f"https://host/x?X-Amz-Signature={SECRET}",
-    "after another one that is none": f"auth=url=https://x?token={SECRET}",
+    "after a similar one that is not a secret": f"auth=url=https://x?token={SECRET}",
 }  # fmt: skip
 
 
@@ -110,6 +110,6 @@ HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "eyJaaaaaaaaaaa.", "://a:", "B
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_no_repeated_text_is_searched_again_and_again(piece: str) -> None:
-    """A search that looks at the rest of the text from every place does not end for many letters."""
+    """A search that scans the rest of the text from every position would never finish on a long text."""
     text = piece * (300_000 // len(piece))
     assert len([*secrets_in(text)]) <= len(text)

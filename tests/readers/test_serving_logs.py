@@ -1,4 +1,5 @@
-"""Logs of servers: statistics, buckets, settings, printed results of clients. Lines are of real runs and sources."""
+"""Logs of servers: statistics, buckets, settings, printed results of clients. The lines come from real runs, or from
+the source code of the servers."""
 
 from __future__ import annotations
 

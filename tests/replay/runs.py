@@ -22,7 +22,7 @@ BEGIN = 1_000_000
 class Part:
     """Work before a collective of the ranks ``group``, in ns by cause and by rank of the run.
 
-    The collective takes ``wire`` ns once all have come, and its ranks wait for it, or not.
+    The collective takes ``wire`` ns once all have arrived; its ranks may wait for it or not.
     """
 
     group: tuple[int, ...]

@@ -93,7 +93,7 @@ def test_a_read_that_is_put_off_lets_the_host_go_on() -> None:
         Change("detach", -1, track, begin + n * 1_000_000 + 110_000, begin + n * 1_000_000 + 630_000) for n in range(3)
     ]
     assert found.why_not is None
-    # The call takes 5 us like others, and the 500 us of waiting are gone.
+    # The call takes 5 us, like other calls, and the wait of 500 us is gone.
     assert found.predict(reads).step_ns == 505_000
 
 
@@ -116,7 +116,7 @@ def test_a_collective_on_its_own_stream_waits_for_compute_and_compute_for_it() -
     ]
     assert found.why_not is None
     assert found.replayed_ns == 1_000_000
-    # Of 1,000 us the two kernels, each 400 us and in turn with the collective, save 200.
+    # The kernels, 400 us a step in all, alternate with the collective; at half their length they save 200 of 1,000 us.
     assert found.predict([Change("shorten", task, factor=0.5) for task in compute]).step_ns == 800_000
 
 
@@ -160,7 +160,7 @@ BODY = launched(1, 100, 108, 50)
     [
         (steps_of(BODY, count=1), 1, 1_000_000),
         (steps_of(BODY, count=2), 2, 1_000_000),
-        # At most three steps are replayed; steps that are cut off count in none.
+        # At most three steps are replayed; steps that are cut off never count.
         (steps_of(BODY, count=40), 3, 1_000_000),
         # Without steps the recording is replayed as it is, once.
         ([x("aten::mm", 0, 400), *BODY, x("aten::mm", 500, 300)], 1, 800_000),

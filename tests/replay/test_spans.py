@@ -96,7 +96,7 @@ def test_many_changes_are_looked_at_together(kind: str, monkeypatch: pytest.Monk
         model = model_of(store, 0)
     assert isinstance(model, Model)
     begin, track = model.graph.recording.begin, next(iter(model.graph.recording.tracks))
-    # Each pass over all links counts: a thousand nested changes need as many as two.
+    # Counts the passes over all links: a thousand nested changes need no more than two changes do.
     passes: list[int] = []
     plain = np.isin
     monkeypatch.setattr(changes.np, "isin", lambda *given: passes.append(1) or plain(*given))

@@ -22,7 +22,7 @@ def sarif(*findings: LintFinding) -> Any:
 
 
 def _of_the_draft(log: Any) -> Any:
-    """``log`` in the words of the draft that the schema in the package is from: `status` was still `state`."""
+    """``log`` with the key names of the draft behind the package's schema, in which `status` was still `state`."""
     return json.loads(json.dumps(log), object_hook=lambda value: {_DRAFT.get(key, key): value[key] for key in value})
 
 
@@ -54,7 +54,7 @@ def test_the_place_in_time_is_a_logical_location() -> None:
 
 
 def test_a_name_in_a_message_is_no_link() -> None:
-    """In SARIF, ``[text](target)`` is one."""
+    """In SARIF, ``[text](target)`` is a link."""
     one = finding()
     evil = replace(one, finding=replace(one.finding, message="the op [read me](https://evil.example) is slow"))
     [result] = sarif(evil)["runs"][0]["results"]

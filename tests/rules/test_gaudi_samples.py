@@ -1,4 +1,4 @@
-"""The Gaudi rules on two samples: what they say of the bad run, and that they are silent on the good one.
+"""The Gaudi rules on two samples: what they say about the bad run, and that they are silent on the good one.
 
 tests/test_samples.py checks the codes that each sample gets.
 """

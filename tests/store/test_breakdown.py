@@ -74,8 +74,8 @@ PLUGIN = importlib.util.find_spec("torch_tb_profiler")
 def plugin_breakdown(trace: Trace) -> list[dict[str, int]] | None:
     """The numbers of PyTorch's TensorBoard plugin, in ns; it leaves out steps cut off by the recording.
 
-    None where it contradicts itself: once its steps are covered without a rest it starts over, and its parts add
-    up to more than the step.
+    None where it contradicts itself: when the parts cover the steps completely it starts over, and then they add up to
+    more than the step.
     """
     from torch_tb_profiler.profiler.data import RunProfileData
 

@@ -111,7 +111,7 @@ def test_a_collective_that_ends_before_another_rank_begins_is_no_match(store: St
     one = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in matched), collective("allgather", 500, 10)]
     other = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in matched), collective("allgather", 700, 90)]
 
-    # Without the all-gathers, which cannot be one.
+    # The all-gathers do not count: they cannot be one collective.
     assert waits(store(one, other)) == [(0, 1, 0, 3, 3), (1, 1, 0, 3, 0)]
 
 

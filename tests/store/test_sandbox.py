@@ -143,7 +143,7 @@ def test_the_tables_have_the_same_rows_and_types_inside(opened: TraceStore) -> N
         opened.build([name])
         assert opened.query(f"FROM {name.upper()}")[1] == [tuple(row.values()) for row in opened.select(f"FROM {name}")]
         inside = opened.query(f"DESCRIBE SELECT * FROM {name}")[1]
-        # Only inside may names be numbers.
+        # Only inside the program may names be numbers.
         documented = catalog()[name].as_text if name in catalog() else f"SELECT * FROM {name}"
         assert inside == [tuple(row.values()) for row in opened.select(f"DESCRIBE {documented}")]
 

@@ -164,7 +164,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (2, 0, 'queued', 'flow', 'steady', 720_000, 40_000, 760_000),
         (3, 0, 'unknown', None, 'steady', 800_000, 200_000, 1_000_000),
     ]),
-    # A read that waits, a blocking copy, an explicit wait; a read of a host value is none.
+    # A read that waits, a blocking copy, an explicit wait; a read of a host value is not a wait.
     "syncs": ([
         x("aten::is_nonzero", 0, 90), x("aten::item", 5, 80, **{"Call stack": "train.py(3)"}),
         x("aten::_local_scalar_dense", 10, 70), runtime("cudaMemcpyAsync", 12, 5, 1),

@@ -15,7 +15,8 @@ Events = list[dict[str, Any]]
 
 
 def shuffled(events: Events) -> Events:
-    """In another order, except begins and ends at the same time, whose order only the file shows."""
+    """``events`` in another order; begins and ends keep theirs, because only the file's order tells equal times
+    apart."""
     mixed = random.Random(1).sample(events, len(events))
     paired = iter([event for event in events if event.get("ph") in ("B", "E")])
     return [next(paired) if event.get("ph") in ("B", "E") else event for event in mixed]

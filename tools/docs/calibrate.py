@@ -2,8 +2,8 @@
 
 usage: python tools/docs/calibrate.py [--record [NAME]...] [--pair BEFORE AFTER CODE]... [--write]
 
---record records pairs on this CPU (needs PyTorch, and minutes for each), --pair takes one of yours; what they come
-to is kept in benchmarks/calibration.json. Other pairs are those of sample_traces/benchmarks, of one recording each.
+--record records pairs on this CPU (needs PyTorch, and minutes for each), --pair takes one of yours; the results are
+kept in benchmarks/calibration.json. Other pairs are those of sample_traces/benchmarks, of one recording each.
 --write puts the tables into docs/gains.md.
 """
 
@@ -120,8 +120,8 @@ def _forms(folder: Path) -> tuple[list[str], list[str]]:
 def recorded(names: Sequence[str]) -> Iterator[Row]:
     """The benchmarks ``names``, or all that a CPU can show, recorded ``ROUNDS`` times, with the forms in turns.
 
-    Whatever else a machine does makes steps longer: of each form the recording with the least median step stands. How
-    much quicker the second form is was measured unobserved, the forms in turn, where they can be; the median of that.
+    Other load on a machine only makes steps longer, so the recording with the smallest median step counts for each
+    form. The true ratio is measured without a profiler where possible, the forms in turn; its median counts.
     """
     from perftool.bench import benchmark_names, find_benchmark
     from perftool.bench.harness.launch import Plan

@@ -141,7 +141,7 @@ def _printed(reporter: Callable[[Report, Console], None], columns: int) -> str:
 @cache
 def _sample() -> Report:
     """The sample's report; call it in the root of the repository."""
-    # The command's own choice: without rules in preview.
+    # The command's own choice of rules: none in preview.
     return analyze([SAMPLE], choose(load_pack(builtin_folder()), Selection()).rules)
 
 
@@ -201,7 +201,8 @@ def _evidence(rule: Rule) -> list[str]:
         tables = ", ".join(f"[{name}](../tables.md#{name})" for need in rule.needs for name in need.split(" or "))
         parts.append(f"They are from the tables {tables}; without rows in these, the rule is not applicable.\n")
     if rule.needs_names:
-        parts.append(f"It is asked only where one of these names occurs: `{'`, `'.join(rule.needs_names)}`.\n")
+        names = "`, `".join(rule.needs_names)
+        parts.append(f"Its query runs only if one of these names occurs in the trace: `{names}`.\n")
     return parts if len(parts) > 1 else []
 
 

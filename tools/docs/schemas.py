@@ -1,6 +1,6 @@
 """JSON Schemas of the program's outputs and inputs, from the classes and lists that it uses itself.
 
-``tools/docs/generate.py`` writes them to ``docs/schemas``; tests hold real outputs against them.
+``tools/docs/generate.py`` writes them to ``docs/schemas``; tests validate real outputs against them.
 """
 
 from __future__ import annotations

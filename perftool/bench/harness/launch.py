@@ -28,7 +28,7 @@ class BenchmarkError(PerfToolError):
 
 @dataclass(frozen=True)
 class Plan:
-    """The effort for a benchmark; ``pairs`` counts the processes of each form that run separately."""
+    """How long to measure; ``pairs`` is the number of processes per form, for forms that need separate ones."""
 
     rounds: int
     seconds: float

@@ -1,4 +1,4 @@
-"""The loss of masked and other positions: selected by a mask, or multiplied with it. Written for a Gaudi."""
+"""The loss of masked and other positions, which a mask selects or multiplies. Written for a Gaudi."""
 
 import sys
 

@@ -61,7 +61,7 @@ _FOUND_BY = {
 }
 # A single step does not show whether its compilation recurs.
 _ONE_STEP = {"compile": " One step does not show whether this recurs: record later steps."}
-# A smaller share of the step is lost in run-to-run noise.
+# A smaller share of the step is within run-to-run noise.
 FELT = 0.005
 
 

@@ -75,7 +75,7 @@ class FusedLamb(FusedOptimizer):
 
     @property
     def device(self) -> torch.device:
-        """Where the first parameter is."""
+        """The device of the first parameter."""
         first: Tensor = self.param_groups[0]["params"][0]
         return first.device
 

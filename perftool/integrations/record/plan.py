@@ -101,7 +101,7 @@ def _own_file(folder: str) -> int:
         _files[key] = Descriptor(os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
         number = _files[key].number
     if number is None:
-        raise OSError(f"{folder}: closed at once")
+        raise OSError(f"{folder}: closed immediately")
     return number
 
 

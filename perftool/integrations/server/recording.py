@@ -17,7 +17,7 @@ from perftool.output_file import write_file
 from perftool.readers.serving import metrics_page
 
 _ENDINGS = ("*.pt.trace.json", "*.pt.trace.json.gz", "*.trace.json.gz")
-# File systems keep times to two seconds at worst.
+# Some file systems store times only to the nearest two seconds.
 _CLOCK_S = 2.0
 
 

@@ -19,7 +19,7 @@ _ONE_RUN_NS = 6 * 3600 * NS_PER_S
 # Recordings of one process have equal numbers of steps, except the last one, which the program's end cuts off.
 WHOLE_SHARE = 0.75
 _BLOCK = 1 << 20
-# The most recordings of one process, hours apart, to compare with each other.
+# At most this many recordings of one process, hours apart, are compared with each other.
 _MOST_COMPARED = 64
 _Key = tuple[Hashable, ...]
 

@@ -30,7 +30,7 @@ from perftool.readers.flight.plain_pickle import load_plain
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.trace import envelope
 
-# Dumps have thousands of entries of some kB.
+# Dumps have thousands of entries of a few kB each.
 _MOST = 256 << 20
 _HEAD = 64 << 10
 _PICKLE = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))

@@ -14,7 +14,7 @@ HOST_TRACE = ".host_trace.json"
 
 
 def is_bundle(path: str) -> bool:
-    """Whether the file has the name of a native profiler's archive and no JSON content, as old releases wrote.
+    """Whether the file is named like a native profiler's archive and is not the JSON that old releases wrote.
 
     Raises InputError when it cannot be opened.
     """

@@ -39,7 +39,7 @@ _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _ZIP_END, _ZIP64_END = b"PK\x05\x06", b"PK\x06\x06"
 _LONGEST_END = (64 << 10) + 22 + 20 + 56
 _BLOCK = 1 << 20
-# The most damaged members to report one by one; the others are counted.
+# At most this many damaged members are reported one by one; the others are counted.
 _MOST_ISSUES = 10
 
 _ANALYZER = "views/trace_analyzer.json"

@@ -48,5 +48,5 @@ def _seconds(clock: str) -> int:
 
 
 def time_of_day(time_ns: int) -> int:
-    """``time_ns`` since midnight, the same with and without a date."""
+    """``time_ns`` as time since midnight, whether or not it includes a date."""
     return time_ns % DAY_NS

@@ -22,7 +22,7 @@ _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT = re.compile(r"\d")
 # Strings repeat, so the results for the first ones are kept, unless they are long.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
-# The most letters of a secret to compare with a text at once.
+# At most this many letters of a secret are compared with a text at once.
 _LONGEST = 32
 
 

@@ -22,7 +22,7 @@ from perftool.readers.trace import envelope, mend
 from perftool.readers.trace.event_text import any_boundary, last_boundary, objects_in, parses
 from perftool.readers.trace.time_text import is_lossy, quote_times
 
-# A longer head (metadata before the events) is only searched for its key.
+# A longer head (metadata before the events) is not parsed, only searched for the key of the events.
 _LONGEST_HEAD = 32 << 20
 # Text without a proven boundary is kept together up to this size; then it is cut at a possible one.
 _LONGEST_CARRY = 16 << 20

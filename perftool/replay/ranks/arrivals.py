@@ -92,7 +92,7 @@ class _Come:
         hold = np.searchsorted(cuts[holds.end], ready + ROUNDED_NS, side="right") - 1
         cause = np.where(hold >= 0, np.append(holds.arrival, NONE)[hold], NONE)
         let_go = np.append(cuts[holds.end], begin)[hold]
-        # Work that ends only after this began, or before the window, cannot explain its start.
+        # Work that ends after this collective began, or before the window, cannot explain when it began.
         held = (cause != NONE) & (all_of.meeting[cause] < all_of.meeting[mine]) & (let_go > begin)
         self.own[mine] = np.where(held, cause, NONE)
         free = np.where(hold < 0, begin + offset + moments - begun[0], ready + offset)
@@ -137,7 +137,8 @@ class _Done:
 
 
 def _holds(cuts: Int64s, held_until: Int64s, arrivals: Int64s, end: Int64s) -> _Holds:
-    """The waits for collectives among ``arrivals``; ``held_until`` is the end of one for each stretch, or NEVER."""
+    """The waits for collectives among ``arrivals``; for each stretch, ``held_until`` is when a collective releases it,
+    or NEVER."""
     begins = held_until != NEVER
     begins[1:] &= held_until[1:] != held_until[:-1]
     begin = np.flatnonzero(begins)

@@ -26,13 +26,13 @@ _WORDS = {
     "compute": "its kernels take {own}, those of {others} {usual}",
     "dataloader": "its device waits {own} for the data loader, that of {others} {usual}",
     "copy": "its copies take {own}, those of {others} {usual}",
-    "compile": "compiling takes {own} there, on {others} {usual}",
+    "compile": "compiling takes {own} there, compared with {usual} on {others}",
     "host": "its device waits {own} for its host, that of {others} {usual}",
 }
 # The same if the CPU is the device.
 _CPU_WORDS = {
     "compute": "its ops compute {own}, those of {others} {usual}",
-    "host": "no op computes there for {own}, on {others} for {usual}",
+    "host": "no op computes there for {own}, compared with {usual} on {others}",
 }
 _UNKNOWN = "the traces do not show what takes it longer than {others}"
 
@@ -165,7 +165,7 @@ class Telling(Lateness):
         return most, own, own - more[most]
 
     def _why(self, late: Late, steps: Sequence[int], told: tuple[str | None, float, float], others: str) -> str:
-        """What takes ``late`` longer, in words; per rank if the causes differ."""
+        """A clause that says what takes ``late`` longer; one per rank if the causes differ."""
         each = [Late((rank,), late.steps) for rank in late.ranks]
         causes = [self._cause(one, steps) for one in each]
         if 1 < len(each) <= _MOST_WORDED and len({cause for cause, _, _ in causes}) > 1:
@@ -182,7 +182,7 @@ class Telling(Lateness):
 
 
 def why_text(cause: str | None, own: float, usual: float, others: str, *, cpu: bool) -> str:
-    """In words, what takes ``own`` ns instead of ``usual``; ``cpu`` says that the CPU is the device."""
+    """A clause that says what takes ``own`` ns instead of ``usual``; ``cpu`` says that the CPU is the device."""
     words = _UNKNOWN if cause is None else ({**_WORDS, **_CPU_WORDS} if cpu else _WORDS)[cause]
     return words.format(own=format_ns(own), usual=format_ns(usual), others=others)
 

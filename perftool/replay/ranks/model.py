@@ -43,7 +43,7 @@ _MADE: WeakKeyDictionary[TraceStore, RunModel | str] = WeakKeyDictionary()
 
 
 def run_model_of(store: TraceStore) -> RunModel | str:
-    """The model of the ranks of ``store``, or one sentence why there is none; made once for each store."""
+    """The model of the ranks of ``store``, or one sentence saying why there is none; made once for each store."""
     if store not in _MADE:
         meetings = read_meetings(store)
         _MADE[store] = meetings if isinstance(meetings, str) else _judged(meetings)

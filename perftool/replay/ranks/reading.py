@@ -82,7 +82,7 @@ FROM _rank_stretches ORDER BY rank, ts
 
 
 def read_meetings(store: TraceStore) -> Meetings | str:
-    """The meetings of the ranks of ``store``, or one sentence why their steps are not replayed together."""
+    """The meetings of the ranks of ``store``, or one sentence saying why their steps are not replayed together."""
     store.build(TABLES)
     spans = store.select(_STEPS, {"least": LEAST})
     if len(spans) < 2:

@@ -135,7 +135,7 @@ def _rows(report: Report, choice: Choice) -> list[_Row]:
 
 
 def _worth_a_row(finding: Finding) -> bool:
-    """Whether the fix would be felt: a finding without a gain of its own goes under ``Also``."""
+    """Whether the fix makes a noticeable difference: a finding without a gain of its own goes under ``Also``."""
     if finding.gain is None:
         return finding.explained_by is None
     return finding.gain.share_of_step >= FELT

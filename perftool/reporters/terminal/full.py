@@ -177,7 +177,7 @@ def _print_ranks(report: Report, console: Console) -> None:
 
 def _print_bounds(report: Report, console: Console) -> None:
     if report.model and report.model.bounds:
-        _heading(f"Who bounds the {report.run.step_word}: {bounds_text(report.model.bounds)}", console)
+        _heading(f"What bounds the {report.run.step_word}: {bounds_text(report.model.bounds)}", console)
 
 
 def _print_efficiency(report: Report, console: Console) -> None:

@@ -77,7 +77,7 @@ class Annotations:
         if not name:
             return
         self.on_leave(name)
-        # A step is not called by a line.
+        # No line of the script calls a step.
         has_line = not name.startswith(PROFILER_STEP)
         self._machine.recorder.host(name, begin, self._machine.now, "user_annotation", has_line=has_line)
         self.marks.append(Mark(name, begin, self._machine.now, self._stepping if name.startswith(OPTIMIZER) else 0))

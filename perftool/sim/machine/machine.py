@@ -171,7 +171,7 @@ class Machine:
         recipe = self._recipes.get(graph.key())
         if recipe is None:
             if form != "eager":
-                # In eager mode the same op has many shapes, each of them once.
+                # In eager mode, an op compiles once for each shape, which is not a recompilation.
                 self.causes.compiled(graph.nodes)
             recipe = self._make_recipe(graph, form)
             at = self._compile(recipe, graph, form, at)

@@ -65,7 +65,8 @@ def write(path: Path, data: bytes) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Raise PerfToolError when ``path`` cannot be written, before a script has run for hours; its folder is made."""
+    """Create the folder of ``path``, and raise PerfToolError if it cannot be written, before a script runs for
+    hours."""
     _make_folder(path)
     there = path.exists()
     # A device or a pipe can only be tested by writing to it.

@@ -42,7 +42,7 @@ class HpuAutocast:
 
     @contextmanager
     def available(self) -> Iterator[None]:
-        """Inside, ``torch.autocast("hpu")`` works for tensors that count as being on the device."""
+        """Within the block, ``torch.autocast("hpu")`` works for tensors that count as being on the device."""
         plain = torch.set_autocast_enabled
 
         def switch(*args: Any) -> None:
@@ -119,7 +119,7 @@ class HpuAutocast:
 
 @contextmanager
 def without_autocast() -> Iterator[None]:
-    """Inside, nothing is cast: a device kernel uses its arguments unchanged."""
+    """Within the block, nothing is cast: a device kernel uses its arguments unchanged."""
     with torch._C._ExcludeDispatchKeyGuard(_KEYS):
         yield
 

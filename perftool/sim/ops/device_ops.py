@@ -44,7 +44,7 @@ class DeviceOps:
 
     @contextmanager
     def around(self, name: str, arguments: Iterable[Any]) -> Iterator[None]:
-        """One host op around everything inside, such as a wait for the size of its result."""
+        """Record one host op around the block, which may wait for the size of its result."""
         if self.quiet:
             yield
             return

@@ -14,7 +14,7 @@ from perftool.sim.session.simulation import Simulation
 
 @contextmanager
 def step_limit(simulation: Simulation, limit: int | None, source: str | None) -> Iterator[None]:
-    """Inside, StepLimit is raised where the step after the last allowed one would begin.
+    """Within the block, StepLimit is raised where the step after the last allowed one would begin.
 
     ``source`` says what marks a step, as in :func:`perftool.sim.machine.steps.step_bounds`.
     """

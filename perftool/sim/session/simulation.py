@@ -50,7 +50,7 @@ class Simulation:
 
     @contextmanager
     def plain_tensors(self) -> Iterator[None]:
-        """Inside, tensors report their real device, the CPU."""
+        """Within the block, tensors report their real device, the CPU."""
         before, self.functions.active = self.functions.active, False
         try:
             with item(vars(dispatch), "wanted", "reference"), without_autocast():

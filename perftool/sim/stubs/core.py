@@ -47,7 +47,7 @@ def _nothing(model: Any = None, *args: object, **options: object) -> Any:
 
 
 def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
-    """The functions of ``torch.distributed`` that take or return a backend, with ``hccl`` as one."""
+    """The functions of ``torch.distributed`` that take or return a backend, extended by ``hccl``."""
     made, made_of, told = distributed.init_process_group, distributed.new_group, distributed.get_backend
     named: list[str] = []
 

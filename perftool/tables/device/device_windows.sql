@@ -1,13 +1,13 @@
 -- The part of the window in which the trace shows the device's activity.
 --
--- Nothing is known of a device before its first recorded work if that work was submitted before the recording, or
+-- Nothing is known about a device before its first recorded work if that work was submitted before the recording, or
 -- started more than a millisecond after its submission: the device was busy with unrecorded work. Otherwise the
 -- queue was empty, and the device idle. A copy is submitted when its call begins, since such calls may wait for it.
 --
 -- Nothing is known either once the host submits work that left no device events. The unknown part begins at the first call
 -- without device work, or op without a call, after the last one that has any; only names that nearly always have some
--- count. Unless a wait for the device returned before it: then later work may run on the host. A recording that lacks most of its
--- events says nothing about the time between the others.
+-- count. If a wait for the device returned before that call, later work may run on the host, so this does not apply.
+-- A recording that lacks most of its events says nothing about the time between the others.
 --
 -- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers, _cpu_runs
 -- empty without: device_ops

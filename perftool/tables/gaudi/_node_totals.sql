@@ -1,5 +1,5 @@
 -- Gaudi: the nodes of a rank inside the window compared with the device's best, if compiled graphs give their shapes.
--- Lanes of an engine work together, so lengths are those of runs and not of lanes.
+-- Lanes of an engine share a run of a node, so lengths are counted per run, not per lane.
 --
 -- needs: node_runs, device_nodes, windows, graph_nodes
 -- empty without: graph_nodes

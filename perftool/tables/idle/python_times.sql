@@ -1,16 +1,16 @@
 -- Whether the thread of a run on the CPU had a core in its long stretches (1 ms and more) of Python, of the optimizer's Python,
 -- and of ops that compute nothing, by the times of the thread. One row per rank that has these times.
 --
--- Neither a frame of Python nor an op shows whether its thread runs. What is shorter than the time slice of a thread ran, so the
--- rest of the thread's CPU time is all that the long stretches can have had. Elsewhere than on the CPU, the thread may have
--- waited for a busy device.
+-- Neither a frame of Python nor an op shows whether its thread runs. Stretches shorter than a time slice are assumed to
+-- have run, and the rest of the thread's CPU time is the most that the long stretches can have had. With another device
+-- than the CPU, the thread may have waited for the busy device.
 --
 -- needs: _gap_parts, feeding_tracks, tracks, device_ops, machines, machine_threads
 -- empty without: machine_threads
 -- column rank: INTEGER, distributed rank
 -- column long_ns: BIGINT, length of the long stretches
--- column core_ns: BIGINT, at most so long the thread had a core in them; NULL when several threads feed the device
--- column state: VARCHAR, blocked: in Python it neither ran nor was ready for more than half of their length; no_core: it was ready without a core for so long that more than half of their length may be this; else NULL
+-- column core_ns: BIGINT, upper bound on the time in them for which the thread had a core; NULL when several threads feed the device
+-- column state: VARCHAR, blocked: in Python it neither ran nor was ready for more than half of their length; no_core: it waited for a core long enough to explain more than half of their length; else NULL
 WITH waits AS (SELECT unnest(['dataloader', 'collective', 'checkpoint', 'queue', 'pipe', 'lock', 'sleep', 'autograd']) AS cause),
 idle AS (
     SELECT rank, coalesce(sum("end" - ts) FILTER (cause = 'python' AND "end" - ts >= handover_ns()), 0) AS python_ns,

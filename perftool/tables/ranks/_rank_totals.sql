@@ -10,7 +10,7 @@
 -- column busy_ns: BIGINT, the device works; NULL without device work in the whole recording
 -- column compute_ns: BIGINT, a kernel other than a collective runs
 -- column collective_ns: BIGINT, a collective runs
--- column exposed_ns: BIGINT, a collective runs and no other kernel; NULL where nothing is known of the device
+-- column exposed_ns: BIGINT, a collective runs and no other kernel; NULL where nothing is known about the device
 -- column kernel_ns: BIGINT, any kernel runs
 -- column loading_ns: BIGINT, a feeding thread waits for data
 -- column compiling_ns: BIGINT, a feeding thread compiles or waits for a compiler

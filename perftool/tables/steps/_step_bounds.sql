@@ -4,9 +4,9 @@
 -- PyTorch's TensorBoard plugin, so that its users see the same numbers. Without steps the whole recording is one. If
 -- steps were detected rather than marked, the recording may contain only the end of the first one.
 --
--- The first steps of a process compile and start up; their times say nothing about a steady step. They are left out if
--- others remain: those that do so for a twentieth of their time, but no more than half of the steps or two, and only if
--- most of the others do not. Otherwise compiling is normal for the run.
+-- The first steps of a process compile and start up; their times say nothing about a steady step. Those that spend at
+-- least a twentieth of their time on it are left out: at most half of the steps (or two, if that is more), and only if
+-- most later steps do not. Otherwise compiling is normal for the run.
 --
 -- needs: slices, tracks, step_marks, launches, _links, _device_work, _compile_events, start_up
 -- empty without: slices

@@ -10,8 +10,8 @@
 -- copies: a step begins with copies of inputs to the device. Later layers of a model look like earlier ones, but none of
 -- them copies inputs from the host and waits for a result.
 --
--- If nothing is marked, steps are detected only if there are three, and four fifths of them agree; for the last two
--- sources, launches must also be the same, and lengths within a half of the median.
+-- If nothing is marked, at least three steps must be found. For the last two sources, four fifths of them must also
+-- have equal numbers of launches, and lengths within half of the median.
 --
 -- needs: _marked_steps, _found_steps
 -- empty without: _marked_steps or _found_steps
