@@ -172,6 +172,8 @@ _PHASES = {
 _FRAME = re.compile(r".+\(\d+\): (.+)")
 # If the longest stretch has at least this share of a loss, it counts as the loss.
 _AT_ONCE = 0.5
+# A function that runs more than this share of a loss is named with it.
+_MOSTLY = 0.5
 # If one-off phases have at least this share, the recording mainly shows them.
 _NEARLY_ALL = 0.9
 # Phases below this share get no sentence.
@@ -327,8 +329,25 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     if whole.steps > 1 and _happened_once(longest or 0, cause.share, whole, run):
         each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
     lost = f"{format_ratio(cause.share)} of the time, {each}"
+    text += _mostly_in(run.findings, run.rules, cause.ns_per_step) if cause.name == "python" else ""
     advice = _ADVICE.get(cause.name, _ONE_STEP.get(cause.name, "") if whole.steps < 2 else "")
     return f"{text}: {lost}{stretch}.{advice}"
+
+
+def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: float) -> str:
+    """The user's function that runs most of ``ns_per_step`` of plain Python, as a clause; empty if none is known to."""
+    about = {rule.code for rule in rules if "python" in rule.tags}
+    for found in findings:
+        gain = found.gain.ns_per_step if found.gain and found.code in about else 0
+        ran: dict[tuple[str, str], float] = {}
+        for source in found.location.sources if gain else ():
+            if source.file:
+                key = source.file, source.function
+                ran[key] = ran.get(key, 0) + source.share * gain
+        (file, function), ns = max(ran.items(), key=lambda item: item[1], default=(("", ""), 0.0))
+        if ns > _MOSTLY * ns_per_step:
+            return f", mostly in {function} ({file.rsplit('/', 1)[-1]})"
+    return ""
 
 
 def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int, _Whole]:
@@ -366,6 +385,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     title = clause_of(str(first.evidence.get("main_cause")), device, first.evidence.get("main_ratio")) or title
     # A rule over many ops describes the op it found in this column.
     title = str(first.evidence.get("clause") or title)
+    title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
     if gain and whole.ns:
         predicted = first.gain is not None and first.gain.kind == "predicted"
         lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"
