@@ -145,7 +145,8 @@ def _shown(finding: Finding, folder: Path) -> dict[str, Any]:
     """The parts of a finding that a case may check; texts omit the folder."""
     places = [f"{source.file}:{source.line}" for source in finding.location.sources]
     row = {
-        "subject": finding.subject, "where": ", ".join(places), "message": finding.message, "rank": finding.rank, "step": finding.location.step,
+        "subject": finding.subject, "where": ", ".join(places),
+        "message": finding.message, "rank": finding.rank, "step": finding.location.step,
         "gain_ns": finding.gain.ns_per_step if finding.gain else None,
         "predicted_ns": finding.gain.ns_per_step if finding.gain and finding.gain.kind == "predicted" else None,
         "related": len(finding.related),
