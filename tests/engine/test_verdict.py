@@ -195,7 +195,8 @@ def test_amounts_of_uneven_steps_are_of_the_mean_step(tmp_path: Path) -> None:
     assert cause.ns_per_step > 70_000_000
     assert all(f.gain.share_of_step == f.gain.ns_per_step / 76_400_000 for f in report.findings if f.gain)
     assert report.verdict.headline.startswith(
-        "No op computes while the program runs Python: 98.7 % of the time, 75.4 ms a step;"
+        "No op computes while the program runs Python, mostly in simulate (train.py): 98.7 % of the time, 75.4 ms "
+        "a step;"
     )
 
 
