@@ -173,7 +173,8 @@ def pictures(*, bf16: bool = False, channels_last: bool = False) -> Step:
 
 
 def distances(*, product: bool) -> Step:
-    """Vectors pulled to the nearest of many centres; the distances by differences of all pairs, or by a product."""
+    """Pulls vectors to the nearest of many centres; computes the distances from all pairs of differences, or by a
+    product."""
     model, centres = nn.Linear(32, 32), nn.Parameter(torch.randn(250, 32))
     x = torch.randn(500, 32)
     optimizer = torch.optim.SGD([*model.parameters(), centres], 0.1)
@@ -335,7 +336,7 @@ def quantised() -> Step:
 
 
 def parallel(*, bf16: bool = False, static: bool = False) -> Step:
-    """Data parallelism with gloo and a group of one: more ranks would compete for the cores."""
+    """Data parallelism with gloo and a single rank: more ranks would compete for the cores."""
     if not distributed.is_initialized():
         distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))

@@ -129,7 +129,7 @@ def print_each(answers: Iterable[Said]) -> None:
 
 
 def print_by_kind(answers: Iterable[Said]) -> None:
-    """A row for each trouble, a column for each kind of parallelism: cost as the answer says it / true cost, in ms."""
+    """A row for each trouble, a column for each kind of parallelism: reported cost / true cost, in ms."""
     rows: dict[str, dict[str, Said]] = {}
     for said in answers:
         kind, trouble = said.name.split(", ", 1)

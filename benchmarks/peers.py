@@ -81,7 +81,7 @@ def _figures(cost: Cost) -> dict[str, Any]:
 
 
 def speed(places: Places, megabytes: float) -> dict[str, Any]:
-    """Two traces, repeated up to a size: every program analyses them in full, in turns."""
+    """Two traces, repeated up to a size: every program analyses them in full; the programs alternate."""
     found = {}
     for name in LARGE:
         trace = places.folder / f"{name}.json"

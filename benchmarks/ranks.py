@@ -52,7 +52,7 @@ class Run:
 def make_ranks(source: Path, folder: Path, megabytes: float, ranks: int) -> int:
     """Write the trace of each of ``ranks`` into ``folder``; returns the bytes of one.
 
-    A rank is the grown trace under a number and with a clock of its own: a few ms apart, as machines are.
+    A rank is the grown trace under a number and with its own clock: a few ms apart, as machines are.
     """
     grown = folder / "grown.json"
     size = grow(source, grown, megabytes)

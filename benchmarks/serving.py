@@ -72,17 +72,17 @@ _INSTRUCTIONS = (
 CASES = {
     # A traced server in order: short prompts, decodes of a batch of 16.
     "decode": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 2),
-    # The client gets eight tokens at once, so the worker's neighbour processes have less to do.
+    # The client gets eight tokens at a time, so the other processes of the server have less to do.
     "streamed": Case(f"{_EAGER} --max-num-seqs 64 --stream-interval 8", (_CHAT,), 2),
     # Two workers share the model.
     "two_ranks": Case(f"{_EAGER} --max-num-seqs 64 --tensor-parallel-size 2", (_CHAT,), 1, stacks=False),
     # Long prompts arrive between the decodes; each is one prefill.
     "long_prompts": Case(f"{_EAGER} --max-num-seqs 64 --max-num-batched-tokens 4096", (_CHAT, _LONG), 3),
     "long_prompts_chunked": Case(f"{_EAGER} --max-num-seqs 64 --max-num-batched-tokens 512", (_CHAT, _LONG), 3),
-    # 16 clients, a batch of two.
+    # 16 clients, but a batch of at most two.
     "small_batch": Case(f"{_EAGER} --max-num-seqs 2", (_CHAT,)),
     "larger_batch": Case(f"{_EAGER} --max-num-seqs 16", (_CHAT,)),
-    # One client, so no request waits. The small batch is no fault.
+    # One client, so no request waits, and the small batch is not a fault.
     "no_load": Case(f"{_EAGER} --max-num-seqs 64", (_random(12, 64, 64, 1),)),
     # 96 blocks of 32 tokens for 16 requests of up to 512 tokens each.
     "small_cache": Case(f"{_EAGER} --max-num-seqs 64 --max-model-len 1024 --num-gpu-blocks-override 96",
@@ -293,7 +293,7 @@ def _fetch(path: str, target: Path) -> None:
 
 
 def _profile(case: Case, model: Path) -> None:
-    """Profile from the moment on in which requests run."""
+    """Profile from the moment at which requests run."""
     await_requests()
     _post("/start_profile")
     until = time.monotonic() + case.profile_s

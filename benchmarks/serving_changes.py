@@ -110,7 +110,7 @@ def main() -> int:
 def _runs(tool: str, change: Change, name: str, model: Path, folder: Path) -> list[Path]:
     """The folders of two runs of the case ``name``."""
     case = replace(CASES[name], stacks=False) if change.asked else replace(CASES[name], profile_s=0)
-    # Whatever one request made the server compile is already compiled for the next one.
+    # What the server compiled for one request is already there for the next one.
     servers = _RUNS if case.asks else 1
     return [
         run

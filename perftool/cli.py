@@ -158,7 +158,8 @@ def _run(ending: Ending) -> None:
 
 
 def _no_room(error: BaseException | None) -> str | None:
-    """Why nothing more can be written, if ``error`` says so: libraries wrap the system's error, or only quote it."""
+    """Why nothing more can be written, if that caused ``error``: libraries wrap the system's error, or only quote
+    it."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         seen.append(error)

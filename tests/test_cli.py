@@ -81,7 +81,7 @@ def cli(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixt
 
 
 def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
-    """The program in a process of its own."""
+    """The program in a separate process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, "-m", "perftool", *arguments], env=environment, timeout=60, **how)
 

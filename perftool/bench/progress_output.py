@@ -21,7 +21,7 @@ def build(form: FormName, setting: Setting) -> Form:
     width, rows = _SHAPES[setting.size]
     model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)).to(setting.device)
     inputs = torch.randn(rows, width, generator=setting.generator()).to(setting.device)
-    # Written and flushed as to a terminal, but shown to nobody.
+    # Written and flushed as if to a terminal, but not shown.
     terminal = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - closed with the form
     count = 0
     latest: list[torch.Tensor] = []

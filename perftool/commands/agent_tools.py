@@ -1,6 +1,6 @@
 """The tools of ``habana_perf_tool mcp``, for agents that speak the Model Context Protocol.
 
-Each call runs the command line in processes of its own, which end when they take too long, and when the client leaves
+Each call runs the command line in separate processes, which end when they take too long, and when the client leaves
 or cancels the call. A tool reads files below one folder and writes nothing.
 """
 
@@ -207,7 +207,7 @@ def _server(desk: Desk) -> Any:
             except (PerfToolError, OSError, ValueError) as error:
                 # The client sees only the text of this error. Arguments may hold a zero byte, or be too long.
                 raise sdk_errors.ToolError(one_line(str(error)).removeprefix(_OUR_NAME)) from None
-            # The SDK would indent the text, which then is longer than an answer may be.
+            # The SDK would indent the text, which could make it longer than an answer may be.
             text = types.TextContent(type="text", text=_text(answer))
             return types.CallToolResult(content=[text], structured_content=answer)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perftool.store.sandbox.sandbox import Bounds, Result
 
 
-# The most rows that the prompt prints: more would push the question out of sight.
+# At most this many rows are printed at the prompt: more would scroll the query out of sight.
 _SHOWN = 100
 
 

@@ -96,7 +96,7 @@ def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iter
 def whole_entries(keep: Callable[[str], None]) -> tuple[Callable[[], None], Callable[[str], None]]:
     """Functions that begin an entry of the history and add a line to it; ``keep`` gets each entry when it is complete.
 
-    A statement of several lines is one entry, so that the arrow keys bring all of it back.
+    A statement of several lines is one entry, so that the arrow keys recall all of it.
     """
     lines: list[str] = []
 

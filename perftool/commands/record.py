@@ -54,7 +54,7 @@ ShowReport = Annotated[
 ]
 ServerAt = Annotated[
     str | None,
-    typer.Option("--server", metavar="URL", help="Profile the server of a language model at http://HOST:PORT instead."),
+    typer.Option("--server", metavar="URL", help="Profile the language-model server at http://HOST:PORT instead."),
 ]
 Seconds = Annotated[float, typer.Option(min=0.1, metavar="N", help="How long to profile the server.")]
 Profiles = Annotated[

@@ -180,7 +180,7 @@ def _by_sequence(
     how: Any,
     extras: tuple[bool, bool],
 ) -> Attended:
-    """Each sequence on its valid tokens alone, so padding costs nothing; zeros elsewhere."""
+    """Attention over the valid tokens of each sequence only, so padding costs nothing; zeros elsewhere."""
     tokens = q.size(2)
     output = q.new_zeros((*q.shape[:-1], v.size(-1)))
     probabilities = q.new_zeros((*q.shape[:-1], tokens)) if extras[0] else None

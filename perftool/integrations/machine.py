@@ -141,7 +141,7 @@ class Watch:
         was, recording = self._action in _RECORDING, action in _RECORDING
         whole = self._action == ProfilerAction.RECORD_AND_SAVE
         if self._last_ns is not None and self._action != ProfilerAction.WARMUP:
-            # Starting the profiler takes time, so that step is unlike the others.
+            # The profiler starts in that step, so it is longer than the others.
             (self._steps if was else self._quiet_steps).append(now - self._last_ns)
         if was and (whole or not recording):
             self.end()

@@ -144,7 +144,7 @@ class Recording:
         return self._report
 
     def _save(self, profiler: torch_profiler.profile) -> None:
-        # The first step was recorded in case no other follows.
+        # The first step was recorded in case it is the only one.
         trial = self._steps == 1 and self._before > 0
         # A block that ends here did no work after the skipped steps.
         if trial or 0 < self._steps <= self._before:

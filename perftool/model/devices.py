@@ -104,7 +104,7 @@ def device_of_text(text: str, path: str) -> DeviceFacts:
         raise InputError(f"{path}: is not a file of peaks: {error}") from None
     name, peaks = entry.get("name"), entry.get("peaks")
     if not isinstance(name, str) or not name.strip() or not is_rate(entry.get("memory_bandwidth")):
-        raise InputError(f"{path}: a file of peaks has a name, and memory_bandwidth in bytes/s")
+        raise InputError(f"{path}: a file of peaks needs a name, and memory_bandwidth in bytes/s")
     if not isinstance(peaks, list) or not peaks or not all(map(_is_peak, peaks)):
         raise InputError(f"{path}: each of the peaks has a dtype, a unit (matrix or vector) and a rate in FLOP/s")
     source = str(entry.get("source") or f"measured, {Path(path).name}")

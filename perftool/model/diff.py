@@ -41,7 +41,7 @@ class RunSide:
     ``step_ns`` has one length per step: of the slowest rank, because ranks wait for one another. ``breakdown_ns`` is
     the mean over the steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
     ``rates`` holds the rates reached by the ops that take most time on ``device``, ``served`` the numbers of the
-    summary that only a server of a language model has. ``modules`` are those of one rank by their path, each without
+    summary that only a language-model server has. ``modules`` are those of one rank by their path, each without
     the modules inside it. ``step_word`` is what the run calls a step.
     """
 

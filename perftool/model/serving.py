@@ -1,4 +1,4 @@
-"""Records about a server of a language model: its buckets, its load over time, what clients and counters measured."""
+"""Records about a language-model server: its buckets, its load over time, what clients and counters measured."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def _gather(call: Call) -> Cost:
 
 
 def _embedding_backward(call: Call) -> Cost:
-    """Adds gradient rows to the table's gradient, all of which is written."""
+    """Adds gradient rows to the table's gradient, which is written in full."""
     gradient, chosen = call.tensor(0), call.tensor(1)
     rows = call.numbers(2)
     if len(rows) != 1 or not gradient.dims or rows[0] < 0:

@@ -44,7 +44,7 @@ class Quantised:
         given = [call.tensor(at) for at in range(len(call.types)) if call.has(at) and at != self.result]
         kind = call.tensor(self.result).type if self.result is not None else self.made or a.type
         result = Tensor((m, n), kind)
-        # A result that is given by its shape alone is not read.
+        # An argument that only gives the shape of the result is not read.
         read = [one for one in given if one.dims != (m, n) or one is given[0]]
         dtype = "fp4" if self.packed_rows > 1 else a.rate_name
         return Cost(2 * m * n * k, moved(*read, result), "matrix", dtype)

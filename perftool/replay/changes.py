@@ -42,7 +42,7 @@ class Change:
 
 @dataclass
 class Altered:
-    """Lags and durations of a graph after changes. ``beside_ns`` is concurrent work: no step is shorter than it.
+    """Lags and durations of a graph after changes. ``beside_ns`` is concurrent work: no step can be shorter.
     ``by_workers`` says that other host processes do some of it, and need cores for that. ``saved`` maps a host thread
     to the part of its work up to a time of the recording that is removed.
     """

@@ -23,7 +23,8 @@ class Cover:
         self._reach = np.maximum.accumulate(mine[:, 1])
 
     def reach(self, times: Int64s) -> Int64s:
-        """The last end of intervals that begin at or before each of ``times``; the least number without one."""
+        """The last end of intervals that begin at or before each of ``times``; the smallest integer if there is
+        none."""
         at = np.searchsorted(self._begins, times, side="right") - 1
         return np.where(at >= 0, self._reach[np.maximum(at, 0)], np.iinfo(np.int64).min)
 

@@ -113,13 +113,13 @@ def json_text(text: str) -> str:
     return _LONE_SURROGATE.sub(_escape, text)
 
 
-# GitHub, GitLab and chats call a user, or link, by what follows these, even if they are escaped. A space of no width
-# prevents it.
+# After these characters, GitHub, GitLab and chats mention users or make links, even if the characters are escaped. A
+# zero-width space prevents it.
 _LINKED = re.compile(r"@|:(?=//)|\bwww(?=\.)|#(?=\d)", re.IGNORECASE)
 
 
 def markdown_cell(text: str) -> str:
-    """``text`` for a cell of a Markdown table: on one line, without markup, calls of users, and links."""
+    """``text`` for a cell of a Markdown table: on one line, without markup, mentions of users, and links."""
     escaped = re.sub(r"([\\`*_\[\]|~])", r"\\\1", one_line(text))
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _LINKED.sub(r"\g<0>&#8203;", escaped)

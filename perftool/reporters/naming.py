@@ -97,7 +97,8 @@ def steps_text(report: Report, steps: int) -> str:
 
 
 def _busy(report: Report, ratio: float) -> str:
-    """How busy the device is; a collective that waits for another rank keeps it occupied, not busy."""
+    """How busy the device is. A collective that waits for another rank occupies the device but does not count as
+    busy."""
     # The collectives of a CPU run on threads beside the compute.
     if report.device.type == "cpu":
         return f"busy {format_ratio(ratio)}"

@@ -1,6 +1,6 @@
 """A lazy-mode Gaudi, simulated on the CPU: real values, virtual time. ``simulate`` runs a script and writes the files
 of a Gaudi run: a trace, a log and a metrics file, all marked as simulated. ``python -m perftool.sim SCRIPT`` does the
-same in a process of its own. docs/simulator.md states the model.
+same in a separate process. docs/simulator.md states the model.
 """
 
 from __future__ import annotations

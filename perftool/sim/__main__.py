@@ -1,4 +1,4 @@
-"""``python -m perftool.sim SCRIPT [ARGS...]``: one simulated run in a process of its own."""
+"""``python -m perftool.sim SCRIPT [ARGS...]``: one simulated run in a separate process."""
 
 from __future__ import annotations
 

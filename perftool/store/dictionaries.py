@@ -14,7 +14,7 @@ import duckdb
 
 from perftool.model import vendors
 
-# As many as fit two bytes. With more names an ENUM gains little: its values stay in memory, outside of any limit.
+# As many as fit into two bytes. With more names an ENUM gains little: its values stay in memory, outside of any limit.
 _MOST_VALUES = 65_535
 # DuckDB writes the whole type each time that it copies a plan: a dictionary of 18 MB took 12 s.
 _MOST_BYTES = 1 << 20

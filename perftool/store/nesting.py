@@ -82,7 +82,7 @@ def nest(
     levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
     above: Int64s = levels[0][lasting[levels[0]]]
     for here in levels[1:]:
-        # The last slice that started one level up is still open; otherwise this one would not be at this depth.
+        # The last slice that started one level up must still be open: otherwise this slice would not be at this depth.
         parent[here] = order[above[np.searchsorted(above, here) - 1]]
         above = here[lasting[here]]
     return order, depth, parent

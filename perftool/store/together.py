@@ -43,7 +43,7 @@ class SecondThread:
                 _do(work)
             except BaseException:
                 while not other.done():
-                    # Repeat this: the thread may be between two statements.
+                    # Interrupt repeatedly: the thread may be between two statements.
                     self._interrupt()
                     threading.Event().wait(0.001)
                 raise

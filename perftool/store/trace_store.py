@@ -292,7 +292,7 @@ class TraceStore:
             self._connections.one_at_a_time()
             self._connection.execute("SET preserve_insertion_order = false")
         self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
-        # Set last, because other threads may check it.
+        # Set at the end, because other threads may check it.
         self._ready = True
 
     def _note(self, rank: int, issue: ImportIssue) -> None:

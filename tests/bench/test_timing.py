@@ -1,4 +1,4 @@
-"""Timing of forms: in turns, until the ratio is known or the effort is used up."""
+"""Timing of forms: alternately, until the ratio is known or the effort is used up."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_forms_take_turns_and_stop_when_the_ratio_is_known() -> None:
 
     outcome = race([clock.always("n", 0.5), clock.always("a", 0.25)], clock, Effort(100, 1e9), Team())
 
-    # Two runs of each to warm up; then six rounds, which the forms begin in turns.
+    # Two runs of each to warm up; then six rounds, and the forms take turns to begin a round.
     assert clock.ran == "nnaa" + "naan" * 3
     assert outcome.timed[0].seconds == (0.5,) * 6
     (ratio,) = outcome.ratios

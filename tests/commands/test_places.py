@@ -24,7 +24,7 @@ TRACE = document([step(1, 0, 1000), x("aten::mm", 10, 30)])
 
 
 def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
-    """The program in a process of its own."""
+    """The program in a separate process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, "-m", "perftool", *arguments], env=environment, timeout=120, **how)
 

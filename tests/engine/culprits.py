@@ -10,7 +10,7 @@ from typing import Any
 
 from events import document, kernel, loader, memcpy, runtime, step, x
 
-# The work before loading, for the last collective, and after it; the delay of a late rank.
+# The time that every rank works before loading, in the last collective, and after it; and the delay of a late rank.
 LEAD, WIRE, REST, LATE = 200, 500, 50_000, 40_000
 STEPS = 4
 

@@ -1,4 +1,4 @@
-"""Messages of a sandbox that hostile SQL controls are told from answers, and never crash the program."""
+"""Messages of a sandbox that hostile SQL controls never pass for answers, and never crash the program."""
 
 from __future__ import annotations
 

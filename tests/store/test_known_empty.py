@@ -98,7 +98,7 @@ def add_case(store: TraceStore, case: Case, folder: Path) -> None:
 def test_what_is_called_empty_has_no_rows(name: str, stores: list[TraceStore]) -> None:
     empty = [store for store in stores if store._tables.known_empty(JUDGED[name])]
     for store in empty:
-        # The types of names come with the pairs.
+        # The types of names are created together with the table of pairs.
         store.build(["_pairs", *JUDGED[name].needs])
 
         assert store.select(f"SELECT count(*) AS rows FROM ({JUDGED[name].sql})") == [{"rows": 0}]

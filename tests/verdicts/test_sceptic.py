@@ -33,7 +33,7 @@ SHAPED = {"BAT102", "BAT104", "ENG104", "ENG113", "FUS111", "FUS113", "GAP113", 
 
 
 def side(device: bool) -> Callable[[Events], Events]:
-    """The lanes of the device, which are processes of their own, or all others."""
+    """The lanes of the device, which are separate processes, or all others."""
 
     def chosen(events: Events) -> Events:
         lanes = {e["pid"] for e in events if str(e.get("cat", "")).lower() in _WORK}
@@ -52,7 +52,7 @@ def without_stacks(events: Events) -> Events:
 
 
 def without(*keys: str) -> Callable[[Events], Events]:
-    """Events without these of their arguments."""
+    """Events without the given arguments."""
     return lambda events: [{**e, "args": {k: v for k, v in e.get("args", {}).items() if k not in keys}} for e in events]
 
 

@@ -118,7 +118,7 @@ def _forms(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def recorded(names: Sequence[str]) -> Iterator[Row]:
-    """The benchmarks ``names``, or all that a CPU can show, recorded ``ROUNDS`` times, with the forms in turns.
+    """The benchmarks ``names``, or all that a CPU can show, recorded ``ROUNDS`` times, the forms alternately.
 
     Other load on a machine only makes steps longer, so the recording with the smallest median step counts for each
     form. The true ratio is measured without a profiler where possible, the forms in turn; its median counts.

@@ -56,7 +56,7 @@ class Benchmark:
 
     Measured: ``tolerance`` is the largest difference of the results, relative to their largest value. ``clock`` is
     "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting. ``quantity`` is the
-    number that the advice lowers. ``apart`` gives each form processes of its own, because they differ in
+    number that the advice lowers. ``apart`` gives each form separate processes, because they differ in
     ``environment`` or would share caches; each process runs its form ``runs_apart`` times, more than once if the first
     run is like the others. ``ranks`` is the number of processes that work together. ``devices`` are those on which
     there is something to measure; ``reason`` says why not elsewhere, ``unavailable`` why not on this machine, and

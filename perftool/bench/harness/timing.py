@@ -18,7 +18,7 @@ from perftool.model.benchmark import Ratio
 _SHORTEST_S = 0.005
 _WARM_UP = 2
 _FEWEST_ROUNDS = 6
-# Rounds that are enough for a slow form, once it has taken this many times the wanted time.
+# The rounds that suffice once a form has taken this multiple of the requested time.
 _LEAST_ROUNDS, _PATIENCE = 3, 4.0
 # Half the width of the interval, relative to the ratio, at which measuring stops.
 _GOOD_ENOUGH = 0.03

@@ -1,4 +1,4 @@
-"""Each step waits for the device, as timing code does, or none does. Written for a Gaudi."""
+"""Every step waits for the device, as timing code does, or no step does. Written for a Gaudi."""
 
 import sys
 

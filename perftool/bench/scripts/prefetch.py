@@ -1,4 +1,4 @@
-"""A pinned batch is copied after the loss was read, or before that, while the device works. Written for a Gaudi."""
+"""A pinned batch is copied after the loss is read, or earlier, while the device works. Written for a Gaudi."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Weights saved in every sixth step, or after the loop. Written for a Gaudi."""
+"""Save the weights in every sixth step, or only after the loop. Written for a Gaudi."""
 
 import io
 import sys

@@ -28,7 +28,7 @@ class Tokens(nn.Module):
 def compiled(model: nn.Module, setting: Setting, automatic: bool = False) -> Callable[..., torch.Tensor]:
     """``model`` through torch.compile; shapes and numbers are constants of a graph, unless ``automatic``.
 
-    On a Gaudi through its own backend. The compiler has already compiled something, because its start happens once per
+    A Gaudi uses its own backend. Something small is compiled first, because the compiler's start-up happens once per
     process and takes as long as several graphs.
     """
     options: dict[str, Any] = {"backend": "hpu_backend"} if setting.device.type == "hpu" else {}

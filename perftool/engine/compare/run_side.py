@@ -58,7 +58,7 @@ def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTo
 
 
 def served_numbers(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Those ``values`` of the summary that a server of a language model has, in the order of reports."""
+    """Those ``values`` of the summary that a language-model server has, in the order of reports."""
     known = ((kind.name, values.get(kind.name)) for kind in metric_kinds() if kind.serving)
     return {name: value for name, value in known if value is not None}
 

@@ -35,14 +35,14 @@ def require_size(archive: zipfile.ZipFile, packed: int) -> None:
 
 
 def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """The member ``name``. Raises ValueError beyond ``most`` bytes, or for a member packed as we never pack one."""
+    """The member ``name``. Raises ValueError beyond ``most`` bytes, or for a compression that we never use."""
     entry = archive.getinfo(name)
     if entry.file_size > most:
         raise ValueError(f"{name} has more than {most >> 20} MiB")
     if entry.compress_type not in ZIP_METHODS or entry.flag_bits & 1:
         raise ValueError(f"{name} is packed or encrypted in a way that no part is")
     with archive.open(entry) as file:
-        # Without a size, zipfile unpacks all that there is before it looks at the size that the archive states.
+        # Without a limit, zipfile unpacks everything before it compares the size with the one that the archive states.
         return file.read(entry.file_size + 1)
 
 

@@ -157,7 +157,7 @@ _told_to_end: list[int] = []
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Hold Ctrl-C back in this block. Processes that it starts never get one: this process ends them."""
+    """Hold Ctrl-C back in this block. Processes started in it never receive Ctrl-C: this process ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -40,7 +40,7 @@ def telling_ranks(ranks: Sequence[RankSummary], findings: Sequence[Finding], mos
         return list(ranks)
     late = {rank for found in findings for rank in found.evidence.get("late_ranks") or ()}
     alone = Counter(found.code for found in findings if found.rank is not None)
-    # A finding on every rank singles out none.
+    # A finding on every rank does not single out any.
     late |= {found.rank for found in findings if found.rank is not None and alone[found.code] <= most // 2}
     columns = [[_times(row)[at] for row in ranks if row.status == "ok"] for at in range(4)]
     usual = [sorted(column)[len(column) // 2] if column else 0.0 for column in columns]

@@ -26,7 +26,7 @@ _LONGEST_NAME = 52
 _LARGE = 0.05
 # Ops are named until they make up this share of the work.
 _MOST_OF_IT = 0.8
-# A smaller share of the work in one op cannot move the step.
+# An op with a smaller share of the work cannot change the step noticeably.
 _SMALL = 0.02
 # If all ops together lose less than this, none of them has anything left to gain.
 _LITTLE = 0.05

@@ -281,7 +281,7 @@ def _together(model: ReplayModel | None) -> str:
         return ""
     if together.step_ns > (1 - FELT) * model.replayed_step_ns:
         return ""
-    # Elsewhere the answer speaks of the median step.
+    # The rest of the answer is about the median step.
     mean = " on average" if model.steps > 1 else ""
     steps = f"{format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)} a step{mean}"
     return f"All fixes together that can be modelled: {steps} (predicted)."
@@ -383,7 +383,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     title = rule.summary if rule else first.name.replace("-", " ")
     # The evidence of a symptom names its largest cause.
     title = clause_of(str(first.evidence.get("main_cause")), device, first.evidence.get("main_ratio")) or title
-    # A rule over many ops describes the op it found in this column.
+    # A rule about many ops names the op it found in this column.
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
     if gain and whole.ns:

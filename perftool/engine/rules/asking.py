@@ -37,7 +37,7 @@ class Context:
 
     @property
     def mean_step_ns(self) -> float:
-        """The mean step: evidence adds up over the window, so its share of a step refers to this."""
+        """The mean step. Evidence adds up over the window, so shares of a step refer to the mean."""
         return self.window_ns / max(self.steps, 1)
 
 

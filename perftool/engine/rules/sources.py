@@ -187,7 +187,8 @@ def _overlap(ran: Ran, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
 
 
 def _before_lines(ran: Ran, begins: Int64s, ends: Int64s) -> Int64s:
-    """How much of the time from ``begins`` to ``ends``, in ns, directly precedes each line of a track of ``ran``."""
+    """For each line of a track of ``ran``, how much of the time from ``begins`` to ``ends`` directly precedes it, in
+    ns."""
     import numpy as np
 
     spent = np.zeros(len(ran.lines), dtype=np.int64)

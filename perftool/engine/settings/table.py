@@ -65,7 +65,7 @@ class Row:
 
     @property
     def flag(self) -> str:
-        """The option, as in ``--key``; by default it is called like the key."""
+        """The option, as in ``--key``; by default it has the name of the key."""
         return self.flags[0] if self.flags else f"--{self.key}"
 
     @property

@@ -57,7 +57,7 @@ class Plan:
         return 1 + self.wait + self.warmup
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The environment for the program: ``given``, this plan, and our hook first on the path of its modules."""
+        """The environment for the program: ``given``, this plan, and a module path that begins with our hook."""
         path = os.pathsep.join(part for part in (str(_HOOK), given.get("PYTHONPATH", "")) if part)
         return {**given, "PYTHONPATH": path, VARIABLE: json.dumps(asdict(self))}
 

@@ -54,7 +54,8 @@ class Recorder:
     the profiler runs, only the steps of its thread count, and the recording ends with that thread at the latest.
 
     The memory that each of the first recorded steps adds shows how many events a step has, and so how long recording
-    takes; the smaller one counts, as a program needs memory too. Ranks of one job all record as many steps as planned.
+    takes; the smallest increase counts, because the program itself allocates memory too. Ranks of one job all record as
+    many steps as planned.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -116,7 +117,7 @@ class Recorder:
         added = max(0, min(after - before for before, after in pairwise(self._memory)))
         saving_ns = _NS_PER_BYTE * added
         each_ns = (time.monotonic_ns() - self._began_ns) // recorded
-        # The program itself takes as long whether or not it is recorded.
+        # The time of the program itself does not count: it takes as long without the recorder.
         if rank_here() is None and saving_ns * planned > _PATIENCE_NS:
             self._active = min(planned, max(_FEWEST, _PATIENCE_NS // saving_ns))
         fewer = "" if self._active == planned else f" instead of {planned}"

@@ -1,1 +1,1 @@
-"""Records a running server of a language model: its profiler, its metrics page, its files."""
+"""Records a running language-model server: its profiler, its metrics page, its files."""

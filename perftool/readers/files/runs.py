@@ -36,13 +36,13 @@ _CARD = re.compile(r"(?:accel|hl)\d+")
 _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_\d+)?")
 # Earlier versions of the handler wrote milliseconds instead of nanoseconds.
 _EARLIEST_NS = 10**15
-# The ranks of a run record the same steps, and no clock of a cluster is this far off.
+# The ranks of a run record the same steps, and no two clocks of a cluster differ by this much.
 _APART_NS = 600 * NS_PER_S
 # A run that crashed at once left less than a tenth as much as others.
 _BROKEN_OFF_SHARE = 0.1
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# In the order of saving, traces of at most this many other runs come between two ranks of a run.
+# Between the saving of two ranks of a run, at most this many other runs save a trace.
 _MOST_GROWING = 256
 
 

@@ -111,7 +111,7 @@ def _configs(found: Mapping[str, Any], tally: IssueTally) -> dict[str, _Config]:
 
 
 def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
-    """The entries, with the state of a batch copied to its sends and receives; and the groups that have batches."""
+    """The entries, each send and receive of a batch with the state of the batch; and the groups that have batches."""
     entries = found if isinstance(found, list) else []
     sends = {_batch(entry) for entry in entries if isinstance(entry, dict) and entry.get("is_p2p") is True}
     closing = {

@@ -35,7 +35,7 @@ class BannerScanner:
 
     @property
     def in_banner(self) -> bool:
-        """Whether a banner is still open, so that every line matters."""
+        """Whether a banner has begun and may continue, so that every line matters."""
         return bool(self._left)
 
     def reading(self) -> LogReading:

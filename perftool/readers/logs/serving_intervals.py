@@ -1,4 +1,4 @@
-"""Reads what a server of a language model logs about its load: statistics every few seconds (vLLM V0 and V1, SGLang),
+"""Reads what a language-model server logs about its load: statistics every few seconds (vLLM V0 and V1, SGLang),
 and each iteration (vLLM with --enable-logging-iteration-details)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines of a server of a language model that state an event or a setting: vLLM, and its plugin for Gaudi."""
+"""Lines of a language-model server that state an event or a setting: vLLM, and its plugin for Gaudi."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class ResultScanner:
 
     @property
     def in_result(self) -> bool:
-        """Whether a result is still open, so that every line matters."""
+        """Whether a result has begun and may continue, so that every line matters."""
         return self._left > 0
 
     def feed(self, line: LogLine) -> None:

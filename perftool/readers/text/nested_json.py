@@ -21,7 +21,7 @@ def as_json(value: Any) -> bytes:
 def _any_as_json(value: Any) -> bytes:
     """The same a hundred times slower, for values that orjson refuses."""
     pieces: list[str] = []
-    # Pieces in tuples are written as they are.
+    # Tuples hold finished pieces of JSON, which are written unchanged.
     left: list[Any] = [value]
     while left:
         part = left.pop()

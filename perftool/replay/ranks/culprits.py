@@ -68,7 +68,7 @@ class _Search(Telling):
             if not more or len(found) + len(more) > len(self.ranks) / 2:
                 break
             both = self.saved(Late((*found, *more)))
-            # A rank whose lateness is hidden by another one costs nothing as long as that one is late.
+            # The ranks found so far may hide the lateness of further ones, which then cost nothing.
             if found and both < max(1.25 * saved, saved + LEAST * self.step_ns):
                 break
             found, saved = sorted([*found, *more]), both

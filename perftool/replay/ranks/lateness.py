@@ -27,7 +27,7 @@ class Late:
 
     @property
     def changes(self) -> list[Less]:
-        """They take as long as the median rank."""
+        """The changes that make them as fast as the median rank."""
         return [Less(rank, "own", None, step) for rank in self.ranks for step in self.steps or (None,)]
 
 

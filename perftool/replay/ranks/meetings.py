@@ -107,7 +107,7 @@ class Meetings:
             changed = {change.rank for change in changes if change.cause != "link"}
             needs = zip(self.ranks.tolist(), self.floor_ns.tolist(), strict=True)
             floor = max((ns for rank, ns in needs if rank not in changed), default=0)
-            # A host that needs as long as the recorded steps does not make them longer.
+            # A host's own time never makes the prediction longer than the unchanged step.
             found.append(max(int(took), min(floor, self.unchanged_ns)))
         return found
 

@@ -14,7 +14,7 @@ from perftool.units import format_ratio
 
 _WIDEST = 100
 _PIPE = 80
-# Device work is solid, idle time light; encodings without block characters get ASCII characters of similar weight.
+# Device work is dark, idle time light; encodings without block characters get ASCII characters of similar weight.
 _MARKS = {False: "█▓▒", True: "░:·"}
 _PLAIN_MARKS = {False: "#%=", True: "-:."}
 _SMALLEST = 0.005

@@ -10,7 +10,7 @@ from perftool.sim.machine.annotations import LOADER, MARK_STEP, NO_BATCH, OPTIMI
 
 # The sources of steps, and the names of their marks.
 SOURCES = {"profiler": PROFILER_STEP, "optimizer": OPTIMIZER, "loader": LOADER, "mark_step": MARK_STEP}
-# A step that still compiles after these is not warm-up.
+# A step that compiles after this many steps is not warm-up.
 _LONGEST_WARM_UP = 3
 
 

@@ -82,7 +82,7 @@ class HpuAutocast:
         return policies
 
     def _listed(self, variables: tuple[str, ...], default: frozenset[str]) -> frozenset[str]:
-        """The ops of a list: those of the file that a variable names, one a line, or the default."""
+        """The ops of a list: those of the file that a variable names, one per line, or the default."""
         variable = next((each for each in variables if each in os.environ), None)
         if variable is None:
             return default

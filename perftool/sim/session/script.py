@@ -67,7 +67,7 @@ def _as_main(path: Path, args: Sequence[str]) -> Iterator[dict[str, object]]:
         yield main.__dict__
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = before
-        # Our files belong into the user's working directory, even if the script changed it.
+        # Our files belong in the user's working directory, even if the script changed to another one.
         os.chdir(folder)
 
 

@@ -37,7 +37,7 @@ class Simulation:
             lambda tensor: self.placement.find(tensor) is not None, self.machine.log.remarks.append
         )
         self.owner = os.getpid()
-        # As set by the launcher, or by the script, which may start its ranks itself.
+        # Set by the launcher, or by a script that starts its ranks itself.
         self.ranks, self.rank, _ = ranks_of_launcher()
         # Whether the last forward was a captured or compiled graph, so that its backward is one too.
         self.graphed_backward = False

@@ -23,7 +23,7 @@ LONGEST_FRAME = 1 << 30
 _PLAIN = (bool, int, float, str, type(None))
 _PLAIN_TYPES = frozenset(_PLAIN)
 _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-# DuckDB's decimals have 38 digits; something like 1E+999999 would be written out in full somewhere.
+# DuckDB's decimals have 38 digits; other code would write a number like 1E+999999 out in full.
 _MOST_DIGITS = 40
 # Code that writes values fails on deeper nesting.
 _DEEPEST = 100

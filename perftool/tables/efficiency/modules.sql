@@ -32,7 +32,8 @@ around AS (
            first(o.name ORDER BY o.ts, o."end" DESC, o.id) AS outermost
     FROM nested_pairs(spans, spans) AS p JOIN calls AS o ON o.id = p.outside GROUP BY p.inside
 ),
--- Checkpointing calls a module again in the backward pass, without the modules around it: these come from another call.
+-- Checkpointing calls a module again in the backward pass, without the modules around it: those are taken from another
+-- call of it.
 known AS (
     SELECT c.rank, c.name, arg_min(a.path[:-2], (c.ts, c.id)) AS path
     FROM around AS a JOIN calls AS c USING (id) WHERE len(a.path) > 1 GROUP BY c.rank, c.name

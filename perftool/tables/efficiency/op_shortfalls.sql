@@ -2,7 +2,7 @@
 --
 -- The attainable time is the longer of two: operations at the share of the peak rate that such ops reach on good
 -- shapes, and bytes at the share of the bandwidth that kernels reach (perftool/shortfalls.toml, with sources); no call
--- takes less than 2 us, the cost of starting and draining a kernel. The longest kernel describes a call. The reasons
+-- takes less than 2 us, the cost of starting and draining a kernel. A call is judged by its longest kernel. The reasons
 -- are conditions on these columns, in the same file; reason is NULL when none holds.
 --
 -- absent: no op with a model takes clearly longer than the device needs, or its shapes or its device are unknown

@@ -1,4 +1,4 @@
--- One row per number of the summary that a server of a language model has. For summary.
+-- One row per number of the summary that a language-model server has. For summary.
 --
 -- needs: serving_numbers, serving_intervals, serving_iterations, logged_iterations, token_gaps
 -- empty without: serving_numbers or serving_intervals or serving_iterations or logged_iterations
