@@ -106,7 +106,7 @@ def device_of_text(text: str, path: str) -> DeviceFacts:
     if not isinstance(name, str) or not name.strip() or not is_rate(entry.get("memory_bandwidth")):
         raise InputError(f"{path}: a file of peaks needs a name, and memory_bandwidth in bytes/s")
     if not isinstance(peaks, list) or not peaks or not all(map(_is_peak, peaks)):
-        raise InputError(f"{path}: each of the peaks has a dtype, a unit (matrix or vector) and a rate in FLOP/s")
+        raise InputError(f"{path}: each of the peaks needs a dtype, a unit (matrix or vector) and a rate in FLOP/s")
     source = str(entry.get("source") or f"measured, {Path(path).name}")
     return DeviceFacts(
         type=str(entry.get("type") or ""), name=name, title=name, memory_bytes=0, pcie_bandwidth=0.0, source=source,

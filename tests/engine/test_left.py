@@ -64,7 +64,7 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside(tmp_path: Path) ->
         path.write_bytes(document(events, **H100))
         return analyze(str(path)).verdict.headline
 
-    assert "its matrix products reach 79.4 % of what it allows" in headline(150)
+    assert "its matrix products reach 79.4 % of its roofline" in headline(150)
     assert "matrix products reach" not in headline(1500)
 
 

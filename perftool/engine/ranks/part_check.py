@@ -40,7 +40,7 @@ def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     if entry.file_size > most:
         raise ValueError(f"{name} has more than {most >> 20} MiB")
     if entry.compress_type not in ZIP_METHODS or entry.flag_bits & 1:
-        raise ValueError(f"{name} is packed or encrypted in a way that no part is")
+        raise ValueError(f"{name} is packed or encrypted in a way that parts never are")
     with archive.open(entry) as file:
         # Without a limit, zipfile unpacks everything before it compares the size with the one that the archive states.
         return file.read(entry.file_size + 1)

@@ -79,7 +79,7 @@ def _shown(store: TraceStore) -> str:
         place = f" in {silence['place']}" if silence["place"] else ""
         why = ": it waits there for the threads of the autograd engine, which were not recorded"
         clauses.append(
-            f"The host shows no op for {format_ns(silence['dur'])} of {format_ns(silence['whole'])}{place}"
+            f"No op runs on the host for {format_ns(silence['dur'])} of {format_ns(silence['whole'])}{place}"
             f"{why if silence['autograd'] else ', and the recording does not show what it does there'}."
         )
     read = next(iter(store.select(_READS)), None)

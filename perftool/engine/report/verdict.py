@@ -424,7 +424,7 @@ def _limit_sentence(run: VerdictInput) -> str:
     top = run.device_ops[0]
     known = "known " if run.summary["device_unknown_ratio"].value else ""
     share = f"{format_ratio(top.share)} of the {known}time in {_short(top.name)}"
-    reached = f"; its matrix products reach {format_ratio(run.reached)} of what it allows" if run.reached else ""
+    reached = f"; its matrix products reach {format_ratio(run.reached)} of its roofline" if run.reached else ""
     best = run.summary["roofline_ratio"].value
     only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
     if run.device == "cpu":

@@ -199,7 +199,7 @@ def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[s
         return tuple(_called(wanted, runs).files)
     if len(runs) < 2:
         return tuple(traces)
-    ways = "pick one with --run NAME, look at --each trace, or join them with --as-one-run"
+    ways = "pick one with --run NAME, analyse --each trace, or join them with --as-one-run"
     raise InputError("\n".join([f"these {len(traces)} traces belong to {len(runs)} runs; {ways}:", *_listed(runs)]))
 
 

@@ -31,10 +31,10 @@ _WORDS = {
 }
 # The same if the CPU is the device.
 _CPU_WORDS = {
-    "compute": "its ops compute {own}, those of {others} {usual}",
+    "compute": "its ops compute for {own}, those of {others} for {usual}",
     "host": "no op computes there for {own}, compared with {usual} on {others}",
 }
-_UNKNOWN = "the traces do not show what takes it longer than {others}"
+_UNKNOWN = "the traces do not show why it takes longer than {others}"
 
 
 class CulpritRow(NamedTuple):
