@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +16,11 @@ from recordings import FOLDER
 
 from perftool.engine.analysis import analyze
 from perftool.engine.report.causes import CLAUSES
+from perftool.model.devices import known_devices
 from perftool.model.report import Report
 
 Events = list[dict[str, Any]]
+Trace = dict[str, Any]
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 SHIPPED = [SAMPLES / "benchmarks" / "small_copies" / "naive" / "small_copies.json.gz"]
 SHIPPED += [SAMPLES / "cpu" / f"{name}.json.gz" for name in ("unfused_optimizer", "many_small_ops")]
@@ -54,6 +57,16 @@ def without_stacks(events: Events) -> Events:
 def without(*keys: str) -> Callable[[Events], Events]:
     """Events without the given arguments."""
     return lambda events: [{**e, "args": {k: v for k, v in e.get("args", {}).items() if k not in keys}} for e in events]
+
+
+def without_machine(whole: Trace) -> Trace:
+    """A recording that does not say which device or processor it is of, or how busy its cores were."""
+    told = ("deviceProperties", "perftoolRecording")
+    return {key: value for key, value in whole.items() if key not in told and "version" not in key.lower()}
+
+
+def in_events(change: Callable[[Events], Events]) -> Callable[[Trace], Trace]:
+    return lambda whole: {**whole, "traceEvents": change(whole["traceEvents"])}
 
 
 def one_thread(events: Events) -> Events:
@@ -94,6 +107,10 @@ def no_shapes(report: Report) -> list[str]:
     return [f.code for f in report.findings if f.code in SHAPED]
 
 
+def no_types(report: Report) -> list[str]:
+    return [f.code for f in report.findings if f.code in {"PRC102", "PRC104"}]
+
+
 def no_annotations(report: Report) -> list[str]:
     return [report.run.steps_from] if report.run.steps_from not in (None, "copies") else []
 
@@ -112,21 +129,40 @@ def no_device(report: Report) -> list[str]:
     ]
 
 
+# Of what these tables hold, an unknown machine shows nothing.
+OF_MACHINES = {"known_devices", "rated_devices", "device_facts", "machines", "machine_loads"}
+
+
+def no_machine(report: Report) -> list[str]:
+    told = [report.verdict.headline, report.verdict.below, *(f"{f.message} {f.fix}" for f in report.findings)]
+    names = [name for device in known_devices() for name in (device.name, device.title)]
+    rated = [name for name in ("roofline_ratio", "mfu_ratio", "hfu_ratio") if report.summary[name].value is not None]
+    needing = {rule.code for rule in report.rules if OF_MACHINES.intersection(rule.needs)}
+    return [
+        *([report.device.name] if report.device.name else []),
+        *rated,
+        *(f.code for f in report.findings if f.code in needing),
+        *(text for text in told if any(name in text for name in names) or re.search(r"at [\d.]+ % of (its|the)", text)),
+    ]
+
+
 def nothing(report: Report) -> list[str]:
     return []
 
 
-CHANGES: dict[str, tuple[Callable[[Events], Events], Callable[[Report], list[str]]]] = {
-    "host": (side(device=True), no_host),
-    "stacks": (without_stacks, no_stacks),
-    "annotations": (of("user_annotation"), no_annotations),
-    "device": (side(device=False), no_device),
-    "shapes": (without("Input Dims", "Input Strides", "Concrete Inputs"), no_shapes),
-    "numbers of autograd": (without("Sequence number"), nothing),
-    "threads": (one_thread, nothing),
-    "first half": (part(first=False), nothing),
-    "last half": (part(first=True), nothing),
-    "most": (thinned, nothing),
+CHANGES: dict[str, tuple[Callable[[Trace], Trace], Callable[[Report], list[str]]]] = {
+    "host": (in_events(side(device=True)), no_host),
+    "stacks": (in_events(without_stacks), no_stacks),
+    "annotations": (in_events(of("user_annotation")), no_annotations),
+    "device": (in_events(side(device=False)), no_device),
+    "shapes": (in_events(without("Input Dims", "Input Strides", "Concrete Inputs")), no_shapes),
+    "types": (in_events(without("Input type")), no_types),
+    "machine": (without_machine, no_machine),
+    "numbers of autograd": (in_events(without("Sequence number")), nothing),
+    "threads": (in_events(one_thread), nothing),
+    "first half": (in_events(part(first=False)), nothing),
+    "last half": (in_events(part(first=True)), nothing),
+    "most": (in_events(thinned), nothing),
 }
 
 
@@ -135,15 +171,36 @@ CHANGES: dict[str, tuple[Callable[[Events], Events], Callable[[Report], list[str
 def test_what_was_taken_away_is_not_claimed(path: Path, taken: str, tmp_path: Path) -> None:
     change, claims = CHANGES[taken]
     whole = json.loads(gzip.decompress(path.read_bytes()))
-    left = change(whole["traceEvents"])
-    if left == whole["traceEvents"]:
+    left = change(whole)
+    if left == whole:
         pytest.skip("the recording holds nothing of that")
     changed = tmp_path / "trace.json"
-    changed.write_text(json.dumps({**whole, "traceEvents": left}))
+    changed.write_text(json.dumps(left))
     report = analyze([str(changed)])
 
     assert list(breaches(report)) == []
     assert claims(report) == []
+
+
+# As `record` writes it: what the processor is, and what it could do.
+PROCESSOR = {
+    "version": 1,
+    "machine": {"processor": "Intel(R) Xeon(R) Processor", "cores": 2, "cores_allowed": 2},
+    "process": {"torch": "2.13.0+cpu", "threads": 2},
+    "peaks": {"products": {"fp32": 3e11}, "memory_bandwidth": 2e10},
+}
+
+
+def test_facts_of_a_processor_are_claimed_only_where_they_are_recorded(tmp_path: Path) -> None:
+    whole = json.loads(gzip.decompress((SAMPLES / "cpu" / "unfused_optimizer.json.gz").read_bytes()))
+    reports = []
+    for number, trace in enumerate(({**whole, "perftoolRecording": PROCESSOR}, whole)):
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps(trace))
+        reports.append(analyze([str(path)]))
+
+    assert reports[0].device.name in no_machine(reports[0])
+    assert no_machine(reports[1]) == []
 
 
 RANKS = [SAMPLES / "cpu" / "small_allreduce", SAMPLES / "benchmarks" / "static_graph" / "advised"]
