@@ -19,7 +19,7 @@ from perftool.commands.ending import Ending, signals_as_interrupts
 from perftool.commands.loading import Commands
 from perftool.commands.options import NO_VALUE, CliSettings, with_options
 from perftool.engine.settings.table import ROOT
-from perftool.errors import OutputClosedError, PerfToolError, is_interrupt
+from perftool.errors import OutputClosedError, PerfToolError, UnforeseenError, is_interrupt
 from perftool.model.choices import ReportFormat
 from perftool.reporters.escape import shown
 
@@ -152,6 +152,7 @@ def _run(ending: Ending) -> None:
             # Python would report files that cannot be closed either, with a traceback.
             sys.unraisablehook = lambda _: None
             _fail(f"the output cannot be written: {why}", 2)
+        error = error.cause if isinstance(error, UnforeseenError) else error
         # DuckDB adds lines that show the SQL.
         said = str(error).partition("\n")[0].strip()
         _fail(f"internal error: {type(error).__name__}: {said} (run with -v for a traceback)", 2)

@@ -16,6 +16,14 @@ def is_interrupt(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt) or (isinstance(error, RuntimeError) and str(error) == _INTERRUPTED)
 
 
+class UnforeseenError(Exception):
+    """An internal error, ``cause``, under a name that no library gives a meaning of its own."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
 class OutputClosedError(PerfToolError):
     """The reader of the output has left, as after ``| head``: a normal end, unless a gate failed before."""
 

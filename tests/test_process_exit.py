@@ -140,6 +140,24 @@ def test_a_signal_wrapped_by_an_import_is_still_reported(
     assert (ended.value.code, capsys.readouterr().err) == (128 + number, f"habana_perf_tool: {word}\n")
 
 
+@pytest.mark.parametrize("error", [EOFError("why"), BrokenPipeError(32, "why")])
+def test_no_internal_error_ends_like_a_gate_that_failed(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Typer takes both for the user's wish to leave, and exits with 1."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("perftool.commands.session.Session.inputs", fail)
+    monkeypatch.setattr("sys.argv", ["habana_perf_tool", "lint", "run.json"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said == f"habana_perf_tool: internal error: {type(error).__name__}: {error} (run with -v for a traceback)\n"
+
+
 # Sends a signal the first time DuckDB's native part calls Python while it is loaded.
 _SIGNAL_WHILE_LOADING = """
 import signal, sys

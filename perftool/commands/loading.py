@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from perftool.commands.as_given import take_as_given
 from perftool.commands.options import with_options
-from perftool.errors import PerfToolError
+from perftool.errors import PerfToolError, UnforeseenError
 from perftool.reporters.escape import one_line
 
 # The module of each command, in help order; its function has the name of the command.
@@ -79,6 +79,15 @@ class _Command(_Answering, TyperCommand):
 
 class Commands(_Answering, TyperGroup):
     """All commands."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the named command. Raises UnforeseenError for the errors that typer would take for the user's wish to
+        leave, and end with the exit code of a gate that failed.
+        """
+        try:
+            return super().invoke(ctx)
+        except (EOFError, BrokenPipeError) as error:
+            raise UnforeseenError(error) from error
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perftool.readers.text import secrets
 from perftool.readers.text.secrets import certainty, is_secret, is_secret_number, secrets_in
 
 SECRET = "q7Wz-2Kd9_xRt4"
@@ -113,3 +114,21 @@ def test_no_repeated_text_is_searched_again_and_again(piece: str) -> None:
     """A search that scans the rest of the text from every position would never finish on a long text."""
     text = piece * (300_000 // len(piece))
     assert len([*secrets_in(text)]) <= len(text)
+
+
+def test_names_in_one_run_of_letters_share_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that is too long for a token is not read again from every name in it."""
+    judged: list[str] = []
+
+    def is_none(_: str, value: str) -> bool:
+        judged.append(value)
+        return False
+
+    monkeypatch.setattr(secrets, "is_secret", is_none)
+    assert [*secrets_in("auth=" * 10_000)] == []
+    assert sum(map(len, judged)) < 50_000
+
+
+def test_a_long_signature_is_left_out_to_its_end() -> None:
+    (found,) = secrets_in("https://host/blob?sig=" + "a1" * 200)
+    assert found.end - found.start == 400

@@ -48,6 +48,10 @@ def test_statistics_of_sglang() -> None:
     assert (found.generation_tokens_per_s, found.running, found.waiting, found.cache_ratio) == (95.5, 4, 7, 0.06)
 
 
+def test_statistics_without_a_number_are_no_interval() -> None:
+    assert console_log.read(b"INFO Avg prompt throughput: nan tokens/s\n").intervals == ()
+
+
 def test_drafts_belong_to_the_interval_before() -> None:
     (found,) = _read(
         f"{V1}Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 2.0 tokens/s, Running: 1 reqs",

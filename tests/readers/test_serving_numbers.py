@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+
+import pytest
 
 from perftool.model.serving import ClientResult, MetricsPage, ServingNumber
 from perftool.readers import text_input
+from perftool.readers.serving import metrics_page
 from perftool.readers.serving.chosen import chosen_result, server_numbers
 
 PAGE = """\
@@ -38,6 +42,20 @@ def test_a_metrics_page(tmp_path: Path) -> None:
         ("num_gpu_blocks", "96"), ("block_size", "32"), ("enable_prefix_caching", "False"),
     ]  # fmt: skip
     assert [(one.kind, one.count) for one in found.issues] == [("bad value", 1)]
+
+
+def test_lines_of_a_page_that_hold_no_total_are_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    examined: list[str] = []
+    real = metrics_page._SAMPLE
+
+    class Counted:
+        def match(self, text: str) -> re.Match[str] | None:
+            examined.append(text)
+            return real.match(text)
+
+    monkeypatch.setattr(metrics_page, "_SAMPLE", Counted())
+    page = metrics_page.read(b"\n" * 1000 + b"vllm:other 1\n" * 1000 + b"vllm:num_preemptions_total 7\n").pages[0]
+    assert (page.totals, len(examined)) == ({"preemptions": 7}, 1)
 
 
 def test_a_json_result_and_one_appended_to_it(tmp_path: Path) -> None:

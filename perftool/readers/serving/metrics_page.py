@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from perftool.model.records import ConfigEntry, LogReading
 from perftool.model.serving import MetricsPage
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.text_lines import Source, read_lines
+from perftool.readers.text.text_lines import Source, Wanted, read_lines, shortest
 
 _SAMPLE = re.compile(
     r"(?P<name>(?:vllm|sglang):\w{1,100})(?:\{(?P<labels>.*)\})? (?P<value>[-+.\w]{1,40})(?: -?\d+)?\s*$"
@@ -48,6 +48,12 @@ _MOST = 1e15
 _STARTED = "vllm:generation_tokens_created"
 _SETTINGS = "vllm:cache_config_info"
 _KEPT = ("num_gpu_blocks", "block_size", "enable_prefix_caching", "gpu_memory_utilization")
+_SUMMED = {
+    _STARTED,
+    *(name for names in _TOTALS.values() for name in names),
+    *(f"{name}_{part}" for names in _TIMES.values() for name in names for part in ("sum", "count")),
+}
+_READ = shortest({*_SUMMED, _SETTINGS})
 _LABEL = re.compile(r'(\w{1,60})="([^"\\]{0,200})"')
 
 
@@ -61,8 +67,9 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     tally = IssueTally()
     sums: dict[str, float] = {}
     settings: tuple[ConfigEntry, ...] = ()
-    for line in read_lines(source, tally):
-        if (found := _SAMPLE.match(line.text)) is None:
+    for line in read_lines(source, tally, wanted=Wanted(_READ)):
+        found = _SAMPLE.match(line.text)
+        if found is None or found["name"] not in (*_SUMMED, _SETTINGS):
             continue
         value = _number(found["value"])
         if value is None and not _is_unset(found["value"]):

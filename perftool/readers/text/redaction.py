@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 from perftool.readers.text.quoted import string_end
-from perftool.readers.text.secrets import SHORTEST, Found, certainty, is_secret, is_secret_number, secrets_in
+from perftool.readers.text.secrets import SHORTEST, certainty, is_secret, is_secret_number, secrets_in
 
 _T = TypeVar("_T")
 _Edit = tuple[int, int, bytes]
@@ -167,19 +167,21 @@ class _Search:
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
+        # The length to try where no longer part begins; 0 if every part is longer.
+        self._short = SHORTEST if any(len(part) == SHORTEST for part in self._parts) else 0
         self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
         letters = re.escape("".join(sorted({*"".join(self._parts)})))
         self._run = re.compile(f"[{letters}]{{{SHORTEST},}}")
 
-    def found(self, text: str) -> Iterator[Found]:
-        """The parts in ``text``."""
-        lengths, parts = self._lengths, self._parts
+    def found(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """The start, the end and the kind of each part in ``text``."""
+        lengths, parts, short = self._lengths, self._parts, self._short
         for run in self._run.finditer(text):
             for at in range(run.start(), run.end() - SHORTEST + 1):
-                begun = lengths.get(text[at : at + SHORTEST + 1], ())
-                length = next((one for one in begun if text[at : at + one] in parts), 0)
-                if kind := parts.get(text[at : at + (length or SHORTEST)]):
-                    yield Found(at, at + (length or SHORTEST), kind)
+                begun = lengths.get(text[at : at + SHORTEST + 1])
+                length = next((one for one in begun if text[at : at + one] in parts), short) if begun else short
+                if length and (kind := parts.get(text[at : at + length])):
+                    yield at, at + length, kind
 
 
 def _text_of(raw: bytes) -> str:

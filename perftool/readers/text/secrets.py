@@ -146,7 +146,7 @@ def _is_credential(scheme: str, text: str) -> bool:
 
 
 def _named_in(text: str) -> Iterator[Found]:
-    after = 0
+    after = run = 0
     for found in _NAMED.finditer(text):
         name, assigned = found["name"], found["sep"].strip() in ("=", ":")
         sure = certainty(name)
@@ -156,20 +156,35 @@ def _named_in(text: str) -> Iterator[Found]:
         next_one = not assigned and (not name.startswith("-") or text.startswith("-", found.end()))
         if not sure or found.start() < after or next_one:
             continue
-        start, end = _value(text, found.end(), len(text) if sure == Certainty.CERTAIN else _LONGEST + 1)
+        start, quote = _begin(text, found.end())
+        if quote:
+            end = _closed(text, start, quote, len(text) if sure == Certainty.CERTAIN else _LONGEST + 1)
+        else:
+            # Names within one run of letters share its end, which is looked for once.
+            run = run if start < run else _bare_end(text, start)
+            end = run
+        if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
+            continue
         if is_secret(name, text[start:end]) if certainty(name) else end - start >= SHORTEST:
             after = end
             yield Found(start, end, name)
 
 
-def _value(text: str, at: int, most: int) -> tuple[int, int]:
-    """The start and the end of the value at ``at``, of at most ``most`` letters: in quotes, or up to a blank."""
+def _begin(text: str, at: int) -> tuple[int, str]:
+    """Where the value at ``at`` begins, and the quote before it, which may be none."""
     quote = _QUOTE.match(text, at)
     start = quote.end() if quote else at
     scheme = _SCHEME.match(text, start)
-    start = scheme.end() if scheme else start
-    if quote:
-        end = text.find(quote[0], start, start + most)
-        return start, end if end >= 0 else min(start + most, len(text))
-    bare = _BARE.match(text, start, start + most)
-    return start, start + len(bare[0].rstrip(",)]}")) if bare else start
+    return scheme.end() if scheme else start, quote[0] if quote else ""
+
+
+def _closed(text: str, start: int, quote: str, most: int) -> int:
+    """Where the value in quotes ends, at most ``most`` letters after its ``start``."""
+    end = text.find(quote, start, start + most)
+    return end if end >= 0 else min(start + most, len(text))
+
+
+def _bare_end(text: str, start: int) -> int:
+    """Where the value without quotes ends: before a blank, and before brackets and commas in front of one."""
+    bare = _BARE.match(text, start)
+    return start + len(bare[0].rstrip(",)]}")) if bare else start
