@@ -98,7 +98,7 @@ def _stem(trace: str) -> str:
 
 def _write(traces: list[str], session: Session, target: str) -> tuple[Annotations, list[str], list[str]]:
     """Analyse ``traces`` and write them annotated; returns the annotations to look at first, warnings and notes."""
-    from perftool.readers.text.nested_json import as_json
+    from perftool.engine.drawing.rank_timelines import rank_metadata
     from perftool.readers.text.redaction import Redactor
 
     inputs, redact = session.inputs(traces, [target]), session.cli.redact
@@ -108,7 +108,7 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
         one, redactor = len(inputs.traces) == 1, Redactor()
         drawn, copied, notes = _one_rank(run, Path(spool), redact) if one else _several_ranks(run)
         # A timeline of several ranks has none of their metadata, but an event may repeat a value of it.
-        found = redactor.learn(as_json(top) for top in run.store.metadata.values()) if one or redact else set()
+        found = redactor.learn(rank_metadata(run)) if one or redact else set()
         if redact:
             # A secret found near the end of the copy may also occur near its beginning.
             redactor.learn(copied())

@@ -81,17 +81,19 @@ def _link_to_source(file: str, target: str | None, roots: Sequence[Path]) -> str
 
 def _analysis(session: Session, inputs: Inputs, redactor: Redactor, redact: bool) -> tuple[Report, Pictures]:
     """The report without absolute paths, and its pictures; ``redactor`` learns from the inputs."""
-    from perftool.engine.drawing.rank_timelines import event_texts
+    from perftool.engine.drawing.rank_timelines import all_texts
     from perftool.engine.report.portable import make_portable, shown_paths
     from perftool.engine.report.source_places import place_sources
     from perftool.readers.text.nested_json import as_json
 
+    if redact and inputs.parts:
+        raise PerfToolError("--redact needs the traces: parts lack the metadata and events that show what is secret")
     with open_run(session, inputs) as run:
         found, pictures = run.report, run.pictures
         settings = {row["key"]: row["value"] for row in run.store.rows("config")}
         redactor.learn(map(as_json, [*run.store.metadata.values(), settings]))
         if redact:
-            redactor.learn(event_texts(run))
+            redactor.learn(all_texts(run))
     portable = make_portable(found, shown_paths([read.path for read in found.inputs], project_root()))
     roots = (project_root(), *session.settings.source_roots)
     return place_sources(portable, roots, shorten=True), pictures

@@ -16,6 +16,7 @@ from builders.program import Run
 from events import document, launch, loader, step, x
 
 from perftool.commands import serve
+from perftool.engine.ranks import batch
 from perftool.errors import PerfToolError
 from perftool.model.annotations import Annotations
 from perftool.model.report import Location
@@ -113,7 +114,12 @@ def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
     assert "is a timeline of several ranks, as annotate writes it; give the traces of the ranks" in run.err
 
 
-def test_redact_leaves_out_what_the_events_of_several_ranks_repeat(tmp_path: Path, run: Run) -> None:
+@pytest.mark.parametrize("batch_bytes", [batch.BATCH_BYTES, 1])
+def test_redact_leaves_out_what_the_events_of_several_ranks_repeat(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
+) -> None:
+    """Ranks too large for one store are joined without most of their metadata."""
+    monkeypatch.setattr(batch, "BATCH_BYTES", batch_bytes)
     secrets = ["first-of-two-secrets", "other-of-two-secrets"]
     for rank, secret in enumerate(secrets):
         events = [step(1, 0, 2000), *launch(1, 100, 5, 110, 50, f"k --token {secrets[1 - rank]}")]

@@ -115,3 +115,26 @@ def test_secrets_of_events_are_left_out_of_the_page(run, tmp_path: Path, options
 
     assert (code, "event-secret-1" in page, "event-secret-2" in page) == (0, not options, not options)
     assert ("left out as a likely secret: --token, apiKey" if options else "--redact leaves it out") in err
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_secrets_of_the_metadata_of_several_ranks_are_left_out(run, tmp_path: Path, jobs: str) -> None:
+    events = starved()
+    for event in events:
+        if event.get("cat") == "kernel":
+            event["name"] = "k metadata-secret"
+    for rank in (0, 1):
+        info = {"rank": rank, "world_size": 2, "backend": "nccl"}
+        data = document(events, distributedInfo=info, env={"DB_PASSWORD": "metadata-secret"})
+        (tmp_path / f"rank{rank}.json").write_bytes(data)
+    code, page, err = run("rank0.json", "rank1.json", "-q", "--static", "--redact", "--jobs", jobs)
+    assert (code, "k redacted" in page, "metadata-secret" in page) == (0, True, False), err
+
+
+def test_parts_are_not_enough_to_redact(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["habana_perf_tool", "analyze", "run.json", "-q", "--part", "rank0.part"])
+    with pytest.raises(SystemExit):
+        main()
+    code, page, err = run("rank0.part", "--static", "--redact")
+    assert (code, page) == (2, "")
+    assert "--redact needs the traces" in err

@@ -9,6 +9,7 @@ from perftool.engine.analysis import Run
 from perftool.engine.drawing.annotate import annotate, attention
 from perftool.model.annotations import Annotations, RankTimeline
 from perftool.model.report import Location
+from perftool.readers.text.nested_json import as_json
 
 # Viewers show processes in the order of this metadata, which profilers write.
 _PROCESSES = """
@@ -35,10 +36,18 @@ def clock_offsets(run: Run) -> dict[int, int | None]:
     return {rank: known.get(rank) for rank in _ranks(run)}
 
 
-def event_texts(run: Run) -> Iterator[bytes]:
-    """The names and the arguments of all events of ``run``, as JSON."""
+def rank_metadata(run: Run) -> Iterator[bytes]:
+    """All metadata of each rank of ``run``, as JSON: joined ranks keep only a part of it."""
     for rank in _ranks(run):
         with run.only_rank(rank) as store:
+            yield as_json(store.metadata.get(rank))
+
+
+def all_texts(run: Run) -> Iterator[bytes]:
+    """The metadata of ``run``, and the names and the arguments of all its events, as JSON."""
+    for rank in _ranks(run):
+        with run.only_rank(rank) as store:
+            yield as_json(store.metadata.get(rank))
             yield from (text.encode("utf-8", "replace") for (text,) in store.iterate(_TEXTS, {"rank": rank}))
 
 
