@@ -122,7 +122,7 @@ def test_redact_leaves_out_what_the_events_of_several_ranks_repeat(
     monkeypatch.setattr(batch, "BATCH_BYTES", batch_bytes)
     secrets = ["first-of-two-secrets", "other-of-two-secrets"]
     for rank, secret in enumerate(secrets):
-        events = [step(1, 0, 2000), *launch(1, 100, 5, 110, 50, f"k --token {secrets[1 - rank]}")]
+        events = [step(1, 0, 2000), *launch(1, 100, 5, 110, 50, f"k {secrets[1 - rank]}")]
         info = {"rank": rank, "world_size": 2, "backend": "nccl"}
         data = document(events, distributedInfo=info, env={"API_TOKEN": secret})
         (tmp_path / f"rank{rank}.json").write_bytes(data)
