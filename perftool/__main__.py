@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 
-from perftool.commands.garbage import seldom_collected
+from perftool.commands.garbage import less_garbage_collection
 
 
 def program() -> None:
@@ -19,7 +19,7 @@ def program() -> None:
     # Exit handlers run in reverse order, so this one runs last.
     atexit.register(_leave, codes)
     try:
-        with seldom_collected():
+        with less_garbage_collection():
             from perftool.cli import main
 
             main()

@@ -40,7 +40,7 @@ class InputError(PerfToolError):
 UNFORESEEN = (RecursionError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
 
 
-def unforeseen_in(path: str, error: Exception) -> InputError:
+def unexpected_input_error(path: str, error: Exception) -> InputError:
     """An InputError for ``error``, raised while reading ``path``: only the contents of that file are lost."""
     if isinstance(error, InputError):
         return error

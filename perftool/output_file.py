@@ -92,7 +92,7 @@ def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 @contextmanager
-def gzipped_at_the_end(target: Path) -> Iterator[Path]:
+def gzip_when_done(target: Path) -> Iterator[Path]:
     """Yields a path for plain data, which is gzipped into ``target`` at the end.
 
     For writers that compress line by line, as torch.profiler does: compressing large pieces takes a fraction of the

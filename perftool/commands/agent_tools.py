@@ -51,7 +51,7 @@ _OF_A_FINDING = ("code", "name", "severity", "rank", "message", "short_fix", "ga
 
 
 @dataclass(frozen=True)
-class Desk:
+class Workspace:
     """Where the tools work: the folder ``root``, with a limit of ``seconds`` for each call."""
 
     root: Path
@@ -180,7 +180,7 @@ def serve(root: Path, seconds: float) -> None:
         importlib.import_module("mcp.server.mcpserver")
     except ImportError:
         raise PerfToolError("an MCP server needs the SDK: pip install 'habana-perf-tool[mcp]'") from None
-    desk = Desk(root.resolve(), seconds, from_thread.check_cancelled)
+    desk = Workspace(root.resolve(), seconds, from_thread.check_cancelled)
 
     def leave(number: int, _: object) -> None:
         # The SDK would wait for the next line of the client.
@@ -192,7 +192,7 @@ def serve(root: Path, seconds: float) -> None:
     _server(desk).run("stdio")
 
 
-def _server(desk: Desk) -> Any:
+def _server(desk: Workspace) -> Any:
     sdk = importlib.import_module("mcp.server.mcpserver")
     sdk_errors = importlib.import_module("mcp.server.mcpserver.exceptions")
     types = importlib.import_module("mcp.types")
@@ -250,7 +250,7 @@ def _server(desk: Desk) -> Any:
     return made
 
 
-def listed(desk: Desk, folder: str) -> dict[str, Any]:
+def listed(desk: Workspace, folder: str) -> dict[str, Any]:
     """The traces below ``folder``, newest first."""
     place = desk.place(folder)
     found = []
@@ -263,7 +263,7 @@ def listed(desk: Desk, folder: str) -> dict[str, Any]:
     return small({"files": rows, "files_left_out": max(len(found) - _MOST_RUNS, 0)})
 
 
-def analyzed(desk: Desk, path: str, findings: int) -> dict[str, Any]:
+def analyzed(desk: Workspace, path: str, findings: int) -> dict[str, Any]:
     """The parts of the JSON report that answer what is slow and what to change."""
     report = desk.run("analyze", ["--output-format", "json"], [desk.path(path)])
     advice = [found for found in report["findings"] if found["advice"]]

@@ -11,7 +11,7 @@ _OBJECTS = 100_000
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
+def less_garbage_collection() -> Iterator[None]:
     """Collect garbage less often within this block."""
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS, *before[1:])

@@ -53,7 +53,7 @@ class Endings:
             return
         self._watching = True
         atexit.register(self._end)
-        mind_children()
+        stop_recording_in_children()
         _WATCHING.append(self)
         for name in _LEAVING:
             if original := getattr(os, name, None):
@@ -189,7 +189,7 @@ _WATCHING: list[Endings] = []
 _minded = False
 
 
-def mind_children() -> None:
+def stop_recording_in_children() -> None:
     """From now on a forked child of this process does not record, and can end.
 
     PyTorch's profiler has a thread that a child does not have, and when the child ends, it waits for that thread

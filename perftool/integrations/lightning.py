@@ -18,7 +18,7 @@ from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
-from perftool.integrations.recording import analyze_trace, never_in_the_way, show
+from perftool.integrations.recording import analyze_trace, errors_become_warnings, show
 from perftool.integrations.saving import save_trace
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class HPUProfiler(_PyTorchProfiler):
         """Save what is still being recorded, and print the report of rank 0."""
         self._save_the_rest()
         if self.traces and self._shows_report and rank_here() in (None, 0):
-            with never_in_the_way("the recording could not be analysed"):
+            with errors_become_warnings("the recording could not be analysed"):
                 show(self.report, self.traces[-1])
         self.teardown(stage=self._stage)
 
@@ -134,7 +134,7 @@ class HPUProfiler(_PyTorchProfiler):
         if self.profiler is not None and not self._home.here:
             warnings.warn("perftool: a recording can only be saved by the thread that began it", stacklevel=2)
             return
-        with self._endings.undisturbed(), never_in_the_way("the recording could not be saved"):
+        with self._endings.undisturbed(), errors_become_warnings("the recording could not be saved"):
             self._watch.end()
             self._delete_profilers()
         self._endings.release()

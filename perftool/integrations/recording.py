@@ -102,7 +102,7 @@ class Recording:
         if not self.traces and error is None:
             warnings.warn(self._nothing(), stacklevel=2)
         elif error is None and not self._quiet and rank_here() in (None, 0):
-            with never_in_the_way("the recording could not be analysed"):
+            with errors_become_warnings("the recording could not be analysed"):
                 show(self.report, self.traces[-1])
 
     def step(self) -> None:
@@ -113,7 +113,7 @@ class Recording:
             warnings.warn("perftool: a step in a thread other than the recorded one does not count", stacklevel=2)
             return
         self._steps += 1
-        with self._endings.undisturbed(), never_in_the_way("the profiler failed"):
+        with self._endings.undisturbed(), errors_become_warnings("the profiler failed"):
             self._end_trial() if self._steps == 1 else self._profiler.step()
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Recording:
                 warnings.warn("perftool: a recording can only be saved by the thread that began it", stacklevel=2)
                 return
             self._running = False
-            with self._endings.undisturbed(), never_in_the_way("the recording could not be saved"):
+            with self._endings.undisturbed(), errors_become_warnings("the recording could not be saved"):
                 self._watch.end()
                 self._profiler.stop()
             self._endings.release()
@@ -177,7 +177,7 @@ def show(report: Report, path: Path) -> None:
 
 
 @contextmanager
-def never_in_the_way(what: str) -> Iterator[None]:
+def errors_become_warnings(what: str) -> Iterator[None]:
     """Turn any error inside into a warning: a run must not end because of its profiler."""
     try:
         yield

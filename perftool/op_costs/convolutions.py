@@ -12,7 +12,7 @@ from functools import partial
 
 from perftool.op_costs.call import Call, NoModelError, Tensor, shape_of
 from perftool.op_costs.cost import Cost, moved
-from perftool.op_costs.windows import each, slid
+from perftool.op_costs.windows import each, window_count
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Convolution:
         stride, padding = each(call, self.stride, len(kernel)), each(call, self.padding, len(kernel))
         dilation = [1] * len(kernel) if self.dilation is None else each(call, self.dilation, len(kernel))
         if not self.backwards(call):
-            return (x.dims[0], weight.dims[0], *slid(inside, kernel, stride, padding, dilation))
+            return (x.dims[0], weight.dims[0], *window_count(inside, kernel, stride, padding, dilation))
         assert self.transposed is not None
         more, groups = each(call, self.transposed + 1, len(kernel)), call.numbers(self.transposed + 2)
         sizes = zip(inside, kernel, stride, padding, dilation, more, strict=True)

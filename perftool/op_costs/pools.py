@@ -14,7 +14,7 @@ from math import prod
 
 from perftool.op_costs.call import Call, NoModelError
 from perftool.op_costs.cost import Cost, moved
-from perftool.op_costs.windows import each, slid
+from perftool.op_costs.windows import each, window_count
 
 
 def _pool(call: Call, dimensions: int, dilated: bool, places: bool) -> Cost:
@@ -26,7 +26,7 @@ def _pool(call: Call, dimensions: int, dilated: bool, places: bool) -> Cost:
     dilation = each(call, 4, dimensions) if dilated else [1] * dimensions
     if len(inside) < dimensions or call.flag(5 if dilated else 4):
         raise NoModelError("rounded up, or not a batch")
-    result = x.shaped((*x.dims[:-dimensions], *slid(inside, kernel, stride, padding, dilation)))
+    result = x.shaped((*x.dims[:-dimensions], *window_count(inside, kernel, stride, padding, dilation)))
     size = moved(x, result) + places * result.typed("long int").bytes
     return Cost(result.count * prod(kernel), size, "vector", x.rate_name)
 

@@ -16,7 +16,7 @@ def each(call: Call, position: int, dimensions: int) -> list[int]:
     return values
 
 
-def slid(
+def window_count(
     inside: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
 ) -> list[int]:
     """Number of window positions along each dimension (the formula of torch.nn.Conv2d)."""

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from perftool.errors import InputError, NoInputError
-from perftool.readers.files.companions import COMPANIONS, companions_in, is_kept, strangers
+from perftool.readers.files.companions import COMPANIONS, companions_in, files_of_other_runs, is_kept
 from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.matching import is_pattern, matches
 from perftool.readers.files.picking import Wanted, is_excluded
@@ -347,7 +347,7 @@ def _beside(traces: Iterable[str]) -> list[str]:
 def _of_the_run(beside: Sequence[str], traces: Sequence[str]) -> Chosen:
     """The files ``beside`` the ``traces`` that belong to their run, and a sentence about each other one."""
     local = [trace for trace in traces if not (reads_once(trace) or is_url(trace))]
-    apart = dict(strangers([(file, _text_kind(file)) for file in beside], local))
+    apart = dict(files_of_other_runs([(file, _text_kind(file)) for file in beside], local))
     said = "is in the folder of the traces and is left out"
     notes = [f"{file} {said}: {why}; --log reads it" for file, why in apart.items()]
     return Chosen(tuple(file for file in beside if file not in apart), " ".join(notes) or None, tuple(apart))

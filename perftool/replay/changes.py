@@ -12,7 +12,7 @@ import numpy as np
 from perftool.replay.graph import Graph
 from perftool.replay.links import Kind
 from perftool.replay.recording import NONE, Bools, Int64s
-from perftool.replay.spans import Cover, Span, covers, inside, of_threads, saved
+from perftool.replay.spans import IntervalReach, Span, covers, inside, of_threads, saved
 from perftool.replay.threads import MAIN
 
 ChangeKind = Literal["skip", "shorten", "detach", "prefetch", "merge"]
@@ -177,7 +177,7 @@ def _served(graph: Graph, intervals: Sequence[tuple[int, int]]) -> list[Span]:
     if not intervals:
         return []
     handed = graph.handed
-    chosen = (handed.to == MAIN) & (Cover(intervals).reach(handed.since) >= handed.resumed)
+    chosen = (handed.to == MAIN) & (IntervalReach(intervals).reach(handed.since) >= handed.resumed)
     columns = (handed.cause[chosen], handed.since[chosen], handed.caused[chosen])
     return list(zip(*(column.tolist() for column in columns), strict=True))
 

@@ -14,7 +14,7 @@ from perftool.replay.recording import Bools, Int64s
 Span = tuple[int, int, int]
 
 
-class Cover:
+class IntervalReach:
     """The reach of one thread's intervals that begin by a given time."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
@@ -29,12 +29,12 @@ class Cover:
         return np.where(at >= 0, self._reach[np.maximum(at, 0)], np.iinfo(np.int64).min)
 
 
-def covers(spans: Iterable[Span]) -> dict[int, Cover]:
+def covers(spans: Iterable[Span]) -> dict[int, IntervalReach]:
     """The intervals of each thread."""
     grouped: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for thread, ts, end in spans:
         grouped[thread].append((ts, end))
-    return {thread: Cover(mine) for thread, mine in grouped.items()}
+    return {thread: IntervalReach(mine) for thread, mine in grouped.items()}
 
 
 def of_threads(thread: Int64s, wanted: Iterable[int]) -> Iterator[tuple[int, Int64s]]:

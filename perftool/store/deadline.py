@@ -41,7 +41,7 @@ def interrupted_after(
 
 
 @contextmanager
-def whole_or_not(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def one_transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """One transaction: an interrupted block leaves nothing behind."""
     connection.execute("BEGIN")
     try:

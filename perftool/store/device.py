@@ -8,7 +8,7 @@ from typing import Any
 
 from perftool.model.report import Device
 from perftool.model.vendors import accelerators, type_of_name, type_of_unsigned
-from perftool.store.device_signs import speaks_of_gaudi
+from perftool.store.device_signs import from_gaudi_bridge
 from perftool.store.trace_store import TraceStore
 
 # The vendors that categories, lanes and host calls point to, when the metadata names no device.
@@ -62,7 +62,7 @@ def device_signs(store: TraceStore) -> DeviceSigns:
         devices=tracks[0]["n"],
         has_work=store.has_rows("device_ops"),
         has_trace=bool(store.inputs),
-        by_text="hpu" if speaks_of_gaudi(store.readings) else None,
+        by_text="hpu" if from_gaudi_bridge(store.readings) else None,
         lost=not store.has_rows("device_ops") and bool(store.select(_OPS)),
     )
 

@@ -12,11 +12,11 @@ from perftool.store.readings import Reading
 
 def device_signs(metadata: Mapping[int, Mapping[str, Any]], readings: Sequence[Reading]) -> list[tuple[int, str]]:
     """The signs of an accelerator, each with its rank."""
-    logged = ["its log"] if speaks_of_gaudi(readings) else []
+    logged = ["its log"] if from_gaudi_bridge(readings) else []
     return [(rank, sign) for rank, top in metadata.items() for sign in [*_stated(top), *logged]]
 
 
-def speaks_of_gaudi(readings: Sequence[Reading]) -> bool:
+def from_gaudi_bridge(readings: Sequence[Reading]) -> bool:
     """Whether logs, metrics or a banner come from the Gaudi bridge; configuration alone proves nothing."""
     return any(part.reading.fallbacks or part.reading.metrics or part.reading.compilations
                or any(entry.source in ("banner", "gaudi_config") for entry in part.reading.config)

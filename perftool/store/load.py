@@ -17,7 +17,7 @@ from perftool.model.inputs import ImportIssue, InputFile, InputStatus
 from perftool.readers.files.stream import STDIN
 from perftool.readers.trace.ahead import Ahead
 from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
-from perftool.store.deadline import whole_or_not
+from perftool.store.deadline import one_transaction
 from perftool.store.together import Sequencer, StoppedError, Work
 
 # Arguments are most of the text. On disk, zstd needs half the space of DuckDB's default compression, and less time.
@@ -147,7 +147,7 @@ class _Loading:
     def _load(self, batch: _Batch) -> None:
         connection = self._here()
         try:
-            with whole_or_not(connection):
+            with one_transaction(connection):
                 events = _insert(connection, batch.chunks, batch.rank, exact=any(chunk.exact for chunk in batch.chunks))
                 self._turns.wait(batch.number)
                 if self._trace.ended:

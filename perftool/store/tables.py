@@ -12,7 +12,7 @@ from perftool.model.inputs import ImportIssue
 from perftool.store.catalog import Precondition, Table, catalog
 from perftool.store.connections import Connections
 from perftool.store.database import parsed
-from perftool.store.deadline import whole_or_not
+from perftool.store.deadline import one_transaction
 from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
 from perftool.store.together import SecondThread, TableScheduler
 
@@ -100,7 +100,7 @@ class Tables:
         connection = self._connections.here()
         cores = self._connections.all_cores() if table.name in _FIRST else nullcontext()
         # A single statement is atomic anyway.
-        with cores, whole_or_not(connection) if table.maker or table.drops else nullcontext():
+        with cores, one_transaction(connection) if table.maker or table.drops else nullcontext():
             if self.known_empty(table):
                 connection.execute(f"CREATE TABLE {table.definition}")
                 self._filled[table.name] = False

@@ -29,7 +29,7 @@ from perftool.store.load_csv import load_csv
 from perftool.store.rank_export import EXPORTED, ExportedTables, corrupt_as_input_error, read_tables, write_tables
 from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
-from perftool.store.sandbox.handed import HandedTables
+from perftool.store.sandbox.handed import SandboxTables
 from perftool.store.sandbox.sandbox import Bounds, Result, Sandbox
 from perftool.store.shift import shift_to
 from perftool.store.sizing import cache_limit_mb, cores, fits_in_memory, memory_limit_mb, text_size
@@ -78,7 +78,7 @@ class TraceStore:
             self._connections.limit(cache_limit_mb(limit_mb))
         folder = Path(self._folder.name) / "handed"
         folder.mkdir()
-        self._handed = HandedTables(self._connection, folder)
+        self._handed = SandboxTables(self._connection, folder)
         self._sandbox = Sandbox(folder, macros(), limit_mb)
         self._tables = Tables(
             self._connections, self._second, self._note, lambda table: self._replay(self, table) if self._replay else ()

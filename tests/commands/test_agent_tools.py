@@ -19,7 +19,7 @@ import pytest
 
 import perftool
 from perftool.commands import agent_tools
-from perftool.commands.agent_tools import Desk, end, explained, listed, small
+from perftool.commands.agent_tools import Workspace, end, explained, listed, small
 from perftool.errors import PerfToolError, RuleError
 from perftool.reporters.escape import shown, shown_document
 
@@ -74,9 +74,9 @@ def test_an_analysis_is_trimmed_to_what_was_asked(monkeypatch: pytest.MonkeyPatc
     inputs = [{"kind": kind, "path": f"{tmp_path}/run/rank0.{kind}"} for kind in ("trace", "log")]
     findings = [found, found, about]
     report = {"verdict": {"headline": "h"}, "summary": numbers, "findings": findings, "inputs": inputs}
-    monkeypatch.setattr(agent_tools.Desk, "run", lambda *_: report)
+    monkeypatch.setattr(agent_tools.Workspace, "run", lambda *_: report)
 
-    data = agent_tools.analyzed(Desk(tmp_path, 1), ".", 1)["data"]
+    data = agent_tools.analyzed(Workspace(tmp_path, 1), ".", 1)["data"]
 
     assert [one["code"] for one in data["findings"]] == ["A"]
     assert "evidence" not in data["findings"][0]
@@ -98,7 +98,7 @@ def test_nothing_outside_the_root_is_read(name: str, tmp_path: Path) -> None:
     (root / "link.json").symlink_to(tmp_path / "outside.json")
 
     with pytest.raises(PerfToolError, match=r"outside the folder|no such file|link out"):
-        Desk(root, 1).path(name)
+        Workspace(root, 1).path(name)
 
 
 def test_a_folder_named_like_a_pattern_stands_for_itself(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_folder_named_like_a_pattern_stands_for_itself(tmp_path: Path) -> None
     for folder in ("a*", "ab"):
         (tmp_path / folder / "run.json").write_text("{}")
 
-    assert glob(Desk(tmp_path, 1).path("a*/run.json")) == [str(tmp_path / "a*" / "run.json")]
+    assert glob(Workspace(tmp_path, 1).path("a*/run.json")) == [str(tmp_path / "a*" / "run.json")]
 
 
 def test_a_folder_with_a_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
@@ -115,16 +115,16 @@ def test_a_folder_with_a_link_out_of_the_root_is_refused(tmp_path: Path) -> None
     (tmp_path / "root" / "run" / "log.txt").symlink_to("/etc/hostname")
 
     with pytest.raises(PerfToolError, match=r"log.txt: is a link out of the folder"):
-        Desk(tmp_path / "root", 1).path("run")
+        Workspace(tmp_path / "root", 1).path("run")
 
 
 def test_a_command_that_fails_or_takes_too_long_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("no trace")
 
     with pytest.raises(PerfToolError, match=r"a\.json: "):
-        Desk(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path / "a.json")])
+        Workspace(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path / "a.json")])
     with pytest.raises(PerfToolError, match=r"analyze took longer than 0\.01 s"):
-        Desk(tmp_path, 0.01).run("analyze", [], [str(tmp_path)])
+        Workspace(tmp_path, 0.01).run("analyze", [], [str(tmp_path)])
 
 
 def test_neither_a_configuration_nor_the_environment_changes_what_a_tool_does(
@@ -134,7 +134,7 @@ def test_neither_a_configuration_nor_the_environment_changes_what_a_tool_does(
     (tmp_path / ".habana_perf_tool.toml").write_text('ignore = ["ALL"]')
     monkeypatch.setenv("HABANA_PERF_TOOL_OUTPUT_FILE", str(tmp_path / "written"))
 
-    assert Desk(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path)])["verdict"]
+    assert Workspace(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path)])["verdict"]
     assert not (tmp_path / "written").exists()
 
 
@@ -143,7 +143,7 @@ def test_an_answer_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_p
     shutil.copy(SAMPLES / "gaudi2_optimised" / "rank0.pt.trace.json.gz", tmp_path)
 
     with pytest.raises(PerfToolError, match=r"the answer is longer than 0 MB; ask for less \(LIMIT\)"):
-        Desk(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path)])
+        Workspace(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path)])
 
 
 def test_a_call_that_nobody_waits_for_ends(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_call_that_nobody_waits_for_ends(tmp_path: Path) -> None:
         if next(looks, "left") == "left":
             raise ConnectionError
 
-    desk = Desk(tmp_path, 60, wanted)
+    desk = Workspace(tmp_path, 60, wanted)
     with pytest.raises(ConnectionError):
         desk.run("analyze", [], [str(tmp_path)])
     assert not desk.running
@@ -201,7 +201,10 @@ def test_the_newest_traces_come_first(tmp_path: Path) -> None:
         os.utime(tmp_path / name, (at, at))
     (tmp_path / "notes.md").write_text("no trace")
 
-    assert [file["path"] for file in listed(Desk(tmp_path, 1), ".")["data"]["files"]] == ["new.json.gz", "old.json"]
+    assert [file["path"] for file in listed(Workspace(tmp_path, 1), ".")["data"]["files"]] == [
+        "new.json.gz",
+        "old.json",
+    ]
 
 
 def test_tables_are_listed_with_their_columns() -> None:
@@ -217,7 +220,7 @@ def test_a_rule_that_does_not_exist_was_not_given_on_a_command_line() -> None:
 def test_the_server_states_the_version_of_the_program() -> None:
     pytest.importorskip("mcp")
 
-    assert agent_tools._server(Desk(SAMPLES, 1)).version == perftool.__version__
+    assert agent_tools._server(Workspace(SAMPLES, 1)).version == perftool.__version__
 
 
 def test_a_long_answer_is_cut_and_says_so() -> None:
@@ -235,7 +238,7 @@ def test_letters_that_a_user_does_not_see_are_escapes(tmp_path: Path) -> None:
     (tmp_path / "a\U000e0041\x1b.json").write_text("{}")
     (tmp_path / os.fsdecode(b"b\xff.json")).write_text("{}")
 
-    assert {file["path"] for file in listed(Desk(tmp_path, 1), ".")["data"]["files"]} == {
+    assert {file["path"] for file in listed(Workspace(tmp_path, 1), ".")["data"]["files"]} == {
         r"a\U000e0041\x1b.json",
         r"b\xff.json",
     }
@@ -260,12 +263,12 @@ def test_a_pipe_is_refused_and_a_foreign_link_hides_no_runs(tmp_path: Path) -> N
     runs.mkdir()
     (runs / "a.json").write_text("{}")
     (runs / "passwd").symlink_to("/etc/passwd")
-    assert [file["path"] for file in listed(Desk(runs, 1), ".")["data"]["files"]] == ["a.json"]
+    assert [file["path"] for file in listed(Workspace(runs, 1), ".")["data"]["files"]] == ["a.json"]
     with pytest.raises(PerfToolError, match="link out of the folder"):
-        Desk(runs, 1).path(".")
+        Workspace(runs, 1).path(".")
     os.mkfifo(runs / "pipe.json")
     with pytest.raises(PerfToolError, match="is not a file or folder"):
-        Desk(runs, 1).path("pipe.json")
+        Workspace(runs, 1).path("pipe.json")
 
 
 def test_the_conversation_of_the_guide_is_what_the_server_answers() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from perftool.output_file import gzipped_at_the_end
+from perftool.output_file import gzip_when_done
 
 # The profiler's own start-up falls into steps that are not kept.
 _WAIT = 1
@@ -27,7 +27,7 @@ def record(
         activities.append(ProfilerActivity.HPU)
 
     def save(profiler: profile) -> None:
-        with gzipped_at_the_end(target) as plain:
+        with gzip_when_done(target) as plain:
             profiler.export_chrome_trace(str(plain))
 
     with profile(

@@ -32,7 +32,7 @@ _LEAST_MARGIN = 0.01
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlannedTimeline:
     """A timeline to draw: the view, and the names of the marked stretch and of the step around it."""
 
     view: View
@@ -44,7 +44,7 @@ class Wish:
 class Wanted:
     """The pictures of a report: timelines by finding number, and the ranks of strips and of memory curves."""
 
-    timelines: Mapping[int, Wish]
+    timelines: Mapping[int, PlannedTimeline]
     strips: tuple[int, ...]
     memory: tuple[int, ...]
     path: int | None = None
@@ -113,9 +113,9 @@ def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) ->
     )
 
 
-def _wishes(report: Report) -> dict[int, Wish]:
+def _wishes(report: Report) -> dict[int, PlannedTimeline]:
     """Timelines to draw, by finding number; a finding repeated on several ranks is drawn for the first only."""
-    wishes: dict[int, Wish] = {}
+    wishes: dict[int, PlannedTimeline] = {}
     for number, *_ in grouped(report.findings):
         finding = report.findings[number]
         place = _place_of(finding)
@@ -142,17 +142,17 @@ def _place_of(finding: Finding) -> _Place | None:
     return None
 
 
-def _wish(steps: Sequence[Step], rank: int, place: _Place) -> Wish:
+def _wish(steps: Sequence[Step], rank: int, place: _Place) -> PlannedTimeline:
     end = place.ts + place.dur
     own = [step for step in steps if step.rank == rank]
     around = next((step for step in own if step.ts_ns <= place.ts < step.ts_ns + step.dur_ns), None)
     some = min(_LEAST_MARGIN * median([step.dur_ns for step in own]), _MOST_MARGIN * place.dur)
     margin = int(max(_MARGIN * place.dur, some, 1))
     view = View(rank, place.ts - margin, end + margin, place.ts, end)
-    return Wish(view, place.name, around.name if around else None)
+    return PlannedTimeline(view, place.name, around.name if around else None)
 
 
-def _timeline(store: TraceStore, wish: Wish) -> Timeline | None:
+def _timeline(store: TraceStore, wish: PlannedTimeline) -> Timeline | None:
     view = wish.view
     lanes = lanes_in(store, view)
     if not lanes:

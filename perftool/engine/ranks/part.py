@@ -14,7 +14,7 @@ from perftool.engine.report.compose import context_of, unreadable
 from perftool.engine.rules.asking import Answer
 from perftool.engine.rules.evaluate import ask_all
 from perftool.engine.rules.predict import predicted
-from perftool.errors import UNFORESEEN, InputError, OutOfMemoryError, is_interrupt, unforeseen_in
+from perftool.errors import UNFORESEEN, InputError, OutOfMemoryError, is_interrupt, unexpected_input_error
 from perftool.model.inputs import InputFile
 from perftool.model.replayed import ReplayModel
 from perftool.model.rule import Rule
@@ -135,7 +135,7 @@ def read_files(store: TraceStore, files: Sequence[RankFile], progress: Progress 
                 read, path=file.path if file.folder else read.path, issues=(*read.issues, *file.issues)
             )
         except (InputError, *UNFORESEEN) as error:
-            why = str(unforeseen_in(file.path, error)).replace(file.place, file.path)
+            why = str(unexpected_input_error(file.path, error)).replace(file.place, file.path)
             store.unreadable.append(unreadable(file.path, InputError(why)))
 
 

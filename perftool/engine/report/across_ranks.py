@@ -30,7 +30,7 @@ def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, groups))
 
 
-def telling_ranks(ranks: Sequence[RankSummary], findings: Sequence[Finding], most: int) -> list[RankSummary]:
+def ranks_to_show(ranks: Sequence[RankSummary], findings: Sequence[Finding], most: int) -> list[RankSummary]:
     """At most ``most`` of ``ranks``, in their original order.
 
     Unreadable ranks take precedence, then ranks that findings name, then ranks whose compute, waiting, exposed

@@ -20,7 +20,7 @@ from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, make_finding
 from perftool.engine.rules.predict import slowest
 from perftool.engine.rules.ranking import led_by_largest
-from perftool.errors import UNFORESEEN, InputError, unforeseen_in
+from perftool.errors import UNFORESEEN, InputError, unexpected_input_error
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Device, Finding, Report, Step
 from perftool.model.rule import Rule
@@ -146,7 +146,7 @@ def read_texts(
         try:
             readings.append(read(path))
         except (InputError, *UNFORESEEN) as error:
-            failed.append(unreadable(path, unforeseen_in(path, error)))
+            failed.append(unreadable(path, unexpected_input_error(path, error)))
     return readings, failed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perftool.engine.rules.stretches import Ran, lines_run
+from perftool.engine.rules.stretches import FeedingLines, lines_run
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
 
@@ -76,7 +76,9 @@ def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> l
     ]
 
 
-def _launching(store: TraceStore, rank: int, ran: Ran, places: Sequence[Mapping[str, int]]) -> tuple[Source, ...]:
+def _launching(
+    store: TraceStore, rank: int, ran: FeedingLines, places: Sequence[Mapping[str, int]]
+) -> tuple[Source, ...]:
     """The lines of ``ran`` that launched most of the device time in ``places``."""
     import numpy as np
 
@@ -92,7 +94,7 @@ def _launching(store: TraceStore, rank: int, ran: Ran, places: Sequence[Mapping[
     return _told(ran, spent, int(lengths.sum()))
 
 
-def _heaviest(ran: Ran, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
+def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
     """The lines of ``ran`` with most time from ``begins`` to ``ends``; ``idle`` marks it as device idle time."""
     spent = _overlap(ran, begins, ends, loops=idle)
     if idle and not spent.any():
@@ -101,7 +103,7 @@ def _heaviest(ran: Ran, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[So
     return _told(ran, spent, int((ends - begins).sum()))
 
 
-def _told(ran: Ran, spent: Int64s, whole: int) -> tuple[Source, ...]:
+def _told(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
     """The heaviest lines of ``ran``; ``spent`` holds the time of each line, out of ``whole``."""
     told = [(int(ns), line) for ns, line in zip(spent, ran.lines, strict=True) if ns]
     heaviest = sorted(told, key=lambda item: (-item[0], str(item[1])))[:MOST_SOURCES]
@@ -163,7 +165,7 @@ def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
     return ordered[first, 0], reach[last]
 
 
-def _overlap(ran: Ran, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
+def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
     """How long each line of ``ran`` runs between ``begins`` and ``ends``, in ns.
 
     With ``loops``, the time goes to the line with the enclosing loop.
@@ -186,7 +188,7 @@ def _overlap(ran: Ran, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
     return spent
 
 
-def _before_lines(ran: Ran, begins: Int64s, ends: Int64s) -> Int64s:
+def _before_lines(ran: FeedingLines, begins: Int64s, ends: Int64s) -> Int64s:
     """For each line of a track of ``ran``, how much of the time from ``begins`` to ``ends`` directly precedes it, in
     ns."""
     import numpy as np

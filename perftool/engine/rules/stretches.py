@@ -64,7 +64,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Ran:
+class FeedingLines:
     """What the threads feeding the device of a rank ran; ``lines`` holds all lines, by number."""
 
     lines: tuple[Line, ...]
@@ -73,10 +73,10 @@ class Ran:
 
 # Several rules may need it at the same time.
 _numbering = Lock()
-_known: WeakKeyDictionary[TraceStore, dict[int, Ran]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[TraceStore, dict[int, FeedingLines]] = WeakKeyDictionary()
 
 
-def lines_run(store: TraceStore, rank: int) -> Ran:
+def lines_run(store: TraceStore, rank: int) -> FeedingLines:
     """The lines that the feeding threads of ``rank`` ran, computed once per store."""
     with _numbering:
         known = _known.setdefault(store, {})
@@ -129,7 +129,7 @@ def _line(kind: _Kind, installed: Collection[str]) -> Line | None:
 _Stretch = tuple[int, int, Line, Line]
 
 
-def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> Ran:
+def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> FeedingLines:
     import numpy as np
 
     numbers: dict[Line, int] = {}
@@ -140,7 +140,7 @@ def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> Ran:
             for ts, end, line, loop in stretches
         ]
         arrays.append(Track(*np.array(rows, dtype=np.int64).reshape(-1, 4).T.copy()))
-    return Ran(tuple(numbers), tuple(arrays))
+    return FeedingLines(tuple(numbers), tuple(arrays))
 
 
 def _nested(calls: Sequence[Call]) -> list[_Stretch]:

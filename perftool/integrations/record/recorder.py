@@ -24,8 +24,8 @@ from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.steps import Steps
-from perftool.integrations.record.theirs import Theirs
-from perftool.integrations.recording import never_in_the_way
+from perftool.integrations.record.theirs import ProgramProfilers
+from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
 from perftool.units import format_ns
 
@@ -43,7 +43,7 @@ def begin() -> None:
     """Start watching for steps as planned in the environment; does nothing without a plan."""
     plan = plan_here()
     if plan is not None:
-        with never_in_the_way("the recorder could not start"):
+        with errors_become_warnings("the recorder could not start"):
             Recorder(plan)
 
 
@@ -66,7 +66,7 @@ class Recorder:
         self._watch = Watch(self._action)
         self._endings = Endings(self._program_ended)
         self._home = HomeThread(self._program_ended)
-        self._theirs = Theirs(plan)
+        self._theirs = ProgramProfilers(plan)
         self._began_ns = 0
         self._memory: list[int] = []
         self._seen = 0
@@ -178,7 +178,7 @@ class Recorder:
     def _close(self) -> None:
         self._over = True
         self._profiler = None
-        with never_in_the_way("the recorder could not withdraw"):
+        with errors_become_warnings("the recorder could not withdraw"):
             self._steps.close()
             self._endings.release()
 

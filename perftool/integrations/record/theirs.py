@@ -14,7 +14,7 @@ from perftool.integrations.endings import Endings
 from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.plan import Note, Plan
-from perftool.integrations.recording import never_in_the_way
+from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
 
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
@@ -24,7 +24,7 @@ _LOST = "the program's own recording is lost: the program ended in a different t
 _FOUND = "the program uses torch.profiler itself, so record steps aside; this is the program's own trace"
 
 
-class Theirs:
+class ProgramProfilers:
     """Watches the profilers of the program, and saves recordings that they still hold when the program ends."""
 
     def __init__(self, plan: Plan) -> None:
@@ -48,7 +48,7 @@ class Theirs:
                 return original(profiler, *args, **named)
             with self._endings.undisturbed():
                 result = original(profiler, *args, **named)
-                with never_in_the_way("the program's own recording could not be monitored"):
+                with errors_become_warnings("the program's own recording could not be monitored"):
                     told(profiler, *args)
             return result
 
@@ -79,7 +79,7 @@ class Theirs:
         profiler = self._profiler() if self._profiler else None
         if profiler is None:
             return
-        with never_in_the_way("the program's own recording could not be saved"):
+        with errors_become_warnings("the program's own recording could not be saved"):
             if self._running and profiler.current_action in _RECORDING:
                 if not self._home.here:
                     self._plan.note(Note("told", _LOST))

@@ -45,7 +45,7 @@ def companions_in(folder: Path, *, recursive: bool = False) -> list[str]:
     return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if is_kept(file)})
 
 
-def strangers(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
+def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
     """The ``files`` (path and kind) that belong to another run than ``traces``, each with the reason."""
     given = list(files)
     if not given or not traces:

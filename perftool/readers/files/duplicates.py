@@ -83,7 +83,7 @@ def _keys(own: Identity, contents: _Contents) -> Iterator[_Key]:
     """Two traces that share none of these keys are not duplicates."""
     if own.rank is None:
         return
-    if (digest := contents.telling_digest(own)) is not None:
+    if (digest := contents.content_digest(own)) is not None:
         yield own.rank, digest
     if own.process is not None and own.start_ns is not None:
         yield own.rank, own.process, own.device, own.world_size
@@ -102,7 +102,7 @@ class _Contents:
         self._digests: dict[str, bytes | None] = {}
         self._alike = Counter((own.rank, self._size(own.path)) for own in traces)
 
-    def telling_digest(self, own: Identity) -> bytes | None:
+    def content_digest(self, own: Identity) -> bytes | None:
         """A digest of the contents; None if no other file of the rank has the same size, or the file cannot be
         compared.
         """

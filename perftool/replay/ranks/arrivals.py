@@ -10,7 +10,7 @@ import numpy as np
 
 from perftool.replay.limits import ACROSS_NS, ROUNDED_NS
 from perftool.replay.ranks.meetings import CAUSES, NEVER, Arrivals
-from perftool.replay.ranks.peers import Comings, peers_of, usual_of
+from perftool.replay.ranks.peers import ArrivalFacts, peers_of, usual_of
 from perftool.replay.recording import NONE, Int64s
 
 Columns = Mapping[str, Any]
@@ -46,10 +46,10 @@ def arrivals_of(
     return made, roles
 
 
-def _comings(found: Columns, ranks: Columns, steps: Int64s) -> Comings:
+def _comings(found: Columns, ranks: Columns, steps: Int64s) -> ArrivalFacts:
     last, number = int(found["meeting"].max()) + 1, len(ranks["rank"])
     none = np.full(number, NONE)
-    return Comings(
+    return ArrivalFacts(
         count=len(found["rank"]),
         rank=np.concatenate([found["rank"], ranks["rank"]]),
         step=np.concatenate([found["step"], np.full(number, steps[-1])]),
@@ -66,7 +66,7 @@ def _comings(found: Columns, ranks: Columns, steps: Int64s) -> Comings:
 class _Come:
     """The columns of Arrivals, rank by rank; ``sums`` and ``cause_sums`` are the work until each arrival."""
 
-    def __init__(self, all_of: Comings) -> None:
+    def __init__(self, all_of: ArrivalFacts) -> None:
         size = len(all_of.rank)
         self.all_of = all_of
         self.own, self.own_lag, self.before, self.lane = (np.full(size, NONE, dtype=np.int64) for _ in range(4))
@@ -150,7 +150,7 @@ def _holds(cuts: Int64s, held_until: Int64s, arrivals: Int64s, end: Int64s) -> _
     return _Holds(begin[known], ends[known], arrival[known])
 
 
-def _followed(all_of: Comings, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+def _followed(all_of: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """For each arrival of a rank: the collective that ended just before it, how long before, and when it was ready.
 
     A collective queued behind another on its stream was ready when the work before its launch was done; so was one that
@@ -181,7 +181,7 @@ def _followed(all_of: Comings, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     return np.where(good, cause, NONE), np.where(good, begin[mine] - end[cause], 0), ready
 
 
-def _before_in_lane(all_of: Comings, mine: Int64s) -> Int64s:
+def _before_in_lane(all_of: ArrivalFacts, mine: Int64s) -> Int64s:
     """For each arrival of a rank, the previous one in its group, unless they overlap."""
     order = mine[np.lexsort((all_of.begin[mine], all_of.lane[mine]))]
     earlier, later = order[:-1], order[1:]

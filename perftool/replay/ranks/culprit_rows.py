@@ -66,7 +66,7 @@ class CulpritRow(NamedTuple):
     peer: int | None = None
 
 
-class Telling(Lateness):
+class CulpritRowMaker(Lateness):
     """Makes the rows of the table ``culprits``."""
 
     def named(self, ranks: Sequence[int]) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from perftool.replay.ranks.culprit_rows import CulpritRow, Telling, why_text
+from perftool.replay.ranks.culprit_rows import CulpritRow, CulpritRowMaker, why_text
 from perftool.replay.ranks.lateness import Late
 from perftool.replay.ranks.meetings import Less
 from perftool.replay.ranks.model import run_model_of
@@ -41,7 +41,7 @@ def _worth(row: CulpritRow) -> int:
     return max(row.predicted_ns or 0, 0) or row.estimate_ns or row.replayed_ns or 0
 
 
-class _Search(Telling):
+class _Search(CulpritRowMaker):
     """The search for culprits among the ranks of a model."""
 
     def rows(self) -> Iterator[CulpritRow | None]:

@@ -12,7 +12,7 @@ from perftool.replay.recording import NONE, Int64s
 
 
 @dataclass
-class Comings:
+class ArrivalFacts:
     """The facts about each arrival at a collective; those after the first ``count`` are the ends of the windows."""
 
     count: int
@@ -28,7 +28,7 @@ class Comings:
 
 
 def peers_of(
-    all_of: Comings, kind: Int64s, orders: Sequence[Int64s], stages: Mapping[int, Sequence[int]],
+    all_of: ArrivalFacts, kind: Int64s, orders: Sequence[Int64s], stages: Mapping[int, Sequence[int]],
     bereft: Container[int],
 ) -> tuple[Int64s, dict[int, int]]:  # fmt: skip
     """A number for each arrival, the same for ranks of the same role at the same collective; and the roles.
@@ -83,7 +83,9 @@ class Usual:
         return excess
 
 
-def usual_of(all_of: Comings, work: Floats, peers: Int64s, roles: Mapping[int, int], orders: Sequence[Int64s]) -> Usual:
+def usual_of(
+    all_of: ArrivalFacts, work: Floats, peers: Int64s, roles: Mapping[int, int], orders: Sequence[Int64s]
+) -> Usual:
     """The median rank of a step, by the work of the ranks of its role."""
     totals: dict[tuple[int, int], dict[int, float]] = {}
     step, rank, keys = all_of.step.tolist(), all_of.rank.tolist(), peers.tolist()

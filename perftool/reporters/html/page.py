@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from perftool import __version__
-from perftool.engine.report.across_ranks import telling_ranks
+from perftool.engine.report.across_ranks import ranks_to_show
 from perftool.model.links import IDLE_TIME
 from perftool.model.pictures import NO_PICTURES, Pictures, RankTimes
 from perftool.model.report import Report, Verdict
@@ -164,5 +164,5 @@ def make_page(report: Report, pictures: Pictures) -> Page:
 
 def _told_ranks(report: Report, pictures: Pictures) -> list[RankTimes]:
     """The ranks listed in the table: those named by findings, and those that differ most."""
-    told = {row.rank for row in telling_ranks(report.ranks, report.findings, _MOST_STEPS_LISTED)}
+    told = {row.rank for row in ranks_to_show(report.ranks, report.findings, _MOST_STEPS_LISTED)}
     return [row for row in pictures.ranks if row.rank in told]

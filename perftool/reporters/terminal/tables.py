@@ -9,7 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from perftool.engine.report.across_ranks import telling_ranks
+from perftool.engine.report.across_ranks import ranks_to_show
 from perftool.model.chains import Chain
 from perftool.model.efficiency import Efficiency
 from perftool.model.gaudi import Engine, Fallback, Recipe
@@ -109,7 +109,7 @@ def memory_table(uses: Sequence[MemoryUse]) -> Table:
 def ranks_table(ranks: Sequence[RankSummary], findings: Sequence[Finding] = (), word: str = "step") -> Table:
     """One line per rank; times are shares of its window. Of many ranks, only those in ``findings`` or unusual ones."""
     table = table_of("rank", f"{word}s", f"median {word}", "busy", "compute", "exposed", "waiting", "clock")
-    for row in telling_ranks(ranks, findings, _MOST_RANKS):
+    for row in ranks_to_show(ranks, findings, _MOST_RANKS):
         step = "" if row.step_ns is None else format_ns(row.step_ns)
         clock = "" if row.offset_ns is None else f"{row.offset_ns / 1e6:+,.3f} ms"
         parts = (_share(ns, row.window_ns) for ns in (row.busy_ns, row.compute_ns, row.exposed_ns, row.waited_ns))

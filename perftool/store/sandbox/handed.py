@@ -11,7 +11,7 @@ from perftool.store.catalog import catalog
 from perftool.store.database import literal
 
 
-class HandedTables:
+class SandboxTables:
     """Exports tables of ``connection`` into ``folder``, each once, as a DuckDB database of one table.
 
     This form keeps every type, streams in and out, and lets queries read only the columns they use.
