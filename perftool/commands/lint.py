@@ -171,7 +171,7 @@ def _accepted(result: LintReport, plan: LintPlan, target: str | None) -> LintRep
 
 def _finish(result: LintReport, session: Session, sinks: list[Sink], call: _Call) -> None:
     cli = session.cli
-    # Files first: a reader that closes stdout early ends the program.
+    # Files are written first: a reader that closes stdout early ends the program.
     wanted = [sink for sink in sinks if sink.to_file or not cli.silent]
     ordered = sorted(wanted, key=lambda sink: not sink.to_file)
     written = [text for sink in ordered for text in emit(result, sink, cli.color, cli.is_quiet, call.statistics)]

@@ -240,7 +240,7 @@ Made = tuple[Literal["fix", "scale", "without"], str, list[Change]]
 def _of_fixes(store: TraceStore, model: Model, fixes: Sequence[Rule], context: Context) -> list[Made]:
     found: list[Made] = []
     for rule in fixes:
-        # A fix without changes falls back to the bound, if the rule finds anything.
+        # If the fix changes nothing here, the bound of its gain is used, if the rule finds anything.
         made = [change for _, change in changes_of(store, rule, model, context)]
         found.append(("fix", rule.code, made))
     return found

@@ -25,7 +25,7 @@ _PID = re.compile(rb'"pid"\s*:\s*"?(\d{1,9})')
 _LARGEST_LANE = 99
 # PyTorch's default descriptions of groups.
 _NO_ROLES = {"", "default_pg", "undefined"}
-# A rank is in a handful of groups; roles are words.
+# A rank belongs to a handful of groups, and a role is a short word.
 _MOST_GROUPS, _LONGEST_ROLE = 256, 60
 _FIRST_TIMES = 99
 # Times before the year 2001 have another origin, such as the boot of the machine.

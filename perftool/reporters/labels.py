@@ -42,5 +42,5 @@ def format_value(value: float, unit: Unit) -> str:
 
 
 def bounds_text(bounds: Sequence[BoundShare]) -> str:
-    """What bounds the step, as shares of it: ``host 62.0 %, kernels 30.1 %``."""
+    """What bounds the step, in shares of the step: ``host 62.0 %, kernels 30.1 %``."""
     return ", ".join(f"{kind_label(b.kind)} {format_ratio(b.share)}" for b in bounds if b.share >= _NAMED)

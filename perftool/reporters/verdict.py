@@ -26,7 +26,7 @@ def origins(report: Report) -> list[str]:
 
 
 def origin(report: Report) -> str:
-    """``simulated``, ``handMade``, both, or empty for recorded traces; for other programs."""
+    """The origin of the inputs for other programs: ``simulated``, ``handMade``, both, or empty for recorded traces."""
     kinds = {issue.kind for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
     return " ".join(sorted(kinds))
 

@@ -25,7 +25,7 @@ MAKERS: dict[str, Maker] = {
 }  # fmt: skip
 # Tables with this maker get the rows of ``given_tables``.
 GIVEN = "given"
-# This maker lives in a higher layer and is passed to the store. Without it, its tables are empty.
+# This maker belongs to a higher layer and is passed to the store. Without it, its tables are empty.
 REPLAY = "replay"
 
 

@@ -16,7 +16,7 @@ from perftool.store.catalog import catalog
 from perftool.store.database import literal
 from perftool.store.shift import Shift
 
-# Each row belongs to one rank, and there are few: per step, per collective, per name; never per slice.
+# Each row belongs to one rank. There are few rows: per step, per collective, per name; never per slice.
 EXPORTED = (
     "tracks", "windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
     "_idle_totals", "_device_op_totals", "_op_totals", "_traced_compilations", "fallback_calls", "run_kinds",
@@ -136,7 +136,7 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
     counted = f"SELECT count(*) FROM (SELECT 1 FROM read_parquet({file}) LIMIT {most + 1})"
     if connection.execute(counted).fetchall()[0][0] > most:
         raise duckdb.OutOfRangeException(f"{name} has too many rows")
-    # No LIMIT here: it would copy each text.
+    # A LIMIT here would copy each text.
     total = connection.execute(f"SELECT coalesce(sum({length}), 0) FROM read_parquet({file})").fetchall()[0][0]
     if total > _TEXT_PER_BYTE * size + _FREE_TEXT:
         raise duckdb.OutOfRangeException(f"{name} repeats its texts too often")

@@ -27,7 +27,7 @@ def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
     group = np.zeros(len(ts), dtype=np.int64)
     group[1:] = np.cumsum((rank[1:] != rank[:-1]) | (kind[1:] != kind[:-1]))
     reach = _running_maximum(group, end)
-    # An island starts where no earlier interval of its group reaches, and ends at the reach before the next island.
+    # A merged interval starts where no earlier one of its group reaches, and ends where those before the next one end.
     first = np.ones(len(ts), dtype=bool)
     first[1:] = (group[1:] != group[:-1]) | (ts[1:] > reach[:-1])
     last = np.ones(len(ts), dtype=bool)

@@ -59,7 +59,7 @@ _GAUDI3 = {
 LANES = {"GAUDI": _GAUDI1, "GAUDI2": _GAUDI2, "GAUDI3": _GAUDI3}
 """device name -> engine -> its lanes.
 
-The bases are the bridge's; of Gaudi 3, the names and 7019 are those of a recording; the rest is invented.
+The bases come from the bridge; the names on Gaudi 3, and 7019, from a recording; the rest is invented.
 """
 
 

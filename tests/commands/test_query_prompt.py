@@ -15,7 +15,8 @@ from perftool.errors import QueryError
 
 
 def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
-    """A terminal where somebody types ``lines`` and leaves; an exception is a key, such as Ctrl-C."""
+    """A terminal at which somebody types ``lines`` and leaves; an exception among them stands for a key such as
+    Ctrl-C."""
     left = iter(lines)
 
     def read(_: str) -> str:

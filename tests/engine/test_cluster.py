@@ -70,7 +70,7 @@ class Client:
 
 @dataclass(frozen=True)
 class WatchedCluster(Cluster):
-    """The oldest future ends before the wait, unless its rank ``hangs``: there is an answer, or there never will be."""
+    """Ends the oldest future before each wait, unless its rank ``hangs``: then it never ends."""
 
     hangs: Callable[[str], bool] = lambda path: False
     outstanding: list[int] = field(default_factory=list)

@@ -19,7 +19,7 @@ SLEEP = 20_000
 
 
 def _write(folder: Path, sleeper: int | None) -> int:
-    """A file for each rank, of which ``sleeper`` sleeps in each step; returns the time of a step, in us."""
+    """Write a file for each rank; the rank ``sleeper`` sleeps in each step. Returns the time of a step, in us."""
     begin, events = 0, {rank: [meta("thread_name", "pt_gloo_runloop", tid=2)] for rank in range(RANKS)}
     for number in range(STEPS):
         ready = {rank: begin + 100 + (SLEEP if rank == sleeper else 0) + FORWARD + 7 * rank for rank in range(RANKS)}
@@ -38,7 +38,7 @@ def _write(folder: Path, sleeper: int | None) -> int:
                 x("aten::mm", at, BACKWARD - 20),
                 x("c10d::allreduce_", second[rank] - 10, 5),
                 _gloo(second[rank], second_done, 3),
-                # The program waits for both here. Threads need a moment to wake up.
+                # The program waits for both reductions here. Threads need a moment to wake up.
                 x("torch.distributed.ddp.reducer::copy_bucket_to_grad", second_done + 30, 10),
                 x("aten::add_", second_done + 50, UPDATE),
             ]

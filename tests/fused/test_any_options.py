@@ -1,4 +1,5 @@
-"""Random options of every optimizer, compared with the plain loop in double precision; and each under torch.compile."""
+"""Every optimizer with random options, compared with the plain loop in double precision; and each under
+torch.compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""make_graphed_callables, wrap_in_hpu_graph and ModuleCacher: the module's results with fewer runs of it."""
+"""make_graphed_callables, wrap_in_hpu_graph and ModuleCacher: the module's results, with fewer runs of the module."""
 
 from __future__ import annotations
 

@@ -81,7 +81,8 @@ def _trace(
 
 
 def shaped(random: Random) -> bytes:
-    """A trace of a few hundred launches in which a number used in joins is one for all, one of a few, or unique."""
+    """A trace of a few hundred launches in which a number used in joins is the same for all, one of a few, or
+    unique."""
     launches = random.choice((200, 600, 1200))
     span, few = 50 * launches, random.randint(2, 40)
 

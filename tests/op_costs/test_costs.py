@@ -167,7 +167,8 @@ def test_layouts_follow_the_signatures_of_pytorch(name: str, layout: object) -> 
 
 
 def test_every_model_is_of_an_op_that_exists() -> None:
-    # Names with "_" come in pairs, and not every such op writes in place; PyTorch 1.11 dropped the gradient's parts.
+    # Each name is listed with and without "_", although not every op has an in-place form; PyTorch 1.11 dropped the
+    # parts of the convolution's backward.
     here = [name for name in MODELS if name.startswith("aten::") and "_convolution_backward_" not in name]
     missing = [name for name in here if not hasattr(torch.ops.aten, name.removeprefix("aten::").removesuffix("_"))]
     assert [name for name in missing if not hasattr(torch.ops.aten, name.removeprefix("aten::"))] == ["aten::_cat"]

@@ -162,7 +162,7 @@ def test_numbers_that_json_lacks_become_null(big: int) -> None:
 
 
 def test_secrets_of_equal_beginnings_are_told_apart_by_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many secrets begin like a text, it is compared with one of each length only."""
+    """A text is compared with one secret of each length, however many secrets begin with the same letters."""
     asked = 0
 
     class Counting(dict):  # type: ignore[type-arg]

@@ -95,7 +95,8 @@ def test_a_rank_that_is_late_keeps_the_other_waiting(pair: tuple[Any, list[str],
     assert sizes == [[64 * 32 + 32] * 4 + [2]] * 2
     ends = [[each["ts"] + each["dur"] for each in one] for one in slices]
     assert ends[0] == pytest.approx(ends[1], abs=0.01)
-    # Half a second of sleep hides all compilations; in the second step DDP meets earlier, to rearrange its buckets.
+    # Half a second of sleep hides all compilations; in the second step the ranks meet earlier, because DDP rearranges
+    # its buckets.
     waits = [early["dur"] - late["dur"] > 300_000 for early, late in zip(*slices, strict=True)]
     assert waits[:4] == [True, False, True, True]
 

@@ -171,7 +171,7 @@ def test_long_stretches_in_which_the_thread_may_have_had_no_core_are_no_core(row
     assert recorded(6499) == ["no_core", "python"]
     assert recorded(6500) == ["python", "python"]
     assert "no_core" not in recorded(1000, *launch(7, 0, 10, 20, 80))
-    # An op that allocates runs as little meanwhile.
+    # An op that only allocates may have had no core for the same reason.
     assert recorded(6499, x("aten::empty", 1000, 4000)) == ["no_core", "no_core", "python"]
     assert recorded(6500, x("aten::empty", 1000, 4000)) == ["framework_op", "python", "python"]
 

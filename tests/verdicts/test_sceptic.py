@@ -31,7 +31,7 @@ _WORK = {"kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset"}
 _HOST = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"}
 # Allowed causes of idle time without host events.
 _UNSEEN = {"unknown"}
-# Rules that shapes alone prove right.
+# Rules whose findings follow from shapes alone.
 SHAPED = {"BAT102", "BAT104", "ENG104", "ENG113", "FUS111", "FUS113", "GAP113", "RCP102", "SRV106"}
 
 

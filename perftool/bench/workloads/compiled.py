@@ -14,7 +14,7 @@ WIDTH, SEQUENCES = 32, 4
 
 
 class Tokens(nn.Module):
-    """[sequences, tokens, WIDTH] to one vector for each sequence; tokens of zeros add nothing."""
+    """Maps [sequences, tokens, WIDTH] to one vector per sequence; tokens of zeros add nothing."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from perftool.bench.harness.case import Setting
 
 
 def deep_network(width: int, blocks: int, setting: Setting) -> nn.Module:
-    """[rows, width] to the same through three layers for each block."""
+    """Maps [rows, width] to the same shape; each block has three layers."""
     torch.manual_seed(setting.seed)
     layers = [layer for _ in range(blocks) for layer in (nn.Linear(width, width), nn.LayerNorm(width), nn.GELU())]
     return nn.Sequential(*layers).to(setting.device)

@@ -40,7 +40,7 @@ class Expert(nn.Module):
         self.activation = nn.GELU()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """[tokens, hidden] to the same."""
+        """Maps [tokens, hidden] to the same shape."""
         result: torch.Tensor = self.down(self.activation(self.gate(x)) * self.up(x))
         return result
 

@@ -22,7 +22,7 @@ LEFT JOIN orders AS o USING (pid) ORDER BY o.place NULLS LAST, r.pid
 """
 _EVENTS = "SELECT ph, cat, name, pid, tid, ts, dur, id, args FROM raw WHERE rank = $rank ORDER BY rowid"
 
-# Every text of an event, each once, as JSON.
+# The names and the arguments of events as JSON, without repeated names.
 _TEXTS = """
 SELECT DISTINCT to_json(name)::VARCHAR AS text FROM raw WHERE rank = $rank AND name IS NOT NULL
 UNION ALL SELECT args::VARCHAR FROM raw WHERE rank = $rank AND args IS NOT NULL

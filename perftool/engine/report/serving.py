@@ -24,7 +24,7 @@ SELECT phase AS name, count(*) AS iterations, sum(ns)::BIGINT AS total_ns, sum(n
        sum(prompt_tokens)::BIGINT AS prompt_tokens, sum(generated_tokens)::BIGINT AS generated_tokens
 FROM ({_LASTING}) GROUP BY phase ORDER BY total_ns DESC, name
 """
-# On an asynchronous device, the stages of the host do not show where the time goes.
+# On an asynchronous device, the host's stages do not show where the time goes.
 _DECODE = f"""
 SELECT avg(time_ns)::BIGINT AS whole, avg(waited_ns)::BIGINT AS wait, avg(schedule_ns)::BIGINT AS schedule,
        avg(prepare_ns)::BIGINT AS prepare, avg(forward_ns)::BIGINT AS forward, avg(logits_ns)::BIGINT AS logits,

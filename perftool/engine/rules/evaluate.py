@@ -67,7 +67,7 @@ def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_r
 
 def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[Answer]:
     """The answer to each of ``rules``."""
-    # Third-party rules share an allowance, in their order.
+    # Third-party rules share an allowance and use it up one after the other.
     shipped = [at for at, rule in enumerate(rules) if is_shipped(rule)]
     calls = [partial(ask, store, rules[at], context) for at in shipped]
     answers = dict(zip(shipped, store.side_by_side(calls), strict=True))

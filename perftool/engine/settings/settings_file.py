@@ -18,9 +18,10 @@ from perftool.readers.files.small_file import read_small
 # In the search order within a folder.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
 _TABLE = "habana_perf_tool"
-# For a key of a discovered file. People write a dozen; each entry is looked for, or compared with every input.
+# Limits for each key of a discovered file. People write a dozen entries; each one is looked up, or compared with every
+# input.
 _MOST_ENTRIES, _LONGEST_TEXTS = 1_000, 64 << 10
-# A file may extend one that extends another; nobody nests more deeply.
+# A file may extend one that extends another, and so on; nobody nests more deeply than this.
 _MOST_FILES = 20
 
 

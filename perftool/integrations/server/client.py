@@ -77,7 +77,7 @@ class Server:
         return found
 
     def _answer(self, method: str, path: str, seconds: float) -> tuple[int, bytes] | Exception:
-        """The status and the beginning of the content, or why there is none."""
+        """The status and the beginning of the content, or why there is no answer."""
         connect = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
         connection = connect(self.host, self.port, timeout=seconds)
         try:

@@ -25,7 +25,7 @@ _CLOCK_S = 2.0
 class Recorded:
     """The ``traces`` and metrics ``pages`` of a recording; without traces, ``missing`` says why.
 
-    ``idle``: the pages show that no token was generated meanwhile.
+    ``idle`` means that, according to the pages, no token was generated meanwhile.
     """
 
     traces: tuple[Path, ...]

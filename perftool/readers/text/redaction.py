@@ -127,7 +127,8 @@ class Redactor:
         return found
 
     def _named(self, piece: bytes, at: int, name: str, option: bool) -> Generator[_Edit, None, int]:
-        """The places of secrets in the value at ``at`` called ``name``, with all it contains; returns where it ends."""
+        """The places of secrets in the value at ``at``, called ``name``, and in all that it contains; returns where it
+        ends."""
         depth, key = 0, name
         while found := _PART.search(piece, at):
             start, at = found.span()

@@ -79,7 +79,7 @@ class _Come:
         self.orders: list[Int64s] = []
 
     def add(self, who: int, begin: int, offset: int, parts: Columns) -> None:
-        """Adds rank ``who``, whose window begins at ``begin``; ``parts`` are its stretches."""
+        """Add rank ``who``, whose window begins at ``begin`` and whose stretches are ``parts``."""
         all_of = self.all_of
         mine = np.flatnonzero(all_of.rank == who)
         self.before[mine], self.before_lag[mine], ready = _followed(all_of, mine)

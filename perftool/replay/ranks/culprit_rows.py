@@ -126,7 +126,7 @@ class CulpritRowMaker(Lateness):
         )  # fmt: skip
 
     def _peer(self, late: Late) -> int | None:
-        """The rank to compare ``late`` with: of the same role, on the same host if known, and near."""
+        """The rank to compare ``late`` with: the nearest one of the same role, on the same host if that is known."""
         first = late.ranks[0]
         alike = [rank for rank, same in zip(self.ranks, self.compared(late).tolist(), strict=True) if same]
         elsewhere = {rank: self.hosts.get(rank) != self.hosts.get(first) for rank in alike}

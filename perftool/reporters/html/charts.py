@@ -20,7 +20,7 @@ _MOST_COLUMNS = 120
 # More columns leave no room for gaps.
 _MOST_GAPS = 60
 _DWARFED = 4
-# What a device does, in a strip from bottom to top.
+# The activities of a device in a strip, from bottom to top.
 BUSY_KINDS = ("kernel", "communication", "memcpy", "memset")
 _BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 

@@ -47,7 +47,7 @@ class LaneKind:
     name: str
 
 
-# The thousands are the bridge's; the names of Gaudi 3, and 7019, come from a recording; the rest is invented. Each
+# The thousands come from the bridge; the names on Gaudi 3, and 7019, from a recording; the rest is invented. Each
 # engine has one lane.
 _GAUDI2 = {
     "PDMA": LaneKind(3001, "PDMA 0"),

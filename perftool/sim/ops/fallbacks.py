@@ -17,7 +17,7 @@ _CPU_ONLY_FORMS = frozenset({
 })  # fmt: skip
 # An alias of all backends: an op with such a kernel is composed of other ops on every device.
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
-# Data of any type can be moved.
+# These only move data, which works for any type.
 _MOVES = frozenset({"copy", "_to_copy", "clone", "fill", "zero", "cat", "stack", "contiguous", "lift_fresh"})
 # Elementwise ops that PyTorch does not tag as such.
 _UNTAGGED = frozenset({"floor_divide"})

@@ -22,7 +22,7 @@ _SIMPLE = frozenset(
     ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
      "FLOAT", "DOUBLE", "VARCHAR")
 )  # fmt: skip
-# For threads, allocators and memory that DuckDB does not count.
+# Room for threads, allocators and memory that DuckDB does not count.
 _SLACK_MB = 512
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 
