@@ -102,8 +102,8 @@ def main() -> int:
     for rule in args.rule:
         change = CHANGES[rule]
         sides = [_runs(args.tool, change, name, model, args.folder / rule) for name in (change.before, change.after)]
-        told = _predicted(change, rule, _reports(args.tool, sides[0][0]))
-        print(f"| {change.what} | {told} | {_measured(args.tool, change, rule, sides)} |", flush=True)
+        promised = _predicted(change, rule, _reports(args.tool, sides[0][0]))
+        print(f"| {change.what} | {promised} | {_measured(args.tool, change, rule, sides)} |", flush=True)
     return 0
 
 
@@ -162,19 +162,19 @@ def _predicted(change: Change, rule: str, reports: Sequence[Mapping[str, Any]]) 
     findings = [one for report in reports for one in report["findings"] if one["code"] == rule]
     if not findings:
         return f"[{rule}](rules/{rule}.md) does not fire"
-    told = {name: _told(name, value) for name, value in findings[0]["evidence"].items()}
-    return f"[{rule}](rules/{rule}.md): {change.promise.format(**told)}"
+    promised = {name: _in_words(name, value) for name, value in findings[0]["evidence"].items()}
+    return f"[{rule}](rules/{rule}.md): {change.promise.format(**promised)}"
 
 
 def _measured(tool: str, change: Change, rule: str, sides: Sequence[Sequence[Path]]) -> str:
     parts = []
     for name in change.shown:
         values = [[_report(tool, run)["summary"][name]["value"] for run in side] for side in sides]
-        parts.append(_pair(_SHOWN[name], [[_told(name, value) for value in side] for side in values]))
+        parts.append(_pair(_SHOWN[name], [[_in_words(name, value) for value in side] for side in values]))
     if change.asked:
         sql, what = change.asked
         values = [[_answer(tool, _recordings(run)[0], sql) for run in side] for side in sides]
-        parts.append(_pair(what, [[_told("_ns", value) for value in side] for side in values]))
+        parts.append(_pair(what, [[_in_words("_ns", value) for value in side] for side in values]))
     last = [one["code"] for run in sides[1] for report in _reports(tool, run) for one in report["findings"]]
     return "; ".join([*parts, f"the finding is {'still there' if rule in last else 'gone'}"])
 
@@ -206,7 +206,7 @@ def _ask_tool(tool: str, *words: str) -> str:
     return subprocess.run([tool, *words, "--quiet"], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def _told(name: str, value: Any) -> str:
+def _in_words(name: str, value: Any) -> str:
     """``value`` with the unit that ends ``name``."""
     if value is None:
         return "unknown"

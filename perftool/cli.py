@@ -152,10 +152,10 @@ def _run(ending: Ending) -> None:
             # Python would report files that cannot be closed either, with a traceback.
             sys.unraisablehook = lambda _: None
             _fail(f"the output cannot be written: {why}", 2)
-        error = error.cause if isinstance(error, UnforeseenError) else error
+        cause = error.cause if isinstance(error, UnforeseenError) else error
         # DuckDB adds lines that show the SQL.
-        said = str(error).partition("\n")[0].strip()
-        _fail(f"internal error: {type(error).__name__}: {said} (run with -v for a traceback)", 2)
+        said = str(cause).partition("\n")[0].strip()
+        _fail(f"internal error: {type(cause).__name__}: {said} (run with -v for a traceback)", 2)
 
 
 def _no_room(error: BaseException | None) -> str | None:

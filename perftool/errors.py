@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _INTERRUPTED = "Query interrupted"
+# Messages of libraries about contents may quote them. More characters than this explain nothing.
+LONGEST_REASON = 200
 
 
 class PerfToolError(Exception):
@@ -44,7 +46,7 @@ def unexpected_input_error(path: str, error: Exception) -> InputError:
     """An InputError for ``error``, raised while reading ``path``: only the contents of that file are lost."""
     if isinstance(error, InputError):
         return error
-    said = str(error).partition("\n")[0]
+    said = str(error).partition("\n")[0][:LONGEST_REASON]
     return InputError(f"{path}: cannot be read (internal error: {type(error).__name__}: {said})")
 
 

@@ -78,11 +78,11 @@ def ranks_text(ranks: Sequence[int], most: int = 8) -> str:
         if not pieces or rank != pieces[-1][-1] + 1:
             pieces.append([])
         pieces[-1].append(rank)
-    told = [text for piece in pieces for text in _range_texts(piece)]
+    ranges = [text for piece in pieces for text in _range_texts(piece)]
     left = len(ranks) - sum(
-        int(text.partition("-")[2] or text) - int(text.partition("-")[0]) + 1 for text in told[:most]
+        int(text.partition("-")[2] or text) - int(text.partition("-")[0]) + 1 for text in ranges[:most]
     )
-    return ", ".join(told[:most]) + (f" and {left} more" if left else "")
+    return ", ".join(ranges[:most]) + (f" and {left} more" if left else "")
 
 
 def _range_texts(piece: Sequence[int]) -> list[str]:

@@ -73,8 +73,8 @@ def left_out(names: Sequence[str]) -> str:
     text = f"--quick left out {'; '.join(parts)}."
     slow = [benchmark for benchmark in found if benchmark.not_quick]
     neither, simulated = ([each for each in slow if bool(each.script) is by_script] for by_script in (False, True))
-    told = {"Neither measured nor simulated": neither, "Simulated, and not measured": simulated}
-    lines = [f" {what}: {_named(group)}." for what, group in told.items() if group]
+    groups = {"Neither measured nor simulated": neither, "Simulated, and not measured": simulated}
+    lines = [f" {what}: {_named(group)}." for what, group in groups.items() if group]
     return "".join([text, *lines])
 
 

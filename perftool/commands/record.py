@@ -152,9 +152,9 @@ class _Estimate:
 
 
 def _said(left: Sequence[Note], made: Sequence[Path], code: int) -> list[str]:
-    told = dict.fromkeys(one.text for one in left if one.text and one.stage in ("saved", "told"))
-    texts = [*told, *(f"wrote {path}" for path in made)] if made else [why_nothing(left, code)]
-    return [f"habana_perf_tool: {text}" for text in texts]
+    texts = dict.fromkeys(one.text for one in left if one.text and one.stage in ("saved", "explained"))
+    lines = [*texts, *(f"wrote {path}" for path in made)] if made else [why_nothing(left, code)]
+    return [f"habana_perf_tool: {text}" for text in lines]
 
 
 def _require_writable(folder: Path) -> None:
@@ -195,7 +195,7 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
     stage = STAGES[furthest] if furthest >= 0 else None
     texts = [one.text for one in left if one.stage == stage and one.text]
     ended = f"it was ended by {_signal_name(code - 128)}" if code > 128 else f"it ended with exit code {code}"
-    if stage in ("saved", "told"):
+    if stage in ("saved", "explained"):
         return "; ".join(["nothing was recorded", *dict.fromkeys(texts)]).replace(";", ":", 1)
     if stage == "recording":
         return f"nothing was recorded: the program was recording when {ended}, and what was in memory is lost"
@@ -259,12 +259,12 @@ class _Held:
         while (code := process.poll()) is None:
             if said is not None and said():
                 said = None
-            told = signal.sigtimedwait(self._numbers, _LOOK_S) if said else signal.sigwaitinfo(self._numbers)
-            if told is None:
+            received = signal.sigtimedwait(self._numbers, _LOOK_S) if said else signal.sigwaitinfo(self._numbers)
+            if received is None:
                 continue
-            from_terminal = told.si_signo in (signal.SIGINT, signal.SIGQUIT) and told.si_code > 0
-            if told.si_signo != signal.SIGCHLD and not from_terminal:
-                process.send_signal(told.si_signo)
+            from_terminal = received.si_signo in (signal.SIGINT, signal.SIGQUIT) and received.si_code > 0
+            if received.si_signo != signal.SIGCHLD and not from_terminal:
+                process.send_signal(received.si_signo)
         return code
 
 

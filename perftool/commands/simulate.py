@@ -114,20 +114,20 @@ def simulate(
     from perftool import sim
 
     target = output.resolve() if output else None
-    told_by = steps_from and steps_from.value
+    steps_option = steps_from and steps_from.value
     if ranks > 1:
-        steps = {"--max-steps": max_steps, "--skip-steps": skip_steps, "--steps-from": told_by}
+        steps = {"--max-steps": max_steps, "--skip-steps": skip_steps, "--steps-from": steps_option}
         options = _as_options({"--device": device.value, "--mode": mode.value, **steps})
         code, traces = sim.simulate_ranks(script, args or (), ranks, target, options)
         _report_ranks(traces, report, color, quiet)
         raise typer.Exit(code)
-    done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target, skip_steps, told_by)
+    done = sim.simulate(script, args or (), device.value, mode.value, max_steps, target, skip_steps, steps_option)
     if done.spawned:
         _report_ranks(done.spawned, report, color, quiet)
         raise typer.Exit(done.exit_code)
     sys.stdout.flush()
     if not quiet:
-        print_notes([*_outcome(done, device, mode), *_causes(done), *_left(done, skip_steps, told_by)], color)
+        print_notes([*_outcome(done, device, mode), *_causes(done), *_left(done, skip_steps, steps_option)], color)
     if report and done.ranks == 1 and done.used and (done.steps or not skip_steps):
         show_report_on([_shown(done.trace)], color, [_shown(done.log), _shown(done.metrics)])
     raise typer.Exit(done.exit_code)
@@ -153,11 +153,11 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _left(done: Simulated, skip_steps: int | None, told_by: str | None) -> list[str]:
+def _left(done: Simulated, skip_steps: int | None, steps_option: str | None) -> list[str]:
     if not done.used or done.steps:
         return []
-    if told_by and not done.skipped:
-        return [f"habana_perf_tool: --steps-from {told_by} finds no step in this script"]
+    if steps_option and not done.skipped:
+        return [f"habana_perf_tool: --steps-from {steps_option} finds no step in this script"]
     if not skip_steps:
         return []
     return [f"habana_perf_tool: --skip-steps {skip_steps} leaves no step in the trace; skip fewer to get a report"]
@@ -165,11 +165,11 @@ def _left(done: Simulated, skip_steps: int | None, told_by: str | None) -> list[
 
 def _causes(done: Simulated) -> list[str]:
     """The script lines behind recompilations, fallbacks, reads and graph cuts; omits mark_step's expected cuts."""
-    told = [cause for cause in done.causes if cause.what != "host step marker"]
-    if not told:
+    causes = [cause for cause in done.causes if cause.what != "host step marker"]
+    if not causes:
         return []
-    left = len(told) - _MOST_CAUSES
-    lines = [*(f"  {cause.text}" for cause in told[:_MOST_CAUSES])]
+    left = len(causes) - _MOST_CAUSES
+    lines = [*(f"  {cause.text}" for cause in causes[:_MOST_CAUSES])]
     more = [f"  and {left} more; all are in {_shown(done.log)}"] if left > 0 else []
     return [
         "habana_perf_tool: everything that ends a graph, reads a value or is recompiled in the whole run:",

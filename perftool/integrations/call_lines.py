@@ -44,14 +44,14 @@ def with_lines(pieces: Iterable[bytes], calls: Calls) -> Iterator[bytes]:
     """A trace as PyTorch writes it, in ``pieces`` that end where events do, with the lines of ``calls``."""
     base: int | None = None
 
-    def told(function: re.Match[bytes]) -> bytes:
+    def with_line(function: re.Match[bytes]) -> bytes:
         line = calls.lines.get((base or 0) + int(function[1] + function[2]))
         return function[0] if line is None else b'%b"Call line": %d,%b' % (function[0], line, function[3])
 
     for piece in pieces:
         if base is None and (found := _BASE.search(piece)):
             base = int(found[1])
-        yield _FUNCTION.sub(told, piece) if calls.lines else piece
+        yield _FUNCTION.sub(with_line, piece) if calls.lines else piece
 
 
 def _calls(events: Iterable[Any]) -> Calls:

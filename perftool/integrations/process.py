@@ -17,8 +17,8 @@ def rank_here() -> int | None:
     """The rank of this process; None if nothing says that there are others."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
-    told = (os.environ.get(name, "") for name in _RANK_VARIABLES)
-    return next((int(value) for value in told if value.isdecimal()), None)
+    values = (os.environ.get(name, "") for name in _RANK_VARIABLES)
+    return next((int(value) for value in values if value.isdecimal()), None)
 
 
 def new_trace(folder: Path, name: str = "") -> Path:

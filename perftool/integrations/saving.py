@@ -54,9 +54,9 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
     """
     plain = _export(profiler, path)
     calls = _extra("the lines of its calls", lambda: calls_of(profiler)) or NO_CALLS
-    told = _extra("the facts about the machine", facts) if facts else None
+    added_facts = _extra("the facts about the machine", facts) if facts else None
     folders = dict.fromkeys((path.parent, plain.parent))
-    for additions, missing in ((Additions(calls, told), "our additions"), (Additions(), "compression")):
+    for additions, missing in ((Additions(calls, added_facts), "our additions"), (Additions(), "compression")):
         for folder in folders:
             with _may_fail(missing if folder == plain.parent else ""):
                 return _packed(plain, folder / path.name, additions)

@@ -107,10 +107,10 @@ def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
 def _roles(groups: object) -> dict[str, str]:
     """The purpose of each of ``groups``, by its name, if the program described it."""
     known = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
-    told = ((group.get("pg_name"), group.get("pg_desc")) for group in known[:_MOST_GROUPS])
+    described = ((group.get("pg_name"), group.get("pg_desc")) for group in known[:_MOST_GROUPS])
     return {
         name: role.removeprefix("mesh_")
-        for name, role in told
+        for name, role in described
         if isinstance(name, str) and isinstance(role, str) and role not in _NO_ROLES and len(role) <= _LONGEST_ROLE
     }
 
@@ -170,10 +170,10 @@ def _start_ns(events: bytes, base_ns: int) -> int | None:
 def _process(events: bytes) -> int | None:
     """The process of most of the first events. Device lanes count from 0, so small numbers are ignored."""
     numbers = [int(found[1]) for found, _ in zip(_PID.finditer(events), range(_FIRST_TIMES), strict=False)]
-    told = [number for number in numbers if number > _LARGEST_LANE]
+    processes = [number for number in numbers if number > _LARGEST_LANE]
     from statistics import mode
 
-    return mode(told) if told else None
+    return mode(processes) if processes else None
 
 
 def _whole(value: object) -> int | None:

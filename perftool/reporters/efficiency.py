@@ -55,18 +55,20 @@ def share_text(roofline_ratio: float, after: str = "") -> str:
     return ABOVE_MODEL if roofline_ratio > 1 else format_ratio(roofline_ratio) + after
 
 
-def efficiency_notes(told: Efficiency) -> list[str]:
+def efficiency_notes(efficiency: Efficiency) -> list[str]:
     """The assumed peaks, the total share of the best, and what the input lacks."""
     lines = []
-    if told.best_ns is not None and told.bounded_ns:
-        known = f"{format_ns(told.bounded_ns)} of {format_ns(told.work_ns)}"
-        share = format_ratio(told.best_ns / told.bounded_ns)
-        lines.append(f"{known} of work have a known best: {format_ns(told.best_ns)}, {share} of the time they took")
-    if told.peaks:
+    if efficiency.best_ns is not None and efficiency.bounded_ns:
+        known = f"{format_ns(efficiency.bounded_ns)} of {format_ns(efficiency.work_ns)}"
+        share = format_ratio(efficiency.best_ns / efficiency.bounded_ns)
+        lines.append(
+            f"{known} of work have a known best: {format_ns(efficiency.best_ns)}, {share} of the time they took"
+        )
+    if efficiency.peaks:
         rates = ", ".join(
             f"{peak.dtype} {_flops_text(peak.rate / 1e12)}{' (estimate)' if peak.estimate else ''}"
-            for peak in told.peaks[:_MOST_PEAKS]
+            for peak in efficiency.peaks[:_MOST_PEAKS]
         )
-        first = told.peaks[0]
+        first = efficiency.peaks[0]
         lines.append(f"Assumed for {first.device}: {rates}, {_bytes_text(first.bandwidth / 1e12)} ({first.source})")
-    return [*lines, told.missing] if told.missing else lines
+    return [*lines, efficiency.missing] if efficiency.missing else lines

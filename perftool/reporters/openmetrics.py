@@ -54,10 +54,10 @@ def _families(report: Report) -> Iterable[_Family]:
     if len(report.ranks) > 1:
         by_rank = {str(rank.rank): rank_metrics(rank) for rank in report.ranks}
         for kind in metric_kinds():
-            told = [({"rank": rank}, value) for rank, known in by_rank.items()
+            values = [({"rank": rank}, value) for rank, known in by_rank.items()
                     if (value := known.get(kind.name)) is not None]  # fmt: skip
-            if told:
-                yield _family("rank_", kind, told)
+            if values:
+                yield _family("rank_", kind, values)
     active = [finding for finding in report.findings if not finding.suppressed]
     severities, codes = Counter(one.severity for one in active), Counter((one.code, one.severity) for one in active)
     counts = tuple(({"severity": name}, float(severities[name])) for name in SEVERITIES)

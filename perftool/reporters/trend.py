@@ -61,8 +61,8 @@ def trend_notes(trend: Trend) -> list[str]:
     absent = f"{_runs(trend.absent)} whose inputs do not show {trend.kind.name}"
     damaged = f"{trend.damaged} damaged line{'' if trend.damaged == 1 else 's'}"
     counts = ((trend.left_out, other), (trend.absent, absent), (trend.damaged, damaged))
-    told = [text for count, text in counts if count]
-    return [f"Left out: {'; '.join(told)}."] if told else []
+    clauses = [text for count, text in counts if count]
+    return [f"Left out: {'; '.join(clauses)}."] if clauses else []
 
 
 def sparkline(values: Sequence[float], marks: str = _MARKS) -> str:

@@ -19,9 +19,9 @@ def finding_title(finding: Finding, report: Report) -> str:
 def origins(report: Report) -> list[str]:
     """Statements on inputs that no device recorded; names the inputs unless there is only one trace."""
     alone = sum(read.kind == "trace" for read in report.inputs) == 1
-    told = {(issue.message, read.path) for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
-    messages = sorted({message for message, _ in told})
-    paths = {message: ", ".join(sorted(path for said, path in told if said == message)) for message in messages}
+    stated = {(issue.message, read.path) for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
+    messages = sorted({message for message, _ in stated})
+    paths = {message: ", ".join(sorted(path for said, path in stated if said == message)) for message in messages}
     return [f"{message[:1].upper()}{message[1:]}{'' if alone else f': {paths[message]}'}" for message in messages]
 
 

@@ -33,11 +33,11 @@ class Settings:
     skip_steps: int | None
     steps_from: str | None
     trace: Path
-    told: Path
+    started: Path
 
     def written(self) -> tuple[Path, ...]:
         """The traces of the ranks that have written theirs."""
-        return tuple(of_rank(self.trace, rank) for rank in sorted(int(each.name) for each in self.told.iterdir()))
+        return tuple(of_rank(self.trace, rank) for rank in sorted(int(each.name) for each in self.started.iterdir()))
 
 
 class _Entrance:
@@ -80,5 +80,5 @@ def _leave(simulation: Simulation, settings: Settings, stack: ExitStack, owner: 
         return
     simulation.finish(settings.skip_steps, settings.steps_from)
     simulation.write(*files(of_rank(settings.trace, simulation.rank)), None)
-    if settings.told.is_dir():
-        (settings.told / str(simulation.rank)).touch()
+    if settings.started.is_dir():
+        (settings.started / str(simulation.rank)).touch()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # _INNERMOST, the outermost for the others.
 _COMPUTING, _MODULE, _LINE, _CALL, _OP, _SETUP = range(6)
 _MEANINGS = f"""
-WITH told AS (
+WITH caller AS (
     SELECT *, cat = 'cpu_op' AND NOT is_step(name)
               AND NOT list_has_any(roles, ['wrapper', 'autograd', 'dataloader']) AS op
     FROM _name_roles
@@ -31,7 +31,7 @@ WITH told AS (
 SELECT name, cat,
        (op AND NOT list_contains(roles, 'bookkeeping'))::BIGINT | (list_contains(roles, 'module')::BIGINT << {_MODULE})
        | (op::BIGINT << {_OP}) | (list_contains(roles, 'module_setup')::BIGINT << {_SETUP}) AS meaning
-FROM told
+FROM caller
 """
 _INNERMOST = (_COMPUTING, _MODULE, _LINE, _CALL)
 _NONE = -1
@@ -162,9 +162,9 @@ def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
     calls = connection.execute("SELECT DISTINCT file, line, function, stack FROM _stacked").fetchall()
     own = []
     for file, line, function, stack in calls:
-        told = innermost(stack) if stack is not None else (file, line, function) if file and is_own(file) else None
-        if told:
-            own_file, own_line, own_function = told
+        caller = innermost(stack) if stack is not None else (file, line, function) if file and is_own(file) else None
+        if caller:
+            own_file, own_line, own_function = caller
             # The table repeats both for each allocation.
             shown = f"…{own_file[-_LONGEST:]}" if own_file and len(own_file) > _LONGEST else own_file
             own.append((file, line, function, stack, shown, own_line, own_function[:_LONGEST]))

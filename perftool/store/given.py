@@ -58,8 +58,8 @@ def _group_roles(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, .
     found: dict[str, str] = {}
     for _, stated in sorted(metadata.items()):
         info = stated.get("distributedInfo")
-        told = info.get("pg_roles") if isinstance(info, dict) else None
-        for name, role in (told if isinstance(told, dict) else {}).items():
+        roles = info.get("pg_roles") if isinstance(info, dict) else None
+        for name, role in (roles if isinstance(roles, dict) else {}).items():
             found.setdefault(str(name), str(role))
     return sorted(found.items())
 

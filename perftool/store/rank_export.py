@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from perftool.errors import InputError, is_interrupt
+from perftool.errors import LONGEST_REASON, InputError, is_interrupt
 from perftool.store.catalog import catalog
 from perftool.store.database import literal
 from perftool.store.shift import Shift
@@ -30,7 +30,6 @@ MOST_ROWS = 5_000_000
 # once, but each row that we write takes at least a byte.
 _ROWS_PER_BYTE, _FREE_ROWS = 16, 10_000
 _TEXT_PER_BYTE, _FREE_TEXT = 200, 4 << 20
-_LONGEST_REASON = 200
 _TIMES = {"ts", "end", "host_ts", "host_end", "called", "ready"}
 _RAW = re.compile(r"\braw\b")
 
@@ -57,7 +56,7 @@ def corrupt_as_input_error() -> Iterator[None]:
         # DuckDB's message about damaged bytes quotes them, so the message itself may not be valid text.
         if is_interrupt(error):
             raise
-        why = str(error).splitlines()[0][:_LONGEST_REASON]
+        why = str(error).splitlines()[0][:LONGEST_REASON]
         raise InputError(f"the tables of a part are damaged; make it again ({why})") from None
 
 
@@ -146,6 +145,6 @@ def _columns(name: str) -> str:
     own = (
         "CASE WHEN t.rank IS NULL OR o.rank IS NOT NULL THEN t.rank ELSE error('a row for a rank of another part') END"
     )
-    told = {"rank": own} | {time: f't."{time}" + coalesce(o.shift_ns, 0)' for time in _TIMES}
-    columns = [(one.name, one.type, told.get(one.name, f't."{one.name}"')) for one in catalog()[name].columns]
+    replaced = {"rank": own} | {time: f't."{time}" + coalesce(o.shift_ns, 0)' for time in _TIMES}
+    columns = [(one.name, one.type, replaced.get(one.name, f't."{one.name}"')) for one in catalog()[name].columns]
     return ", ".join(f'({value})::{kind} AS "{column}"' for column, kind, value in columns)

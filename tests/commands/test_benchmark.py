@@ -148,9 +148,9 @@ def test_traces_that_cannot_be_kept_are_said_at_once(tmp_path: Path) -> None:
 
 def test_quick_reports_what_it_leaves_out() -> None:
     names = [name for name in benchmark_names() if find_benchmark(name).not_quick]
-    told = left_out(names)
+    sentence = left_out(names)
 
-    neither, simulated = (told.split(f" {what}: ")[1].split(".")[0] for what in (
+    neither, simulated = (sentence.split(f" {what}: ")[1].split(".")[0] for what in (
         "Neither measured nor simulated", "Simulated, and not measured"
     ))  # fmt: skip
     assert ("torch_compile (" in neither, "loop_constants (" in simulated) == (True, True)

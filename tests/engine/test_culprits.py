@@ -222,7 +222,7 @@ def test_of_one_recorded_step_the_cost_is_predicted_too(tmp_path: Path) -> None:
     assert report.verdict.headline.endswith("(predicted from one step).")
 
 
-def test_who_is_late_only_because_it_waits_for_the_culprit_is_told(tmp_path: Path) -> None:
+def test_who_is_late_only_because_it_waits_for_the_culprit_is_named(tmp_path: Path) -> None:
     simulate(TP, [Trouble("device", (6,), 1.3)], steps=2).write(tmp_path)
     caveats = analyze([str(tmp_path)]).verdict.caveats
     assert "Ranks 4, 5, 7 are late to dp only because they wait for 6 in tp." in caveats

@@ -15,7 +15,7 @@ from perftool.replay.cores import Cores
 FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def told(cores: float, own_us: int, busy_us: int, delay_us: int = 0) -> dict[str, Any]:
+def machine(cores: float, own_us: int, busy_us: int, delay_us: int = 0) -> dict[str, Any]:
     """A recording of six steps of 60 ms."""
     threads = [{"tid": 1, "name": "python", "cpu_ns": 360_000_000 - 1000 * delay_us, "delay_ns": 1000 * delay_us}]
     window = {"wall_ns": 360_000_000, "cpu_ns": 1000 * own_us, "machine_cpu_ns": 1000 * busy_us, "threads": threads}
@@ -51,7 +51,7 @@ def loader(report: perftool.Report) -> Any:
 
 
 def test_free_cores_make_a_prediction(tmp_path: Path) -> None:
-    finding = loader(perftool.analyze(trace(tmp_path, told(8, 360_000, 400_000))))
+    finding = loader(perftool.analyze(trace(tmp_path, machine(8, 360_000, 400_000))))
 
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("predicted", 20_000_000)
     assert "cores" not in finding.message
@@ -59,7 +59,7 @@ def test_free_cores_make_a_prediction(tmp_path: Path) -> None:
 
 def test_busy_cores_make_a_bound_that_says_why(tmp_path: Path) -> None:
     """Both cores work 95 % of the time: 57 of 60 ms are work for both, so nothing more can be gained."""
-    finding = loader(perftool.analyze(trace(tmp_path, told(2, 684_000, 684_000))))
+    finding = loader(perftool.analyze(trace(tmp_path, machine(2, 684_000, 684_000))))
 
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("bound", 3_000_000)
     assert finding.message.endswith("; workers need cores, and the 2 of this machine were 95.0 % busy")
@@ -77,7 +77,7 @@ def test_a_device_leaves_the_cores_to_the_workers(tmp_path: Path) -> None:
 
 
 def test_an_overloaded_machine_is_said_and_gains_are_bounds(tmp_path: Path) -> None:
-    report = perftool.analyze(trace(tmp_path, told(8, 360_000, 400_000, delay_us=180_000)))
+    report = perftool.analyze(trace(tmp_path, machine(8, 360_000, 400_000, delay_us=180_000)))
 
     assert loader(report).gain.kind == "bound"
     assert report.verdict.caveats.startswith(
@@ -89,7 +89,7 @@ def test_an_overloaded_machine_is_said_and_gains_are_bounds(tmp_path: Path) -> N
 
 def test_what_was_measured_precedes_a_bound_of_an_overloaded_machine(tmp_path: Path) -> None:
     """The whole optimizer counts, 30 ms, though a fused one saves only a part of that; 20 ms are Python or waiting."""
-    path = trace(tmp_path, told(8, 360_000, 400_000, delay_us=180_000))
+    path = trace(tmp_path, machine(8, 360_000, 400_000, delay_us=180_000))
     whole = json.loads(path.read_text())
     events = [event for event in whole["traceEvents"] if event["name"].startswith("ProfilerStep")]
     update = ("aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::sqrt", "aten::addcdiv_", "aten::add_")

@@ -17,7 +17,7 @@ BF16 = "c10::BFloat16"
 PRODUCT: dict[str, Any] = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [BF16, BF16]}
 
 
-def told(folder: Path, work_us: float, **shapes: Any) -> str:
+def headline_of(folder: Path, work_us: float, **shapes: Any) -> str:
     """The answer for a step in which one op keeps the device busy."""
     events: list[Event] = [
         step(1, 0, work_us + 20),
@@ -30,7 +30,7 @@ def told(folder: Path, work_us: float, **shapes: Any) -> str:
 
 
 def test_a_device_at_what_it_reaches_has_nothing_left(tmp_path: Path) -> None:
-    found = told(tmp_path, 175, **PRODUCT)
+    found = headline_of(tmp_path, 175, **PRODUCT)
 
     assert "aten::mm 100.0 %, at 79.4 % of its best. " in found
     assert found.endswith("the only gain left is less work (fewer operations, smaller types, larger batches).")
@@ -38,14 +38,14 @@ def test_a_device_at_what_it_reaches_has_nothing_left(tmp_path: Path) -> None:
 
 def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:
     # 8 times the operations, which take 1111 us at the peak.
-    found = told(tmp_path, 400, **{**PRODUCT, "Input Dims": [[8192, 8192], [8192, 8192]]})
+    found = headline_of(tmp_path, 400, **{**PRODUCT, "Input Dims": [[8192, 8192], [8192, 8192]]})
 
     assert "aten::mm 100.0 %, above its model. " in found
     assert "For 100.0 % of it the best is unknown." in found
 
 
 def test_an_op_without_shapes_asks_for_a_recording_with_them(tmp_path: Path) -> None:
-    found = told(tmp_path, 175)
+    found = headline_of(tmp_path, 175)
 
     assert "Its work: aten::mm 100.0 %, shapes not recorded. For 100.0 % of it the best is unknown. " in found
     assert "record_shapes=True" in found
@@ -90,7 +90,7 @@ def test_a_recording_without_work_says_so(tmp_path: Path) -> None:
     """A profiler's export whose schedule has begun its next cycle."""
     path = tmp_path / "trace.json"
     path.write_bytes(document([x("PyTorch Profiler (0)", 0, 100, cat="Trace")]))
-    told = analyze(str(path)).verdict
+    verdict = analyze(str(path)).verdict
 
-    assert told.headline == "The recording holds no work: neither an op nor an event of a device."
-    assert told.below == ""
+    assert verdict.headline == "The recording holds no work: neither an op nor an event of a device."
+    assert verdict.below == ""

@@ -100,8 +100,8 @@ def test_a_finding_without_a_place_in_the_trace_has_no_timeline(place: Location)
 
 def test_the_memory_of_each_step_is_drawn_by_kind_and_of_many_steps_the_fullest() -> None:
     def block(at: int, size: int, total: int) -> dict[str, object]:
-        told = {"Device Type": 1, "Device Id": 0, "Addr": 8, "Bytes": size, "Total Allocated": total}
-        return instant("[memory]", at, **told)
+        args = {"Device Type": 1, "Device Id": 0, "Addr": 8, "Bytes": size, "Total Allocated": total}
+        return instant("[memory]", at, **args)
 
     steps = [step(n, 100 * n, 100) for n in range(200)]
     blocks = [event for n in range(200) for event in

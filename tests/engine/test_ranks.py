@@ -299,8 +299,8 @@ def test_omissions_of_a_rank_are_reported(folder: Path, monkeypatch: pytest.Monk
     assert sum(finding.code == "USR901" for finding in report.findings) == 1_000
     assert [finding.message for finding in report.findings if "it found too much" in finding.message]
     monkeypatch.setattr(allowance, "MOST_BYTES", 0)
-    (told,) = analyze([str(folder)], [*only("TRC001"), many]).findings
-    assert told.message.startswith("rule USR901 failed: the rules of packs may take")
+    (finding,) = analyze([str(folder)], [*only("TRC001"), many]).findings
+    assert finding.message.startswith("rule USR901 failed: the rules of packs may take")
 
 
 def rule(code: str, sql: str) -> Rule:

@@ -107,8 +107,8 @@ def test_keys_and_values_count_if_annotations_tell_the_contexts(tmp_path: Path) 
     log = tmp_path / "server.log"
     log.write_text("".join(f"{prefix}{line}\n" for line in lines))
     # A fifth of the cache; 7.8 GiB more at 3.35 TB/s.
-    told = "and the keys and values of 80,000 tokens (at most 7.80 GiB) takes 7.50 ms at the memory's bandwidth, 75.0 %"
-    assert any(told in line for line in server_lines(analyze([str(tmp_path)])))
+    text = "and the keys and values of 80,000 tokens (at most 7.80 GiB) takes 7.50 ms at the memory's bandwidth, 75.0 %"
+    assert any(text in line for line in server_lines(analyze([str(tmp_path)])))
     # The number of blocks that the user sets is below what would fit.
     log.write_text(log.read_text() + f"{prefix}non-default args: {{'num_gpu_blocks_override': 96}}\n")
     assert any("not counted" in line for line in server_lines(analyze([str(tmp_path)])))

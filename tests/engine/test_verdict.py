@@ -59,7 +59,7 @@ def test_forward_ops_that_autograd_numbers_may_be_either(tmp_path: Path) -> None
 def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
     device = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
 
-    def told(elements: int) -> Verdict:
+    def verdict_of(elements: int) -> Verdict:
         shapes = {"Input Dims": [[elements], [elements]], "Input type": ["float", "float"]}
         events = [step(1, 0, 1000), x("aten::add", 0, 20, **shapes), *launch(1, 5, 5, 15, 985)]
         path = tmp_path / f"{elements}.json"
@@ -67,7 +67,7 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
         return analyze([str(path)]).verdict
 
     # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
-    far, near = told(100_000_000), told(250_000_000)
+    far, near = verdict_of(100_000_000), verdict_of(250_000_000)
     assert "of the time, but only at 36.4 % of what it could do, " in far.headline
     assert far.detail == "985 us of 1.00 ms go to pointwise, normalisation and copy kernels between the products."
     assert far.apart == (
@@ -104,9 +104,9 @@ def test_an_op_without_a_model_says_nothing_against_the_recording_of_the_machine
     path = tmp_path / "trace.json"
     path.write_bytes(document(events, perftoolRecording=machine))
 
-    told = analyze([str(path)]).verdict
+    verdict = analyze([str(path)]).verdict
 
-    assert "quantized::linear_dynamic takes most: 40.0 % of the time; its best time is not known." in told.apart
+    assert "quantized::linear_dynamic takes most: 40.0 % of the time; its best time is not known." in verdict.apart
 
 
 def test_python_without_a_core_is_no_python_that_takes_long(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def alternating(count: int, long: int, work: list[Event] | None = None) -> list[
     return events
 
 
-def test_steps_of_two_lengths_are_told_as_such_and_not_by_their_median(tmp_path: Path) -> None:
+def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) -> None:
     ops = [x("aten::linear", 100 + 1000 * at, 990) for at in range(6)]
     report = report_of(alternating(6, 10800, ops), tmp_path)
 
@@ -173,11 +173,11 @@ def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> Non
 
 
 def test_two_lengths_of_an_overloaded_machine_need_something_that_the_long_steps_do(tmp_path: Path) -> None:
-    def told(work: list[Event]) -> str:
+    def caveats_of(work: list[Event]) -> str:
         return report_of(alternating(6, 10800, work), tmp_path, perftoolRecording=OVERLOADED).verdict.caveats
 
-    assert told([]).startswith("The machine was overloaded")
-    assert told([x("aten::relu", 0, 6500)]).startswith("Steps are of two lengths")
+    assert caveats_of([]).startswith("The machine was overloaded")
+    assert caveats_of([x("aten::relu", 0, 6500)]).startswith("Steps are of two lengths")
 
 
 def test_amounts_of_uneven_steps_are_of_the_mean_step(tmp_path: Path) -> None:
@@ -203,9 +203,9 @@ def test_amounts_of_uneven_steps_are_of_the_mean_step(tmp_path: Path) -> None:
 def test_the_part_that_grows_is_named_where_no_work_is_added(tmp_path: Path) -> None:
     events = alternating(6, 10800, [loader(100, 6000)])
     events += [loader(step["ts"] + 3910, 50) for step in events if step["dur"] == 4000]
-    told = report_of(events, tmp_path).verdict.caveats
+    caveats = report_of(events, tmp_path).verdict.caveats
 
-    assert "; the long ones spend 5.95 ms more on waiting for data." in told
+    assert "; the long ones spend 5.95 ms more on waiting for data." in caveats
 
 
 def test_long_first_steps_and_one_exception_are_no_second_length(tmp_path: Path) -> None:
@@ -225,11 +225,13 @@ def test_a_recording_that_is_nearly_all_warm_up_says_so_first(tmp_path: Path) ->
     for number in range(1, 6):
         ts = 1_000_000 + 1000 * number
         events += [step(number, ts, 1000), x("aten::mm", ts, 100)]
-    told = report_of(events, tmp_path).verdict
+    verdict = report_of(events, tmp_path).verdict
 
-    assert told.headline.startswith("99.4 % of the 1.01 s recorded is warm-up, 900 ms of it compilation: record later")
-    assert told.caveats.startswith("The steady steps: ")
-    assert "warm-up" not in told.apart
+    assert verdict.headline.startswith(
+        "99.4 % of the 1.01 s recorded is warm-up, 900 ms of it compilation: record later"
+    )
+    assert verdict.caveats.startswith("The steady steps: ")
+    assert "warm-up" not in verdict.apart
 
 
 def test_what_happened_once_is_compared_with_the_recording(tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ def test_waiting_is_listed_by_role_and_not_called_busy(report: Report) -> None:
     assert tp.waiting[1].ns_per_step > 4_000_000
     assert tp.even_links
     assert dp.even_links
-    told = facts(report)
-    assert "tp 4 x dp 2" in told
-    assert "2 steps, median 25.3 ms" in told
-    assert told[-1].startswith("busy 9")
-    assert "waiting for ranks" in told[-1]
+    shown = facts(report)
+    assert "tp 4 x dp 2" in shown
+    assert "2 steps, median 25.3 ms" in shown
+    assert shown[-1].startswith("busy 9")
+    assert "waiting for ranks" in shown[-1]
 
 
 def test_the_bubble_of_each_stage_is_a_number(tmp_path: Path) -> None:

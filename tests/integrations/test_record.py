@@ -402,7 +402,7 @@ HOSTILE = {
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may become another user")
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_program_that_gives_up_its_rights_runs_on_and_the_reason_is_told(
+def test_a_program_that_gives_up_its_rights_runs_on_and_record_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
     (tmp_path / "tmp").mkdir()
@@ -487,7 +487,7 @@ def test_steps_may_move_to_another_thread(
         ([Note("ready")], 0, "no step was found"),
         ([Note("ready"), Note("recording")], 137, "was recording when it was ended by SIGKILL"),
         ([Note("stranger", "python cannot import the recorder (x)")], 0, "install habana_perf_tool for that Python"),
-        ([Note("told", "the recording failed (OSError: x)")], 0, "nothing was recorded: the recording failed"),
+        ([Note("explained", "the recording failed (OSError: x)")], 0, "nothing was recorded: the recording failed"),
     ],
 )
 def test_why_nothing_was_recorded(left: list[Note], code: int, sentence: str) -> None:

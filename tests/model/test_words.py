@@ -8,7 +8,7 @@ from perftool.model.words import of_steps
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("12 launches a step find the device idle", "12 launches an iteration find the device idle"),
         ("A step of 3 ms; the steps", "An iteration of 3 ms; the iterations"),
@@ -17,6 +17,6 @@ from perftool.model.words import of_steps
         ("Steps as they are", "Iterations as they are"),
     ],
 )
-def test_a_server_runs_iterations(text: str, told: str) -> None:
-    assert of_steps(text, "iteration") == told
+def test_a_server_runs_iterations(text: str, expected: str) -> None:
+    assert of_steps(text, "iteration") == expected
     assert of_steps(text, "step") == text

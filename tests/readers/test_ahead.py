@@ -65,12 +65,12 @@ def test_waiting_consumers_learn_of_the_end() -> None:
         yield 1
 
     with Ahead(source(), 1) as items:
-        told: list[list[int]] = []
-        thread = threading.Thread(target=lambda: told.append(list(items)))
+        received: list[list[int]] = []
+        thread = threading.Thread(target=lambda: received.append(list(items)))
         thread.start()
         items.stop()
         thread.join(60)
-        assert told == [[]]
+        assert received == [[]]
         silent.set()
 
 

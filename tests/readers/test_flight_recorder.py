@@ -207,9 +207,9 @@ def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -
             for at, (name, last) in enumerate(groups.items())
             for number in range(1, last + 1)
         ]
-        told = dumped(*entries)
-        told["pg_config"] = {name: {"name": name, "desc": name[:2], "ranks": str(members[name])} for name in groups}
-        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(told, protocol=2))
+        content = dumped(*entries)
+        content["pg_config"] = {name: {"name": name, "desc": name[:2], "ranks": str(members[name])} for name in groups}
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, protocol=2))
     found = [found for found in analyze([str(tmp_path)]).findings if found.code == "COL114"]
     assert [(one.subject, one.evidence["late_ranks"]) for one in found] == [
         ("group dp (dp1)", [3]),
@@ -229,10 +229,10 @@ def done(group: str) -> int:
 def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[dict[str, Any]]]) -> list[str]:
     """The message about dumps with these entries, by rank."""
     for rank, entries in called.items():
-        told = dumped(*entries)
-        told["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(of)} for name, of in groups.items()}
-        told["pg_status"] = {}
-        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(told, protocol=2))
+        content = dumped(*entries)
+        content["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(of)} for name, of in groups.items()}
+        content["pg_status"] = {}
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, protocol=2))
     return [found.message for found in analyze([str(tmp_path)]).findings if found.code == "COL114"]
 
 
@@ -297,8 +297,8 @@ def test_an_error_and_a_rank_without_dump_say_that_it_may_have_died(tmp_path: Pa
     # NCCL's status counts work that ended with an error as completed.
     failed = [entry(1), entry(2, "started", retired=True)]
     for rank in (0, 1):
-        told = dumped(*failed, last_completed_collective=2, last_enqueued_collective=2)
-        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(told, protocol=2))
+        content = dumped(*failed, last_completed_collective=2, last_enqueued_collective=2)
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(content, protocol=2))
     found = [found for found in analyze([str(tmp_path)]).findings if found.code == "COL114"]
     assert [one.message for one in found] == [
         "group default_pg (0): ranks 0, 1 have called collective 2 (nccl:all_reduce of [3, 4] at train.py:31 "
@@ -334,6 +334,6 @@ def test_a_dump_that_could_run_code_is_an_unreadable_input(tmp_path: Path) -> No
     (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps(dumped(entry(1, "started")), protocol=2))
     (tmp_path / "nccl_trace_rank_1").write_bytes(pickle.dumps({"pg_config": _Harm()}, protocol=2))
     report = analyze([str(tmp_path)])
-    told = next(finding for finding in report.findings if finding.code == "TRC000")
-    assert "more than plain values (GLOBAL), which is never loaded" in told.message
+    content = next(finding for finding in report.findings if finding.code == "TRC000")
+    assert "more than plain values (GLOBAL), which is never loaded" in content.message
     assert not Path("harmed").exists()

@@ -33,9 +33,9 @@ class Recorded:
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        told = {} if self.rank is None else {"distributedInfo": {"rank": self.rank, "world_size": self.world}}
+        metadata = {} if self.rank is None else {"distributedInfo": {"rank": self.rank, "world_size": self.world}}
         at = (NS + self.minute * MINUTE) / 1000
-        content = document([x("nccl:all_reduce", at + 10 * call, 5, pid=self.process) for call in range(3)], **told)
+        content = document([x("nccl:all_reduce", at + 10 * call, 5, pid=self.process) for call in range(3)], **metadata)
         path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 

@@ -182,5 +182,5 @@ def test_secrets_of_equal_beginnings_are_told_apart_by_few_comparisons(monkeypat
     assert redactor.text(f"x{hidden[1234]}y") == "xredactedy"
 
 
-def test_a_found_secret_is_told_by_its_name() -> None:
+def test_a_found_secret_is_replaced_by_its_name() -> None:
     assert [*secrets_in("x --token=abcdefgh1")] == [Found(10, 19, "--token")]

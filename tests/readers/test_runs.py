@@ -21,8 +21,8 @@ MINUTE = 60_000_000_000
 def save(folder: Path, name: str, rank: int | None = None, ranks: int = 2) -> None:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    told = {} if rank is None else {"distributedInfo": {"backend": "hccl", "rank": rank, "world_size": ranks}}
-    path.write_text(json.dumps({**told, "traceEvents": [{"ph": "X"}]}))
+    metadata = {} if rank is None else {"distributedInfo": {"backend": "hccl", "rank": rank, "world_size": ranks}}
+    path.write_text(json.dumps({**metadata, "traceEvents": [{"ph": "X"}]}))
 
 
 def handler(worker: str, at: int) -> str:
@@ -185,8 +185,8 @@ def record(path: Path, events: int, minute: int = 0, process: int = 4000, name: 
     """A trace of ``events`` events, a second apart, as a program would write it that began to record in this minute."""
     path.parent.mkdir(parents=True, exist_ok=True)
     at = T // 1000 + minute * 60_000_000
-    told = {"distributedInfo": info} if info else {}
-    path.write_bytes(document([x(name, at + 1e6 * event, 5, pid=process) for event in range(events)], **told))
+    metadata = {"distributedInfo": info} if info else {}
+    path.write_bytes(document([x(name, at + 1e6 * event, 5, pid=process) for event in range(events)], **metadata))
     return str(path)
 
 
@@ -303,9 +303,9 @@ def test_a_run_is_picked_by_the_name_that_its_report_shows(tmp_path: Path) -> No
         assert find_inputs([str(tmp_path)], run=name).traces == (traces[0],)
 
 
-@pytest.mark.parametrize("told", [{"rank": 0, "world_size": 8}, {"rank": 0, "world_size": 1}, {}], ids=str)
+@pytest.mark.parametrize("metadata", [{"rank": 0, "world_size": 8}, {"rank": 0, "world_size": 1}, {}], ids=str)
 def test_the_work_for_many_traces_of_one_rank_grows_with_their_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metadata: dict[str, int]
 ) -> None:
     monkeypatch.setattr(runs, "_MOST_GROWING", 8)
     compared: list[str] = []
@@ -313,7 +313,7 @@ def test_the_work_for_many_traces_of_one_rank_grows_with_their_number(
         original = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *given, do=original: (compared.append(""), do(*given))[1])
     for number in range(100):
-        text = {"distributedInfo": told, "traceEvents": [{"ph": "X", "name": f"{number:03}"}]}
+        text = {"distributedInfo": metadata, "traceEvents": [{"ph": "X", "name": f"{number:03}"}]}
         (tmp_path / f"t{number}.json").write_text(json.dumps(text))
     assert len(find_inputs([str(tmp_path)]).traces) == 1
     # Comparing all pairs would take 4,950 comparisons, twice.

@@ -72,9 +72,9 @@ def test_drafts_of_the_v0_engine_count_from_its_start() -> None:
         )
 
     found = _read(*lines(8547, 13311, 10616), *lines(8647, 13611, 10816), *lines(8647, 13611, 10816), *lines(1, 30, 11))
-    told = [(one.drafted, one.accepted, one.acceptance_length) for one in found.intervals]
-    assert told[0] == (13311, 6179, pytest.approx(2.393, abs=1e-3))
-    assert told[1:] == [(300, 100, 2.0), (None, None, None), (30, 1, 1.1)]
+    intervals = [(one.drafted, one.accepted, one.acceptance_length) for one in found.intervals]
+    assert intervals[0] == (13311, 6179, pytest.approx(2.393, abs=1e-3))
+    assert intervals[1:] == [(300, 100, 2.0), (None, None, None), (30, 1, 1.1)]
 
 
 def test_drafts_with_an_efficiency_of_nan_are_not_totals() -> None:

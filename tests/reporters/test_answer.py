@@ -48,10 +48,10 @@ def test_the_answer_fits_one_screen(sample: str, shown: Callable[..., list[str]]
 
 def test_a_caveat_is_shown_where_the_bar_shows_the_idle_time(shown: Callable[..., list[str]]) -> None:
     report, _ = analysed(starved(), findings=[finding()])
-    told = replace(report.verdict, caveats="The machine was overloaded.")
+    verdict = replace(report.verdict, caveats="The machine was overloaded.")
 
-    assert told.detail not in " ".join(shown(report))
-    assert "The machine was overloaded." in shown(replace(report, verdict=told))
+    assert verdict.detail not in " ".join(shown(report))
+    assert "The machine was overloaded." in shown(replace(report, verdict=verdict))
 
 
 def test_every_part_is_in_its_place(shown: Callable[..., list[str]]) -> None:

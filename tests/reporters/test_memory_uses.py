@@ -49,7 +49,7 @@ def test_blocks_beyond_the_total_of_a_damaged_input_are_the_whole() -> None:
     assert b"100.0" in render_html(report, pictures)
 
 
-def test_without_memory_events_nothing_is_told_of_memory() -> None:
+def test_without_memory_events_memory_is_not_mentioned() -> None:
     report, pictures = analysed([step(1, 0, 100), kernel("k", 10, 20)])
 
     assert not any("What fills" in line for line in full(report))

@@ -27,7 +27,7 @@ def prefill(ts: float) -> Event:
     return x("execute_context_2(500)_generation_0(0)", ts, 100_000, "user_annotation")
 
 
-def told(store: Callable[..., TraceStore], events: list[Event], **metadata: Any) -> list[str]:
+def lines_of(store: Callable[..., TraceStore], events: list[Event], **metadata: Any) -> list[str]:
     shown = serving(store(events, **metadata))
     return list(serving_lines(shown)) if shown else []
 
@@ -35,7 +35,7 @@ def told(store: Callable[..., TraceStore], events: list[Event], **metadata: Any)
 def test_throughput_phases_and_a_decode(store: Callable[..., TraceStore]) -> None:
     events = [prefill(0), *(event for at in range(10) for event in decode(100_000 + 40_000 * at)), prefill(600_000)]
 
-    assert told(store, events) == [
+    assert lines_of(store, events) == [
         "114 tokens/s generated, 1,429 prompt tokens/s over 700 ms; 14.9 % of the time no iteration runs.",
         "decode    56.6 % of the time, 10 x: median 40.0 ms, P99 40.0 ms, batch 8",
         "prefill   28.6 % of the time, 2 x: median 100 ms, P99 100 ms, batch 2",
@@ -46,11 +46,11 @@ def test_throughput_phases_and_a_decode(store: Callable[..., TraceStore]) -> Non
 def test_stages_are_listed_only_if_the_recording_shows_the_model(store: Callable[..., TraceStore]) -> None:
     events = [event for at in range(3) for event in decode(40_000 * at) if event["cat"] == "user_annotation"]
 
-    assert told(store, events)[1:] == ["decode   100.0 % of the time, 3 x: median 40.0 ms, P99 40.0 ms, batch 8"]
+    assert lines_of(store, events)[1:] == ["decode   100.0 % of the time, 3 x: median 40.0 ms, P99 40.0 ms, batch 8"]
 
 
 def test_other_runs_have_no_iterations(store: Callable[..., TraceStore]) -> None:
-    assert told(store, [x("aten::mm", 0, 50), x("ProfilerStep#1", 0, 60, "user_annotation")]) == []
+    assert lines_of(store, [x("aten::mm", 0, 50), x("ProfilerStep#1", 0, 60, "user_annotation")]) == []
 
 
 def test_times_between_tokens_leave_out_what_compiles_and_say_so(store: Callable[..., TraceStore]) -> None:
@@ -66,7 +66,7 @@ def test_times_between_tokens_leave_out_what_compiles_and_say_so(store: Callable
         )
     ]
 
-    lines = told(store, [*iterations, x("entire_frame_compile", 100_000, 400_000)])
+    lines = lines_of(store, [*iterations, x("entire_frame_compile", 100_000, 400_000)])
 
     (line,) = [line for line in lines if line.startswith("Between")]
     assert line.startswith("Between two tokens of a request, where nothing is compiled: median 10.0 ms, ")

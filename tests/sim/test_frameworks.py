@@ -135,19 +135,19 @@ def test_every_name_of_the_bridge_is_there_or_says_that_it_is_not(
         import importlib, json, pathlib, sys
         names = json.loads(pathlib.Path(sys.argv[1]).read_text())
         del names["source"]
-        there, told, other = [], [], []
+        there, refused, other = [], [], []
         for module, members in names.items():
             for name in members:
                 try:
                     getattr(importlib.import_module(module), name)
                     there.append(f"{module}.{name}")
                 except (ImportError, AttributeError) as error:
-                    (told if "is not modelled by the simulator" in str(error) else other).append(str(error))
-        print(len(there), len(told), other)
+                    (refused if "is not modelled by the simulator" in str(error) else other).append(str(error))
+        print(len(there), len(refused), other)
     """
     done = run(tmp_path, text, str(Path(__file__).parent / "bridge_names.json"))
 
     assert done.done.exit_code == 0
-    there, told, other = capsys.readouterr().out.split(" ", 2)
+    there, refused, other = capsys.readouterr().out.split(" ", 2)
     assert other.strip() == "[]"
-    assert (int(there) > 105, int(there) + int(told)) == (True, 285)
+    assert (int(there) > 105, int(there) + int(refused)) == (True, 285)

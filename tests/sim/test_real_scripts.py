@@ -81,9 +81,9 @@ def test_values_cuts_fallbacks_and_compilations(tmp_path: Path, capsys: pytest.C
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_expectation_says_why(name: str) -> None:
     entry = EXPECTED[name]
-    told = [*entry["cuts"].values(), *entry["fallbacks"].values(), entry["compilations"]]
+    counted = [*entry["cuts"].values(), *entry["fallbacks"].values(), entry["compilations"]]
 
-    assert all(count >= 0 and why for count, why in told)
+    assert all(count >= 0 and why for count, why in counted)
     assert {reason.split(" aten::")[0] for reason in entry["cuts"]} <= hpu_bridge().cuts
     assert "text" in entry or (HERE / f"{name}.py").is_file()
 

@@ -55,8 +55,8 @@ def test_a_folder_has_a_parquet_file_for_each_table(store: TraceStore, tmp_path:
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["slices.parquet", "steps.parquet"]
     file = f"'{tmp_path}/run/slices.parquet'"
     assert len(rows_of(duckdb.connect(), file)) == len(store.rows("slices"))
-    told = duckdb.connect().execute(f"SELECT key, value FROM parquet_kv_metadata({file})").fetchall()
-    assert {column.name.encode() for column in catalog()["slices"].columns} < set(dict(told))
+    pairs = duckdb.connect().execute(f"SELECT key, value FROM parquet_kv_metadata({file})").fetchall()
+    assert {column.name.encode() for column in catalog()["slices"].columns} < set(dict(pairs))
 
 
 def test_a_name_that_looks_like_a_formula_stays_text_in_a_workbook(store: TraceStore, tmp_path: Path) -> None:

@@ -110,25 +110,25 @@ def test_a_call_asks_for_a_transfer_of_its_own_direction(tmp_path: Path) -> None
     assert found == [("device_to_host", 8), ("host_to_device", 4_096)]
 
 
-def two_recipes_of_one_id(**told: tuple[str, str]) -> GaudiTrace:
-    """Two graphs that both drew the id 60931; ``told`` gives the distinguishing argument."""
+def two_recipes_of_one_id(**values: tuple[str, str]) -> GaudiTrace:
+    """Two graphs that both drew the id 60931; ``values`` gives the distinguishing argument."""
     trace = GaudiTrace()
     trace.step(0, 0, 10_000)
     for number, at in enumerate((1_000, 3_000, 5_000)):
         which = number % 2
-        name = told["name"][which]
-        text = f"enqueueWithExternalEvents recipeHandle {told['launched'][which]} recipeSeqNum {which}"
+        name = values["name"][which]
+        text = f"enqueueWithExternalEvents recipeHandle {values['launched'][which]} recipeSeqNum {which}"
         trace.annotation("enqueueWithExternalEventsExt", at - 110, 60, recipe=60_931, recipe_name=name)
         trace.annotation(f"{text} seqId {number} inFlight 0", at - 100, 40, recipe=0, recipe_name="")
         work = {"recipe": 60_931, "recipe_name": name, "dtype": "bf16"}
-        if told["handle"][which]:
-            work["recipeHandle"] = told["handle"][which]
+        if values["handle"][which]:
+            work["recipeHandle"] = values["handle"][which]
         trace.mme("GEMM", at, 100 * (1 + which), **work)
     return trace
 
 
 @pytest.mark.parametrize(
-    "told",
+    "values",
     [
         {"name": ("a", "b"), "launched": ("0x1", "0x2"), "handle": ("", "")},
         {"name": ("", ""), "launched": ("0x1", "0x2"), "handle": ("0x1", "0x2")},
@@ -136,10 +136,10 @@ def two_recipes_of_one_id(**told: tuple[str, str]) -> GaudiTrace:
     ],
     ids=["names", "handles", "both"],
 )
-def test_recipes_that_share_an_id_are_two(tmp_path: Path, told: dict[str, tuple[str, str]]) -> None:
-    trace = two_recipes_of_one_id(**told)
+def test_recipes_that_share_an_id_are_two(tmp_path: Path, values: dict[str, tuple[str, str]]) -> None:
+    trace = two_recipes_of_one_id(**values)
     found = asked(tmp_path, trace, "SELECT recipe, name, launches, busy_ns FROM recipes ORDER BY busy_ns, name")
-    names = [name or None for name in told["name"]]
+    names = [name or None for name in values["name"]]
     assert found == [(60_931, names[0], 2, 200_000), (60_931, names[1], 1, 200_000)]
     launches = asked(
         tmp_path, trace, "SELECT name, ts, device_ts FROM launches SEMI JOIN launch_depth USING (id) ORDER BY ts"

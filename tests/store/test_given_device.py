@@ -28,7 +28,7 @@ peaks = [{ dtype = "bf16", unit = "matrix", rate = 200e12 }]
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Callable[..., Report]:
+def report_of(tmp_path: Path) -> Callable[..., Report]:
     """The report on a product of 4096^3 in 1 ms, for a device ``named`` in the trace and one given by the user."""
 
     def asked(given: str | None, **named: Any) -> Report:
@@ -47,17 +47,17 @@ def reached(report: Report) -> float | None:
     return report.efficiency.ops[0].roofline_ratio
 
 
-def test_a_name_gives_a_trace_without_one_its_peaks(told: Callable[..., Report]) -> None:
-    report = told("H100")
+def test_a_name_gives_a_trace_without_one_its_peaks(report_of: Callable[..., Report]) -> None:
+    report = report_of("H100")
     # 137.4 GFLOP in 1 ms, of a peak of 989.4 TFLOP/s.
     assert reached(report) == pytest.approx(0.1389, abs=0.0001)
     assert (report.device.type, report.device.name) == ("cuda", "NVIDIA H100 80GB HBM3")
-    assert reached(told(None)) is None
+    assert reached(report_of(None)) is None
 
 
-def test_it_takes_precedence_over_the_name_in_the_trace(told: Callable[..., Report]) -> None:
+def test_it_takes_precedence_over_the_name_in_the_trace(report_of: Callable[..., Report]) -> None:
     named = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]}
-    report = told("MI300X", **named)
+    report = report_of("MI300X", **named)
     assert reached(report) == pytest.approx(0.1051, abs=0.0001)
     assert (report.device.type, report.device.name) == ("rocm", "AMD Instinct MI300X")
 
@@ -96,10 +96,10 @@ def test_each_of_several_ranks_is_of_the_device(tmp_path: Path) -> None:
     assert (report.device.type, report.device.name) == ("cuda", "NVIDIA H100 80GB HBM3")
 
 
-def test_a_file_of_peaks_is_a_device(told: Callable[..., Report], tmp_path: Path) -> None:
+def test_a_file_of_peaks_is_a_device(report_of: Callable[..., Report], tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text(OWN)
-    report = told(str(path))
+    report = report_of(str(path))
     assert reached(report) == pytest.approx(0.6872, abs=0.0001)
     assert report.efficiency is not None
     (peak,) = report.efficiency.peaks

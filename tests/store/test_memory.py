@@ -16,8 +16,8 @@ KINDS = 'SELECT addr, kind, ts // 1000 AS ts, "end" // 1000 AS "end" FROM alloca
 
 
 def memory(ts: float, addr: int, size: int, allocated: int, device_type: int = 1, **args: Any) -> Event:
-    told = {"Device Type": device_type, "Device Id": 0, "Addr": addr, "Bytes": size, "Total Allocated": allocated}
-    return instant("[memory]", ts, **told, **args)
+    fields = {"Device Type": device_type, "Device Id": 0, "Addr": addr, "Bytes": size, "Total Allocated": allocated}
+    return instant("[memory]", ts, **fields, **args)
 
 
 def select(events: list[Event], sql: str, *tables: str) -> list[tuple[Any, ...]]:
@@ -123,9 +123,9 @@ def test_the_op_that_computes_the_module_and_the_own_line_are_named() -> None:
         memory(92, 2, 10, 20), memory(99, 3, 10, 30),
     ]  # fmt: skip
 
-    told = select(events, "SELECT op, module, line FROM allocations ORDER BY ts", "allocations")
+    fields = select(events, "SELECT op, module, line FROM allocations ORDER BY ts", "allocations")
     line = "train.py(7): step"
-    assert told == [("aten::addmm", "nn.Module: Linear_0", line), ("aten::to", None, line), (None, None, line)]
+    assert fields == [("aten::addmm", "nn.Module: Linear_0", line), ("aten::to", None, line), (None, None, line)]
 
 
 def test_the_own_line_is_that_of_the_call_where_it_was_recorded() -> None:

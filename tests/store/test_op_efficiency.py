@@ -286,7 +286,7 @@ def test_the_report_says_what_the_input_lacks(
     path.write_bytes(document([*STEP, *events], **metadata))
     with TraceStore() as store:
         store.add_trace(str(path))
-        told = efficiency(store, "cuda")
-    assert told is not None
-    assert told.missing == missing
-    assert [peak.dtype for peak in told.peaks] == (["bf16"] if missing in ("", LITTLE_KNOWN) else [])
+        ops = efficiency(store, "cuda")
+    assert ops is not None
+    assert ops.missing == missing
+    assert [peak.dtype for peak in ops.peaks] == (["bf16"] if missing in ("", LITTLE_KNOWN) else [])

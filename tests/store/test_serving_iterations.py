@@ -44,8 +44,8 @@ def test_an_annotation_gives_phase_and_sizes(
 ) -> None:
     (row,) = rows("serving_iterations", [annotation(name, 0, 100), x("aten::mm", 10, 50)])
 
-    told = [row[key] for key in ("phase", "batch", "prompt_tokens", "context_tokens", "generated_tokens")]
-    assert told == [phase, batch, prompt, context, generated]
+    values = [row[key] for key in ("phase", "batch", "prompt_tokens", "context_tokens", "generated_tokens")]
+    assert values == [phase, batch, prompt, context, generated]
 
 
 @pytest.mark.parametrize("name", ["execute_context", "step[DRAFT_EXTEND bs=4]", "step[DECODE]", "execute_1_context_x"])
@@ -104,8 +104,8 @@ def test_stages_are_those_of_the_iteration_around_or_after_them(rows: Rows) -> N
     ]
     first, second = rows("serving_iterations", events)
 
-    told = [first[f"{stage}_ns"] for stage in ("schedule", "prepare", "forward", "sample", "post", "logits")]
-    assert told == [10_000, 8_000, 40_000, 6_000, 4_000, None]
+    values = [first[f"{stage}_ns"] for stage in ("schedule", "prepare", "forward", "sample", "post", "logits")]
+    assert values == [10_000, 8_000, 40_000, 6_000, 4_000, None]
     assert (first["waited_ns"], second["waited_ns"], second["gap_before_ns"]) == (0, 50_000, 80_000)
 
 

@@ -127,15 +127,15 @@ def test_turns_come_in_their_order() -> None:
 
 def test_a_waiter_learns_that_its_turn_never_comes() -> None:
     turns = Sequencer()
-    told: list[int] = []
+    called: list[int] = []
 
     def wait() -> None:
         with pytest.raises(StoppedError):
             turns.wait(1)
-        told.append(1)
+        called.append(1)
 
     _at_once([wait, wait, turns.stop])
-    assert told == [1, 1]
+    assert called == [1, 1]
 
 
 def _at_once(calls: list[Callable[[], Any]]) -> None:

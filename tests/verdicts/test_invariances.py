@@ -36,7 +36,7 @@ def renumbered(events: Events) -> Events:
     return events
 
 
-def told(events: Events, place: Path) -> list[Any]:
+def answer_of(events: Events, place: Path) -> list[Any]:
     """The answer about ``events``, without the sample's log and metrics."""
     path = place / "trace.json"
     path.write_text(json.dumps({**recorded(), "traceEvents": events}))
@@ -50,8 +50,8 @@ def recorded() -> Any:
 
 
 def test_a_modified_trace_gives_the_same_answer(tmp_path: Path) -> None:
-    unchanged = told(recorded()["traceEvents"], tmp_path)
+    unchanged = answer_of(recorded()["traceEvents"], tmp_path)
 
     assert unchanged[1]
     for change in (shuffled, later, renumbered):
-        assert told(change(recorded()["traceEvents"]), tmp_path) == unchanged, change.__name__
+        assert answer_of(change(recorded()["traceEvents"]), tmp_path) == unchanged, change.__name__

@@ -116,10 +116,10 @@ def no_annotations(report: Report) -> list[str]:
 
 
 def no_device(report: Report) -> list[str]:
-    told = [report.verdict.headline, report.verdict.below, *(f.message for f in report.findings if f.advice)]
+    sentences = [report.verdict.headline, report.verdict.below, *(f.message for f in report.findings if f.advice)]
     known = [name for name in ("device_busy_ratio", "device_idle_ratio") if report.summary[name].value is not None]
     claims = [
-        text for text in told if any(words in text for words in ("device is idle", "device waits", "device works"))
+        text for text in sentences if any(words in text for words in ("device is idle", "device waits", "device works"))
     ]
     return [
         *known,

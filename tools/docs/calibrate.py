@@ -194,8 +194,8 @@ def main(arguments: list[str]) -> int:
     known = {(one.name, one.code) for one in rows}
     shown = [row(pair) for pair in shipped() if (pair.name, pair.code) not in known]
     # A rule that is silent about the pair predicts nothing for it.
-    told = [one for one in shown if one.bound is not None or one.predicted is not None]
-    rows += [one if one.simulated else replace(one, name=f"{one.name} (one recording)") for one in told]
+    with_gain = [one for one in shown if one.bound is not None or one.predicted is not None]
+    rows += [one if one.simulated else replace(one, name=f"{one.name} (one recording)") for one in with_gain]
     titles = {"Recorded": False, "Simulated": True}
     text = "\n".join(table(title, mine) for title, simulated in titles.items()
                      if (mine := [one for one in rows if one.simulated is simulated]))  # fmt: skip

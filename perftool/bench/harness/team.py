@@ -24,9 +24,9 @@ class Team:
         """The value of rank 0, on every rank."""
         if self.ranks == 1:
             return value
-        told = torch.tensor([float(value)], dtype=torch.float64)
-        dist.broadcast(told, 0)
-        return float(told)
+        shared = torch.tensor([float(value)], dtype=torch.float64)
+        dist.broadcast(shared, 0)
+        return float(shared)
 
 
 @contextmanager

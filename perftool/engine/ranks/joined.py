@@ -108,9 +108,9 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
             row for fact, answer in zip(facts, answers, strict=True) for row in _rows(rule, answer, fact, store.base_ns)
         ]
         error = next((answer.error for answer in answers if answer.error), None)
-        told = tuple(_told_once(rows, len(store.metadata)))
+        once = tuple(_once(rows, len(store.metadata)))
         cut, spent = any(answer.cut for answer in answers), any(answer.spent for answer in answers)
-        return Answer(rule.code, told, error=error, cut=cut, spent=spent)
+        return Answer(rule.code, once, error=error, cut=cut, spent=spent)
 
     models = tuple(model for fact in facts for model in fact.models)
     answers, run = predicted_together(store, asked, list(map(answer, asked)), context)
@@ -126,19 +126,19 @@ def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tup
         yield asked, shift.row(row, row["rank"] if row.get("rank") is not None else only)
 
 
-def _told_once(rows: Sequence[tuple[int | None, Mapping[str, Any]]], ranks: int) -> Iterable[Mapping[str, Any]]:
+def _once(rows: Sequence[tuple[int | None, Mapping[str, Any]]], ranks: int) -> Iterable[Mapping[str, Any]]:
     """The rows of all ``ranks``. Equal rows without a rank come from a log and count once.
 
     If a row of a user's rule has no rank column, it gets the rank the rule ran on, unless all ranks give the same row.
     """
     times = Counter(repr(row) for _, row in rows)
-    told: set[str] = set()
+    seen: set[str] = set()
     for asked, row in rows:
         text = repr(row)
         if row.get("rank") is not None:
             yield row
         elif asked is not None and "rank" not in row and times[text] < ranks:
             yield {**row, "rank": asked}
-        elif text not in told:
-            told.add(text)
+        elif text not in seen:
+            seen.add(text)
             yield row

@@ -30,7 +30,7 @@ from perftool.engine.ranks.part_check import (
     require_size,
 )
 from perftool.engine.ranks.plain import from_plain, to_plain
-from perftool.errors import InputError, PerfToolError
+from perftool.errors import LONGEST_REASON, InputError, PerfToolError
 from perftool.model.inputs import InputFile
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
@@ -41,7 +41,6 @@ from perftool.store.readings import Reading
 FORMAT = "habana_perf_tool part"
 VERSION = 1
 _HEAD = "part.json"
-_LONGEST_REASON = 200
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, OSError, RecursionError,
     InvalidOperation,
@@ -118,7 +117,7 @@ def read_part(path: str) -> PartFile:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except _DAMAGE as error:
-        why = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        why = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
         raise InputError(f"{path}: is not a part, or is damaged ({why}); make it again") from None
 
 

@@ -152,7 +152,7 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
 
 
 # In a worker: non-empty after SIGTERM.
-_told_to_end: list[int] = []
+_ended_by: list[int] = []
 
 
 @contextmanager
@@ -173,7 +173,7 @@ def _prepare_worker(folder: str) -> None:
     tempfile.tempdir = folder
 
     def leave(number: int, _: object) -> None:
-        _told_to_end.append(number)
+        _ended_by.append(number)
         raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, after_native_imports(leave))
@@ -184,5 +184,5 @@ def _worked(work: Work[Made], task: Batch) -> Made:
     try:
         return work(task, None)
     finally:
-        if _told_to_end:
-            os._exit(128 + _told_to_end[0])
+        if _ended_by:
+            os._exit(128 + _ended_by[0])

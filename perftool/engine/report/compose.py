@@ -58,7 +58,7 @@ def compose(
     phases = overview.phases(store)
     rates = efficiency(store, device.type)
     memory = memory_uses(store)
-    told = VerdictInput(
+    verdict_input = VerdictInput(
         inputs, summary, idle_causes, findings, outcome.not_applicable, rules,
         causes(store, findings, rules, device.type), device_ops, steps, overview.roofline(store), model, phases, run,
         unseen(store), device.type, left(store, rates), reached_by(rates, device_ops), passed_on(store, findings),
@@ -77,7 +77,7 @@ def compose(
         fallbacks=overview.fallbacks(store),
         findings=findings,
         not_applicable=outcome.not_applicable,
-        verdict=verdict(told),
+        verdict=verdict(verdict_input),
         run=run,
         rules=tuple(rules),
         ranks=ranks,

@@ -11,7 +11,7 @@ from perftool.store.trace_store import TraceStore
 EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_peaks", "_efficiency_totals", "device_facts")
 _TOP = 60
 # If less than this share of the work is known, it does not represent the rest.
-_KNOWN = 0.5
+KNOWN = 0.5
 # Fractions are added in the order of their size: in another order the last digit would differ.
 # Merges the same op across ranks. Means hide differing ranks; the table op_efficiency lists each rank.
 _OPS = """
@@ -81,10 +81,10 @@ def reached_by(rates: Efficiency | None, ranked: Sequence[Share]) -> float | Non
 
 
 def _missing(totals: dict[str, int], bounded: bool, device: str | None) -> str:
-    if totals["graph_ns"] > _KNOWN * totals["work_ns"]:
+    if totals["graph_ns"] > KNOWN * totals["work_ns"]:
         return IN_GRAPHS_OF_A_STRANGER if totals["sized_ns"] and not bounded else IN_GRAPHS
-    if totals["op_ns"] and totals["shaped_ns"] < _KNOWN * totals["op_ns"]:
+    if totals["op_ns"] and totals["shaped_ns"] < KNOWN * totals["op_ns"]:
         return NO_SHAPES
     if totals["sized_ns"] and not bounded:
         return UNKNOWN_CPU if device == "cpu" else UNKNOWN_DEVICE
-    return LITTLE_KNOWN if totals["bounded_ns"] < _KNOWN * totals["work_ns"] and bounded else ""
+    return LITTLE_KNOWN if totals["bounded_ns"] < KNOWN * totals["work_ns"] and bounded else ""

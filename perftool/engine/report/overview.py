@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
+from perftool.engine.report.efficiency import KNOWN
 from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.metrics import metric_kinds
 from perftool.model.report import BREAKDOWN, Metric, Phase, RankSummary, Run, Share, Step, StepLength
@@ -13,8 +14,6 @@ from perftool.store.trace_store import TraceStore
 
 Row = TypeVar("Row")
 _TOP = 15
-# A smaller part of the matrix products does not represent the rest.
-_KNOWN = 0.5
 
 
 # Parts of a step by what the device is used for; the steps table splits them differently.
@@ -111,9 +110,9 @@ def run(store: TraceStore) -> Run:
     kinds = {row["kind"] for row in store.rows("run_kinds")}
     kind: Literal["serving", "inference"] | None = "inference" if kinds == {"inference"} else None
     kind = "serving" if store.has_rows("serving_iterations") else kind
-    told = {(row["source"], row["confidence"]) for row in store.rows("steps") if row["step"] is not None}
+    found = {(row["source"], row["confidence"]) for row in store.rows("steps") if row["step"] is not None}
     # If ranks differ, the least certain one counts.
-    source, confidence = max(told, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
+    source, confidence = max(found, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
     return Run(
         "training" if "training" in kinds else kind, world_size(store.metadata), source, confidence,
         lengths=lengths(store), mean_step_ns=_mean_step_ns(store),
@@ -165,7 +164,7 @@ def roofline(store: TraceStore) -> float | None:
     totals = store.rows("_roofline_totals")
     spent = sum(row["dur"] for row in totals)
     whole = sum(row["matrix_ns"] for row in store.rows("_efficiency_totals")) if spent else 0
-    return sum(row["bound_ns"] for row in totals) / spent if spent and spent >= _KNOWN * whole else None
+    return sum(row["bound_ns"] for row in totals) / spent if spent and spent >= KNOWN * whole else None
 
 
 def _rows(store: TraceStore, kind: type[Row], sql: str, *tables: str) -> tuple[Row, ...]:

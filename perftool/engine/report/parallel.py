@@ -54,10 +54,10 @@ def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> 
     even = [role for role in roles if _splits(sets[role.role], ranks)]
     # Beside other groups, a group of all ranks only exchanges what all ranks must agree on.
     split = [role for role in even if role.groups > 1] or even[:1]
-    told = [f"{role.role} {role.size}" for role in split]
-    if not told or (len(split) == 1 and not split[0].named):
+    sizes = [f"{role.role} {role.size}" for role in split]
+    if not sizes or (len(split) == 1 and not split[0].named):
         return None
-    return (" x " if prod(role.size for role in split) == ranks else ", ").join(told)
+    return (" x " if prod(role.size for role in split) == ranks else ", ").join(sizes)
 
 
 def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
@@ -122,5 +122,5 @@ def _alike(waits: Mapping[int, int]) -> tuple[Waiting, ...]:
             sets.append([])
             least = ns
         sets[-1].append(rank)
-    told = [Waiting(tuple(sorted(ranks)), sum(waits[rank] for rank in ranks) // len(ranks)) for ranks in sets]
-    return tuple(sorted(told, key=lambda one: one.ranks))
+    alike = [Waiting(tuple(sorted(ranks)), sum(waits[rank] for rank in ranks) // len(ranks)) for ranks in sets]
+    return tuple(sorted(alike, key=lambda one: one.ranks))

@@ -108,24 +108,24 @@ def verdict(run: VerdictInput) -> Verdict:
         named = (found for found in findings if found.gain and found.code in causes[0].codes)
         first = next((found for found in named if not _is_symptom(found, rules)), first)
     worth = {finding.code for finding in findings if finding.gain}
-    untold = next((cause for cause in causes if not worth & set(cause.codes)), None)
+    unexplained = next((cause for cause in causes if not worth & set(cause.codes)), None)
     # A finding that explains a larger cause comes before a smaller cause.
-    if untold and first and any(first.code in cause.codes for cause in causes[: causes.index(untold)]):
-        untold = None
+    if unexplained and first and any(first.code in cause.codes for cause in causes[: causes.index(unexplained)]):
+        unexplained = None
     detail = _detail(run)
     most = _most(run)
-    told_phase, rest = None, ""
+    named_phase, rest = None, ""
     # A symptom shows that time is lost; a cause shows where.
     if summary["device_unknown_ratio"].value == 1:
         headline = _UNKNOWN
     elif run.unseen:
         headline, detail = _UNSEEN.format(sign=run.unseen.sign), run.unseen.shown
     elif (
-        untold
+        unexplained
         and not _blames(first, rules)
-        and (untold.ns_per_step > _sure(first, findings, whole.ns) or (first and _is_symptom(first, rules)))
+        and (unexplained.ns_per_step > _sure(first, findings, whole.ns) or (first and _is_symptom(first, rules)))
     ):
-        headline, told_phase = _cause_sentence(untold, whole, run), _PHASE_OF.get(untold.name)
+        headline, named_phase = _cause_sentence(unexplained, whole, run), _PHASE_OF.get(unexplained.name)
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
         headline += _besides(first, findings, rules)
@@ -137,15 +137,15 @@ def verdict(run: VerdictInput) -> Verdict:
         most = _left(run) or most
         if _is_memory_alone(run):
             headline, detail = detail, headline
-    if told_phase is None and (once := _mostly_once(run)):
-        told_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
+    if named_phase is None and (once := _mostly_once(run)):
+        named_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
         headline = _once_sentence(once, run)
     caveats = " ".join(
         filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _overloaded(findings)))
     )
-    apart = " ".join(filter(None, (most, _apart(run, told_phase))))
-    told = [of_steps(text, whole.word) for text in (headline, detail, _together(run.model), apart, caveats)]
-    return Verdict(told[0], told[1], tuple(causes), *told[2:])
+    apart = " ".join(filter(None, (most, _apart(run, named_phase))))
+    texts = [of_steps(text, whole.word) for text in (headline, detail, _together(run.model), apart, caveats)]
+    return Verdict(texts[0], texts[1], tuple(causes), *texts[2:])
 
 
 @dataclass(frozen=True)
@@ -195,11 +195,11 @@ def _most(run: VerdictInput) -> str:
     return f"{_short(top.name)} takes most: {format_ratio(top.share)} of the time{reached}."
 
 
-def _apart(run: VerdictInput, told: str | None) -> str:
-    """How steps were found, and the recorded phases besides the steady one and ``told``."""
+def _apart(run: VerdictInput, named: str | None) -> str:
+    """How steps were found, and the recorded phases besides the steady one and ``named``."""
     whole = sum(phase.total_ns for phase in run.phases)
     weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
-    clauses = [_phase_clause(phase) for phase in weighty if phase.name != told]
+    clauses = [_phase_clause(phase) for phase in weighty if phase.name != named]
     found = _FOUND_BY.get(run.run.steps_from or "", "")
     apart = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
     return " ".join(filter(None, (found, apart)))
@@ -471,16 +471,16 @@ def _detail(run: VerdictInput) -> str:
     if idle is None:
         # A run on the CPU has no device that could be idle.
         return "" if run.device == "cpu" else "The input shows no device work, so the device's busy time is unknown."
-    untold = f" ({what})" if (what := _unknown(summary)) else ""
+    unknown = f" ({what})" if (what := _unknown(summary)) else ""
     if idle < _WELL_FED:
         best = _best(run)
         if best or idle < _NOTEWORTHY_IDLE or not idle_causes:
             works = "The CPU computes" if run.device == "cpu" else "The device works"
-            return f"{works} {format_ratio(1 - idle)} of the time{untold}{best}."
+            return f"{works} {format_ratio(1 - idle)} of the time{unknown}{best}."
     main = idle_causes[0]
     largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
     stands = "Nothing computes for" if run.device == "cpu" else "The device stands idle"
-    return f"{stands} {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{untold}."
+    return f"{stands} {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{unknown}."
 
 
 def _is_memory_alone(run: VerdictInput) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from perftool.engine.rule_tests.cases import differences, load_cases, run_case
 from perftool.engine.rules.message import Placeholder, parse_message
 from perftool.engine.rules.pack import CASES, load_user_pack
-from perftool.errors import UNFORESEEN, PerfToolError, QueryError, RuleError
+from perftool.errors import LONGEST_REASON, UNFORESEEN, PerfToolError, QueryError, RuleError
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
 from perftool.store.rank_export import spans_ranks
@@ -21,7 +21,6 @@ from perftool.store.trace_store import TraceStore
 _PARAM = re.compile(r"\$(\w+)")
 _CONTEXT = {"steps": 1, "step_ns": 1_000_000, "window_ns": 1_000_000}
 _UNITS = ("_ns", "_bytes")
-_LONGEST_REASON = 200
 
 
 @dataclass(frozen=True)
@@ -117,5 +116,5 @@ def _case_problems(cases: Sequence[Any], rule: Rule) -> Iterator[str]:
                 texts = [str(error)]
             except (OSError, *UNFORESEEN) as error:
                 # Events, names of files and findings are the author's, and may be anything.
-                texts = [f"cannot be run ({type(error).__name__}: {str(error)[:_LONGEST_REASON]})"]
+                texts = [f"cannot be run ({type(error).__name__}: {str(error)[:LONGEST_REASON]})"]
         yield from (f"case {case.name!r}: {text}" for text in texts)

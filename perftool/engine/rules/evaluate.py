@@ -112,7 +112,7 @@ def conclude(
         if answer.cut and crash_rule is not None:
             findings.append(make_finding(crash_rule, {"subject": rule.code, "error": _TOO_MANY}))
     if spent := [answer.code for answer in answers if answer.spent]:
-        findings += _told_of_the_rest(spent, crash_rule)
+        findings += _skipped_rules(spent, crash_rule)
     causes = {rule.code: rule.explained_by for rule in rules if rule.explained_by}
     over_ranks = {rule.code for rule in rules if rule.scope == "ranks"}
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
@@ -123,7 +123,7 @@ def conclude(
     return Outcome(ranked(kept, causes, blaming, explains, context.step_ns), tuple(skipped))
 
 
-def _told_of_the_rest(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:
+def _skipped_rules(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:
     """One finding for all rules that did not run because the allowance was used up."""
     if crash_rule is None:
         raise SpentError

@@ -40,10 +40,10 @@ def limited(
     for row in rows:
         gains = {name: row[name] for name in _GAINS if row.get(name) is not None}
         if row.get("rank") in unsteady or (row.get("rank") is None and unsteady):
-            told_by = unsteady.get(row.get("rank"), next(iter(unsteady.values())))
-            if relieves == "host" and told_by == _ONE_OFF:
+            reported_by = unsteady.get(row.get("rank"), next(iter(unsteady.values())))
+            if relieves == "host" and reported_by == _ONE_OFF:
                 continue
-            yield {**row, **dict.fromkeys(gains), "explained_by": told_by}
+            yield {**row, **dict.fromkeys(gains), "explained_by": reported_by}
         elif relieves is None:
             yield row
         else:

@@ -193,8 +193,8 @@ def _judged(
             own = by_subject[key] if key is not None else []
             new = [*own, *(for_every if not known else ())]
             with nullcontext() if is_shipped(rule) else charged(store):
-                told = model.predict([*for_every, *own])
-                known[key] = model.replayed_ns - told.step_ns, told.lacks
+                predicted_step = model.predict([*for_every, *own])
+                known[key] = model.replayed_ns - predicted_step.step_ns, predicted_step.lacks
         yield number, *known[key], new
 
 

@@ -96,8 +96,8 @@ def _predicted(model: RunModel, row: Mapping[str, Any], changes: Sequence[Less])
     if not changes or "predicted_ns" in row:
         return row
     step_ns = model.predict(changes)
-    told = {"predicted_ns": max(0, model.replayed_ns - step_ns)}
+    gain = {"predicted_ns": max(0, model.replayed_ns - step_ns)}
     if PREDICTION not in row or step_ns >= model.replayed_ns:
-        return {**row, **told}
+        return {**row, **gain}
     steps = f"a step takes {format_ns(step_ns)} instead of {format_ns(model.replayed_ns)}"
-    return {**row, **told, PREDICTION: f"; without that {steps} (predicted)"}
+    return {**row, **gain, PREDICTION: f"; without that {steps} (predicted)"}

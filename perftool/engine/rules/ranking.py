@@ -157,8 +157,8 @@ def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence
 
 def _idle_causes(finding: Finding) -> dict[str, float]:
     """The idle time of ``finding`` by cause; empty if its evidence lacks it. Rules from anywhere may give it."""
-    told = finding.evidence.get("idle_causes")
-    parts = [part for part in told if isinstance(part, Mapping)] if isinstance(told, (list, tuple)) else []
+    causes = finding.evidence.get("idle_causes")
+    parts = [part for part in causes if isinstance(part, Mapping)] if isinstance(causes, (list, tuple)) else []
     return {
         str(part.get("cause")): float(part["ns"])
         for part in parts

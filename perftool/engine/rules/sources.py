@@ -45,11 +45,11 @@ def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]
     if rule.scope != "rank" or not rows or not store.has_rows("frames"):
         return [_unplaced(row) for row in rows]
     placed = rows[:_MOST_PLACED]
-    told: dict[int, tuple[Source, ...]] = {}
+    found: dict[int, tuple[Source, ...]] = {}
     for rank in {rank for row in placed if (rank := row.get("rank")) is not None}:
         of_rank = [at for at, row in enumerate(placed) if row.get("rank") == rank]
-        told.update(zip(of_rank, _sources(store, rule, rank, [placed[at] for at in of_rank]), strict=True))
-    located = ({**_unplaced(row), "sources": row.get("sources") or told.get(at, ())} for at, row in enumerate(placed))
+        found.update(zip(of_rank, _sources(store, rule, rank, [placed[at] for at in of_rank]), strict=True))
+    located = ({**_unplaced(row), "sources": row.get("sources") or found.get(at, ())} for at, row in enumerate(placed))
     return [*located, *map(_unplaced, rows[_MOST_PLACED:])]
 
 
@@ -105,8 +105,8 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
 
 def _told(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
     """The heaviest lines of ``ran``; ``spent`` holds the time of each line, out of ``whole``."""
-    told = [(int(ns), line) for ns, line in zip(spent, ran.lines, strict=True) if ns]
-    heaviest = sorted(told, key=lambda item: (-item[0], str(item[1])))[:MOST_SOURCES]
+    timed = [(int(ns), line) for ns, line in zip(spent, ran.lines, strict=True) if ns]
+    heaviest = sorted(timed, key=lambda item: (-item[0], str(item[1])))[:MOST_SOURCES]
     return tuple(
         {"file": file, "line": line, "function": function, "ns": ns, "share": min(1.0, ns / whole)}
         for ns, (file, line, function) in heaviest

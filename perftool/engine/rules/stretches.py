@@ -88,8 +88,8 @@ def lines_run(store: TraceStore, rank: int) -> FeedingLines:
 
 def _calls(store: TraceStore, rank: int) -> dict[int, list[Call]]:
     """The calls of each track to or from a line of the user's code, sorted by nesting."""
-    told = store.metadata.get(rank, {}).get(INSTALLED_KEY)
-    installed = {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
+    listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
+    installed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
     kinds: list[_Kind] = [
         (file, line, name, stack) for file, line, name, stack in store.iterate(_KINDS, {"rank": rank})
     ]

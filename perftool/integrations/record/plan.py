@@ -20,8 +20,8 @@ WAIT, WARMUP, ACTIVE = 1, 1, 5
 VARIABLE = "PERFTOOL_RECORD"
 _HOOK = Path(__file__).parent / "hook"
 # The stages of a process of the program, in order. ``stranger`` lacks this package, ``ready`` has imported PyTorch,
-# ``recording`` has begun to record, and ``told`` gives a reason why it recorded nothing.
-Stage = Literal["stranger", "ready", "recording", "told", "saved"]
+# ``recording`` has begun to record, and ``explained`` gives a reason why it recorded nothing.
+Stage = Literal["stranger", "ready", "recording", "explained", "saved"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
@@ -74,7 +74,7 @@ class Plan:
                 whole = os.write(file, line) == len(line)
             except OSError:
                 whole = False
-            if not whole and note.stage == "told" and sys.stderr is not None:
+            if not whole and note.stage == "explained" and sys.stderr is not None:
                 sys.stderr.write(f"habana_perf_tool: {note.text}\n")
 
     def notes_left(self) -> list[Note]:

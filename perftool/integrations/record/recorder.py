@@ -186,10 +186,10 @@ class Recorder:
         if os.getpid() != self._owner or (self._over and self._profiler is None):
             return
         if self._is_elsewhere():
-            self._plan.note(Note("told", _LOST))
+            self._plan.note(Note("explained", _LOST))
         elif 0 < self._seen <= self._plan.before:
             text = f"the program ended after {self._seen} steps, but recording begins after {self._plan.before}"
-            self._plan.note(Note("told", text))
+            self._plan.note(Note("explained", text))
         self._finish()
 
     def _forked(self) -> None:
@@ -212,7 +212,7 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
             if is_interrupt(error):
                 raise KeyboardInterrupt from None
-            self._plan.note(Note("told", f"the recording failed ({type(error).__name__}: {error})"))
+            self._plan.note(Note("explained", f"the recording failed ({type(error).__name__}: {error})"))
             self._close()
         finally:
             self._ours = False
@@ -224,7 +224,7 @@ class Recorder:
         @wraps(original)
         def made(profiler: Any, *args: Any, **named: Any) -> None:
             if not self._ours and not self._over and os.getpid() == self._owner:
-                self._plan.note(Note("told", _ASIDE))
+                self._plan.note(Note("explained", _ASIDE))
                 self._finish()
             original(profiler, *args, **named)
 

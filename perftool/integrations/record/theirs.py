@@ -39,7 +39,7 @@ class ProgramProfilers:
         self._around("stop", self._stops)
         self._around("export_chrome_trace", self._writes)
 
-    def _around(self, name: str, told: Callable[..., None]) -> None:
+    def _around(self, name: str, notify: Callable[..., None]) -> None:
         original = getattr(torch_profiler.profile, name)
 
         @wraps(original)
@@ -49,7 +49,7 @@ class ProgramProfilers:
             with self._endings.undisturbed():
                 result = original(profiler, *args, **named)
                 with errors_become_warnings("the program's own recording could not be monitored"):
-                    told(profiler, *args)
+                    notify(profiler, *args)
             return result
 
         setattr(torch_profiler.profile, name, call)
@@ -82,7 +82,7 @@ class ProgramProfilers:
         with errors_become_warnings("the program's own recording could not be saved"):
             if self._running and profiler.current_action in _RECORDING:
                 if not self._home.here:
-                    self._plan.note(Note("told", _LOST))
+                    self._plan.note(Note("explained", _LOST))
                     return
                 profiler.stop()
             if (result := _result(profiler)) is None or result is self._written:

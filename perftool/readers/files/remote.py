@@ -13,12 +13,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from perftool.errors import InputError, MissingExtraError, is_interrupt
+from perftool.errors import LONGEST_REASON, InputError, MissingExtraError, is_interrupt
 
 # A web server that is silent for this long has failed. A large file may take any time.
 _SILENCE_S = 60.0
 _WEB = ("http://", "https://")
-_LONGEST_REASON = 200
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _PASSWORD = re.compile(r"[^/]+://[^/?#:]*:[^/?#]*@")
 
@@ -164,5 +163,5 @@ def _sentences(url: str) -> Iterator[None]:
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         plain = isinstance(error, OSError | ValueError) and str(error)
-        why = " ".join((plain or f"{type(error).__name__}: {error}").split())[:_LONGEST_REASON]
+        why = " ".join((plain or f"{type(error).__name__}: {error}").split())[:LONGEST_REASON]
         raise InputError(f"{url}: cannot be fetched ({why})") from None

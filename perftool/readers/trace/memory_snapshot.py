@@ -115,13 +115,13 @@ def _segments(snapshot: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]]
 
 def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     listed = entries if isinstance(entries, list) else []
-    told = [one for one in listed if isinstance(one, dict) and isinstance(one.get("action"), str)]
+    actions = [one for one in listed if isinstance(one, dict) and isinstance(one.get("action"), str)]
     allocated = sum(_size(one.get("allocated_size")) for one in segments)
     reserved = sum(_size(one.get("total_size")) for one in segments)
     # The segments give the totals at the end.
-    allocated -= sum(_ALLOCATED.get(one["action"], 0) * _size(one.get("size")) for one in told)
-    reserved -= sum(_RESERVED.get(one["action"], 0) * _size(one.get("size")) for one in told)
-    for number, one in enumerate(told):
+    allocated -= sum(_ALLOCATED.get(one["action"], 0) * _size(one.get("size")) for one in actions)
+    reserved -= sum(_RESERVED.get(one["action"], 0) * _size(one.get("size")) for one in actions)
+    for number, one in enumerate(actions):
         action, size = one["action"], _size(one.get("size"))
         reserved += _RESERVED.get(action, 0) * size
         if action not in _ALLOCATED:
@@ -144,8 +144,8 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
 
 def _stack(frames: Any) -> str:
     """The Python frames, the innermost first, as the profiler writes them."""
-    told = [one for one in frames[:_MOST_FRAMES] if isinstance(one, dict)] if isinstance(frames, list) else []
-    return ";".join(f"{one['filename']}({one['line']}): {one['name']}" for one in told if _is_python(one))
+    valid = [one for one in frames[:_MOST_FRAMES] if isinstance(one, dict)] if isinstance(frames, list) else []
+    return ";".join(f"{one['filename']}({one['line']}): {one['name']}" for one in valid if _is_python(one))
 
 
 def _is_python(frame: Mapping[str, Any]) -> bool:

@@ -18,35 +18,35 @@ Columns = Mapping[str, Any]
 
 def arrivals_of(
     found: Columns, ranks: Columns, steps: Int64s, stretches: Columns, stages: Mapping[int, Sequence[int]],
-    bereft: Container[int] = (),
+    single: Container[int] = (),
 ) -> tuple[Arrivals, dict[int, int]]:  # fmt: skip
     """The rows of ``found``, followed by the ends of the windows of ``ranks``; and the role of each rank.
 
-    ``bereft`` ranks are the only recorded ones of their stage.
+    ``single`` ranks are the only recorded ones of their stage.
     """
-    all_of = _comings(found, ranks, steps)
-    come = _Come(all_of)
+    all_of = _calls_of(found, ranks, steps)
+    each = _Collectives(all_of)
     for at, who in enumerate(ranks["rank"].tolist()):
         low, high = np.searchsorted(stretches["rank"], [who, who + 1])
         parts = {name: values[low:high] for name, values in stretches.items()}
-        come.add(who, int(ranks["ts"][at]), int(ranks["offset_ns"][at]), parts)
+        each.add(who, int(ranks["ts"][at]), int(ranks["offset_ns"][at]), parts)
     kind = np.concatenate([found["kind"], np.full(len(ranks["rank"]), int(found["kind"].max()) + 1)])
-    peers, roles = peers_of(all_of, kind, come.orders, stages, bereft)
+    peers, roles = peers_of(all_of, kind, each.orders, stages, single)
     # Work after the last collective makes no recorded rank wait.
-    usual = usual_of(all_of, come.work, peers, roles, come.orders)
+    usual = usual_of(all_of, each.work, peers, roles, each.orders)
     compared = {
-        name: (values, usual.excess(come.cause_sums[name], come.cause_begins[name], all_of.rank))
-        for name, values in come.causes.items()
+        name: (values, usual.excess(each.cause_sums[name], each.cause_begins[name], all_of.rank))
+        for name, values in each.causes.items()
     }
     made = Arrivals(
-        all_of.rank, all_of.step, all_of.meeting, come.ready, come.own, come.own_lag, come.before, come.before_lag,
-        come.lane, come.work, usual.excess(come.sums, come.begun, all_of.rank), np.concatenate(come.orders), come.left,
+        all_of.rank, all_of.step, all_of.meeting, each.ready, each.own, each.own_lag, each.before, each.before_lag,
+        each.lane, each.work, usual.excess(each.sums, each.begun, all_of.rank), np.concatenate(each.orders), each.left,
         compared,
     )  # fmt: skip
     return made, roles
 
 
-def _comings(found: Columns, ranks: Columns, steps: Int64s) -> ArrivalFacts:
+def _calls_of(found: Columns, ranks: Columns, steps: Int64s) -> ArrivalFacts:
     last, number = int(found["meeting"].max()) + 1, len(ranks["rank"])
     none = np.full(number, NONE)
     return ArrivalFacts(
@@ -63,7 +63,7 @@ def _comings(found: Columns, ranks: Columns, steps: Int64s) -> ArrivalFacts:
     )
 
 
-class _Come:
+class _Collectives:
     """The columns of Arrivals, rank by rank; ``sums`` and ``cause_sums`` are the work until each arrival."""
 
     def __init__(self, all_of: ArrivalFacts) -> None:

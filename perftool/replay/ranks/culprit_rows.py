@@ -89,7 +89,7 @@ class CulpritRowMaker(Lateness):
 
     def row(
         self, kind: str, subject: str, label: str, late: Late, changes: Sequence[Less] = (),
-        told: tuple[str, float, float] | None = None, others: str = "",
+        reason: tuple[str, float, float] | None = None, others: str = "",
     ) -> CulpritRow | None:  # fmt: skip
         least, estimate = self.estimate(late)
         if estimate <= LEAST * self.step_ns * (len(late.steps or self.steps) / len(self.steps)):
@@ -97,12 +97,12 @@ class CulpritRowMaker(Lateness):
             return None
         chosen = np.isin(self.steps, late.steps or self.steps)
         own = self.excess[np.isin(self.meetings.ranks, late.ranks)][:, chosen].sum(axis=1).max() / len(self.steps)
-        if told is None and own < _EXPLAINS * estimate:
+        if reason is None and own < _EXPLAINS * estimate:
             # Its own work is not the reason why the others wait.
             return None
         replayed = None if self.model.why_not else self.saved_each([changes or late.changes])[0]
         steps = self._steps_of(late)
-        cause, own, usual = told or self._cause(late, steps)
+        cause, own, usual = reason or self._cause(late, steps)
         # A slow host submits collectives when the compute that hides them on other ranks is over, so the exposed ones
         # of this rank may be saved too.
         mine = np.isin(self.meetings.ranks, late.ranks)
@@ -164,15 +164,15 @@ class CulpritRowMaker(Lateness):
         own = float(self.by_step(self.meetings.arrivals.causes[most][0])[rows][:, columns].sum()) / count
         return most, own, own - more[most]
 
-    def _why(self, late: Late, steps: Sequence[int], told: tuple[str | None, float, float], others: str) -> str:
+    def _why(self, late: Late, steps: Sequence[int], reason: tuple[str | None, float, float], others: str) -> str:
         """A clause that says what takes ``late`` longer; one per rank if the causes differ."""
         each = [Late((rank,), late.steps) for rank in late.ranks]
         causes = [self._cause(one, steps) for one in each]
         if 1 < len(each) <= _MOST_WORDED and len({cause for cause, _, _ in causes}) > 1:
             words = [self._why(one, steps, cause, others) for one, cause in zip(each, causes, strict=True)]
             return "; ".join(f"on rank {one.ranks[0]} {text}" for one, text in zip(each, words, strict=True))
-        slowdown = slowdown_of(self.store, late.ranks, self.ranks) if told[0] == "compute" else None
-        text = why_text(*told, others, cpu=self.cpu)
+        slowdown = slowdown_of(self.store, late.ranks, self.ranks) if reason[0] == "compute" else None
+        text = why_text(*reason, others, cpu=self.cpu)
         if slowdown:
             text += f" ({slowdown.words.replace('kernels', 'ops') if self.cpu else slowdown.words})"
         return text.replace("its ", "their ") if len(late.ranks) > 1 else text

@@ -114,9 +114,9 @@ class _Search(CulpritRowMaker):
         changes = [Less(rank, "compute", factor) for rank in ranks]
         late = Late(ranks)
         each = len(self.steps)
-        told = ("compute", means[slowest] / each, usual / each)
+        reason = ("compute", means[slowest] / each, usual / each)
         return (
-            self.row("stage", *self.named(ranks)[1:], late, changes, told, "the median stage")
+            self.row("stage", *self.named(ranks)[1:], late, changes, reason, "the median stage")
             if factor < 1 - LEAST
             else None
         )

@@ -29,11 +29,11 @@ class ArrivalFacts:
 
 def peers_of(
     all_of: ArrivalFacts, kind: Int64s, orders: Sequence[Int64s], stages: Mapping[int, Sequence[int]],
-    bereft: Container[int],
+    single: Container[int],
 ) -> tuple[Int64s, dict[int, int]]:  # fmt: skip
     """A number for each arrival, the same for ranks of the same role at the same collective; and the roles.
 
-    Ranks have the same role when they make as many calls of each kind, in the same stage of a pipeline. ``bereft``
+    Ranks have the same role when they make as many calls of each kind, in the same stage of a pipeline. ``single``
     ranks, the only recorded ones of their stage, are compared with ranks of another stage that make at least the same
     calls.
     """
@@ -41,7 +41,7 @@ def peers_of(
     calls = {int(all_of.rank[order[0]]): np.bincount(kind[order], minlength=int(kind.max()) + 1) for order in orders}
     roles: dict[tuple[int | None, bytes], int] = {}
     role_of = {rank: roles.setdefault((stage_of.get(rank), calls[rank].tobytes()), len(roles)) for rank in calls}
-    for rank in [one for one in role_of if one in bereft]:
+    for rank in [one for one in role_of if one in single]:
         mine = calls[rank] > 0
         alike = [one for one in calls if one != rank and (calls[one][mine] == calls[rank][mine]).all()]
         role_of[rank] = role_of[min(alike, default=rank)]

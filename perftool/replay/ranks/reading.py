@@ -117,8 +117,8 @@ def meetings_of(
     everywhere = _stages(passes)
     stages = {place: [rank for rank in members if rank in ranks["rank"]] for place, members in everywhere.items()}
     stages = {place: members for place, members in stages.items() if members}
-    bereft = {members[0] for place, members in stages.items() if len(members) == 1 < len(everywhere[place])}
-    arrivals, roles = arrivals_of(found, ranks, steps, stretches, stages, bereft)
+    single = {members[0] for place, members in stages.items() if len(members) == 1 < len(everywhere[place])}
+    arrivals, roles = arrivals_of(found, ranks, steps, stretches, stages, single)
     known = np.isin(stretches["rank"], ranks["rank"])
     stretches = {name: values[known] for name, values in stretches.items()}
     begins = np.searchsorted(found["meeting"], np.arange(int(found["meeting"].max()) + 1))

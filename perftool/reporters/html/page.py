@@ -64,7 +64,7 @@ class Page:
     ranks: Chart | None
     path: DrawnTimeline | None
     heat: Sequence[Chart]
-    told_ranks: Sequence[RankTimes]
+    listed_ranks: Sequence[RankTimes]
     roofline: RooflineChart | None
     efficiency_notes: Sequence[str]
     # The address of a source file, relative to the page.
@@ -156,13 +156,13 @@ def make_page(report: Report, pictures: Pictures) -> Page:
         ranks=rank_chart(pictures.ranks) if pictures.ranks else None,
         path=draw_path(pictures.path) if pictures.path else None,
         heat=list(map(heat_chart, pictures.heat)),
-        told_ranks=_told_ranks(report, pictures),
+        listed_ranks=_ranks_to_list(report, pictures),
         roofline=roofline_chart(report.efficiency) if report.efficiency else None,
         efficiency_notes=efficiency_notes(report.efficiency) if report.efficiency else [],
     )
 
 
-def _told_ranks(report: Report, pictures: Pictures) -> list[RankTimes]:
+def _ranks_to_list(report: Report, pictures: Pictures) -> list[RankTimes]:
     """The ranks listed in the table: those named by findings, and those that differ most."""
     told = {row.rank for row in ranks_to_show(report.ranks, report.findings, _MOST_STEPS_LISTED)}
     return [row for row in pictures.ranks if row.rank in told]

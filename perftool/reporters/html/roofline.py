@@ -86,19 +86,19 @@ class _Axis:
         return tuple(Mark(self.at(10.0**power), _power(power)) for power in powers)
 
 
-def roofline_chart(told: Efficiency) -> RooflineChart | None:
-    """The chart of ``told``; None where no op has both operations and bytes."""
-    shown = [op for op in told.ops if op.tflops and op.tbytes]
+def roofline_chart(efficiency: Efficiency) -> RooflineChart | None:
+    """The chart of ``efficiency``; None where no op has both operations and bytes."""
+    shown = [op for op in efficiency.ops if op.tflops and op.tbytes]
     if not shown:
         return None
-    peaks = _highest(told.peaks)
+    peaks = _highest(efficiency.peaks)
     rates = [op.tflops for op in shown if op.tflops] + [peak.rate / 1e12 for peak in peaks]
     x = _axis([_intensity(op) for op in shown], _LEFT, WIDTH - _RIGHT)
     y = _axis(rates, HEIGHT - _BOTTOM, _TOP)
     longest = max(op.kernel_ns for op in shown)
     points = tuple(_point(op, x, y, longest) for op in shown)
     roofs = tuple(roof for peak in peaks if (roof := _roof(peak, x, y)))
-    return RooflineChart(points, roofs, x.marks(), y.marks(), len(told.ops) - len(shown))
+    return RooflineChart(points, roofs, x.marks(), y.marks(), len(efficiency.ops) - len(shown))
 
 
 def _intensity(op: OpRate) -> float:
@@ -136,10 +136,15 @@ def _roof(peak: AssumedPeak, x: _Axis, y: _Axis) -> Roof | None:
 def _point(op: OpRate, x: _Axis, y: _Axis, longest: int) -> Point:
     assert op.tflops
     radius = _LEAST_RADIUS + (_MOST_RADIUS - _LEAST_RADIUS) * sqrt(op.kernel_ns / max(longest, 1))
-    told = (shapes_text(op), f"{format_count(op.calls)} calls, {format_ns(op.kernel_ns)}", rate_text(op), best_text(op))
+    shown = (
+        shapes_text(op),
+        f"{format_count(op.calls)} calls, {format_ns(op.kernel_ns)}",
+        rate_text(op),
+        best_text(op),
+    )
     kind = "kernel" if op.kind in _MATRIX else "memcpy"
     return Point(
-        x.at(_intensity(op)), y.at(op.tflops), round(radius, 1), kind, "\n".join(filter(None, (op.name, *told)))
+        x.at(_intensity(op)), y.at(op.tflops), round(radius, 1), kind, "\n".join(filter(None, (op.name, *shown)))
     )
 
 

@@ -46,18 +46,18 @@ class _Row:
 def print_answer(report: Report, console: Console, choice: Choice | None = None) -> None:
     """Print ``report`` in at most ``MOST_LINES`` lines of 80 columns, unless ``choice`` asks for more findings."""
     choice = choice or Choice()
-    told = report.verdict
+    verdict = report.verdict
     parts = time_parts(report)
     above = [*_header(report, console), *_notes(report, console), Text()]
-    above += _wrapped(Text(told.headline, style="bold"), console)
+    above += _wrapped(Text(verdict.headline, style="bold"), console)
     # The bar already shows every idle cause, but not how far a busy device is from its best.
     hidden = any(part.idle for part in parts) and not is_well_fed(report.summary)
-    below = " ".join(filter(None, (told.caveats, "" if hidden else told.detail)))
+    below = " ".join(filter(None, (verdict.caveats, "" if hidden else verdict.detail)))
     above += _wrapped(Text(below), console) if below else []
     served = [row for line in server_lines(report) for row in _wrapped(Text(line), console)]
     above += [Text(), *served] if served else []
     picture = bar(parts, console)
-    above += _wrapped(Text(told.apart), console) if told.apart else []
+    above += _wrapped(Text(verdict.apart), console) if verdict.apart else []
     above += [Text(), *picture] if picture else []
     groups = group_lines(report)
     above += [Text(), *(line for row in groups for line in _wrapped(row, console))] if groups else []
@@ -109,10 +109,10 @@ def _cut(text: str, width: int) -> str:
 def _notes(report: Report, console: Console) -> list[Text]:
     """Important notes on the inputs: that they do not come from a device, and what was dropped or repaired."""
     strange = [f"Not a measurement. {text}." for text in origins(report)]
-    told = set(strange)
+    printed = set(strange)
     issues = [_remark(read, issue.message) for read in report.inputs for issue in read.issues
               if issue.kind not in ("handMade", "simulated", "rank assumed")]  # fmt: skip
-    notes = [*strange, *(text for text in dict.fromkeys(issues) if text not in told)]
+    notes = [*strange, *(text for text in dict.fromkeys(issues) if text not in printed)]
     shown = [line for note in notes[:_MOST_NOTES] for line in _wrapped(Text(note, style="yellow"), console)]
     more = len(notes) - _MOST_NOTES
     return [*shown, *([Text(f"and {more} more remarks on the inputs; --full prints them", style="dim")] * (more > 0))]

@@ -21,8 +21,10 @@ def line_of(trace: str, report: Report, width: int) -> Text:
         f"{format_ratio(busy) + ' busy' if busy is not None else '':>12}",
     )
     first = next(iter(report.advice), None)
-    told = [f"{first.code} {first.name}", gain_text(first), shown_sources(first, 1)] if first else ["nothing to change"]
-    advice = one_line("  ".join(filter(None, told)))
+    parts = (
+        [f"{first.code} {first.name}", gain_text(first), shown_sources(first, 1)] if first else ["nothing to change"]
+    )
+    advice = one_line("  ".join(filter(None, parts)))
     return Text(f"{one_line(trace):<{width}}  {'  '.join(map(one_line, cells))}  {advice}")
 
 

@@ -122,10 +122,10 @@ def _print_input(read: InputFile, console: Console) -> None:
 
 
 def _print_verdict(report: Report, console: Console) -> None:
-    told = report.verdict
-    console.print(Text(f"\n{told.headline}", style="bold"))
-    if told.below:
-        console.print(told.below)
+    verdict = report.verdict
+    console.print(Text(f"\n{verdict.headline}", style="bold"))
+    if verdict.below:
+        console.print(verdict.below)
 
 
 def _print_summary(report: Report, console: Console) -> None:
@@ -182,11 +182,11 @@ def _print_bounds(report: Report, console: Console) -> None:
 
 def _print_efficiency(report: Report, console: Console) -> None:
     """The ops that take most time against the device's best, with the assumed peaks."""
-    told = report.efficiency
-    if told is None or (told.bounded_ns == 0 and not told.missing):
+    efficiency = report.efficiency
+    if efficiency is None or (efficiency.bounded_ns == 0 and not efficiency.missing):
         return
-    _print_table(f"Ops against the {device_word(report)}'s best", efficiency_table(told), console)
-    for line in efficiency_notes(told):
+    _print_table(f"Ops against the {device_word(report)}'s best", efficiency_table(efficiency), console)
+    for line in efficiency_notes(efficiency):
         console.print(Text(f"  {line}", style="dim"))
 
 

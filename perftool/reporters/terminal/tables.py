@@ -52,10 +52,10 @@ def steps_table(steps: Sequence[Step], word: str) -> Table:
     return table
 
 
-def efficiency_table(told: Efficiency) -> Table:
+def efficiency_table(efficiency: Efficiency) -> Table:
     """The ops that take most time: their rates, and their share of the best possible rate."""
     table = table_of("op", "shapes", "calls", "time", "reached", "of the best")
-    for op in told.ops[:_MOST_OPS]:
+    for op in efficiency.ops[:_MOST_OPS]:
         shapes = Text(one_line(shapes_text(op))[:_SHORTEST_NAME])
         table.add_row(
             _name(op.name.removeprefix("aten::")),

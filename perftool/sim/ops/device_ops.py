@@ -28,15 +28,15 @@ class DeviceOps:
         self._placement = placement
         self._device = device
 
-    def run(self, call: Call, *, told: bool = False) -> None:
-        """Account for one op; with ``told``, the host's part of it is already recorded."""
+    def run(self, call: Call, *, recorded: bool = False) -> None:
+        """Account for one op; with ``recorded``, the host's part of it is already recorded."""
         if call.op.view or call.op.base in _FREE:
             self._free(call)
         elif falls_back(call, self._device):
             self._fall_back(call)
         else:
             self._bring_operands(call)
-            if not told:
+            if not recorded:
                 self._host(call, self._machine.costs.host_op_us)
             self._note_types(call)
             key = (call.op.name, parts_of(call, self._origin), names_of(call))

@@ -110,7 +110,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     self._find_places(call, mask)
                 if base == COUNTING:
                     self._read_length("local scalar")
-                self.device_ops.run(call, told=True)
+                self.device_ops.run(call, recorded=True)
                 if base in _DATA_DEPENDENT:
                     self._read_length(_DATA_DEPENDENT[base])
         else:

@@ -48,7 +48,7 @@ def _nothing(model: Any = None, *args: object, **options: object) -> Any:
 
 def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
     """The functions of ``torch.distributed`` that take or return a backend, extended by ``hccl``."""
-    made, made_of, told = distributed.init_process_group, distributed.new_group, distributed.get_backend
+    made, made_of, backend_of = distributed.init_process_group, distributed.new_group, distributed.get_backend
     named: list[str] = []
 
     def init_process_group(backend: str | None = None, *args: Any, **options: Any) -> None:
@@ -79,7 +79,7 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
 
     def get_backend(group: Any = None) -> Any:
         """The backend under the name that the script gave."""
-        found = told(group)
+        found = backend_of(group)
         return "hccl" if named and found == "gloo" else found
 
     return {"init_process_group": init_process_group, "new_group": new_group, "get_backend": get_backend}

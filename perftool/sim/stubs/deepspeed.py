@@ -90,7 +90,7 @@ def _limits(simulation: Simulation, config: Any, inference: Mapping[str, Any], w
     offload = {zero.get(kind, {}).get("device", "none") for kind in ("offload_optimizer", "offload_param")}
     cards = (inference.get("tensor_parallel") or {}).get("tp_size", wanted)
     device, world = simulation.device.name, simulation.ranks
-    told = {
+    notes = {
         "DeepSpeed: the guide does not list ZeRO stage 3 as supported on Gaudi 2": (
             zero.get("stage") == 3 and device == "GAUDI2"
         ),
@@ -105,4 +105,4 @@ def _limits(simulation: Simulation, config: Any, inference: Mapping[str, Any], w
             isinstance(cards, int) and cards > world
         ),
     }
-    return [text for text, holds in told.items() if holds]
+    return [text for text, holds in notes.items() if holds]

@@ -29,11 +29,11 @@ host AS (
     SELECT id, rank, 'host' AS side, name AS kernel, NULL AS op_name, ts, "end", track, NULL AS launch FROM _communication
     WHERE name IN (SELECT name FROM roles WHERE role = 'host_collective') OR rank NOT IN (SELECT rank FROM device)
 ),
-telling_ops AS (
+op_kinds AS (
     SELECT DISTINCT n.name FROM _name_roles AS n JOIN _vocabulary AS v ON v.subject = 'collective' AND lower(n.name) GLOB v.pattern
     WHERE n.cat IN ('user_annotation', 'cpu_op') AND list_contains(n.roles, 'process_group')
 ),
-telling_kernels AS (
+kernel_kinds AS (
     SELECT DISTINCT k.kernel AS name FROM (SELECT DISTINCT kernel FROM device) AS k
     JOIN _vocabulary AS v ON v.subject = 'collective' AND lower(k.kernel) GLOB v.pattern AND v.role <> 'send_receive'
 ),
@@ -49,8 +49,8 @@ every AS (
            try_cast(int_arg(r.args, 'Src Rank') AS INTEGER) AS source, try_cast(int_arg(r.args, 'Dst Rank') AS INTEGER) AS target
     FROM (SELECT * FROM device UNION ALL SELECT * FROM host) AS c JOIN raw AS r ON r.rowid = c.id
     -- Names of old kernels (ncclKernel_SendRecv) do not identify the collective; the op that launched them does.
-    LEFT JOIN telling_kernels AS k ON k.name = c.kernel
-    LEFT JOIN telling_ops AS o ON o.name = c.op_name AND k.name IS NULL
+    LEFT JOIN kernel_kinds AS k ON k.name = c.kernel
+    LEFT JOIN op_kinds AS o ON o.name = c.op_name AND k.name IS NULL
 ),
 -- A collective follows all work submitted to the model's stream before its call, by PyTorch's convention.
 computed AS (

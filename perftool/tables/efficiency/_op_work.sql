@@ -61,7 +61,7 @@ serving AS (
         SELECT op_name FROM (SELECT op_name FROM named UNION SELECT op_name FROM replayed)
         WHERE regexp_matches(op_name, '^vllm::(unified_attention|moe_forward)'))
 ),
-told AS (
+serving_calls AS (
     SELECT s.rank, s.op, s.captured, s.launch, bool_or(s.windowed) AS windowed, min(CASE WHEN b."end" >= s.ts THEN b.name END) AS around,
            to_json(list_sort(list(DISTINCT s.kernel)))::VARCHAR AS grids
     FROM serving AS s ASOF LEFT JOIN batches AS b ON b.track = s.track AND s.ts >= b.ts
@@ -96,7 +96,7 @@ described AS (
            p.input_dims AS outer_dims, CASE WHEN coalesce(l.op, l.captured) IS NOT NULL THEN l.element_bytes END AS element_bytes
     FROM launched AS l LEFT JOIN ops AS o ON o.id = l.op LEFT JOIN recomputed_ops AS r ON r.op = l.op
     LEFT JOIN calls AS c ON c.op = l.captured
-    LEFT JOIN told AS t ON t.rank = l.rank AND t.op IS NOT DISTINCT FROM l.op AND t.captured IS NOT DISTINCT FROM l.captured
+    LEFT JOIN serving_calls AS t ON t.rank = l.rank AND t.op IS NOT DISTINCT FROM l.op AND t.captured IS NOT DISTINCT FROM l.captured
         AND t.launch IS NOT DISTINCT FROM l.launch
     LEFT JOIN outers AS p ON p.id = CASE WHEN contains(l.name, '_convolution_backward_') THEN o.parent END
 )

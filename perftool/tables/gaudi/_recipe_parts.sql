@@ -9,17 +9,17 @@
 -- column graph: BIGINT, number of the recipe in the run
 -- column recipe: BIGINT, Synapse's id of it
 -- column name: VARCHAR, its name, NULL when it has none
-WITH told AS (
+WITH stated AS (
     SELECT w.id, w.rank, w.recipe, json_extract_string(r.args, ['$.recipeName', '$.recipeHandle']) AS a
     FROM _device_work AS w JOIN raw AS r ON r.rowid = w.id WHERE w.engine IS NOT NULL AND w.recipe > 0
 ),
 parts AS (
-    SELECT id, rank, recipe, nullif(a[1], '') AS name, nullif(a[2], '') AS handle FROM told
+    SELECT id, rank, recipe, nullif(a[1], '') AS name, nullif(a[2], '') AS handle FROM stated
     UNION ALL
     -- If a call states no id, its handle determines it.
     SELECT c.id, c.rank, coalesce(c.recipe, h.recipe), c.name, c.handle
     FROM _recipe_calls AS c
-    LEFT JOIN (SELECT rank, a[2] AS handle, min(recipe) AS recipe FROM told WHERE a[2] <> '' GROUP BY rank, a[2]) AS h
+    LEFT JOIN (SELECT rank, a[2] AS handle, min(recipe) AS recipe FROM stated WHERE a[2] <> '' GROUP BY rank, a[2]) AS h
         ON h.rank = c.rank AND h.handle = c.handle AND c.recipe IS NULL
     WHERE coalesce(c.recipe, h.recipe) IS NOT NULL
 ),

@@ -23,7 +23,7 @@ WITH autograd AS (
     SELECT DISTINCT s.rank, s.ts FROM slices AS s JOIN feeding_tracks AS f ON f.track = s.track
     WHERE s.name IN (SELECT name FROM roles WHERE role = 'autograd')
 ),
-told AS (
+judged AS (
     SELECT p.gap, p.rank,
            CASE WHEN p.cause = 'launch_latency' AND p."end" - p.ts >= handover_ns() THEN 'queued'
                 WHEN p."end" - p.ts >= handover_ns() AND (p.cause = 'python' OR (needs_core(p.cause) AND t.state = 'no_core')) THEN coalesce(t.state, p.cause)
@@ -41,5 +41,5 @@ SELECT t.gap, t.rank, t.cause,
             WHEN t.cause = 'framework_op' THEN 'op'
             WHEN t.cause IN ('dataloader', 'optimizer', 'collective', 'compile') THEN 'annotation' ELSE 'call' END AS proof,
        p.phase, t.ts, t."end" - t.ts AS dur, t."end"
-FROM told AS t ASOF LEFT JOIN phases AS p ON p.rank = t.rank AND t.ts >= p.ts
+FROM judged AS t ASOF LEFT JOIN phases AS p ON p.rank = t.rank AND t.ts >= p.ts
 ORDER BY t.gap, t.ts

@@ -16,14 +16,14 @@
 -- column made: BIGINT, memory.ordinal of the allocation, NULL before the recording
 -- column end: BIGINT, time of the release in ns, NULL when the recording ends before it
 -- column released: BIGINT, memory.ordinal of the release
-WITH told AS (
+WITH reported AS (
     -- No device has as much as 2**53 bytes, and sums of more would not fit 64 bits.
     SELECT *, lag(bytes) OVER w AS bytes_before, lead(ts) OVER w AS next_ts, lead(ordinal) OVER w AS next_ordinal
     FROM memory WHERE ts IS NOT NULL AND addr IS NOT NULL AND bytes <> 0 AND bytes BETWEEN -9007199254740992 AND 9007199254740992
     WINDOW w AS (PARTITION BY rank, device_type, device, addr ORDER BY ordinal)
 )
 SELECT id, rank, track, device_type, device, addr, bytes, ts, ordinal AS made, next_ts AS "end", next_ordinal AS released
-FROM told WHERE bytes > 0
+FROM reported WHERE bytes > 0
 UNION ALL
 SELECT id, rank, NULL, device_type, device, addr, -bytes, NULL, NULL, ts, ordinal
-FROM told WHERE bytes < 0 AND coalesce(bytes_before, -1) < 0
+FROM reported WHERE bytes < 0 AND coalesce(bytes_before, -1) < 0

@@ -14,7 +14,7 @@
 -- column ts: BIGINT, time in ns
 -- column allocated: BIGINT, memory.allocated
 -- column reserved: BIGINT, memory.reserved
-WITH told AS (
+WITH reported AS (
     -- Without addresses nothing is known about the blocks.
     SELECT m.rank, device_type, device, ordinal, m.ts, allocated, reserved, s.step, s.ts AS step_ts, s."end" > m.ts AS in_step
     FROM memory AS m SEMI JOIN _memory_blocks AS b USING (rank, device_type, device)
@@ -24,17 +24,17 @@ WITH told AS (
 chosen AS (
     SELECT rank, device_type, device, NULL::INTEGER AS step, NULL::BIGINT AS step_ts, 'peak' AS moment,
            max_by(ordinal, (allocated, -ordinal)) AS ordinal
-    FROM told GROUP BY rank, device_type, device
+    FROM reported GROUP BY rank, device_type, device
     UNION ALL
     SELECT rank, device_type, device, step, step_ts, unnest(['peak', 'end']),
            unnest([max_by(ordinal, (allocated, -ordinal)), max(ordinal)])
-    FROM told WHERE in_step GROUP BY rank, device_type, device, step, step_ts
+    FROM reported WHERE in_step GROUP BY rank, device_type, device, step, step_ts
 ),
 -- PyTorch's device type 0 is the CPU.
 mains AS (
     SELECT rank, max_by({'device_type': device_type, 'device': device}, (device_type > 0, allocated, -device_type, -device)) AS main
-    FROM told GROUP BY rank
+    FROM reported GROUP BY rank
 )
 SELECT rank, device_type, device, {'device_type': device_type, 'device': device} = l.main AS main,
        c.step, c.step_ts, c.moment, ordinal, t.ts, t.allocated, t.reserved
-FROM chosen AS c JOIN told AS t USING (rank, device_type, device, ordinal) JOIN mains AS l USING (rank)
+FROM chosen AS c JOIN reported AS t USING (rank, device_type, device, ordinal) JOIN mains AS l USING (rank)

@@ -13,7 +13,7 @@
 -- column bytes: BIGINT, bytes allocated, negative for a release
 -- column allocated: BIGINT, bytes allocated in total afterwards; on the CPU only what was allocated while a profiler recorded
 -- column reserved: BIGINT, bytes the allocator holds in total afterwards; NULL on the CPU
-WITH told AS (
+WITH reported AS (
     SELECT rowid AS id, rank, pid, tid, ts, json_extract_string(args, [
         '$."Device Type"', '$."Device Id"', '$.Addr', '$.Bytes', '$."Total Allocated"', '$."Total Reserved"']) AS a
     FROM raw WHERE ph IN ('i', 'I') AND name = '[memory]'
@@ -24,7 +24,7 @@ typed AS (
            try_cast(a[5] AS BIGINT) AS allocated,
            -- The CPU has no allocator that holds memory back; the profiler writes 0.
            CASE WHEN a[1] <> '0' THEN try_cast(a[6] AS BIGINT) END AS reserved
-    FROM told
+    FROM reported
 )
 SELECT e.id, e.rank, t.id AS track, e.ts,
        row_number() OVER (PARTITION BY e.rank, device_type, device ORDER BY e.ts, e.id) AS ordinal,
