@@ -34,7 +34,7 @@ def benchmark_names() -> list[str]:
 def find_benchmark(name: str) -> Benchmark:
     """The benchmark ``name``. Raises PerfToolError for an unknown one, and MissingExtraError without torch."""
     if name not in benchmark_names():
-        raise PerfToolError(f"there is no benchmark {name!r}; there are {', '.join(benchmark_names())}")
+        raise PerfToolError(f"there is no benchmark {name!r}; the benchmarks are {', '.join(benchmark_names())}")
     try:
         table: dict[str, Benchmark] = import_module(f"perftool.bench.{_table_of(name)}").BENCHMARKS
         benchmark: Benchmark = table.get(name) or import_module(f"perftool.bench.{name}").BENCHMARK

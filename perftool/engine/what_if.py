@@ -219,7 +219,7 @@ def _chosen(store: TraceStore, rank: int | None) -> tuple[int | None, Model | st
     """The model of ``rank``, by default the replayable rank with the longest steps; or why there is none."""
     ranks = sorted(store.metadata)
     if rank is not None and rank not in ranks:
-        raise PerfToolError(f"there is no trace of rank {rank}; there are traces of ranks {', '.join(map(str, ranks))}")
+        raise PerfToolError(f"there is no trace of rank {rank}; the traces are of ranks {', '.join(map(str, ranks))}")
     if rank is None and len(ranks) > MOST_RANKS:
         return None, f"{len(ranks)} ranks are too many to replay; choose one with --rank"
     if not ranks:

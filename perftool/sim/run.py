@@ -33,7 +33,7 @@ def run(
 ) -> Simulated:
     """See :func:`perftool.sim.simulate`."""
     if mode not in MODES:
-        raise PerfToolError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+        raise PerfToolError(f"there is no mode {mode!r}; the modes are {', '.join(MODES)}")
     if steps_from is not None and steps_from not in SOURCES:
         raise PerfToolError(f"{steps_from!r} does not mark steps; {', '.join(SOURCES)} do")
     require_script(script)

@@ -31,7 +31,7 @@ def test_a_worker_that_cannot_even_start_is_quoted(tmp_path: Path) -> None:
 
 
 def test_an_unknown_benchmark_names_those_there_are() -> None:
-    with pytest.raises(PerfToolError, match=r"there is no benchmark 'x'; there are .*fused_adamw"):
+    with pytest.raises(PerfToolError, match=r"there is no benchmark 'x'; the benchmarks are .*fused_adamw"):
         find_benchmark("x")
 
 

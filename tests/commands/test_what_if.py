@@ -138,7 +138,7 @@ def test_inputs_without_a_trace_end_in_a_sentence(run: Run) -> None:
 
 
 def test_a_rank_that_is_not_there_is_refused(path: str) -> None:
-    with pytest.raises(PerfToolError, match="there is no trace of rank 7; there are traces of ranks 0"):
+    with pytest.raises(PerfToolError, match="there is no trace of rank 7; the traces are of ranks 0"):
         perftool.whatif(path, rank=7)
 
 

@@ -115,5 +115,5 @@ class Roofline:
 def device_facts(name: str) -> DeviceFacts:
     """The facts of ``gaudi``, ``gaudi2`` or ``gaudi3``. Raises PerfToolError for another name."""
     if name not in DEVICE_NAMES:
-        raise PerfToolError(f"there is no device {name!r} to simulate; there are {', '.join(DEVICE_NAMES)}")
+        raise PerfToolError(f"there is no device {name!r} to simulate; the devices are {', '.join(DEVICE_NAMES)}")
     return next(device for device in known_devices() if device.name == DEVICE_NAMES[name])
