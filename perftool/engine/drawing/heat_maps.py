@@ -74,9 +74,9 @@ def _map(store: TraceStore, name: str, title: str, sql: str, params: dict[str, i
     for row in store.select(sql, params):
         shares.setdefault(row["name"], {})[row["rank"]] = row["share"]
     ranks = tuple(sorted({rank for of_rank in shares.values() for rank in of_rank}))
-    telling = {key: row for key, row in shares.items() if name == "step" or max(row.values()) >= _LEAST}
-    if len(ranks) < 2 or not any(share >= _LEAST for row in telling.values() for share in row.values()):
+    shown = {key: row for key, row in shares.items() if name == "step" or max(row.values()) >= _LEAST}
+    if len(ranks) < 2 or not any(share >= _LEAST for row in shown.values() for share in row.values()):
         return None
-    rows = tuple(_LABELS.get(key) or (f"step {key}" if name == "step" else kind_label(key)) for key in telling)
-    cells = tuple(tuple(row.get(rank, 0.0) for rank in ranks) for row in telling.values())
+    rows = tuple(_LABELS.get(key) or (f"step {key}" if name == "step" else kind_label(key)) for key in shown)
+    cells = tuple(tuple(row.get(rank, 0.0) for rank in ranks) for row in shown.values())
     return HeatMap(name, title, tuple(f"rank {rank}" for rank in ranks), rows, cells, _EXCESS)
