@@ -1,4 +1,4 @@
-"""The life of a team, replayed with traces recorded for it: each act ends as it must."""
+"""The life of a team, replayed with traces recorded for it: every act ends as expected."""
 
 from __future__ import annotations
 

@@ -322,7 +322,8 @@ def _half(value: Any) -> Any:
 
 
 def _visible(value: Any) -> Any:
-    """``value`` with control characters as escapes: invisible letters could speak to an agent behind a user's back."""
+    """``value`` with control characters as escapes: invisible characters could speak to an agent behind a user's
+    back."""
     if isinstance(value, str):
         return on_terminal(value)
     if isinstance(value, dict):

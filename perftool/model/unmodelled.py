@@ -16,7 +16,7 @@ _WHY = tuple(
     for pattern, reason in (
         (
             r"SplitLookup|embedding_(?:backward_)?codegen|codegen_lookup|embedding_codegen",
-            "widths of its tables and rows found: not recorded",
+            "widths of its tables and numbers of rows: not recorded",
         ),
         (r"unified_attention.*\(window\)$", "size of its window: not recorded"),
         (r"unified_attention", "lengths of its sequences: no annotation has them"),
@@ -40,6 +40,6 @@ def why_no_model(op: OpRate) -> str:
 
 
 def _named(kernel: str) -> str:
-    """What the name of ``kernel`` says in place of shapes."""
+    """What the name of ``kernel`` shows instead of shapes."""
     found = _OGS.match(kernel)
     return f" ({found[1]} by {found[2]}, tiles of {found[3]} x {found[4]} x {found[5]})" if found else ""

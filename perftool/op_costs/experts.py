@@ -76,7 +76,8 @@ _SCALE_BITS = 8 / 32
 
 
 def _by_grids(call: Call) -> Mixture:
-    """vLLM's ``moe_forward``: tokens and the logits of the router; the kernels show the rest.
+    """vLLM's ``moe_forward``: the arguments are tokens and router logits; the kernels' names and grids give the other
+    sizes.
 
     The first dimension of a grid counts tiles of the weights, the second as many tiles of tokens as there can be: one
     for each expert, and one for each full tile of the other tokens (FlashInfer, ``getMaxNumCtasInBatchDim``).

@@ -345,7 +345,7 @@ def _beside(traces: Iterable[str]) -> list[str]:
 
 
 def _of_the_run(beside: Sequence[str], traces: Sequence[str]) -> Chosen:
-    """The files ``beside`` the ``traces`` that belong to their run, and a sentence about each other one."""
+    """The files ``beside`` the ``traces`` that belong to their run, and a sentence about each of the others."""
     local = [trace for trace in traces if not (reads_once(trace) or is_url(trace))]
     apart = dict(files_of_other_runs([(file, _text_kind(file)) for file in beside], local))
     said = "is in the folder of the traces and is left out"

@@ -10,7 +10,7 @@ from perftool.model.unmodelled import why_no_model
 from perftool.units import format_ns, format_ratio
 
 _MOST_PEAKS = 4
-# Below this, in tera, a rate is in giga: two digits would round the rates of a CPU to zero.
+# Rates below this, in TFLOP/s or TB/s, are shown in GFLOP/s or GB/s: two digits would round the rates of a CPU to zero.
 _SMALL_RATE = 0.1
 # Kernels may need fewer operations or bytes than the op's formula counts: Winograd convolutions, caches.
 ABOVE_MODEL = "above its model"

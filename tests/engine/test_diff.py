@@ -298,7 +298,7 @@ def test_generated_kernels_name_the_ops_that_the_other_run_has_one_by_one() -> N
 
 
 def test_only_the_beginning_of_very_long_names_is_searched_for_ops() -> None:
-    """Otherwise one name of millions of letters would be searched for each of thousands of ops."""
+    """Otherwise each of thousands of ops would be searched for in one name of millions of characters."""
     single = [rated(f"aten::{name}", "[[1]]", 40, 0.5) for name in ("add", "mul", "silu")]
     for length, parts in ((1000, [("add", "mul", "silu")]), (1 << 19, [])):
         kernel = rated(f"triton_poi_fused_{'x' * length}_add_mul_silu_0", "[[2]]", 30, 0.5)

@@ -145,7 +145,7 @@ def test_files_of_another_machine_are_found_by_the_end_of_their_path(tmp_path: P
 def test_a_path_that_no_system_can_hold_is_searched_within_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Frame names may be 64 kB long: a path component may exceed 255 letters, and there may be 32,000 of them."""
+    """Frame names may be 64 kB long: a path component may exceed 255 characters, and there may be 32,000 of them."""
     assert placed("/home/u/" + "a" * 300 + "/train.py", tmp_path) == ("/home/u/" + "a" * 300 + "/train.py", False)
     looked = []
     monkeypatch.setattr(os.path, "isfile", lambda path: looked.append(path))

@@ -57,7 +57,7 @@ def test_a_crash_of_the_training_is_its_own(tmp_path: Path) -> None:
     callback = ProfileCallback(tmp_path / "hpu_profile", wait=0, warmup=0, active=50, quiet=True)
     run = trainer(tmp_path, Tokens(12, broken=11), callback)
 
-    # Rows are drawn in random order; 6 steps of 2 draw 12 of these 12.
+    # Rows are drawn in random order; 6 steps of 2 rows draw all 12, so also the broken one.
     with pytest.raises(OSError, match="disk"):
         run.train()
     callback._recording.close()

@@ -82,7 +82,7 @@ secrets = st.lists(st.text(PLAIN, min_size=8, max_size=12), min_size=1, max_size
 
 @st.composite
 def spelled(draw: st.DrawFn, text: str) -> str:
-    """``text`` as JSON writes it, with escapes chosen for each letter."""
+    """``text`` as JSON writes it, with escapes chosen for each character."""
     written = ""
     for letter in text:
         codes = letter.encode("utf-16-be").hex()
@@ -162,7 +162,7 @@ def test_numbers_that_json_lacks_become_null(big: int) -> None:
 
 
 def test_secrets_of_equal_beginnings_are_told_apart_by_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text is compared with one secret of each length, however many secrets begin with the same letters."""
+    """A text is compared with one secret of each length, however many secrets begin with the same characters."""
     asked = 0
 
     class Counting(dict):  # type: ignore[type-arg]

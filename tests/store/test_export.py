@@ -90,7 +90,7 @@ def test_text_beyond_a_cell_is_cut_and_said(tmp_path: Path) -> None:
     with store_over([*EVENTS, x("n", 60, 5, **{"Input Dims": [[1] * 20_000]})]) as store:
         said = store.export(["ops"], export.write_workbook, tmp_path / "run.xlsx")
 
-    assert said == ["ops: a cell holds 32,767 letters; texts cut: 1"]
+    assert said == ["ops: a cell holds 32,767 characters; texts cut: 1"]
 
 
 def test_nothing_of_a_folder_remains_after_an_error_and_none_is_replaced(tmp_path: Path) -> None:

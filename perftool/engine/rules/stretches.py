@@ -111,7 +111,7 @@ def _name(line: Line) -> str:
 
 
 def _lines(kinds: Sequence[_Kind], installed: Collection[str]) -> list[Line | None]:
-    """The user's line for each kind; if no kind has one, the modules."""
+    """The line of the user's code for each kind of call; the module of each if no kind has such a line."""
     lines = [_line(kind, installed) for kind in kinds]
     if any(line is not None for line in lines):
         return lines

@@ -128,7 +128,7 @@ def _stays_in(folder: Path, text: str) -> bool:
 
 
 def _amount(value: Any) -> tuple[int, int]:
-    """The number of values in ``value``, and of letters in its texts and keys."""
+    """The number of values in ``value``, and of characters in its texts and keys."""
     if isinstance(value, dict | list):
         parts = [part for pair in value.items() for part in pair] if isinstance(value, dict) else value
         amounts = list(map(_amount, parts))

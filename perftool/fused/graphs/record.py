@@ -45,7 +45,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operands: list[Tensor] = []
         self._owner, self._graph = torch.nn.Module(), fx.Graph()
         self._nodes: dict[View, fx.Node] = {}
-        # The first view of each memory allocated meanwhile; all its other views can be made of it.
+        # The first view of each piece of memory allocated meanwhile; its other views can be made from this one.
         self._inside: dict[int, View] = {}
         # A weak reference keeps the address of freed memory from being mistaken for that of new memory.
         self._seen: dict[int, StorageWeakRef] = {}

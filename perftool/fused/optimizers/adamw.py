@@ -142,7 +142,7 @@ class FusedAdamW(FusedOptimizer):
 
     def _states(self, group: Group) -> dict[str, torch.dtype | None]:
         dtypes = moment_dtypes(group["moments_dtype"])
-        # Scales first: a new one converts the moment that a loaded state may hold.
+        # Scales are made first: a new one converts the moment that a loaded state may hold.
         scales = dict.fromkeys(SCALES, torch.float32) if is_scaled(dtypes[0]) else {}
         return {**scales, **dict(zip(MOMENTS, dtypes, strict=True))}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from perftool.errors import InputError
 
-# A flight recorder nests six deep.
+# Dumps of the flight recorder nest six levels deep.
 _DEEPEST = 64
 # Limits on the total number of values. A shared value counts once per use; a byte makes one value or shares some.
 _MOST_PER_BYTE, _MOST_FREE = 16, 100_000

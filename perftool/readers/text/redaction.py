@@ -22,7 +22,7 @@ _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT = re.compile(r"\d")
 # Strings repeat, so the results for the first ones are kept, unless they are long.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
-# At most this many letters of a secret are compared with a text at once.
+# At most this many characters of a secret are compared with a text at once.
 _LONGEST = 32
 
 
@@ -163,8 +163,8 @@ class _Search:
     def __init__(self, kinds: Mapping[str, str]) -> None:
         # Long texts are split, so that no place is compared with a long text.
         self._parts = {part: kind for text, kind in kinds.items() for part in _parts(text)}
-        # The lengths of the parts with the same beginning, the longest first. A beginning is one letter longer than the
-        # shortest part, so that few places of a text match one.
+        # The lengths of the parts with the same beginning, the longest first. A beginning is one character longer than
+        # the shortest part, so that few places of a text match one of them.
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
@@ -207,7 +207,7 @@ def _strings(piece: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """``text`` in parts of nearly the same length, of at most ``_LONGEST`` letters."""
+    """``text`` in parts of nearly the same length, of at most ``_LONGEST`` characters."""
     count = -(-len(text) // _LONGEST)
     for part in range(count):
         yield text[part * len(text) // count : (part + 1) * len(text) // count]

@@ -26,7 +26,7 @@ _KINDS = {
     "Stripe key": r"[rs]k_live_[A-Za-z0-9]{16,}",
     "npm token": r"npm_[A-Za-z0-9]{30,}",
     "PyPI token": r"pypi-[\w\-]{20,}",
-    # A match may fail far from its start; starting within a run of these letters would take quadratic time.
+    # A match may fail far from its start; starting within a run of these characters would take quadratic time.
     "signed token": r"(?<!-)eyJ[\w\-]{10,}\.[\w\-]{10,}\.[\w\-]*",
     "private key": r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,20}-----|\Z)",
 }
@@ -160,7 +160,7 @@ def _named_in(text: str) -> Iterator[Found]:
         if quote:
             end = _closed(text, start, quote, len(text) if sure == Certainty.CERTAIN else _LONGEST + 1)
         else:
-            # Names within one run of letters share its end, which is looked for once.
+            # Names within one run of characters share its end, which is looked for once.
             run = run if start < run else _bare_end(text, start)
             end = run
         if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
@@ -179,7 +179,7 @@ def _begin(text: str, at: int) -> tuple[int, str]:
 
 
 def _closed(text: str, start: int, quote: str, most: int) -> int:
-    """Where the value in quotes ends, at most ``most`` letters after its ``start``."""
+    """Where the value in quotes ends, at most ``most`` characters after its ``start``."""
     end = text.find(quote, start, start + most)
     return end if end >= 0 else min(start + most, len(text))
 

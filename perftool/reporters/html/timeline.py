@@ -13,7 +13,7 @@ _ROW = 16
 _LEAST_WIDTH = 0.15
 # Narrower bars have no room for a label.
 _LABELLED_WIDTH = 3.0
-# Template kernels have names of thousands of letters.
+# Template kernels have names of thousands of characters.
 _LONGEST_NAME = 100
 
 
