@@ -1,4 +1,4 @@
-"""``benchmark --quick --validate``: measured, recorded or simulated in separate processes, and shown to the rules.
+"""``benchmark --quick --validate``: measured, recorded or simulated in separate processes, then judged by the rules.
 
 test_benchmarks.py runs the cycle of every benchmark in less time; here it runs as users run it. Nothing asserts a time
 or a win: seconds measured on a busy machine prove neither.

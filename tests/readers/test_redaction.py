@@ -1,4 +1,4 @@
-"""What is left out of JSON and of other values: secrets where they stand, and wherever they are repeated."""
+"""What is left out of JSON and of other values: secrets where they are found, and wherever they are repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What looks like a secret: by its name, by where it stands, and by how it begins; and what does not."""
+"""What looks like a secret, by its name, its place and its beginning; and what does not."""
 
 from __future__ import annotations
 

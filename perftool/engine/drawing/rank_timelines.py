@@ -30,7 +30,8 @@ UNION ALL SELECT args::VARCHAR FROM raw WHERE rank = $rank AND args IS NOT NULL
 
 
 def clock_offsets(run: Run) -> dict[int, int | None]:
-    """The ns to add to the times of each rank of ``run`` that was read; None where no collective links its clock."""
+    """The offset in ns of the clock of each rank that was read, to be added to its times; None if no collective links
+    it."""
     run.store.build(["clocks"])
     known = {row["rank"]: row["offset_ns"] for row in run.store.select("SELECT rank, offset_ns FROM clocks")}
     return {rank: known.get(rank) for rank in _ranks(run)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
-# A smaller part of the window gets no clause.
+# A smaller part of the window is not mentioned.
 _FELT = 0.05
 _SIGN = """
 SELECT r.name FROM roles AS r JOIN slices AS s ON s.name = r.name AND s.cat = r.cat

@@ -185,6 +185,6 @@ def _closed(text: str, start: int, quote: str, most: int) -> int:
 
 
 def _bare_end(text: str, start: int) -> int:
-    """Where the value without quotes ends: before a blank, and before brackets and commas in front of one."""
+    """Where an unquoted value ends: before a space, and before any brackets and commas that precede the space."""
     bare = _BARE.match(text, start)
     return start + len(bare[0].rstrip(",)]}")) if bare else start

@@ -20,7 +20,7 @@ _TOGETHER = 0.5
 
 @dataclass(frozen=True)
 class Late:
-    """Ranks that take longer for something than others, in some steps (None: whenever they do)."""
+    """Ranks that are late, in the given steps (None: in every step in which they are late)."""
 
     ranks: tuple[int, ...]
     steps: tuple[int, ...] | None = None

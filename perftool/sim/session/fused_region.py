@@ -51,7 +51,7 @@ class Touched:
 
 @contextmanager
 def fused_op(simulation: Simulation, name: str, key: Hashable) -> Iterator[Touched]:
-    """The ops inside count as one kernel called ``name``, which reads and writes each piece of memory once.
+    """The ops in the block count as one kernel called ``name``, which reads and writes each piece of memory once.
 
     ``key`` holds the shapes and options that make it another kernel.
     """
@@ -78,7 +78,8 @@ def shapes(touched: Iterable[torch.Tensor]) -> Hashable:
 
 @contextmanager
 def replayed(simulation: Simulation, call: str = "HPUGraph::replay") -> Iterator[None]:
-    """The ops inside are the replay of a captured HPU graph by ``call``, which the host submits in one call."""
+    """The ops in the block are the replay of a captured HPU graph, which the host submits with the one call
+    ``call``."""
     simulation.machine.cut(call)
     with _quietly(simulation):
         yield
@@ -87,7 +88,7 @@ def replayed(simulation: Simulation, call: str = "HPUGraph::replay") -> Iterator
 
 @contextmanager
 def compiled(simulation: Simulation) -> Iterator[None]:
-    """The ops inside are one graph of torch.compile; nested regions belong to the outer one."""
+    """The ops in the block are one graph of torch.compile; nested regions belong to the outer one."""
     machine = simulation.machine
     machine.regions += 1
     try:

@@ -44,7 +44,7 @@ class Simulation:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Simulate the ops inside."""
+        """Simulate the ops in the block."""
         with self.functions, self.dispatch:
             yield
 

@@ -1,4 +1,4 @@
--- One row per published or estimated figure of a known device, from devices.toml, and per figure measured of a CPU.
+-- One row per published or estimated figure of a known device, from devices.toml, and per figure measured on a CPU.
 --
 -- maker: given
 -- column device: VARCHAR, name as traces spell it
