@@ -14,7 +14,7 @@ from perftool.errors import InputError
 from perftool.readers.files.host_name import host_in_name, process_of, stated_host
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import beginning, is_url
-from perftool.readers.files.stream import CODECS, COMPRESSED_BLOCK, ByteStream, reads_once
+from perftool.readers.files.stream import COMPRESSED_BLOCK, ByteStream, codec_of, reads_once
 from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.trace import envelope
 
@@ -150,7 +150,7 @@ def _ends(path: str) -> tuple[bytes, bytes, bool]:
     try:
         with open(path, "rb") as file:
             first = file.read(COMPRESSED_BLOCK)
-            compressed = first.startswith(tuple(codec.magic for codec in CODECS))
+            compressed = codec_of(first) is not None
             size = file.seek(0, os.SEEK_END)
             file.seek(-min(size, _TAIL), os.SEEK_END)
             return first, b"" if compressed and size > COMPRESSED_BLOCK else file.read(), compressed

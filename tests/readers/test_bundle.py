@@ -287,3 +287,10 @@ def test_other_bytes(content: bytes, path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(InputError):
         analyze([str(path)])
+
+
+@pytest.mark.parametrize("letter", ["h", "\u00e4"])
+def test_an_archive_may_have_the_longest_name_that_a_file_can_have(letter: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{letter * (250 // len(letter.encode()))}.hltv"
+    as_zip(path, MEMBERS)
+    assert {(read.kind, read.status) for read in analyze([str(path)]).inputs} == {("trace", "ok"), ("nodes", "ok")}

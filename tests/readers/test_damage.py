@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from reading import Reading, read
 
 from perftool.errors import InputError
+from perftool.readers.files import stream
 from perftool.readers.files.stream import COMPRESSED_BLOCK
 
 
@@ -229,3 +230,21 @@ def whole_events(cut: bytes) -> tuple[int, bool]:
             count += char == "}" and depth == 2
             closed = closed or (char == "]" and depth == 1)
     return count, closed
+
+
+@pytest.mark.parametrize("cut", range(1, 4))
+def test_a_frame_may_begin_at_the_end_of_a_block(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [
+        zstandard.ZstdCompressor().compress(part) for part in (b'{"traceEvents":', b'[{"ph":"X","name":"a","ts":1}]}')
+    ]
+    monkeypatch.setattr(stream, "COMPRESSED_BLOCK", len(parts[0]) + cut)
+    assert (read(b"".join(parts)).names, read(b"".join(parts)).status) == (["a"], "ok")
+
+
+def test_frames_to_skip_are_skipped() -> None:
+    """pzstd writes one before each frame, with the size of that frame."""
+    compress = zstandard.ZstdCompressor().compress
+    parts = [compress(b'{"traceEvents":['), compress(b'{"ph":"X","name":"a","ts":1,"dur":1}]}')]
+    skipped = [b"\x50\x2a\x4d\x18\x04\0\0\0" + len(part).to_bytes(4, "little") for part in parts]
+    found = read(b"".join(one for pair in zip(skipped, parts, strict=True) for one in pair))
+    assert (found.names, found.status) == (["a"], "ok")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from time import process_time
 
 import pytest
 
 from perftool.errors import InputError
 from perftool.readers.discover import find_inputs
+from perftool.readers.files import companions
 
 
 @pytest.fixture
@@ -208,3 +210,16 @@ def test_the_log_of_another_trace_in_the_folder_is_not_read(tmp_path: Path) -> N
 
     assert find_inputs([str(tmp_path / "trace.json")]).texts == ()
     assert len(find_inputs([str(tmp_path / "scaler.json")]).texts) == 1
+
+
+def test_each_log_is_not_compared_with_each_file_of_the_folder(tmp_path: Path) -> None:
+    """1,500 of each took minutes."""
+    (tmp_path / "run.json").write_text('{"traceEvents":[{"ph":"X","name":"a","ts":1,"dur":1}]}')
+    for number in range(250):
+        word = "".join(chr(ord("a") + (number // 26**place) % 26) for place in range(3))
+        (tmp_path / f"q{word}.log").write_text("[INFO] CPU fallback aten::x\n")
+        (tmp_path / f"w{word}.json").write_text("{}")
+    logs = [(str(file), "runtime_log") for file in tmp_path.glob("*.log")]
+    begun = process_time()
+    assert len(companions.strangers(logs, [str(tmp_path / "run.json")])) == 0
+    assert process_time() - begun < 1

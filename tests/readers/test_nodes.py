@@ -63,6 +63,27 @@ def test_a_fused_kernel_lists_what_is_in_it() -> None:
     assert node.fused_ops == ("relu_fwd_bf16", "add_fwd_bf16")
 
 
+def test_operands_have_no_more_dimensions_than_the_file_has_room_for() -> None:
+    found = graph()
+    found["graphs"][0]["tensors"] = [{"name": "a", "max_shape": [1 << 40] * 32, "dtype": "bf16"}]
+    found["graphs"][0]["nodes"] = [
+        {"name": f"n{number}", "engine": "TPC", "input_tensors": ["a"] * 100} for number in range(100)
+    ]
+    data = json.dumps(found).encode()
+    reading = post_graph.read(data, None, "graph.json")
+    kept = sum(len(tensor.shape) for node in reading.graph_nodes for tensor in node.inputs)
+    assert 0 < kept <= len(data) // 8
+    assert len(reading.graph_nodes) == 100
+    assert [issue.kind for issue in reading.issues] == ["operand"]
+
+
+def test_the_name_of_a_graph_is_not_repeated_at_any_length() -> None:
+    found = graph()
+    found["graphs"][0]["name"] = "g" * 100_000
+    (node,) = post_graph.read(json.dumps(found).encode(), None, "graph.json").graph_nodes
+    assert node.recipe_name == "g" * 1000
+
+
 @pytest.mark.parametrize(
     "text", ["{", '{"graphs": 4}', "[]", '{"graphs": [{"nodes": 3, "tensors": {"a": 1}}]}', '{"graphs": [7, null]}']
 )

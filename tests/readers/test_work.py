@@ -8,6 +8,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 
 import orjson
 import pytest
@@ -18,6 +19,8 @@ from reading import read
 from perftool.readers.files import stream
 from perftool.readers.files.stream import ByteStream
 from perftool.readers.metrics import metrics_file
+from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.text_lines import read_lines
 from perftool.readers.trace import chrome_trace, envelope, mend
 from perftool.readers.trace.event_text import last_boundary
 
@@ -136,7 +139,7 @@ def test_blank_text_takes_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["gzip", "zstd"])
 def test_blocks_are_of_a_size_however_well_they_were_squeezed(form: str, tmp_path: Path) -> None:
-    data = b"\0" * (100 * MB)
+    data = b"\0" * (60 * MB)
     squeezed = gzip.compress(data, 1, mtime=0) if form == "gzip" else zstandard.ZstdCompressor().compress(data)
     path = tmp_path / "zeros"
     path.write_bytes(squeezed)
@@ -144,6 +147,30 @@ def test_blocks_are_of_a_size_however_well_they_were_squeezed(form: str, tmp_pat
         sizes = list(map(len, opened.blocks()))
     assert sum(sizes) == len(data)
     assert max(sizes) <= 80 * MB if form == "zstd" else max(sizes) <= 12 * MB
+
+
+def test_zstandard_unpacks_no_more_than_gzip_can(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.zst"
+    path.write_bytes(zstandard.ZstdCompressor().compress(b" " * (200 * MB)))
+    with ByteStream(str(path)) as opened:
+        given = sum(map(len, opened.blocks()))
+        (issue,) = opened.issues
+    assert path.stat().st_size < 20_000
+    assert given <= 64 * MB
+    assert issue.message == "the zstd stream is damaged: it unpacks to more than 1,000 times its size"
+
+
+def test_blanks_before_the_events_are_skipped_at_once() -> None:
+    begun = process_time()
+    assert envelope.read_head(b" \n" * (10 * MB) + document([x("a", 1, 2)])) is not None
+    assert process_time() - begun < 1
+
+
+@pytest.mark.parametrize("end", ["\n", " \n"])
+def test_a_million_blank_lines_are_counted_and_not_delivered(end: str) -> None:
+    lines = list(read_lines(f"a\n{end * MB}b\n".encode(), IssueTally()))
+    assert [(line.number, line.text) for line in (lines[0], lines[-1])] == [(1, "a"), (MB + 2, "b")]
+    assert len(lines) < MB // 4
 
 
 class Counted:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 from perftool.model.vendors import type_of_name
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
-from perftool.readers.identity import Identity, identify
+from perftool.readers.identity import identify
 
 # Name patterns of the files a run leaves beside its trace: logs, metrics files (also numbered), configuration.
 COMPANIONS = (
@@ -51,13 +52,17 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
     if not given or not traces:
         return []
     known = [identify(trace) for trace in traces]
+    ranks = {trace.rank for trace in known}
+    types = {type_of_name(trace.device) if trace.device else None for trace in known}
+    chosen = [_words(trace) for trace in traces]
+    others = cache(partial(_words_of_others, traces=frozenset(traces)))
     found = []
     for path, kind in given:
         reason = (
             _recorded_apart(path, traces)
-            or _named_apart(path, traces)
-            or _ranked_apart(path, known)
-            or _made_apart(kind, known)
+            or _named_apart(path, chosen, others)
+            or _ranked_apart(path, ranks)
+            or _made_apart(kind, types)
         )
         if reason:
             found.append((path, reason))
@@ -71,18 +76,17 @@ def _recorded_apart(path: str, traces: Sequence[str]) -> str | None:
     return f"it belongs to {csv}" if apart else None
 
 
-def _named_apart(path: str, traces: Sequence[str]) -> str | None:
+def _named_apart(path: str, chosen: Sequence[set[str]], others: Callable[[Path], set[str]]) -> str | None:
     own = _words(path)
-    if not own:
+    if not own or not own.isdisjoint(set().union(*chosen)):
         return None
-    chosen = [_words(trace) for trace in traces]
-    if any(own & words for words in chosen):
-        return None
-    others = {str(file) for file in Path(path).parent.glob("*.json*")} - {*traces, path}
-    others = {other for other in others if not _is_companion(other)}
-    if any(own & _words(other) for other in others) or all(chosen):
-        return "its name belongs to another run"
-    return None
+    return "its name belongs to another run" if all(chosen) or own & others(Path(path).parent) else None
+
+
+def _words_of_others(folder: Path, traces: frozenset[str]) -> set[str]:
+    """The words of the files in ``folder`` that may be traces of other runs."""
+    others = {str(file) for file in folder.glob("*.json*")} - traces
+    return set().union(*(_words(other) for other in others if not _is_companion(other)))
 
 
 def _is_companion(path: str) -> bool:
@@ -96,14 +100,12 @@ def _words(path: str) -> set[str]:
     return set(re.findall(r"[a-z]{2,}", Path(path).name.lower())) - _GENERIC
 
 
-def _ranked_apart(path: str, known: Sequence[Identity]) -> str | None:
+def _ranked_apart(path: str, ranks: set[int | None]) -> str | None:
     rank = rank_of(path)
-    ranks = {trace.rank for trace in known}
     return None if rank is None or None in ranks or rank in ranks else f"it belongs to rank {rank}"
 
 
-def _made_apart(kind: str, known: Sequence[Identity]) -> str | None:
-    types = {type_of_name(trace.device) if trace.device else None for trace in known}
+def _made_apart(kind: str, types: set[str | None]) -> str | None:
     return None if kind not in _OF_GAUDI or types & {None, "hpu"} else "it belongs to a run on a Gaudi"
 
 

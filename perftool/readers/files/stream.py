@@ -28,26 +28,41 @@ _AT_ONCE = 2 << 10
 # After damage, the input is fed in finer pieces to salvage data before it.
 _FINER = 32
 STDIN = "-"
+# gzip cannot do more; Zstandard could turn a kilobyte into 32 MB of blanks.
+MOST_RATIO = 1000
+_ANY_RATIO_BYTES = 64 << 20
 # Python unpacks the other methods of a zip without a limit: a kilobyte of bzip2 may become a gigabyte at once.
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 @dataclass(frozen=True)
 class _Codec:
-    """A compression format: its magic bytes, and a constructor for a decompressor (in the style of zlib's
-    decompressobj).
+    """A compression format: the bytes that begin a member, and a constructor for a decompressor (in the style of
+    zlib's decompressobj).
     """
 
     name: str
-    magic: bytes
+    magic: tuple[bytes, ...]
     open: Callable[[], Any]
     error: type[Exception]
 
 
 CODECS = (
-    _Codec("gzip", b"\x1f\x8b", lambda: zlib.decompressobj(wbits=31), zlib.error),
-    _Codec("zstd", b"\x28\xb5\x2f\xfd", lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError),
+    _Codec("gzip", (b"\x1f\x8b",), lambda: zlib.decompressobj(wbits=31), zlib.error),
+    _Codec(
+        "zstd",
+        # A frame, and the frames to skip that pzstd writes before each frame.
+        (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + kind,)) + b"\x2a\x4d\x18" for kind in range(16))),
+        lambda: zstandard.ZstdDecompressor().decompressobj(),
+        zstandard.ZstdError,
+    ),
 )
+_LONGEST_MAGIC = 4
+
+
+def codec_of(beginning: bytes) -> _Codec | None:
+    """The compression of a file with this ``beginning``; None when it is not compressed."""
+    return next((codec for codec in CODECS if beginning.startswith(codec.magic)), None)
 
 
 class ByteStream:
@@ -73,10 +88,9 @@ class ByteStream:
     def blocks(self) -> Iterator[bytes]:
         """Yield the uncompressed content in blocks of about 8 MiB."""
         block = self._read(COMPRESSED_BLOCK)
-        for codec in CODECS:
-            if block.startswith(codec.magic):
-                yield from self._decompress(block, codec)
-                return
+        if (codec := codec_of(block)) is not None:
+            yield from self._decompress(block, codec)
+            return
         while block:
             yield block
             block = self._read(BLOCK)
@@ -84,7 +98,7 @@ class ByteStream:
     def head(self, count: int) -> bytes:
         """The first ``count`` bytes of the uncompressed content. Read nothing else from this stream."""
         block = self._read(COMPRESSED_BLOCK)
-        codec = next((one for one in CODECS if block.startswith(one.magic)), None)
+        codec = codec_of(block)
         pieces = self._pieces(block, codec) if codec else iter([block])
         head = b""
         while len(head) < count and (piece := next(pieces, b"")):
@@ -114,37 +128,47 @@ class ByteStream:
 
     def _pieces(self, block: bytes, codec: _Codec) -> Iterator[bytes]:
         """The decompressed content in pieces that stay small even for highly compressed input."""
-        member = codec.open()
+        member, at, given = codec.open(), 0, 0
         while block:
-            undo = member.copy() if hasattr(member, "copy") else None
-            at = 0
-            try:
-                while at < len(block) and not member.eof:
-                    undo = member.copy() if undo is not None and at else undo
-                    if data := member.decompress(block[at : at + _AT_ONCE]):
-                        yield data
-                    at += _AT_ONCE
-            except codec.error as error:
-                self._damaged(codec.name, str(error))
-                if undo is not None:
-                    yield from _salvage(undo, block[at : at + _AT_ONCE], codec.error)
-                return
-            # The rest of the last piece, and the bytes after it, begin the next member.
-            block = self._after_padding(member.unused_data + block[at:]) if member.eof else self._read(COMPRESSED_BLOCK)
-            if member.eof and block:
-                if not block.startswith(codec.magic):
-                    self._damaged(codec.name, "other bytes follow it")
+            while at < len(block) and not member.eof:
+                undo = member.copy() if hasattr(member, "copy") else None
+                piece = block[at : at + _AT_ONCE]
+                try:
+                    data = member.decompress(piece)
+                except codec.error as error:
+                    self._damaged(codec.name, str(error))
+                    if undo is not None:
+                        yield from _salvage(undo, piece, codec.error)
                     return
-                member = codec.open()
-        if not member.eof:
-            self._damaged(codec.name, "it ends before its end mark")
+                at += len(piece)
+                given += len(data)
+                if given > max(_ANY_RATIO_BYTES, MOST_RATIO * self.size):
+                    self._damaged(codec.name, f"it unpacks to more than {MOST_RATIO:,} times its size")
+                    return
+                if data:
+                    yield data
+            if not member.eof:
+                block, at = self._read(COMPRESSED_BLOCK), 0
+                continue
+            block, at = self._next_member(block, at - len(member.unused_data))
+            if at == len(block):
+                return
+            if not block.startswith(codec.magic, at):
+                self._damaged(codec.name, "other bytes follow it")
+                return
+            member = codec.open()
+        self._damaged(codec.name, "it ends before its end mark")
 
-    def _after_padding(self, block: bytes) -> bytes:
-        """The bytes after a member, without the zeros with which some storage pads files."""
-        rest = block.lstrip(b"\0")
-        while not rest and (block := self._read(COMPRESSED_BLOCK)):
-            rest = block.lstrip(b"\0")
-        return rest
+    def _next_member(self, block: bytes, at: int) -> tuple[bytes, int]:
+        """Where the next member begins, with the whole of its magic, after the zeros with which some storage pads
+        files. It is the end of the block when there is none.
+        """
+        while True:
+            if block[at : at + 1] == b"\0":
+                at = len(block) - len(block[at:].lstrip(b"\0"))
+            if len(block) - at >= _LONGEST_MAGIC or not (more := self._read(COMPRESSED_BLOCK)):
+                return block, at
+            block, at = block[at:] + more, 0
 
     def _damaged(self, kind: str, why: str) -> None:
         self.issues.append(ImportIssue("damaged compression", 1, f"the {kind} stream is damaged: {why}"))

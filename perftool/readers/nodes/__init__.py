@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from perftool.errors import InputError
 from perftool.readers.files.stream import reads_once
 
 HOST_TRACE = ".host_trace.json"
+# Bytes; names of files have at most 255.
+_LONGEST_STEM = 200
 
 
 def is_bundle(path: str) -> bool:
@@ -43,7 +46,7 @@ def as_trace(path: str) -> Iterator[str]:
     from perftool.readers.nodes.bundle import copy_host_trace
 
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
-        copy = Path(folder) / f"{Path(path).stem}{HOST_TRACE}"
+        copy = Path(folder) / f"{os.fsdecode(os.fsencode(Path(path).stem)[:_LONGEST_STEM])}{HOST_TRACE}"
         try:
             copy_host_trace(path, copy)
             yield str(copy)

@@ -7,6 +7,7 @@ a shape first; this reader puts the slowest first, as PyTorch does.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from perftool.errors import InputError
@@ -26,6 +27,9 @@ _TELLING = (b'"recipe_debug_id"', b'"is_logical"', b'"exec_order_idx"', b'"input
 _ENGINES = ("TPC", "MME", "DMA", "NIC", "ROT")
 _MOST_DIMENSIONS = 32
 _MOST_NUMBER = 1 << 48
+_LONGEST_TEXT = 1000
+# Nodes may name one tensor any number of times, and each keeps its shape. Nodes have some kB, and few dimensions.
+_BYTES_PER_DIMENSION = 8
 
 
 def begins_graphs(data: bytes) -> bool:
@@ -45,11 +49,28 @@ def read(data: bytes, rank: int | None, path: str) -> LogReading:
     if graphs is None:
         raise InputError(f"{path}: is not a post-graph file: it has no list of graphs")
     tally = IssueTally()
-    nodes = [node for graph in graphs if isinstance(graph, dict) for node in _nodes(graph, rank, tally)]
+    operands = _Operands(len(data) // _BYTES_PER_DIMENSION, tally)
+    nodes = [node for graph in graphs if isinstance(graph, dict) for node in _nodes(graph, rank, operands, tally)]
     return LogReading(graph_nodes=tuple(nodes), issues=tally.issues(), kind="graph")
 
 
-def _nodes(graph: Mapping[str, Any], rank: int | None, tally: IssueTally) -> Iterator[GraphNode]:
+@dataclass
+class _Operands:
+    """The operands of nodes, until all together have more than ``left`` dimensions."""
+
+    left: int
+    tally: IssueTally
+
+    def of(self, names: object, tensors: Mapping[str, GraphTensor]) -> tuple[GraphTensor, ...]:
+        listed = names if isinstance(names, list) else []
+        found = tuple(tensors[name] for name in listed if isinstance(name, str) and name in tensors)
+        self.left -= sum(len(tensor.shape) for tensor in found)
+        if self.left < 0:
+            self.tally.note("operand", "operands of nodes, more than a file of this size has, were left out")
+        return found if self.left >= 0 else ()
+
+
+def _nodes(graph: Mapping[str, Any], rank: int | None, operands: _Operands, tally: IssueTally) -> Iterator[GraphNode]:
     tensors = {
         one["name"]: tensor
         for one in _tables(graph.get("tensors"))
@@ -58,14 +79,18 @@ def _nodes(graph: Mapping[str, Any], rank: int | None, tally: IssueTally) -> Ite
     for node in _tables(graph.get("nodes")):
         if node.get("is_logical") is True:
             continue
-        if (made := _node(graph, node, tensors, rank)) is None:
+        if (made := _node(graph, node, tensors, rank, operands)) is None:
             tally.note("node", "nodes of a graph without a name or an engine were left out")
         else:
             yield made
 
 
 def _node(
-    graph: Mapping[str, Any], node: Mapping[str, Any], tensors: Mapping[str, GraphTensor], rank: int | None
+    graph: Mapping[str, Any],
+    node: Mapping[str, Any],
+    tensors: Mapping[str, GraphTensor],
+    rank: int | None,
+    operands: _Operands,
 ) -> GraphNode | None:
     name, engine = _text(node.get("name")), _engine(node.get("engine"))
     if name is None or engine is None:
@@ -80,8 +105,8 @@ def _node(
         node_id=_whole(node.get("id")),
         engine=engine,
         guid=_text(node.get("guid")) or "",
-        inputs=_operands(node.get("input_tensors"), tensors),
-        outputs=_operands(node.get("output_tensors"), tensors),
+        inputs=operands.of(node.get("input_tensors"), tensors),
+        outputs=operands.of(node.get("output_tensors"), tensors),
         # The compiler writes zero for a missing estimate.
         expected_cycles=_whole(node.get("mme_expected_compute_cycles")) or None,
         expected_dma_us=_number(node.get("dma_expected_duration")) or None,
@@ -95,11 +120,6 @@ def _node(
 
 def _engine(value: object) -> str | None:
     return next((engine for engine in _ENGINES if isinstance(value, str) and engine in value.upper()), None)
-
-
-def _operands(names: object, tensors: Mapping[str, GraphTensor]) -> tuple[GraphTensor, ...]:
-    listed = names if isinstance(names, list) else []
-    return tuple(tensors[name] for name in listed if isinstance(name, str) and name in tensors)
 
 
 def _tensor(found: Mapping[str, Any]) -> GraphTensor | None:
@@ -117,7 +137,8 @@ def _tables(found: object) -> list[Mapping[str, Any]]:
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+    """``value`` if it is a text, cut, because every node repeats the name of its graph."""
+    return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None
 
 
 def _whole(value: object) -> int | None:

@@ -122,7 +122,10 @@ def _split(chunks: Iterator[str], tally: IssueTally, max_line: int, wanted: Want
             whole = text.rfind("\n") + 1
             pending = text[whole:]
             for piece in _pieces(text, whole, wanted):
-                if wanted.texts is None or len(piece) > MAX_LINE or not _is_unicode(piece):
+                if len(piece) >= _PIECE_OF_ALL and piece.isspace():
+                    # Tens of thousands of blank lines, which a few bytes can unpack to.
+                    pass
+                elif wanted.texts is None or len(piece) > MAX_LINE or not _is_unicode(piece):
                     for at, line in enumerate(piece[:-1].split("\n"), number):
                         yield from _parts(line, at, tally, max_line)
                 else:

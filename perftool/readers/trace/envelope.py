@@ -62,9 +62,7 @@ def read_head(data: bytes) -> Head | None:
 
     In a head that is damaged (with an unescaped quote, say) or has too many values, it searches for the literal key.
     """
-    begin = len(UTF8_BOM) if data.startswith(UTF8_BOM) else 0
-    while begin < len(data) and data[begin] in b" \t\r\n":
-        begin += 1
+    begin = _after_blanks(data)
     if data[begin : begin + 1] == b"[":
         return Head(begin + 1, bare=True)
     if data[begin : begin + 1] != b"{" or not _names_events(data):
@@ -204,11 +202,15 @@ def scan_end(data: bytes, start: int) -> int | None:
 
 def top_keys(data: bytes) -> Iterator[str]:
     """The keys of the object at the beginning of ``data``, which may be cut off; none without an object."""
-    start = _BLANK.match(data, len(UTF8_BOM) if data.startswith(UTF8_BOM) else 0).end()  # type: ignore[union-attr]
+    start = _after_blanks(data)
     if data[start : start + 1] == b"{":
         for key, _, _ in _members(data, start + 1, cut=True):
             with contextlib.suppress(orjson.JSONDecodeError):
                 yield str(orjson.loads(key))
+
+
+def _after_blanks(data: bytes) -> int:
+    return _BLANK.match(data, len(UTF8_BOM) if data.startswith(UTF8_BOM) else 0).end()  # type: ignore[union-attr]
 
 
 def _tokens(data: bytes, start: int) -> Iterator[tuple[int, int]]:
