@@ -248,3 +248,12 @@ def test_frames_to_skip_are_skipped() -> None:
     skipped = [b"\x50\x2a\x4d\x18\x04\0\0\0" + len(part).to_bytes(4, "little") for part in parts]
     found = read(b"".join(one for pair in zip(skipped, parts, strict=True) for one in pair))
     assert (found.names, found.status) == (["a"], "ok")
+
+
+@pytest.mark.parametrize("nothing", [gzip.compress(b"", mtime=0), zstandard.ZstdCompressor().compress(b"")])
+def test_parts_that_hold_nothing_have_an_end(nothing: bytes) -> None:
+    compress = gzip.compress if nothing.startswith(b"\x1f") else zstandard.ZstdCompressor().compress
+    data = compress(document([x("a", 1, 2)]))
+    assert (read(data + nothing * 1000).names, read(data + nothing * 1000).status) == (["a"], "ok")
+    found = read(data + nothing * 1002)
+    assert (found.names, [kind for kind, _, _ in found.issues]) == (["a"], ["damaged compression"])

@@ -28,7 +28,7 @@ _AT_ONCE = 2 << 10
 # After damage, the input is fed in finer pieces to salvage data before it.
 _FINER = 32
 STDIN = "-"
-# gzip cannot do more; Zstandard could turn a kilobyte into 32 MB of blanks.
+# gzip can do hardly more; Zstandard could turn a kilobyte into 32 MB of blanks.
 MOST_RATIO = 1000
 _ANY_RATIO_BYTES = 64 << 20
 # Python unpacks the other methods of a zip without a limit: a kilobyte of bzip2 may become a gigabyte at once.
@@ -58,6 +58,8 @@ CODECS = (
     ),
 )
 _LONGEST_MAGIC = 4
+# Each member costs a decompressor. Writers put one empty member before or after each other one.
+_MOST_EMPTY = 1000
 
 
 def codec_of(beginning: bytes) -> _Codec | None:
@@ -128,7 +130,7 @@ class ByteStream:
 
     def _pieces(self, block: bytes, codec: _Codec) -> Iterator[bytes]:
         """The decompressed content in pieces that stay small even for highly compressed input."""
-        member, at, given = codec.open(), 0, 0
+        member, at, given, empty = codec.open(), 0, 0, 0
         while block:
             while at < len(block) and not member.eof:
                 undo = member.copy() if hasattr(member, "copy") else None
@@ -146,6 +148,7 @@ class ByteStream:
                     self._damaged(codec.name, f"it unpacks to more than {MOST_RATIO:,} times its size")
                     return
                 if data:
+                    empty = 0
                     yield data
             if not member.eof:
                 block, at = self._read(COMPRESSED_BLOCK), 0
@@ -155,6 +158,10 @@ class ByteStream:
                 return
             if not block.startswith(codec.magic, at):
                 self._damaged(codec.name, "other bytes follow it")
+                return
+            empty += 1
+            if empty > _MOST_EMPTY:
+                self._damaged(codec.name, f"more than {_MOST_EMPTY:,} parts in a row hold nothing")
                 return
             member = codec.open()
         self._damaged(codec.name, "it ends before its end mark")
