@@ -221,5 +221,5 @@ def test_each_log_is_not_compared_with_each_file_of_the_folder(tmp_path: Path) -
         (tmp_path / f"w{word}.json").write_text("{}")
     logs = [(str(file), "runtime_log") for file in tmp_path.glob("*.log")]
     begun = process_time()
-    assert len(companions.strangers(logs, [str(tmp_path / "run.json")])) == 0
+    assert len(companions.files_of_other_runs(logs, [str(tmp_path / "run.json")])) == 0
     assert process_time() - begun < 1
