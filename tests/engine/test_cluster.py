@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -167,12 +169,21 @@ def test_workers_with_another_version_are_refused_at_once(dask: dict[str, Any]) 
             connect("dask://head:8786")
 
 
-@pytest.mark.parametrize(
-    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(100), b"\xff" * 100, None], ids=repr
-)
-def test_what_is_no_scheduler_is_one_sentence(answer: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+# A frame of 200,000 nested lists, which Dask would log with a traceback.
+NESTED = struct.pack("<QQQ", 200_016, 1, 200_000) + b"\x91" * 200_000
+ANSWERS = {
+    "nothing": b"", "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n", "zeros": bytes(100), "ones": b"\xff" * 100,
+    "nested": NESTED, "silence": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_what_is_no_scheduler_is_one_sentence(
+    answer: bytes | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """``None`` accepts the connection but stays silent."""
     pytest.importorskip("distributed")
+    logging.getLogger("distributed").addHandler(caplog.handler)
     monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.5)
     monkeypatch.setattr("perftool.engine.ranks.cluster._PATIENCE_S", 0)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -190,4 +201,6 @@ def test_what_is_no_scheduler_is_one_sentence(answer: bytes | None, monkeypatch:
         address = f"dask://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(PerfToolError, match=f"^--scheduler {address}: no Dask scheduler answers") as raised:
             connect(address)
+    logging.getLogger("distributed").removeHandler(caplog.handler)
     assert "\n" not in str(raised.value)
+    assert caplog.records == []

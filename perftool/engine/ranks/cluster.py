@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -115,6 +116,8 @@ def connect(address: str) -> Cluster:
         raise PerfToolError(f"--scheduler {address}: no such file")
     distributed = _distributed(address)
     where = {"scheduler_file": address} if scheme is None else {"address": f"{_SCHEMES[scheme]}{place}"}
+    # Dask logs what it cannot read with a traceback, besides raising it.
+    logging.disable()
     try:
         client = _in_time(partial(distributed.Client, **where, timeout=_CONNECT_S, set_as_default=False))
     # Dask raises TypeError when TLS certificates are missing, and MemoryError or others for another protocol.
@@ -123,6 +126,8 @@ def connect(address: str) -> Cluster:
             raise KeyboardInterrupt from None
         why = str(error) or type(error).__name__
         raise PerfToolError(f"--scheduler {address}: no Dask scheduler answers ({why})") from None
+    finally:
+        logging.disable(logging.NOTSET)
     try:
         client.wait_for_workers(1, timeout=_CONNECT_S)
     except distributed.TimeoutError:
