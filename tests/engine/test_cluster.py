@@ -194,7 +194,7 @@ def test_what_is_no_scheduler_is_one_sentence(
                     held.append(server.accept()[0])
                     if answer is not None:
                         held[-1].sendall(answer)
-                        held[-1].close()
+                        held[-1].shutdown(socket.SHUT_WR)
 
         held: list[socket.socket] = []
         threading.Thread(target=serve, daemon=True).start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,6 +122,18 @@ def test_a_long_secret_is_left_out_in_parts() -> None:
     redactor.learn([json.dumps({"password": secret}).encode()])
     assert redactor.text(f"a{secret}b") == "aredactedb"
     assert redactor.text(secret[100:]).endswith("redacted")
+
+
+def test_a_secret_that_begins_at_every_letter_takes_no_memory_for_each() -> None:
+    redactor = Redactor()
+    redactor.learn([b'{"password":"aaaaaaaaaaaaaaaa"}'])
+    text = "a" * 200_000
+    tracemalloc.start()
+    try:
+        assert redactor.text(text) == "redacted"
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 def test_secrets_that_overlap_are_both_left_out() -> None:

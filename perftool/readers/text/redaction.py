@@ -72,14 +72,19 @@ class Redactor:
         for start, end, kind in secrets_in(text):
             self._remember(kind, text[start:end])
             spans.append((start, end))
-        for start, end, kind in self._search.found(text) if self._search else ():
-            self._met.add(kind)
-            spans.append((start, end))
+        # Joined as they are found: from every letter of a long text, a secret may begin that is repeated.
+        spans += _joined(self._repeated(text))
         parts, at = [], 0
         for start, end in _joined(sorted(spans)):
             parts += [text[at:start], _STAND_IN]
             at = end
         return "".join([*parts, text[at:]]) if parts else text
+
+    def _repeated(self, text: str) -> Iterator[tuple[int, int]]:
+        """The start and the end of what ``text`` repeats of the secrets learned before, in order."""
+        for start, end, kind in self._search.found(text) if self._search else ():
+            self._met.add(kind)
+            yield start, end
 
     def value(self, value: _T) -> _T:
         """``value`` without the secrets in its texts; dataclasses and containers keep their types."""
