@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 import tomli
-from events import step, x
+from events import document, step, x
 from stores import store_over
 
 from perftool.engine.rules.pack import shipped_rules
@@ -246,3 +246,14 @@ def test_no_table_function_of_this_duckdb_but_those_that_compute_is_allowed(
         for sql in (f"SELECT * FROM {name}('x')", f"SELECT (SELECT count(*) FROM {name}('x'))", f"FROM {name}()"):
             with pytest.raises(RefusedError):
                 check(connection, sql, ["ops"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limits")
+def test_limits_of_the_environment_stay_as_they_are(tmp_path: Path) -> None:
+    """Batch systems set `ulimit -t`; a process may not raise it again."""
+    trace = tmp_path / "run.json"
+    trace.write_bytes(document([step(1, 0, 100), x("op", 10, 5)]))
+    command = [sys.executable, "-m", "perftool", "query", "-q", str(trace), "SELECT 41 + 1 AS answer FROM steps"]
+    limited = ["bash", "-c", 'ulimit -t 100; exec "$@"', "bash", *command]
+    done = subprocess.run(limited, capture_output=True, text=True)
+    assert (done.returncode, "42" in done.stdout) == (0, True), done.stderr

@@ -98,7 +98,13 @@ def _limit_resources(memory_mb: int) -> None:
     # This limit also blocks new threads, not existing ones; it does not bind root.
     limits[resource.RLIMIT_NPROC] = 0
     for what, limit in limits.items():
+        limit = _allowed(limit, resource.getrlimit(what)[1])
         resource.setrlimit(what, (limit, limit))
+
+
+def _allowed(limit: int, hard: int) -> int:
+    """``limit``, or the ``hard`` limit of the environment (``ulimit``) if that is lower: no process may exceed it."""
+    return limit if hard < 0 else min(limit, hard)
 
 
 def _hold(seconds: float, threads: int) -> None:
@@ -109,7 +115,8 @@ def _hold(seconds: float, threads: int) -> None:
 
     used = resource.getrusage(resource.RUSAGE_SELF)
     most = int(used.ru_utime + used.ru_stime + (seconds + 1) * threads) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (_allowed(most, hard), hard))
     signal.setitimer(signal.ITIMER_REAL, seconds + 2)
 
 
