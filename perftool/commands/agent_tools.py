@@ -305,7 +305,10 @@ def small(data: Mapping[str, Any]) -> dict[str, Any]:
     kept = _visible(dict(data))
     while len(_text({"data": kept})) > _CHARACTERS:
         longest = max(kept, key=lambda name: len(json.dumps(kept[name], default=str)))
-        kept[longest] = _half(kept[longest])
+        half, left_out = _half(kept[longest]), f"{longest}_left_out"
+        if left_out in kept:
+            kept[left_out] += len(kept[longest]) - len(half)
+        kept[longest] = half
         kept["cut"] = "the answer was too long; ask for less"
     return {"data": kept}
 

@@ -230,6 +230,9 @@ def test_a_long_answer_is_cut_and_says_so() -> None:
     assert answer["data"]["cut"] == "the answer was too long; ask for less"
     assert answer["data"]["few"] == [1, 2]
     assert len(json.dumps(small({"text": "x" * 100_000}))) < 50_000
+    rows = small({"rows": [{"name": "x" * 100}] * 5_000, "rows_left_out": 7})["data"]
+    assert len(rows["rows"]) + rows["rows_left_out"] == 5_007
+    assert small({"rows": [{"name": "x" * 100_000}], "rows_left_out": 0})["data"]["rows_left_out"] == 1
     many = small({f"text {number}": "x" * 20_000 for number in range(6)})
     assert len(json.dumps(many)) < 50_000
 

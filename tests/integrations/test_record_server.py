@@ -138,10 +138,14 @@ def test_the_folder_of_a_server_may_hold_anything(tmp_path: Path) -> None:
     (tmp_path / "private").write_text(TRACE)
     (profiles / "link.pt.trace.json").symlink_to(tmp_path / "private")
     (profiles / "real.pt.trace.json").write_text(TRACE)
+    for rank in ("dp0", "dp1"):
+        (profiles / rank).mkdir()
+        (profiles / rank / "rank0.pt.trace.json").write_text(TRACE)
     with _serving(start_profile=(200, b""), stop_profile=(200, b"")) as server:
         made = record_server(server_at(_url(server)), 0.01, folder, profiles)
-    assert [trace.name for trace in made.traces] == ["real.pt.trace.json"]
-    assert [path.name for path in folder.iterdir()] == ["real.pt.trace.json"]
+    names = ["dp0-rank0.pt.trace.json", "dp1-rank0.pt.trace.json", "real.pt.trace.json"]
+    assert [trace.name for trace in made.traces] == names
+    assert sorted(path.name for path in folder.iterdir()) == names
 
 
 def _listening(proc: Path, words: list[str], variables: list[str]) -> Path:

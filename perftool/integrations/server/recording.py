@@ -54,7 +54,7 @@ def record_server(server: Server, seconds: float, folder: Path, profiles: Path |
         _saved(folder / f"metrics_{name}.txt", page) for name, page in (("before", before), ("after", after)) if page
     )
     written = profiles or (profile_folder(server.port) if _is_here(server.host) else None)
-    traces = tuple(_taken(trace, folder) for trace in _new_traces(written, begun))
+    traces = tuple(_taken(trace, written, folder) for trace in _new_traces(written, begun)) if written else ()
     return Recorded(traces, pages, None if traces else _why_none(written, folder), _idle(before, after))
 
 
@@ -81,10 +81,8 @@ def _is_here(host: str) -> bool:
     return True
 
 
-def _new_traces(folder: Path | None, begun: float) -> list[Path]:
+def _new_traces(folder: Path, begun: float) -> list[Path]:
     """The traces in ``folder`` written since ``begun``, in seconds since 1970."""
-    if folder is None:
-        return []
     found = {trace for ending in _ENDINGS for trace in folder.rglob(ending)}
     return sorted(trace for trace in found if _is_new(trace, begun))
 
@@ -99,9 +97,12 @@ def _is_new(trace: Path, begun: float) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_mtime >= begun
 
 
-def _taken(trace: Path, folder: Path) -> Path:
-    """``trace`` in ``folder``, so that the recording is one folder: a link where the file system can, else a copy."""
-    target = folder / trace.name
+def _taken(trace: Path, written: Path, folder: Path) -> Path:
+    """``trace`` in ``folder``, so that the recording is one folder: a link where the file system can, else a copy.
+
+    Traces in different folders of ``written`` may have the same name.
+    """
+    target = folder / "-".join(trace.relative_to(written).parts)
     if target.exists():
         return target
     try:
