@@ -18,9 +18,13 @@ FORWARD, BACKWARD, UPDATE, WIRE = 4_000, 2_000, 1_000, 1_500
 SLEEP = 20_000
 
 
-def _write(folder: Path, sleeper: int | None) -> int:
-    """Write a file for each rank; the rank ``sleeper`` sleeps in each step. Returns the time of a step, in us."""
+def _write(folder: Path, sleeper: int | None, *, computes: bool = False, rows: int = 512) -> int:
+    """Write a file for each rank; the rank ``sleeper`` sleeps in each step, or ``computes`` so much longer, on ``rows``
+    rows instead of 512. Returns the time of a step, in us."""
+    size = {rank: {"Input Dims": [[rows if rank == sleeper else 512, 512], [512, 512]], "Input type": ["float"] * 2}
+            for rank in range(RANKS)}  # fmt: skip
     begin, events = 0, {rank: [meta("thread_name", "pt_gloo_runloop", tid=2)] for rank in range(RANKS)}
+    forward = {rank: FORWARD + (SLEEP if computes and rank == sleeper else 0) for rank in range(RANKS)}
     for number in range(STEPS):
         ready = {rank: begin + 100 + (SLEEP if rank == sleeper else 0) + FORWARD + 7 * rank for rank in range(RANKS)}
         first_done = max(ready.values()) + WIRE
@@ -31,8 +35,8 @@ def _write(folder: Path, sleeper: int | None) -> int:
         for rank, at in ready.items():
             events[rank] += [
                 step(number, begin, end - begin),
-                x("aten::linear", at - FORWARD - 20, FORWARD + 20),
-                x("aten::mm", at - FORWARD, FORWARD),
+                x("aten::linear", at - forward[rank] - 20, forward[rank] + 20),
+                x("aten::mm", at - forward[rank], forward[rank], **size[rank]),
                 x("c10d::allreduce_", at - 10, 5),
                 _gloo(at, first_done, 2),
                 x("aten::mm", at, BACKWARD - 20),
@@ -76,6 +80,21 @@ def test_a_rank_that_sleeps_is_named_with_the_cost(report: Report, runs: tuple[P
     assert first.gain
     assert first.gain.kind == "predicted"
     assert first.gain.ns_per_step / 1_000 == pytest.approx(runs[2], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "advice"),
+    [(512, "as many ops, each takes", "Find what else runs on its cores"),
+     (2048, "as many ops, on 3", "Give every rank the same amount of work")],
+    ids=["slow core", "more data"],
+)  # fmt: skip
+def test_larger_inputs_are_no_slow_core(rows: int, words: str, advice: str, tmp_path: Path) -> None:
+    _write(tmp_path, 1, computes=True, rows=rows)
+    first = analyze([str(tmp_path)]).findings[0]
+    assert first.code == "COL103"
+    assert words in first.message
+
+    assert first.short_fix.startswith(advice)
 
 
 def test_nobody_is_named_in_a_healthy_run(runs: tuple[Path, Path, int]) -> None:

@@ -26,9 +26,18 @@ GROUP BY d.rank, d.name ORDER BY d.rank, d.name
 """
 
 
+# What the ops of each rank read and write in a step, where the shapes of most of the work are known.
+_SIZES = """
+SELECT rank, e.sized_bytes / greatest(w.steps, 1) AS bytes FROM _efficiency_totals AS e JOIN windows AS w USING (rank)
+WHERE e.sized_bytes > 0 AND e.sized_ns >= 0.5 * e.work_ns
+"""
+
+
 @dataclass(frozen=True)
 class Slowdown:
-    """``kind`` is slower (as many kernels, each takes longer) or more (more of them); ``words`` say so."""
+    """``kind`` is slower (as many kernels, each takes longer), larger (longer, and their inputs are larger) or more
+    (more of them); ``words`` say so.
+    """
 
     kind: str
     words: str
@@ -50,9 +59,19 @@ def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
     if times > _NOTICED and times > length:
         return Slowdown("more", f"{times:.2f} times as many kernels")
     if length > _NOTICED and abs(times - 1) < _NOTICED - 1:
+        if (size := _size_ratio(store, late, ranks)) is not None and np.log(size) > 0.5 * np.log(length):
+            return Slowdown("larger", f"as many kernels, on {size:.2f} times as much data")
         where = _where(_mean(mine), _median(rest), length)
         return Slowdown("slower", f"as many kernels, each takes {length:.2f} times as long{where}")
     return None
+
+
+def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> float | None:
+    """How much more data the kernels of ``late`` use than those of the other ``ranks``; None if that is not known."""
+    sizes = {row["rank"]: row["bytes"] for row in store.select(_SIZES)}
+    mine = [sizes[rank] for rank in late if rank in sizes]
+    rest = [sizes[rank] for rank in ranks if rank in sizes and rank not in late]
+    return float(np.mean(mine) / np.median(rest)) if len(mine) == len(late) and rest else None
 
 
 def _where(mine: Mapping[str, float], usual: Mapping[str, float], length: float) -> str:

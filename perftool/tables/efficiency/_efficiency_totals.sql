@@ -16,6 +16,7 @@
 -- column shaped_ns: BIGINT, length of the work with recorded shapes, without transfers
 -- column sized_ns: BIGINT, length of the work of ops with a cost model
 -- column graph_ns: BIGINT, length of the work of captured graphs
+-- column sized_bytes: DOUBLE, what the ops with a cost model read and write
 -- Fractions are added in the order of their size: in another order the last digit would differ.
 WITH ops AS (
     SELECT w.rank, coalesce(sum(w.kernel_ns) FILTER (NOT w.transfer), 0)::BIGINT AS work_ns,
@@ -29,7 +30,8 @@ WITH ops AS (
            coalesce(sum(w.kernel_ns) FILTER (w.source = 'op' AND NOT w.transfer), 0)::BIGINT AS op_ns,
            coalesce(sum(w.kernel_ns) FILTER (w.input_dims IS NOT NULL AND NOT w.transfer), 0)::BIGINT AS shaped_ns,
            coalesce(sum(w.kernel_ns) FILTER (b.bytes IS NOT NULL), 0)::BIGINT AS sized_ns,
-           coalesce(sum(w.kernel_ns) FILTER (w.source = 'graph'), 0)::BIGINT AS graph_ns
+           coalesce(sum(w.kernel_ns) FILTER (w.source = 'graph'), 0)::BIGINT AS graph_ns,
+           sum(b.bytes::HUGEINT * w.calls)::DOUBLE AS sized_bytes
     FROM _op_work AS w LEFT JOIN _op_bounds AS b USING (id) LEFT JOIN op_kinds AS k USING (name),
          LATERAL (SELECT CASE WHEN b.memory_ns IS NOT NULL THEN least(greatest(coalesce(b.compute_ns, 0), b.memory_ns), w.kernel_ns) END AS best_ns) AS t
     GROUP BY w.rank

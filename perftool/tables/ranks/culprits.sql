@@ -6,7 +6,7 @@
 -- exposed communication of its device and of the median rank's. There is a prediction only if they agree.
 --
 -- maker: replay
--- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, _device_op_totals, _vocabulary, ranks
+-- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, _device_op_totals, _efficiency_totals, _vocabulary, ranks
 -- empty without: _collective_matches
 -- column kind: VARCHAR, rank, ranks, stage (of a pipeline), host, links, changing (another rank in most late steps), single (few steps) or unexplained (nothing in the recording says why)
 -- column subject: VARCHAR, subject of a finding
@@ -30,5 +30,5 @@
 -- column estimate_ns: BIGINT, its cost per step, estimated from exposed collectives; NULL for links
 -- column replayed_ns: BIGINT, its cost per step by the replay; NULL where the replay is unreliable
 -- column predicted_ns: BIGINT, replayed_ns, if both estimates agree
--- column kernels: VARCHAR, of the cause compute: slower (as many kernels, each takes longer) or more (more of them); NULL where neither explains it. Advice for slower ones may depend on the device: slower_cpu, slower_cuda, slower_rocm, slower_hpu
+-- column kernels: VARCHAR, of the cause compute: slower (as many kernels, each takes longer), larger (longer, as their inputs are larger) or more (more of them); NULL where none explains it. Advice for slower ones may depend on the device: slower_cpu, slower_cuda, slower_rocm, slower_hpu
 -- column peer: INTEGER, a rank to compare it with: it does the same work, is not late and, if hosts are known, is on the same one
