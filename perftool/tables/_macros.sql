@@ -133,7 +133,8 @@ CREATE TYPE activity AS ENUM (
     'fallback', 'graph_build', 'loading', 'op', 'group_op', 'optimizer',
     'python', 'group_annotation', 'device_wait', 'compile', 'submitted_late', 'submitted_early',
     'input_copy', 'optimizer_op', 'start_up', 'wrapper', 'capturing', 'recorder', 'saving',
-    'queue_wait', 'pipe_wait', 'lock_wait', 'sleeping', 'autograd_wait', 'cpu_compute', 'group_wait'
+    'queue_wait', 'pipe_wait', 'lock_wait', 'sleeping', 'autograd_wait', 'cpu_compute', 'group_wait',
+    'collective_wait'
 );
 CREATE MACRO class_of(doing) AS enum_code(doing::activity)::INTEGER;
 

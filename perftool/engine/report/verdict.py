@@ -228,9 +228,7 @@ def _lengths(run: VerdictInput, headline: str) -> str:
     clause = found.evidence.get("clause") if found else None
     more = "" if clause and clause in headline else does
     if found and not does and found.evidence.get("part") not in (None, "other"):
-        more = (
-            f"; the long ones spend {format_ns(found.evidence['more_ns'])} more on {kind_label(found.evidence['part'])}"
-        )
+        more = f"; the long ones spend {format_ns(found.evidence['more_ns'])} more on {found.evidence['part_text']}"
     return f"{run.run.step_word.capitalize()}s are of two lengths: {', '.join(times)}{more}."
 
 

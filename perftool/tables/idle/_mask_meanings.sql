@@ -57,9 +57,10 @@ SELECT mask,
             WHEN shows(mask, ['lock_wait']) THEN 'lock'
             WHEN shows(mask, ['sleeping']) THEN 'sleep'
             -- A thread that shows nothing of its own while another one reduces the gradients waits for it.
-            WHEN shows(mask, ['group_wait']) AND (shows(mask, ['autograd_wait']) OR NOT shows(mask, ['python', 'wrapper']))
+            WHEN shows(mask, ['group_wait'])
+                 AND (shows(mask, ['autograd_wait', 'collective_wait']) OR NOT shows(mask, ['python', 'wrapper']))
             THEN 'collective'
             WHEN shows(mask, ['autograd_wait']) THEN 'autograd'
-            WHEN shows(mask, ['python', 'wrapper']) THEN 'python'
+            WHEN shows(mask, ['python', 'wrapper', 'collective_wait']) THEN 'python'
             ELSE 'unknown' END AS cause
 FROM masks

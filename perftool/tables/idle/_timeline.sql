@@ -7,8 +7,8 @@
 -- threads that feed it: call, copy_call (a call that copies), fallback, graph_build, loading, op, optimizer_op,
 -- group_op (of a process group), optimizer and group_annotation (their annotations), python, wrapper (Python around
 -- compiled code), start_up (calls that are slow once). Waits of these threads: device_wait, compile, queue_wait (for
--- the next batch or message), pipe_wait, lock_wait, sleeping, autograd_wait (for the autograd threads). group_wait: a
--- collective that a thread of the host carries out, such as gloo. capturing,
+-- the next batch or message), pipe_wait, lock_wait, sleeping, autograd_wait (for the autograd threads), collective_wait
+-- (calls of collectives). group_wait: a collective that a thread of the host carries out, such as gloo. capturing,
 -- recorder and saving: the phases capture, profiler and checkpoint. submitted_late and submitted_early: the work that ends a gap has been
 -- submitted, inside the gap or before it. input_copy: host calls that copy inputs to the device.
 --

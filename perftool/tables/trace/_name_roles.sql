@@ -56,6 +56,7 @@ SELECT name, cat, roles,
                       WHEN list_contains(roles, 'lock_wait') THEN 'lock_wait'
                       WHEN list_contains(roles, 'sleep') THEN 'sleeping'
                       WHEN list_contains(roles, 'autograd_wait') THEN 'autograd_wait'
+                      WHEN list_contains(roles, 'collective_wait') THEN 'collective_wait'
                       ELSE 'python' END END)::activity AS feeding,
        CASE WHEN waits THEN 'sync'
             ELSE CASE feeding
