@@ -226,7 +226,7 @@ class Cause:
 
     ``name`` is an idle cause (the table gap_causes) or ``exposed_collectives``, ``text`` expresses it as a clause.
     ``share`` is of the window, ``ns_per_step`` the mean, ``codes`` are the findings that explain it, and ``longest`` is
-    its longest stretch.
+    its longest stretch. ``within`` is the program's annotation that holds most of it, None if none does.
     """
 
     name: str
@@ -235,6 +235,7 @@ class Cause:
     ns_per_step: int
     codes: tuple[str, ...]
     longest: Location | None
+    within: str | None = None
 
 
 @dataclass(frozen=True)

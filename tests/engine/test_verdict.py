@@ -35,6 +35,14 @@ def test_a_large_cause_without_a_rule_is_the_headline(tmp_path: Path) -> None:
     assert report.verdict.headline.startswith("The device stands idle while the host is inside a copy call: 60.0 %")
 
 
+def test_an_annotation_locates_what_the_recording_does_not_show(tmp_path: Path) -> None:
+    policy = x("policy", 100, 700, "user_annotation")
+    report = report_of([step(1, 0, 1000), x("aten::mm", 0, 100), policy, x("aten::mm", 900, 100)], tmp_path)
+
+    assert report.verdict.causes[0].within == "policy"
+    assert "what the program does, mostly inside the annotation policy: 80.0 % of the time" in report.verdict.headline
+
+
 def test_what_concerns_the_trace_is_no_advice(tmp_path: Path) -> None:
     report = report_of([x("aten::add", 0, 100), kernel("add", 0, 100)], tmp_path)
 

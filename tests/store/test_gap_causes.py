@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from events import Event, kernel, launch, loader, meta, runtime, step, x
 from hypothesis import given, settings
 from random_traces import Trace, traces
@@ -189,3 +190,39 @@ def test_a_thread_without_events_waits_for_the_collective_of_a_thread_beside_it(
     python = x("train.py(7): prepare", 1000, 8000, "python_function")
     parts = rows("gap_causes", [event for event in events if event is not backward] + [python, reduced])
     assert {part["cause"] for part in parts} == {"python"}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "torch/distributed/distributed_c10d.py(3155): all_reduce",
+        "<built-in method wait of pybind11_builtins.pybind11_detail_function_record_v1 object at 0x7f>",
+    ],
+)
+def test_python_that_calls_a_collective_waits_for_the_thread_that_reduces(rows: Rows, frame: str) -> None:
+    program = x("train.py(9): average_gradients", 1000, 8000, "python_function")
+    inside = x(frame, 1500, 7000, "python_function")
+    reduced = x("gloo:all_reduce", 2000, 6000, "user_annotation", tid=7)
+    events = [step(1, 0, 9100), x("aten::mm", 0, 1000), program, inside, reduced, x("aten::mm", 9000, 100)]
+
+    assert [(part["cause"], part["dur"]) for part in rows("gap_causes", events)] == [
+        ("python", 1_000_000), ("collective", 6_000_000), ("python", 1_000_000),
+    ]  # fmt: skip
+
+
+def test_the_shortest_annotation_around_most_idle_time_is_named(rows: Rows) -> None:
+    def mark(name: str, ts: float, dur: float) -> Event:
+        return x(name, ts, dur, "user_annotation")
+
+    events = [
+        step(1, 0, 9100), mark("request", 0, 9000), mark("policy", 1000, 6000), mark("log", 7500, 1000),
+        x("aten::mm", 0, 1000), x("aten::mm", 9000, 100),
+    ]  # fmt: skip
+
+    assert rows("_idle_annotations", events) == [
+        {"rank": 0, "cause": "unknown", "annotation": "policy", "ns": 6_000_000}
+    ]
+    assert [row["annotation"] for row in rows("_idle_annotations", events[:2] + events[3:])] == ["request"]
+    assert (
+        rows("_idle_annotations", [event for event in events if event["cat"] == "cpu_op"] + [mark("log", 1, 2)]) == []
+    )

@@ -60,9 +60,16 @@ idle AS (
     SELECT name, sum(total_ns) AS ns, arg_min({'ts': ts, 'dur': longest_ns}, (-longest_ns, rank, ts)) AS longest
     FROM _idle_totals GROUP BY name
     UNION ALL SELECT 'exposed_collectives', sum(exposed_ns), NULL FROM _rank_totals
+),
+annotated AS (
+    SELECT cause, arg_max(annotation, (ns, annotation)) AS name, max(ns) AS ns FROM (
+        SELECT cause, annotation, sum(ns) AS ns FROM _idle_annotations GROUP BY cause, annotation
+    ) GROUP BY cause
 )
-SELECT i.name, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step, i.longest
-FROM idle AS i, whole AS w WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
+SELECT i.name, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step, i.longest,
+       CASE WHEN a.ns > 0.5 * i.ns THEN a.name END AS within
+FROM whole AS w CROSS JOIN idle AS i LEFT JOIN annotated AS a ON a.cause = i.name
+WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 """
 
 
@@ -85,7 +92,7 @@ def causes(
     store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule], device: str | None
 ) -> tuple[Cause, ...]:
     """The large causes, largest first, each with the codes of the ``findings`` that explain it."""
-    store.build(["windows", "_idle_totals", "_rank_totals"])
+    store.build(["windows", "_idle_totals", "_idle_annotations", "_rank_totals"])
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
         Cause(
@@ -95,6 +102,7 @@ def causes(
             ns_per_step=row["ns_per_step"],
             codes=tuple(dict.fromkeys(found.code for found in findings if row["name"] in explains.get(found.code, ()))),
             longest=_place(row["longest"]),
+            within=row["within"],
         )
         for row in store.select(_CAUSES, {"large": LARGE})
     )

@@ -50,8 +50,11 @@ _ADVICE = {
     "start_up": " None of it recurs: record after the warm-up.",
     "capture": " None of it recurs: record after the capture.",
     "no_core": " This recording cannot tell the running from the waiting: record again while cores are free.",
+    "between_ops": " Stacks (record --stacks, or with_stack=True) would show it.",
     "unknown": " Record all threads, and stacks (record --stacks, or with_stack=True), to see it.",
 }
+# Causes whose clause does not say where in the program they are.
+_PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "copy", "sync", "between_ops", "unknown")
 # The phase that holds all idle time of a cause.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}
 _FOUND_BY = {
@@ -328,6 +331,8 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
         each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
     lost = f"{format_ratio(cause.share)} of the time, {each}"
     text += _mostly_in(run.findings, run.rules, cause.ns_per_step) if cause.name == "python" else ""
+    if cause.name in _PLACED and cause.within and ", mostly in " not in text:
+        text += f", mostly inside the annotation {_short(cause.within)}"
     advice = _ADVICE.get(cause.name, _ONE_STEP.get(cause.name, "") if whole.steps < 2 else "")
     return f"{text}: {lost}{stretch}.{advice}"
 
