@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class Source:
     """A line of the user's code, or (``file`` None) a module by name, with ``ns``, a ``share`` of the time at stake.
 
+    ``line`` is None where only the function is known: it already ran when the recording began.
     ``file`` is as recorded; if it exists ``here``, it is relative to the root of the project.
     """
 
@@ -20,9 +21,13 @@ class Source:
     here: bool = False
 
     def __str__(self) -> str:
-        """``file:line function``, which editors and terminals can open; only the name for a module."""
-        line = f":{self.line}" if self.line else ""
-        return self.function if self.file is None else f"{self.file}{line} {self.function}"
+        """``file:line function``, which editors and terminals can open; ``function (file)`` without a line.
+
+        Only the name for a module.
+        """
+        if self.file is None:
+            return self.function
+        return f"{self.file}:{self.line} {self.function}" if self.line else f"{self.function} ({self.file})"
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,8 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
     connection.execute(
         """INSERT INTO _memory_places
            SELECT f.id, coalesce(nullif(f.computing, -1), nullif(f.op, -1)), nullif(f.module, -1),
-                  l.file || '(' || CASE WHEN c.ts > o.ts THEN c.call_line ELSE l.line END || '): ' || l.function,
+                  l.file || coalesce('(' || CASE WHEN c.ts > o.ts THEN c.call_line ELSE l.line END || ')', '')
+                      || ': ' || l.function,
                   nullif(f.setup, -1)
            FROM _found AS f LEFT JOIN _own_lines AS l ON l.id = coalesce(nullif(f.line, -1), f.id)
            LEFT JOIN frames AS o ON o.id = l.id LEFT JOIN frames AS c ON c.id = f.call"""

@@ -58,6 +58,30 @@ def test_python_between_the_ops_is_named_by_the_innermost_function_of_the_users_
     assert "with_stack" not in one.fix
 
 
+def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
+    """PyTorch names such a function by the line at which it was then: here that of prof.step() in a training loop."""
+
+    def numbered(name: str, number: int, parent: int | None, ts: float, dur: float) -> Event:
+        return x(name, ts, dur, "python_function", **{"Python parent id": parent, "Python id": number})
+
+    stacks = (
+        numbered("prog.py(52): <module>", 1, None, 0, 990),
+        numbered("prog.py(48): main", 2, 1, 2, 988),
+        numbered("torch/profiler/profiler.py(1227): step", 3, 2, 4, 20),
+        numbered("torch/autograd/profiler.py(414): _start_trace", 4, 3, 6, 10),
+        numbered("<built-in function perf_counter_ns>", 5, 4, 10, 1),
+        numbered("prog.py(27): batch_of", 6, 2, 30, 160),
+        numbered("<built-in function collect>", 7, 2, 200, 590),
+    )
+    one = found("GAP106", *STARVED, *stacks)
+    # The begin of this trace was cut off: the same functions were called inside the recording.
+    cut = [{**event, "args": {**event["args"], "Python parent id": 9}} for event in stacks]
+
+    assert lines(one)[:2] == [("prog.py", None, "main", 613_000), ("prog.py", 27, "batch_of", 160_000)]
+    assert [str(source) for source in one.location.sources[:2]] == ["main (prog.py)", "prog.py:27 batch_of"]
+    assert lines(found("GAP106", *STARVED, *cut))[0][:3] == ("prog.py", 48, "main")
+
+
 def test_the_body_of_a_loop_counts_for_the_function_with_the_loop() -> None:
     body = [function("images.py(5): normalize", 10 + 20 * n, 18) for n in range(20)]
     inner = [function("images.py(9): scale", 12 + 20 * n, 10) for n in range(20)]

@@ -53,6 +53,16 @@ def test_github_gitlab_and_junit_show_the_line() -> None:
     assert "src/train.py:33 main: device idle" in (case.find("failure").text or "")  # type: ignore[union-attr]
 
 
+def test_a_place_without_a_line_is_the_first_line_of_the_file_since_ci_demands_one() -> None:
+    result = report(at(Source("src/train.py", None, "main", 0.7, 7_000, here=True)))
+
+    assert b"file=src/train.py,line=1," in render_github(result)
+    assert "main (src/train.py): device idle" in render_junit(result).decode()
+    code = json.loads(render_sarif(result))["runs"][0]["results"][0]["locations"][0]
+    assert code["physicalLocation"]["region"]["startLine"] == 1
+    assert code["logicalLocations"] == [{"name": "main", "kind": "function"}]
+
+
 def test_code_that_is_not_here_leaves_the_finding_at_its_trace() -> None:
     result = report(at(THEIRS))
 

@@ -304,7 +304,10 @@ def test_evidence_has_words_for_labels() -> None:
 
 
 def test_a_line_of_code_below_the_root_is_a_link_and_every_finding_leads_to_its_page() -> None:
-    sources = (Source("src/a b.py", 7, "f", 0.8, here=True), Source("/far/b.py", 8, "g", 0.2))
+    sources = (
+        Source("src/a b.py", 7, "f", 0.8, here=True), Source("/far/b.py", 8, "g", 0.2),
+        Source("c.py", None, "main", 0.1, here=True),
+    )  # fmt: skip
     found = finding(url="https://docs/GAP901/", location=Location(sources=sources))
     report, pictures = analysed(starved(), findings=[found])
 
@@ -312,6 +315,7 @@ def test_a_line_of_code_below_the_root_is_a_link_and_every_finding_leads_to_its_
 
     assert '<a class="source" href="../src/a%20b.py" data-line="7"><code>src/a b.py:7 f</code></a> (80.0 %)' in page
     assert "<code>/far/b.py:8 g</code> (20.0 %)" in page
+    assert '<a class="source" href="../c.py"><code>main (c.py)</code></a>' in page
     assert '<a href="https://docs/GAP901/" rel="noreferrer noopener">About GAP901</a>' in page
     assert cause_url("dataloader") in page
 

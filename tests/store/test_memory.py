@@ -143,6 +143,18 @@ def test_the_own_line_is_that_of_the_call_where_it_was_recorded() -> None:
     ]  # fmt: skip
 
 
+def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
+    kind = "python_function"
+    events = [
+        x("train.py(7): step", 0, 100, kind, **{"Python parent id": None}), x("<built-in function time>", 2, 1, kind),
+        x("train.py(30): helper", 40, 20, kind, **{"Call line": 11}), memory(50, 3, 4, 12), memory(70, 4, 4, 16),
+        x("nn.Module: Linear_0", 80, 10, kind, **{"Call line": 9}), memory(85, 5, 4, 20),
+    ]  # fmt: skip
+
+    lines = select(events, "SELECT line FROM allocations ORDER BY ts", "allocations")
+    assert [line for (line,) in lines] == ["train.py(30): helper", "train.py: step", "train.py(9): step"]
+
+
 def test_passes_end_where_the_next_forward_begins() -> None:
     backward = "autograd::engine::evaluate_function: MmBackward0"
     events = [

@@ -143,7 +143,8 @@ def _write(folder: Path, name: str, text: str) -> str:
 
 def _shown(finding: Finding, folder: Path) -> dict[str, Any]:
     """The parts of a finding that a case may check; texts omit the folder."""
-    places = [f"{source.file}:{source.line}" for source in finding.location.sources]
+    sources = finding.location.sources
+    places = [f"{one.file}:{one.line}" if one.line else str(one.file) for one in sources]
     row = {
         "subject": finding.subject, "where": ", ".join(places),
         "message": finding.message, "rank": finding.rank, "step": finding.location.step,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ _Kind = tuple[str | None, int | None, str, str | None]
 _NOWHERE: Line = (None, None, "")
 # Functions that only wait for the next batch or message, in any library.
 _WAITING = "SELECT DISTINCT name FROM roles WHERE cat = 'python_function' AND role = 'queue_wait'"
+_NUMBER = re.compile(r"\(\d+\): ")
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def _calls(store: TraceStore, rank: int) -> dict[int, list[Call]]:
     kinds: list[_Kind] = [
         (file, line, name, stack) for file, line, name, stack in store.iterate(_KINDS, {"rank": rank})
     ]
-    waiting = {row["name"] for row in store.select(_WAITING)}
+    waiting = {_NUMBER.sub(": ", row["name"], count=1) for row in store.select(_WAITING)}
     lines = [_NOWHERE if line and _name(line) in waiting else line for line in _lines(kinds, installed)]
     own = [(kind, line) for kind, line in zip(kinds, lines, strict=True) if line is not None]
     named = ("files", "lines", "functions", "stacks")
@@ -105,9 +107,9 @@ def _calls(store: TraceStore, rank: int) -> dict[int, list[Call]]:
 
 
 def _name(line: Line) -> str:
-    """The profiler's notation of a function."""
-    file, number, function = line
-    return f"{file}({number}): {function}"
+    """The profiler's notation of a function, without the line."""
+    file, _, function = line
+    return f"{file}: {function}"
 
 
 def _lines(kinds: Sequence[_Kind], installed: Collection[str]) -> list[Line | None]:

@@ -1,21 +1,24 @@
 -- One row per call of a Python function that the trace recorded (with_stack=True), and per framework op or
 -- annotation that was recorded with its call stack.
 --
+-- PyTorch names a function by its first line, but one that already ran when the recording began by the line at which it
+-- was then: that of the call that started the profiler, which says nothing about the time after it. When it starts,
+-- PyTorch records these functions of each thread from the outermost, which has no parent, before any function ends.
+--
 -- needs: slices, ops
 -- empty without: slices
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
 -- column file: VARCHAR, source file as recorded, NULL for modules and built-in functions
--- column line: INTEGER, first line of the function or, from a call stack, the line of the call; NULL without a file
+-- column line: INTEGER, first line of the function or, from a call stack, the line of the call; NULL without a file, and for a function that already ran when the recording began
 -- column function: VARCHAR, its name; for a module its name, for example nn.Module: Linear_0
 -- column call_line: INTEGER, line of the user's own function that made the call; NULL where it is not recorded (record and perftool.profile write it)
 -- column stack: VARCHAR, the whole call stack of an op, the innermost line first; NULL for a function
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
-WITH names AS (
-    SELECT DISTINCT name FROM slices WHERE cat = 'python_function' AND side = 'host'
-),
+WITH calls AS (SELECT id, rank, track, name, ts, "end" FROM slices WHERE cat = 'python_function' AND side = 'host'),
+names AS (SELECT DISTINCT name FROM calls),
 parts AS (
     SELECT name, regexp_extract(name, '^(.+)\((\d+)\): (.+)$', ['file', 'line', 'function']) AS part FROM names
 ),
@@ -24,13 +27,23 @@ callers AS (
     SELECT rowid AS id, try_cast(int_arg(args, 'Call line') AS INTEGER) AS call_line FROM raw
     WHERE cat = 'python_function' AND args LIKE '%"Call line"%'
 ),
+early AS (
+    SELECT c.id, c.track FROM calls AS c JOIN (SELECT rank, min("end") AS first_end FROM calls GROUP BY rank) USING (rank)
+    WHERE c.ts < first_end
+),
+outermost AS (
+    SELECT DISTINCT e.track FROM early AS e JOIN raw AS r ON r.rowid = e.id
+    WHERE json_type(r.args, '$."Python parent id"') = 'NULL'
+),
+running AS (SELECT id FROM early WHERE track IN (FROM outermost)),
 functions AS (
-    SELECT s.id, s.rank, s.track, nullif(part.file, '') AS file, try_cast(part.line AS INTEGER) AS line,
+    SELECT s.id, s.rank, s.track, nullif(part.file, '') AS file,
+           CASE WHEN o.id IS NULL THEN try_cast(part.line AS INTEGER) END AS line,
            coalesce(nullif(part.function, ''), p.name) AS function, c.call_line,
            NULL::VARCHAR AS stack, s.ts, s."end"
-    FROM slices AS s JOIN parts AS p USING (name)
+    FROM calls AS s JOIN parts AS p USING (name)
     LEFT JOIN callers AS c USING (id)
-    WHERE s.cat = 'python_function' AND s.side = 'host'
+    LEFT JOIN running AS o USING (id)
 )
 SELECT * FROM functions
 UNION ALL

@@ -14,7 +14,7 @@
 -- column op: VARCHAR, innermost framework op around the allocation that computes, else the outermost op; NULL when none is recorded
 -- column op_id: BIGINT, that op (slices.id)
 -- column module: VARCHAR, innermost module around it, with stacks (with_stack=True)
--- column line: VARCHAR, innermost line of the user's own code around it, with stacks; where the recording has no line of the call (frames.call_line), the first line of the function
+-- column line: VARCHAR, innermost line of the user's own code around it, with stacks; where the recording has no line of the call (frames.call_line), the first line of the function, or none if it already ran when the recording began
 -- column step: INTEGER, number of the step in which it was allocated; NULL outside of steps
 -- column kind: VARCHAR, before_recording; parameters (made while a module was made or moved, never released); optimizer_state (made in an optimizer's step, never released); gradients (made in a backward pass and alive after it); activations (made before a backward pass and released in it); inputs (made while loading data); workspace (released before its op or the optimizer's step returns); temporary (released in its step or backward pass, or made outside of steps and released); kept (alive after its step, or made before or between steps and never released); NULL when the recording ends before it shows
 -- column made: BIGINT, memory.ordinal of the allocation

@@ -107,7 +107,7 @@
   // Beside the sources, a line of code opens in the editor.
   if (location.protocol === "file:") {
     document.querySelectorAll("a.source").forEach((link) => {
-      link.href = `vscode://file${new URL(link.getAttribute("href"), location).pathname}:${link.dataset.line}`;
+      link.href = `vscode://file${new URL(link.getAttribute("href"), location).pathname}${link.dataset.line ? `:${link.dataset.line}` : ""}`;
     });
   }
 
