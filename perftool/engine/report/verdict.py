@@ -338,7 +338,10 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
 
 
 def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: float) -> str:
-    """The user's function that runs most of ``ns_per_step`` of plain Python, as a clause; empty if none is known to."""
+    """The user's function that runs most of ``ns_per_step`` of plain Python, and the built-in that takes most of its time.
+
+    A clause; empty if no function is known to.
+    """
     about = {rule.code for rule in rules if "python" in rule.tags}
     for found in findings:
         gain = found.gain.ns_per_step if found.gain and found.code in about else 0
@@ -349,7 +352,8 @@ def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: 
                 ran[key] = ran.get(key, 0) + source.share * gain
         (file, function), ns = max(ran.items(), key=lambda item: item[1], default=(("", ""), 0.0))
         if ns > _MOSTLY * ns_per_step:
-            return f", mostly in {function} ({file.rsplit('/', 1)[-1]})"
+            doing = found.evidence.get("doing")
+            return f", mostly {f'{doing} ' if doing else ''}in {function} ({file.rsplit('/', 1)[-1]})"
     return ""
 
 
