@@ -208,6 +208,22 @@ def test_amounts_of_uneven_steps_are_of_the_mean_step(tmp_path: Path) -> None:
     )
 
 
+def test_a_built_in_function_that_takes_most_of_the_python_is_named(tmp_path: Path) -> None:
+    events = [
+        *(step(number, number * 100_000, 100_000) for number in range(3)),
+        x("train.py(3): main", 0, 300_000, "python_function"),
+        *(
+            x("<built-in function collect>", number * 100_000 + 10_000, 90_000, "python_function")
+            for number in range(3)
+        ),
+        *(x("aten::mm", number * 100_000, 10_000) for number in range(3)),
+    ]
+
+    assert report_of(events, tmp_path).verdict.headline.startswith(
+        "No op computes while the program runs Python, mostly garbage collection in main (train.py): 90.0 % of the time"
+    )
+
+
 def test_the_part_that_grows_is_named_where_no_work_is_added(tmp_path: Path) -> None:
     events = alternating(6, 10800, [loader(100, 6000)])
     events += [loader(step["ts"] + 3910, 50) for step in events if step["dur"] == 4000]

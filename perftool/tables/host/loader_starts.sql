@@ -32,4 +32,5 @@ begun AS (
 SELECT b.rank, b.name, b.fetch, b.ts, b."end" - b.ts AS dur, b.first_ns, l.dur AS last_ns
 FROM begun AS b ASOF LEFT JOIN fetches AS l ON l.track = b.track AND l.name = b.name AND b.drawn >= l."end"
 WHERE b."end" - b.ts >= 1000000
+QUALIFY row_number() OVER (PARTITION BY b.fetch ORDER BY b.ts) = 1
 ORDER BY b.rank, b.ts
