@@ -338,9 +338,9 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
 
 
 def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: float) -> str:
-    """The user's function that runs most of ``ns_per_step`` of plain Python, and the built-in that takes most of its time.
+    """The user's function that runs most of ``ns_per_step`` of plain Python, and the built-in one that takes its time.
 
-    A clause; empty if no function is known to.
+    A clause; empty if no function is known to run most of it.
     """
     about = {rule.code for rule in rules if "python" in rule.tags}
     for found in findings:
