@@ -104,6 +104,8 @@ def test_of_findings_about_alike_the_one_about_the_largest_cause_leads() -> None
     foreseen = [replace(finding("A001", 0), gain=Gain(gain, 0.1, "predicted")) for gain in (110, 111)]
     assert [led_by_largest([one, found[1]], [cause])[0].code for one in foreseen] == ["B001", "A001"]
     assert [f.code for f in led_by_largest(found, [])] == ["A001", "B001"]
+    explained = [Cause("framework_op", "ops run", share, 900, ("A001",), None) for share in (0.55, 0.5)]
+    assert [led_by_largest(found, [cause, own])[0].code for own in explained] == ["A001", "B001"]
 
 
 def test_a_finding_explains_only_the_idle_time_that_it_shares_with_a_symptom() -> None:

@@ -125,11 +125,13 @@ def led_by_largest(
 ) -> tuple[Finding, ...]:
     """``findings``; one about as large as the first leads if it explains the largest of ``causes``.
 
-    A first finding of a rule in ``kept`` stays: a straggler, or one that relieves the host, which is about idle time
+    A first finding that explains a cause about as large stays. So does one of a rule in ``kept``: a straggler, or one that relieves the host, which is about idle time
     like the other findings there, so that their gains are comparable.
     """
     first = next((found for found in findings if found.advice and found.gain), None)
-    if first is None or not causes or first.code in causes[0].codes or first.code in kept:
+    if first is None or not causes or first.code in kept:
+        return tuple(findings)
+    if any(first.code in cause.codes and _SAME * cause.share >= causes[0].share for cause in causes):
         return tuple(findings)
     lead = next((found for found in findings if found.advice and found.gain and found.code in causes[0].codes), None)
     if lead is None or not lead.gain or not first.gain:
