@@ -125,8 +125,9 @@ def led_by_largest(
 ) -> tuple[Finding, ...]:
     """``findings``; one about as large as the first leads if it explains the largest of ``causes``.
 
-    A first finding that explains a cause about as large stays. So does one of a rule in ``kept``: a straggler, or one that relieves the host, which is about idle time
-    like the other findings there, so that their gains are comparable.
+    A first finding that explains a cause about as large stays. So does one of a rule in ``kept``: a straggler,
+    or one that relieves the host, which is about idle time like the other findings there, so that their gains are
+    comparable.
     """
     first = next((found for found in findings if found.advice and found.gain), None)
     if first is None or not causes or first.code in kept:
