@@ -435,7 +435,8 @@ def _limit_sentence(run: VerdictInput) -> str:
     best = run.summary["roofline_ratio"].value
     only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
     if run.device == "cpu":
-        return f"The CPU is the limit: it computes {format_ratio(1 - idle)} of the {known}time{only.rstrip(',')}."
+        # On how many cores, the recording does not show.
+        return f"Ops compute {format_ratio(1 - idle)} of the {known}time{only.rstrip(',')}."
     return f"The device is the limit: it works {format_ratio(1 - idle)} of the {known}time,{only} {share}{reached}."
 
 
