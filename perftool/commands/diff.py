@@ -48,13 +48,14 @@ def diff(
     """Compare two runs: step time, breakdown, ops, findings
 
     The change of the median step has a 95 % bootstrap interval; a change within the noise never fails, and nothing is
-    judged with fewer than 5 steps on a side.
+    judged with fewer than 5 steps on a side. With --fail-if, exit 2: an input is unreadable or cut off, a side has no
+    complete step, or the ranks differ.
 
     Examples:
 
       habana_perf_tool diff main.json branch.json --output-format markdown
     """
-    from perftool.engine.compare.diff import fails, parse_fail_if
+    from perftool.engine.compare.diff import fails, parse_fail_if, unjudged
 
     session = Session(cli, [new])
     found = _found(session, (base, base_run), (new, session.settings.run), output_file)
@@ -62,7 +63,8 @@ def diff(
     limit = None if fail_if is None else parse_fail_if(fail_if)
     sides = [side.saved or _analysed(session, side) for side in found]
     result = _compared(sides[0], sides[1], session.choice.rules)
-    with exit_code(1 if limit is not None and fails(result, limit) else 0):
+    unseen = "" if limit is None else unjudged(result)
+    with exit_code(1 if limit is not None and fails(result, limit) else 0, unseen):
         if is_file(output_file) or not cli.silent:
             write_document(_render(result, output_format), output_file)
         session.note([*session.choice.warnings, *said(output_file)])
@@ -96,7 +98,7 @@ def _analysed(session: Session, side: _Side) -> RunSide:
     from perftool.engine.compare.diff import side_of
 
     with open_run(session, side.inputs) as run:
-        return side_of(side.path, run)
+        return side_of(side.path, run, project_root())
 
 
 def _found(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from perftool.errors import OutputClosedError
+from perftool.errors import InputError, OutputClosedError
 from perftool.model.choices import Color
 from perftool.output_file import write_file
 from perftool.reporters.escape import shown_document
@@ -36,13 +36,21 @@ def print_notes(messages: Sequence[str], color: Color = Color.auto) -> None:
 
 
 @contextmanager
-def exit_code(code: int) -> Iterator[None]:
-    """Print a gate's answer in this block, then exit with ``code``, even if the reader of stdout has left."""
+def exit_code(code: int, unjudged: str = "") -> Iterator[None]:
+    """Print a gate's answer in this block, then exit with ``code``, even if the reader of stdout has left.
+
+    Raises InputError, which exits with 2, if ``unjudged`` says why there is no answer.
+    """
+    closed = False
     try:
         yield
         sys.stdout.flush()
     except (OutputClosedError, BrokenPipeError):
-        raise OutputClosedError(code) from None
+        closed = True
+    if unjudged:
+        raise InputError(unjudged)
+    if closed:
+        raise OutputClosedError(code)
     if code:
         raise typer.Exit(code)
 

@@ -65,17 +65,14 @@ def trend(
       habana_perf_tool trend nightly.jsonl --metric peak_memory_bytes
     """
     from perftool.engine.compare.trend import trend_of
-    from perftool.errors import InputError
     from perftool.readers.metrics.run_lines import read_history
 
     require_no_input([output_file], [file])
     found = trend_of(read_history(file), metric, rank=rank, only=only, since=since, last=last, threshold=threshold)
-    with exit_code(1 if found.fails else 0):
+    with exit_code(1 if found.fails else 0, found.unjudged and f"{file}: {found.unjudged}"):
         if is_file(output_file) or not silent:
             _write(found, file, output_format, output_file, color)
         print_notes(() if quiet or silent else said(output_file), color)
-    if found.unjudged:
-        raise InputError(f"{file}: {found.unjudged}")
 
 
 def _write(found: Trend, file: str, form: Format, target: str | None, color: Color) -> None:

@@ -42,7 +42,8 @@ class RunSide:
     the mean over the steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
     ``rates`` holds the rates reached by the ops that take most time on ``device``, ``served`` the numbers of the
     summary that only a language-model server has. ``modules`` are those of one rank by their path, each without
-    the modules inside it. ``step_word`` is what the run calls a step.
+    the modules inside it. ``step_word`` is what the run calls a step. ``lost`` has a sentence for each input that is
+    unreadable or cut off, and ``stepped`` the ranks with complete steps.
     """
 
     name: str
@@ -58,6 +59,8 @@ class RunSide:
     served: Mapping[str, float] = field(default_factory=dict)
     modules: tuple[OpTotal, ...] = ()
     step_word: str = "step"
+    lost: tuple[str, ...] = ()
+    stepped: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -127,12 +127,14 @@ def render_diff_json(result: Comparison) -> bytes:
 
 
 def _apart(result: Comparison) -> list[str]:
-    """The most important caveat: the runs also differ in their settings."""
-    return (
-        [f"These runs cannot show what the code changed: {'; '.join(result.differences)}."]
-        if result.differences
-        else []
-    )
+    """The most important caveats: a run is incomplete, or the runs also differ in their settings."""
+    lost = [
+        f"The {which} run is incomplete: {one_line('; '.join(side.lost))}."
+        for which, side in (("base", result.base), ("new", result.new))
+        if side.lost
+    ]
+    apart = [f"These runs cannot show what the code changed: {'; '.join(result.differences)}."]
+    return lost + (apart if result.differences else [])
 
 
 def _findings(result: Comparison) -> tuple[tuple[str, Sequence[Finding]], ...]:
@@ -280,7 +282,9 @@ def _finding(finding: Finding) -> str:
 
 
 def _side(side: RunSide) -> dict[str, Any]:
-    return {"name": side.name, "steps": len(side.step_ns), "median_step_ns": _median(side)}
+    return {
+        "name": side.name, "steps": len(side.step_ns), "median_step_ns": _median(side), "lost": list(side.lost),
+    }  # fmt: skip
 
 
 def _change(change: OpChange) -> dict[str, Any]:

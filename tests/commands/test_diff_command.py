@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from builders.program import Run
+from events import document, step, x
+
+from perftool.reporters.escape import markdown_cell
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
@@ -75,6 +78,67 @@ def test_too_few_steps_never_fail(run: Run) -> None:
     assert "significance cannot be judged" in run.out
     assert "GAP101" in run.out.split("**New findings**")[1]
     assert str(SAMPLES) not in run.out
+
+
+def folder_of(name: str, *ranks: bytes, suffix: str = "") -> str:
+    Path(name).mkdir()
+    for rank, trace in enumerate(ranks):
+        Path(name, f"rank{rank}.json{suffix if rank else ''}").write_bytes(trace)
+    return name
+
+
+def rank_of(rank: int, step_us: int, count: int = 10) -> bytes:
+    """A trace of ``rank`` with ``count`` steps."""
+    events = [
+        part
+        for number in range(count)
+        for part in (step(number, number * step_us, step_us), x("aten::mm", number * step_us + 1, step_us - 2))
+    ]
+    return document(events, distributedInfo={"rank": rank, "world_size": 2, "backend": "nccl"})
+
+
+SLOW = rank_of(1, 2000)
+INCOMPLETE = "the new run is incomplete, so it is not judged: new/rank1.json"
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize(
+    ("slow", "suffix", "sentence", "note"),
+    [
+        (b"\x1f\x8b\x08" + bytes(5) + b"\0\3" + b"garbage" * 999, ".gz",
+         f"{INCOMPLETE}.gz: the gzip stream is damaged", "The new run is incomplete: new/rank1.json.gz: the gzip"),
+        (SLOW[: len(SLOW) // 2], "", f"{INCOMPLETE}: the trace is cut off", "new/rank1.json: the trace is cut off."),
+        (b'{"traceEvents":[garbage' * 500, "", f"{INCOMPLETE}: the trace is cut off", "new/rank1.json: the trace is"),
+        (b"", "", f"{INCOMPLETE}: is empty", "The new run is incomplete: new/rank1.json: is empty."),
+        (rank_of(1, 2000, 0), "",
+         "the ranks differ, so the runs are not judged: rank 0-1 has complete steps, then rank 0", ""),
+        (b"{}", "", "the ranks differ, so the runs are not judged: rank 0-1 was given, then rank 0", ""),
+    ],
+)  # fmt: skip
+def test_a_gate_passes_no_rank_that_it_did_not_see(
+    run: Run, slow: bytes, suffix: str, sentence: str, note: str, saved: bool
+) -> None:
+    base, whole = folder_of("base", rank_of(0, 1000), rank_of(1, 1000)), folder_of("slow", rank_of(0, 1000), SLOW)
+    new = folder_of("new", rank_of(0, 1000), slow, suffix=suffix)
+    assert run("diff", base, whole, "--fail-if", "slower:5%") == 1
+    if saved:
+        assert run("analyze", new, "--output-format", "json", "-o", "report.json") == 0
+        new = "report.json"
+
+    assert run("diff", base, new, "--fail-if", "slower:5%") == 2
+    assert run.err.splitlines()[-1].startswith(f"habana_perf_tool: {sentence}")
+    assert note in run.out
+    assert run("diff", new, base, "--fail-if", "slower:5%") == 2
+    assert run("diff", base, new, "--output-format", "markdown") == 0
+    assert markdown_cell(note) in run.out
+
+
+def test_a_gate_passes_no_run_without_steps(run: Run) -> None:
+    Path("empty.json").write_text('{"traceEvents": []}')
+    assert run("diff", run_of("base.json", 1000), "empty.json", "--fail-if", "slower:5%") == 2
+    assert run.err.splitlines()[-1] == "habana_perf_tool: the new run has no complete step, so it is not judged"
+    assert run.out.startswith("Step times cannot be compared")
+    assert run("diff", "base.json", "empty.json") == 0
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from statistics import median
 
 from perftool.engine.analysis import Run
 from perftool.engine.compare.fusions import fusion_changes
 from perftool.engine.compare.op_rates import rate_changes
 from perftool.engine.compare.run_side import run_side, served_numbers, setting_of
-from perftool.engine.compare.settings import differences
+from perftool.engine.compare.settings import differences, listed
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.engine.compare.thresholds import is_near
 from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
+from perftool.engine.report.portable import make_portable, shown_paths
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.errors import PerfToolError
 from perftool.model.diff import ChangeKind, Comparison, NumberChange, OpChange, OpTotal, PartChange, RunSide
@@ -25,9 +27,9 @@ _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
 
-def side_of(path: str, run: Run) -> RunSide:
-    """A side of the comparison, the ``run`` at ``path``. Raises InputError."""
-    report = run.report
+def side_of(path: str, run: Run, root: Path) -> RunSide:
+    """A side of the comparison, the ``run`` at ``path``, with paths relative to ``root``. Raises InputError."""
+    report = make_portable(run.report, shown_paths([read.path for read in run.report.inputs], root))
     device_ops, ops = shares(run.store, DEVICE_OPS), shares(run.store, OPS)
     setting = setting_of(
         report.device.name or report.device.type,
@@ -38,7 +40,7 @@ def side_of(path: str, run: Run) -> RunSide:
         path, report.steps, device_ops, ops, report.findings, setting=setting,
         rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
         served=served_numbers({name: metric.value for name, metric in report.summary.items()}), modules=report.modules,
-        step_word=report.run.step_word,
+        step_word=report.run.step_word, inputs=report.inputs,
     )  # fmt: skip
 
 
@@ -90,6 +92,24 @@ def parse_fail_if(text: str) -> float:
 def fails(comparison: Comparison, limit: float) -> bool:
     """Whether the steps are slower by more than ``limit``, even at the lower end of the interval."""
     return comparison.interval is not None and comparison.interval.low > limit
+
+
+def unjudged(comparison: Comparison) -> str:
+    """Why a gate cannot judge the new run; empty if it can. A gate must not pass steps that it did not see."""
+    base, new = comparison.base, comparison.new
+    for side, which in ((base, "base"), (new, "new")):
+        if side.lost:
+            more = f" (and {len(side.lost) - 1} more)" if side.lost[1:] else ""
+            return f"the {which} run is incomplete, so it is not judged: {side.lost[0]}{more}"
+        if not side.step_ns:
+            return f"the {which} run has no complete step, so it is not judged"
+    for one, other, what in (
+        (base.setting.ranks, new.setting.ranks, "was given"),
+        (base.stepped, new.stepped, "has complete steps"),
+    ):
+        if one != other:
+            return f"the ranks differ, so the runs are not judged: rank {listed(one)} {what}, then rank {listed(other)}"
+    return ""
 
 
 def _changes(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from perftool.engine.compare.op_totals import totals
 from perftool.model.diff import UNKNOWN, OpTotal, RunSide, Setting
 from perftool.model.efficiency import OpRate
+from perftool.model.inputs import InputFile
 from perftool.model.metrics import metric_kinds
 from perftool.model.modules import NO_MODULE, ModuleTime
 from perftool.model.report import BREAKDOWN, Finding, Share, Step
@@ -26,11 +27,12 @@ def run_side(
     served: Mapping[str, float] | None = None,
     modules: Sequence[ModuleTime] = (),
     step_word: str = "step",
+    inputs: Iterable[InputFile] = (),
 ) -> RunSide:
     """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
 
     ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``,
-    and ``step_word`` what it calls a step.
+    ``step_word`` what it calls a step, and ``inputs`` the files that it was read from.
     """
     complete = [step for step in steps if not step.partial]
     count = max(1, len(complete))
@@ -48,7 +50,16 @@ def run_side(
         served=served or {},
         modules=_modules(modules, complete),
         step_word=step_word,
+        lost=tuple(filter(None, map(_loss, inputs))),
+        stepped=tuple(sorted({step.rank for step in complete})),
     )
+
+
+def _loss(read: InputFile) -> str:
+    """What is wrong with a file that is unreadable or cut off; empty for any other."""
+    if read.status == "unreadable":
+        return read.issues[0].message if read.issues else f"{read.path} cannot be read"
+    return f"{read.path}: the trace is cut off" if read.status == "truncated" else ""
 
 
 def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTotal, ...]:

@@ -13,6 +13,7 @@ from perftool.engine.ranks.plain import from_plain, to_plain
 from perftool.errors import InputError
 from perftool.model.diff import RunSide, Setting
 from perftool.model.efficiency import OpRate
+from perftool.model.inputs import InputFile
 from perftool.model.modules import ModuleTime
 from perftool.model.report import Finding, Share, Step, step_word
 from perftool.readers.trace.envelope import holds_events
@@ -21,6 +22,7 @@ VERSION = 1
 _MARK = b'"habana_perf_tool"'
 _LARGEST = 64 << 20
 _STEP = ("rank", "name", "ts_ns", "dur_ns", "breakdown_ns", "partial", "left_out", "time_ns")
+_INPUT = ("path", "kind", "rank", "bytes", "events", "status", "issues")
 _FINDING = (
     "code", "name", "severity", "confidence", "subject", "message", "why", "fix", "rank", "evidence", "fingerprint",
 )  # fmt: skip
@@ -72,6 +74,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         ),
         modules=from_plain(tuple[ModuleTime, ...], data.get("modules", [])),
         step_word=step_word((data.get("run") or {}).get("steps_from")),
+        inputs=from_plain(tuple[InputFile, ...], [_fields(read, _INPUT) for read in data["inputs"]]),
     )
 
 

@@ -14,14 +14,14 @@ def differences(base: Setting, new: Setting) -> Iterator[str]:
     if base.world_size and new.world_size and base.world_size != new.world_size:
         yield f"the run has {_ranks(base.world_size)}, then {new.world_size}"
     if base.ranks and new.ranks and base.ranks != new.ranks:
-        yield f"rank {_listed(base.ranks)} was given, then rank {_listed(new.ranks)}"
+        yield f"rank {listed(base.ranks)} was given, then rank {listed(new.ranks)}"
 
 
 def _ranks(count: int) -> str:
     return f"{count} rank{'s' if count > 1 else ''}"
 
 
-def _listed(ranks: Iterable[int]) -> str:
+def listed(ranks: Iterable[int]) -> str:
     """The numbers, with consecutive ones as a range: 0-3, 8."""
     stretches: list[list[int]] = []
     for rank in sorted(ranks):
