@@ -168,7 +168,8 @@ def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
             own_file, own_line, own_function = caller
             # The table repeats both for each allocation.
             shown = f"…{own_file[-_LONGEST:]}" if own_file and len(own_file) > _LONGEST else own_file
-            own.append((file, line, function, stack, shown, own_line, own_function[:_LONGEST]))
+            named = f"{own_function[:_LONGEST]}…" if len(own_function) > _LONGEST else own_function
+            own.append((file, line, function, stack, shown, own_line, named))
     kinds = list(zip(*own, strict=True)) or [()] * 7
     connection.execute(
         """CREATE OR REPLACE TEMP TABLE _own_lines AS

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 from builders.reports import starved
-from events import document, x
+from events import document, kernel, runtime, step, x
 
 from perftool.cli import main
 
@@ -129,6 +129,22 @@ def test_secrets_of_the_metadata_of_several_ranks_are_left_out(run, tmp_path: Pa
         (tmp_path / f"rank{rank}.json").write_bytes(data)
     code, page, err = run("rank0.json", "rank1.json", "-q", "--static", "--redact", "--jobs", jobs)
     assert (code, "k redacted" in page, "metadata-secret" in page) == (0, True, False), err
+
+
+def test_no_more_than_seven_characters_of_a_secret_are_left_where_names_are_cut(run, tmp_path: Path) -> None:
+    secret = "Zq7Xw9Kp2Lm4Nv6Bt8Rc1Yd3Fh5Gj0"
+    events = []
+    for at, length in enumerate(range(60, 100, 3)):
+        ts = 10_000 * at
+        name = "k" * length + secret + "z" * 99
+        events += [step(at, ts, 10_000), x(f"nn.Module: {name}_0", ts + 10, 9_000, "python_function")]
+        events += [runtime("cudaLaunchKernel", ts + 20, 3, at), kernel(name, ts + 40, 5_000, at)]
+    (tmp_path / "run.json").write_bytes(document(events, env={"MY_PASSWORD": secret}))
+
+    code, page, err = run("run.json", "-q", "--static", "--redact")
+
+    left = {secret[at : at + 8] for at in range(23)}
+    assert (code, "k" * 60 in page, [text for text in left if text in page]) == (0, True, []), err
 
 
 def test_parts_are_not_enough_to_redact(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

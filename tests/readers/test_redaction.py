@@ -195,5 +195,38 @@ def test_secrets_of_equal_beginnings_are_told_apart_by_few_comparisons(monkeypat
     assert redactor.text(f"x{hidden[1234]}y") == "xredactedy"
 
 
+SECRET = "Zq7Xw9Kp2Lm4Nv6Bt8Rc1Yd3Fh5Gj0"
+
+
+@pytest.mark.parametrize("secret", [SECRET, SECRET[::-1] + "0" + SECRET])
+@pytest.mark.parametrize("left", range(8, 30))
+def test_what_a_cut_leaves_of_a_secret_is_left_out(secret: str, left: int) -> None:
+    redactor = Redactor()
+    redactor.learn([json.dumps({"MY_PASSWORD": secret}).encode()])
+    begin, end = secret[:left], secret[-left:]
+    for text in (f"a_{begin}… > Linear", f"…{end}-b", f"a_{begin}…{end}-b", f"{begin}…", f"……{begin}…"):
+        clean = redactor.text(text)
+        pieces = {piece for at in range(len(secret) - 7) if (piece := secret[at : at + 8]) in clean}
+        assert (pieces, "redacted" in clean) == (set(), True), clean
+        assert json.loads(redactor.json(json.dumps([text]).encode())) == [clean]
+    assert redactor.left_out == {"MY_PASSWORD"}
+
+
+def test_a_word_of_a_secret_stays_where_nothing_was_cut() -> None:
+    redactor = Redactor()
+    redactor.learn([b'{"PASSWORD": "transformer-17"}'])
+    for text in ("transformer", "transformers… in transformer", "a … transformer", "trans…"):
+        assert redactor.text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [(f"k_{A[:10]}…", "k_redacted…"), ("AKIA0123456…AKIA0", "redacted…AKIA0"), ("hf_abc…", "hf_abc…"),
+     ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIi…", "redacted…"), ("mask-learn-of-mine…", "mask-learn-of-mine…")],
+)  # fmt: skip
+def test_a_token_that_was_cut_is_recognised_by_its_beginning(text: str, left: str) -> None:
+    assert Redactor().text(text) == left
+
+
 def test_a_found_secret_is_replaced_by_its_name() -> None:
     assert [*secrets_in("x --token=abcdefgh1")] == [Found(10, 19, "--token")]

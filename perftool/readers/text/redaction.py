@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from perftool.readers.text.quoted import string_end
-from perftool.readers.text.secrets import SHORTEST, certainty, is_secret, is_secret_number, secrets_in
+from perftool.readers.text.secrets import CUT, SHORTEST, certainty, is_secret, is_secret_number, secrets_in
 
 _T = TypeVar("_T")
 _Edit = tuple[int, int, bytes]
@@ -74,6 +76,7 @@ class Redactor:
             spans.append((start, end))
         # Joined as they are found: from every letter of a long text, a secret may begin that is repeated.
         spans += _joined(self._repeated(text))
+        spans += self._cut(text)
         parts, at = [], 0
         for start, end in _joined(sorted(spans)):
             parts += [text[at:start], _STAND_IN]
@@ -83,6 +86,12 @@ class Redactor:
     def _repeated(self, text: str) -> Iterator[tuple[int, int]]:
         """The start and the end of what ``text`` repeats of the secrets learned before, in order."""
         for start, end, kind in self._search.found(text) if self._search else ():
+            self._met.add(kind)
+            yield start, end
+
+    def _cut(self, text: str) -> Iterator[tuple[int, int]]:
+        """The beginnings and ends of secrets learned before that are left where ``text`` was cut."""
+        for start, end, kind in self._search.cut(text) if self._search else ():
             self._met.add(kind)
             yield start, end
 
@@ -179,6 +188,27 @@ class _Search:
         letters = re.escape("".join(sorted({*"".join(self._parts)})))
         self._run = re.compile(f"[{letters}]{{{SHORTEST},}}")
 
+    @cached_property
+    def _begun(self) -> _Begun:
+        return _Begun(self._parts)
+
+    @cached_property
+    def _ended(self) -> _Begun:
+        return _Begun({part[::-1]: kind for part, kind in self._parts.items()})
+
+    def cut(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """The start, the end and the kind of what is left of a part before and after each cut in ``text``."""
+        at = text.find(CUT)
+        while at >= 0:
+            length, kind = self._begun.longest(text[max(0, at - _LONGEST) : at])
+            if length:
+                yield at - length, at, kind
+            at += len(CUT)
+            length, kind = self._ended.longest(text[at : at + _LONGEST][::-1])
+            if length:
+                yield at, at + length, kind
+            at = text.find(CUT, at)
+
     def found(self, text: str) -> Iterator[tuple[int, int, str]]:
         """The start, the end and the kind of each part in ``text``."""
         lengths, parts, short = self._lengths, self._parts, self._short
@@ -188,6 +218,25 @@ class _Search:
                 length = next((one for one in begun if text[at : at + one] in parts), short) if begun else short
                 if length and (kind := parts.get(text[at : at + length])):
                     yield at, at + length, kind
+
+
+class _Begun:
+    """Finds beginnings of the texts in ``kinds``."""
+
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        self._kinds = kinds
+        self._sorted = sorted(kinds)
+        # Most places are judged by one comparison.
+        self._begins = {text[:SHORTEST] for text in kinds}
+
+    def longest(self, text: str) -> tuple[int, str]:
+        """The length of the longest end of ``text`` with which a text begins, and its kind; 0 if it is short."""
+        for at in range(len(text) - SHORTEST + 1):
+            if text[at : at + SHORTEST] in self._begins:
+                place = bisect_left(self._sorted, text[at:])
+                if place < len(self._sorted) and self._sorted[place].startswith(text[at:]):
+                    return len(text) - at, self._kinds[self._sorted[place]]
+        return 0, ""
 
 
 def _text_of(raw: bytes) -> str:

@@ -35,6 +35,10 @@ _BEGUN = re.compile(
 )
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
 
+# What stands for the rest of a text that was cut, and what may stand for the rest of a token.
+CUT = "…"
+_REST = f"{'0' * 40}.{'0' * 10}."
+
 # Names in words, as ``_certainty`` writes them. Counts of tokens and passes of a program are not secrets.
 _CERTAIN = re.compile(
     r"passw(?:or)?d|passphrase|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$|[a-z0-9]_pwd_$"
@@ -127,6 +131,7 @@ def secrets_in(text: str) -> Iterator[Found]:
         return
     for found in _BEGUN.finditer(text):
         yield Found(*found.span(), _KIND_OF[found.lastgroup or ""])
+    yield from _begun_in(text)
     for found in _ADDRESS.finditer(text) if "://" in text else ():
         yield Found(*found.span(found.lastgroup or 0), "password of an address")
     for found in _BEARER.finditer(text):
@@ -134,6 +139,18 @@ def secrets_in(text: str) -> Iterator[Found]:
             yield Found(*found.span("text"), found["scheme"])
     if _HINT.search(text):
         yield from _named_in(text)
+
+
+def _begun_in(text: str) -> Iterator[Found]:
+    """The keys and tokens of which only the beginning is left, before the mark of a cut."""
+    start = 0
+    while (at := text.find(CUT, start)) >= 0:
+        rest = text[start:at]
+        # With enough characters after it, the beginning of a token is one.
+        for found in _BEGUN.finditer(rest + _REST) if len(rest) >= SHORTEST else ():
+            if found.end() > len(rest) >= found.start() + SHORTEST:
+                yield Found(start + found.start(), at, _KIND_OF[found.lastgroup or ""])
+        start = at + len(CUT)
 
 
 def _is_credential(scheme: str, text: str) -> bool:

@@ -18,8 +18,8 @@
 -- column own_ns: BIGINT, the part of both that belongs to no module inside them
 -- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
 WITH names AS (
-    SELECT name, cat, left(regexp_replace(name::VARCHAR, '^nn\.Module: |_\d+$', '', 'g'), 100) AS class
-    FROM roles WHERE role = 'module'
+    SELECT name, cat, CASE WHEN length(class) > 100 THEN left(class, 99) || '…' ELSE class END AS class
+    FROM (SELECT *, regexp_replace(name::VARCHAR, '^nn\.Module: |_\d+$', '', 'g') AS class FROM roles WHERE role = 'module')
 ),
 calls AS (
     SELECT s.id, s.rank, s.track AS lane, s.ts, s."end", s.name, n.class
