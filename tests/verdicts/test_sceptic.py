@@ -32,7 +32,20 @@ _HOST = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_d
 # Allowed causes of idle time without host events.
 _UNSEEN = {"unknown"}
 # Rules whose findings follow from shapes alone.
-SHAPED = {"BAT102", "BAT104", "ENG104", "ENG113", "FUS111", "FUS113", "FUS114", "FUS115", "FUS116", "GAP113", "RCP102", "SRV106"}
+SHAPED = {
+    "BAT102",
+    "BAT104",
+    "ENG104",
+    "ENG113",
+    "FUS111",
+    "FUS113",
+    "FUS114",
+    "FUS115",
+    "FUS116",
+    "GAP113",
+    "RCP102",
+    "SRV106",
+}
 
 
 def side(device: bool) -> Callable[[Events], Events]:
