@@ -147,6 +147,14 @@ def test_redact_leaves_out_what_only_events_hold(tmp_path: Path, run: Run) -> No
     assert "left out as a likely secret: --token, PIN_PASSWORD, apiKey" in run.err
 
 
+def test_redact_keeps_counters_and_idle_time(trace: Path, run: Run) -> None:
+    for options in ((), ("--redact",)):
+        assert run("annotate", "run.json", *options, "-o", f"out{len(options)}.json") == 0, run.err
+    plain, clean = (ours(Path(f"out{number}.json").read_bytes()) for number in (0, 1))
+    assert clean == plain
+    assert {"B", "C"} <= {event["ph"] for event in plain}
+
+
 def test_redact_copies_metadata_that_nest_deeper_than_orjson_writes(tmp_path: Path, run: Run) -> None:
     deep = b'{"a":' * 300 + b'{"API_TOKEN":"hidden-secret"}' + b"}" * 300
     text = document([step(1, 0, 2000), *launch(1, 100, 5, 110, 50, "k")])

@@ -120,12 +120,27 @@ def test_a_trace_without_a_device_has_no_counters_and_a_window() -> None:
     assert [(mark.ts_ns, mark.dur_ns) for mark in lanes[0]] == [(5_000, 10_000)]
 
 
+def test_no_more_lanes_are_drawn_than_one_can_look_at() -> None:
+    places = [Location(ts_ns=100_000 + at, dur_ns=9_000 + 2 * at, name="m") for at in range(100)]
+    memory = [
+        instant("[memory]", 200 + device, **{"Device Type": 1, "Device Id": device, "Bytes": 5, "Total Allocated": 5})
+        for device in range(70)
+    ]
+    made, lanes, counters = drawn([*EVENTS, *memory], finding(location=places[0], related=tuple(places[1:])))
+    assert [len(lane) for lane in lanes[:-1]] == [1] * 64
+    assert [lane.name for lane in made.lanes[62:]] == [
+        "GAP101 host-bound (63)", "GAP101 host-bound (64; 36 more are not drawn)", "idle time by cause",
+    ]  # fmt: skip
+    shown = [name for name in counters if name.startswith("memory")]
+    assert (len(shown), shown[-1].partition(":")[2]) == (64, "63 (6 more devices are not drawn)")
+
+
 MARKS = st.builds(Mark, st.just("m"), st.integers(0, 30), st.integers(0, 12), st.just({}))
 
 
 @given(st.lists(MARKS, max_size=25))
 def test_marks_of_a_lane_never_overlap_in_part(marks: list[Mark]) -> None:
-    lanes = nested_lanes(marks)
+    lanes, _ = nested_lanes(marks)
     key = lambda mark: (mark.ts_ns, mark.dur_ns)  # noqa: E731
     assert sorted(map(key, marks)) == sorted(key(mark) for lane in lanes for mark in lane)
     for lane in lanes:
@@ -138,5 +153,5 @@ def test_marks_of_a_lane_never_overlap_in_part(marks: list[Mark]) -> None:
 
 def test_marks_that_follow_each_other_share_a_lane() -> None:
     marks = [Mark("m", at, 10, {}) for at in range(0, 100, 10)]
-    assert nested_lanes(marks) == [marks]
+    assert nested_lanes(marks) == ([marks], 0)
     assert all(a.ts_ns + a.dur_ns == b.ts_ns for a, b in pairwise(marks))

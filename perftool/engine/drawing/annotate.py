@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from perftool.engine.drawing.path import path_marks
 from perftool.model.annotations import Annotations, Counter, Flow, Lane, Mark, Sample
@@ -12,11 +12,15 @@ from perftool.model.report import Finding, Location, Report
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-_FIRST_PID = 9001
+_T = TypeVar("_T")
+_FIRST_PID, _MOST_DIGITS = 9001, 15
+# More lanes for a rule, or counters of memory, nobody can look at.
+_MOST_LANES = 64
 _NUMBERS = "SELECT pid AS number FROM raw UNION SELECT tid FROM raw"
 _IDLE = "SELECT cause, ts, dur FROM _idle_stretches WHERE rank = $rank ORDER BY ts"
 _BUSY = "SELECT ts, busy FROM _busy_changes WHERE rank = $rank ORDER BY ts"
 _QUEUE = "SELECT ts, depth FROM queue_depth WHERE rank = $rank ORDER BY ts"
+_DEVICES = "SELECT DISTINCT device_type, device FROM memory WHERE rank = $rank ORDER BY ALL"
 _MEMORY = """
 SELECT ts, allocated, reserved FROM memory
 WHERE rank = $rank AND device_type = $device_type AND device = $device ORDER BY ts
@@ -35,7 +39,7 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
     lanes = [lane for code in codes for lane in _lanes(code, findings, window)]
     view, select = attention(findings, window)
     if store.has_rows("gap_causes"):
-        lanes.append(Lane("idle time by cause", _idle(store, rank)))
+        lanes.append(Lane("idle time by cause", _Again(partial(_idle, store, rank))))
     path, way = path_marks(store, rank)
     flows = tuple(Flow(len(lanes) + a, ts, len(lanes) + b, until) for a, ts, b, until in way)
     lanes += path
@@ -80,33 +84,46 @@ def _has_stretch(place: Location) -> bool:
 
 def _free_pid(store: TraceStore, threads: int) -> int:
     """The first of a range of numbers, one per thread we add, that the trace uses neither as process nor as thread."""
-    taken = {row["number"] for row in store.select(_NUMBERS)}
-    free = (pid for pid in count(_FIRST_PID) if taken.isdisjoint(map(str, range(pid, pid + threads + 1))))
-    return next(free)
+    texts = (row["number"] or "" for row in store.select(_NUMBERS))
+    pid = _FIRST_PID
+    for taken in sorted(
+        int(text) for text in texts if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    ):
+        if taken > pid + threads:
+            break
+        pid = max(pid, taken + 1)
+    return pid
 
 
 def _lanes(code: str, findings: Sequence[Finding], window: Location) -> Iterator[Lane]:
     """The findings of one rule with the slices they point to; overlapping slices get separate lanes."""
     chosen = [finding for finding in findings if finding.code == code]
     marks = [mark for finding in chosen for mark in _marks(finding, window)]
-    for number, lane in enumerate(nested_lanes(marks)):
-        yield Lane(f"{code} {chosen[0].name}" + (f" ({number + 1})" if number else ""), lane)
+    lanes, left = nested_lanes(marks)
+    for number, lane in enumerate(lanes, 1):
+        rest = f"; {left:,} more are not drawn" if left and number == len(lanes) else ""
+        yield Lane(f"{code} {chosen[0].name}" + (f" ({number}{rest})" if number > 1 else ""), lane)
 
 
-def nested_lanes(marks: Iterable[Mark]) -> list[list[Mark]]:
-    """``marks`` assigned greedily to lanes, such that no two marks of a lane overlap partially."""
+def nested_lanes(marks: Iterable[Mark]) -> tuple[list[list[Mark]], int]:
+    """``marks`` assigned greedily to lanes, such that no two marks of a lane overlap partially; and the number of those
+    that find no place in ``_MOST_LANES``."""
     lanes: list[list[Mark]] = []
+    left = 0
     # The ends of the open marks of each lane, innermost last.
     still_open: list[list[int]] = []
     for mark in sorted(marks, key=lambda mark: (mark.ts_ns, -mark.dur_ns)):
         end = mark.ts_ns + mark.dur_ns
         at = next((at for at, ends in enumerate(still_open) if _fits(mark.ts_ns, end, ends)), len(lanes))
+        if at == _MOST_LANES:
+            left += 1
+            continue
         if at == len(lanes):
             lanes.append([])
             still_open.append([])
         lanes[at].append(mark)
         still_open[at].append(end)
-    return lanes
+    return lanes, left
 
 
 def _fits(ts: int, end: int, open_ends: list[int]) -> bool:
@@ -156,16 +173,33 @@ def _counters(store: TraceStore, report: Report, rank: int) -> Iterator[Counter]
         yield Counter("device", _samples(store, _BUSY, ("busy",), {"rank": rank}))
     if store.has_rows("launches"):
         yield Counter("queue", _samples(store, _QUEUE, ("depth",), {"rank": rank}))
-    devices = store.select(
-        "SELECT DISTINCT device_type, device FROM memory WHERE rank = $rank ORDER BY ALL", {"rank": rank}
-    )
-    for row in devices:
+    devices = store.select(_DEVICES, {"rank": rank})
+    shown = devices[:_MOST_LANES]
+    for row in shown:
         name = "memory host" if row["device_type"] == 0 else f"memory {report.device.type or 'device'}:{row['device']}"
-        yield Counter(name, _samples(store, _MEMORY, ("allocated bytes", "reserved bytes"), {"rank": rank, **row}))
+        rest = len(devices) - len(shown) if row is shown[-1] else 0
+        yield Counter(
+            name + (f" ({rest:,} more devices are not drawn)" if rest else ""),
+            _samples(store, _MEMORY, ("allocated bytes", "reserved bytes"), {"rank": rank, **row}),
+        )
 
 
-def _samples(store: TraceStore, sql: str, names: Sequence[str], params: dict[str, Any]) -> Iterator[Sample]:
+def _samples(store: TraceStore, sql: str, names: Sequence[str], params: dict[str, Any]) -> Iterable[Sample]:
+    return _Again(partial(_read_samples, store, sql, names, params))
+
+
+def _read_samples(store: TraceStore, sql: str, names: Sequence[str], params: dict[str, Any]) -> Iterator[Sample]:
     for ts, *values in store.iterate(sql, params):
         known = {name: value for name, value in zip(names, values, strict=True) if value is not None}
         if known and ts is not None:
             yield Sample(ts, known)
+
+
+class _Again(Generic[_T]):
+    """What ``read`` yields, read anew by each loop: secrets are looked for before the trace is written."""
+
+    def __init__(self, read: Callable[[], Iterator[_T]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[_T]:
+        return self._read()
