@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from events import Event, document, kernel, launch, loader, runtime, step, x
 
 from perftool.engine.analysis import analyze
@@ -163,6 +164,21 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
     assert "6 steps, mean 7.40 ms" in facts(report)
     # Gains refer to the mean: no step takes the median of an even number of steps.
     assert all(found.gain.ns_per_step <= 7_400_000 for found in report.findings if found.gain)
+
+
+@pytest.mark.parametrize(("longest", "lengths"), [(1318, 0), (838, 2)])
+def test_long_steps_further_apart_than_the_two_groups_have_no_length(
+    longest: int, lengths: int, tmp_path: Path
+) -> None:
+    """Steps of a recording on a busy machine, in ms: the long ones are 712 ms apart, the groups 232 ms."""
+    events, ts = [], 0
+    for number, dur in enumerate((804, 328, 324, 800, longest, 374, 606, 366)):
+        events += [step(number, ts, 1000 * dur), x("aten::mm", ts, 1000 * dur - 100)]
+        ts += 1000 * dur
+    report = report_of(events, tmp_path)
+
+    assert len(report.run.lengths) == lengths
+    assert ("of two lengths" in report.verdict.caveats) is bool(lengths)
 
 
 def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 --
 -- Steps are sorted by length and split where two neighbours differ most. The difference must exceed half of the shorter one
 -- and a millisecond, since the operating system disturbs steps by less. It must also exceed twice the spread of the short
--- steps, or the same disturbance may explain the long ones. Each side has at least two steps and a fifth of all, because
--- fewer are exceptions. Long steps before all short ones are a warm-up. A prefill and a decode are not steps of the same
--- work.
+-- steps, or the same disturbance may explain the long ones. And it must be no less than the spread of the long steps: if
+-- they lie further apart than the two groups, they have no length of their own. Each side has at least two steps and a fifth
+-- of all, because fewer are exceptions. Long steps before all short ones are a warm-up. A prefill and a decode are not steps
+-- of the same work.
 --
 -- needs: steps
 -- empty without: steps
@@ -17,13 +18,13 @@
 -- column total_ns: BIGINT, their total length
 WITH counted AS (
     SELECT rank, ts, dur, row_number() OVER o AS place, count(*) OVER (PARTITION BY rank) AS n, lead(dur) OVER o AS next,
-           min(dur) OVER (PARTITION BY rank) AS shortest
+           min(dur) OVER (PARTITION BY rank) AS shortest, max(dur) OVER (PARTITION BY rank) AS longest
     FROM steps WHERE NOT partial AND step IS NOT NULL AND source <> 'iteration'
     WINDOW o AS (PARTITION BY rank ORDER BY dur, ts)
 ),
 split AS (
     SELECT rank, arg_max(place, (next / greatest(dur, 1), -place)) AS place FROM counted
-    WHERE next >= 1.5 * dur AND next > dur + 1000000 AND next - dur > 2 * (dur - shortest)
+    WHERE next >= 1.5 * dur AND next > dur + 1000000 AND next - dur > 2 * (dur - shortest) AND next - dur >= longest - next
         AND least(place, n - place) >= greatest(2, 0.2 * n)
     GROUP BY rank
 ),
