@@ -146,6 +146,20 @@ def test_a_gate_that_checked_nothing_is_red(run: Run, text: str) -> None:
     assert run("lint", "folder", "--allow-empty") == 0
 
 
+@pytest.mark.parametrize("events", [[], [{"ph": "M", "name": "process_name"}]])
+def test_a_rank_that_was_not_checked_is_red(run: Run, events: list[object]) -> None:
+    info = {"distributedInfo": {"rank": 1, "world_size": 3}}
+    trace("folder/rank0.json")
+    trace("folder/rank1.json", json.dumps({"traceEvents": events, **info}))
+    sentence = "no event with a duration, so not every rank was checked; --allow-empty accepts that\n"
+    assert run("lint", "folder") == 2
+    assert run.err == f"habana_perf_tool: folder/rank1.json: the trace holds {sentence}"
+    assert run("lint", "folder", "--allow-empty") == 0
+    trace("folder/rank2.json", '{"traceEvents": []}')
+    assert run("lint", "folder") == 2
+    assert run.err == f"habana_perf_tool: folder/rank1.json and 1 more trace hold {sentence}"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell with pipes")
 @pytest.mark.parametrize("options", [[], ["--output-format", "json"]], ids=["text", "json"])
 def test_the_exit_code_outlives_the_reader_of_the_output(options: list[str]) -> None:

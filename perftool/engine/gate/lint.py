@@ -20,6 +20,7 @@ from perftool.model.lint import BaselineEntry, LintFinding, LintReport
 from perftool.model.metrics import metric_names
 from perftool.model.report import Finding, Report
 from perftool.model.rule import Rule
+from perftool.readers.trace.memory_snapshot import is_snapshot_file
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class LintPlan:
 def lint_run(run: Run, plan: LintPlan) -> LintReport:
     """Lint a run made with the rules of ``plan``.
 
-    Raises InputError when no input can be read, and NoInputError when the traces among them hold no event: a gate that
-    checked nothing must not pass.
+    Raises InputError when no input can be read, and NoInputError when the traces of a rank hold no event: a gate must
+    not pass what it did not check.
     """
     report = run.report
     _require_events(report, plan)
@@ -59,13 +60,18 @@ def lint_nothing(plan: LintPlan) -> LintReport:
 
 
 def _require_events(report: Report, plan: LintPlan) -> None:
-    traces = [read.path for read in report.inputs if read.kind == "trace" and read.status != "unreadable"]
-    if plan.allow_empty or not traces or report.summary["window_ms"].value is not None:
+    traces = [read for read in report.inputs if read.kind == "trace" and read.status != "unreadable"]
+    nothing = report.summary["window_ms"].value is None
+    silent = {one.rank for one in report.ranks if one.status == "ok" and one.window_ns is None}
+    # A snapshot of the allocator beside the traces counts as a rank of its own.
+    empty = [read.path for read in traces if nothing or (read.rank in silent and not is_snapshot_file(read.path))]
+    if plan.allow_empty or not empty:
         return
-    shown = shown_paths(traces, plan.root, plan.stdin_name)
-    first, more = shown[traces[0]], len(traces) - 1
-    what = f"{first} and {more} more traces hold" if more else f"{first}: the trace holds"
-    raise NoInputError(f"{what} no event with a duration, so nothing was checked; --allow-empty accepts that")
+    shown = shown_paths(empty, plan.root, plan.stdin_name)
+    first, more = shown[empty[0]], len(empty) - 1
+    what = f"{first} and {more} more trace{'s' if more > 1 else ''} hold" if more else f"{first}: the trace holds"
+    checked = "nothing was checked" if nothing else "not every rank was checked"
+    raise NoInputError(f"{what} no event with a duration, so {checked}; --allow-empty accepts that")
 
 
 def judge(report: Report, plan: LintPlan) -> LintReport:
