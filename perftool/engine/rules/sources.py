@@ -91,7 +91,7 @@ def _launching(
         at = np.searchsorted(track.begins, moments, side="right") - 1
         runs = (at >= 0) & (moments < track.ends[np.maximum(at, 0)])
         np.add.at(spent, track.lines[at[runs]], lengths[runs])
-    return _told(ran, spent, int(lengths.sum()))
+    return _shares(ran, spent, int(lengths.sum()))
 
 
 def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
@@ -100,10 +100,10 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
     if idle and not spent.any():
         # Only ops have stacks: the time before an op is attributed to the line that calls it.
         spent = _before_lines(ran, begins, ends)
-    return _told(ran, spent, int((ends - begins).sum()))
+    return _shares(ran, spent, int((ends - begins).sum()))
 
 
-def _told(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
+def _shares(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
     """The heaviest lines of ``ran``; ``spent`` holds the time of each line, out of ``whole``."""
     timed = [(int(ns), line) for ns, line in zip(spent, ran.lines, strict=True) if ns]
     heaviest = sorted(timed, key=lambda item: (-item[0], str(item[1])))[:MOST_SOURCES]
