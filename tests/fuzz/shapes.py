@@ -272,6 +272,21 @@ def _nodes(blanks: int) -> bytes:
     return header + b"TPC,n,op,1,1,5\n" * 20_000
 
 
+def _positions(form: Callable[[int], tuple[list[int], int]]) -> bytes:
+    """Layers of outputs [*form, 7], of each of which one position is read, with readers and nodes of their numbers."""
+    events = _steps(5, 60_000)
+    for at in range(3_000):
+        dims, number = form(at)
+        args = {"Input Dims": [[*dims, 4], [7, 4]], "Sequence number": number}
+        chosen = {"Input Dims": [[*dims, 7], [], []], "Concrete Inputs": ["", "1", "1"]}
+        events += [
+            x("aten::linear", 99 + 80 * at, 10, **args), x("aten::addmm", 100 + 80 * at, 8, **args),
+            x("aten::select", 119 + 80 * at, 10, **chosen),
+            x("aten::tanh", 139 + 80 * at, 10, **{"Input Dims": [[dims[0] * dims[1], 7]]}),
+        ]  # fmt: skip
+    return document(events)
+
+
 _COMPILES = "_compile.compile_inner (dynamo_timed)"
 _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
 
@@ -370,6 +385,9 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
         lambda: (b"1%|" * 60 + b"\n") * 44_000,
     ),
     "gradients and readers": ("t.json", lambda: _gradients(20_000, 1), lambda: _gradients(20_000, 20_000)),
+    "positions of many shapes": (
+        "t.json", lambda: _positions(lambda at: ([1, 5], at)), lambda: _positions(lambda at: ([0, at + 2], at)),
+    ),
     "labels without an end": (
         "console.log", lambda: b"[INFO] loss 3\n" * 400_000, lambda: (b"[INFO]" * 170_000 + b"\n") * 6,
     ),

@@ -26,7 +26,7 @@ laid_out AS (
            CASE WHEN forward THEN json_extract(input_dims, ['$[0]', '$[1]']) ELSE json_extract(input_dims, ['$[1]', '$[2]']) END AS sizes
     FROM convolutions
 ),
-named AS (SELECT *, try_cast(sizes[1] AS BIGINT[]) AS size, try_cast(strides[1] AS BIGINT[]) AS stride, try_cast(sizes[2] AS BIGINT[]) AS filter,
+named AS (SELECT *, try_cast(sizes[1] AS INTEGER[])::BIGINT[] AS size, try_cast(strides[1] AS BIGINT[]) AS stride, try_cast(sizes[2] AS INTEGER[])::BIGINT[] AS filter,
                     try_cast(strides[2] AS BIGINT[]) AS filter_stride FROM laid_out),
 -- oneDNN's result is copied between the allocation of a tensor and the op that sets its strides.
 inner_ops AS (
@@ -35,7 +35,7 @@ inner_ops AS (
     FROM ops AS o WHERE o.parent IN (SELECT id FROM convolutions WHERE forward) WINDOW siblings AS (PARTITION BY o.parent ORDER BY o.ts, o.id)
 ),
 converted AS (
-    SELECT id, sum(ns)::BIGINT AS ns, sum(list_product(size))::BIGINT AS elements FROM inner_ops
+    SELECT id, sum(ns)::BIGINT AS ns, least(sum(list_product(size)), 1e18)::BIGINT AS elements FROM inner_ops
     WHERE name = 'aten::as_strided_' AND previous = 'aten::empty' AND ns > 0 AND len(size) = 4 GROUP BY id
 )
 -- A single channel, and a single pixel, have both layouts.
