@@ -287,6 +287,26 @@ def _positions(form: Callable[[int], tuple[list[int], int]]) -> bytes:
     return document(events)
 
 
+def _convolutions(side: Callable[[int], int]) -> bytes:
+    """Convolutions of pictures with ``side`` pixels a side, each after a copy to NCHW of pictures of another batch."""
+    events = _steps(5, 1_200_000)
+    for at in range(12_000):
+        size, begin = side(at), 100 * at
+        args = {
+            "Input Dims": [[8, 64, size, size], [64, 64, 3, 3]], "Input type": ["float"] * 2,
+            "Input Strides": [[64 * size * size, size * size, size, 1], [576, 9, 3, 1]],
+        }  # fmt: skip
+        permuted = {"Input Dims": [[9, size, size, 64], []], "Concrete Inputs": ["", "[0, 3, 1, 2]"]}
+        events += [
+            x("aten::mkldnn_convolution", begin, 75, **args), x("aten::permute", begin + 80, 3, **permuted),
+            x("aten::contiguous", begin + 85, 10, **{"Input Dims": [[9, 64, size, size]]}),
+        ]  # fmt: skip
+        if at < 3_000:
+            result = {"Input Dims": [[8, 64, size, size]]}
+            events += [x("aten::empty", begin + 21, 2), x("aten::as_strided_", begin + 60, 5, **result)]
+    return document(events)
+
+
 _COMPILES = "_compile.compile_inner (dynamo_timed)"
 _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
 
@@ -387,6 +407,9 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "gradients and readers": ("t.json", lambda: _gradients(20_000, 1), lambda: _gradients(20_000, 20_000)),
     "positions of many shapes": (
         "t.json", lambda: _positions(lambda at: ([1, 5], at)), lambda: _positions(lambda at: ([0, at + 2], at)),
+    ),
+    "convolutions and copies of many sizes": (
+        "t.json", lambda: _convolutions(lambda _: 224), lambda: _convolutions(lambda at: 20 + at),
     ),
     "labels without an end": (
         "console.log", lambda: b"[INFO] loss 3\n" * 400_000, lambda: (b"[INFO]" * 170_000 + b"\n") * 6,
