@@ -228,7 +228,7 @@ def test_silence_that_no_annotation_explains_has_no_reason(tmp_path: Path) -> No
     report = report_of(events, tmp_path)
 
     assert (
-        "shows no op for 800 us of 1.00 ms, and the recording does not show what it does there."
+        "No op runs on the host for 800 us of 1.00 ms, and the recording does not show what it does there."
         in report.verdict.detail
     )
 

@@ -28,14 +28,16 @@ shown AS (
 ),
 -- A function around a save that does hardly anything else, such as flushing and renaming the file, is part of the save.
 saves AS (
-    SELECT s.rank, s.track, s.ts, s."end" FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
+    SELECT s.id, s.rank, s.track, s.ts, s."end" FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
     WHERE t.role = 'checkpoint' AND s.cat = 'python_function' AND s.side = 'host'
 ),
+so_far AS (SELECT DISTINCT track, ts, sum("end" - ts) OVER (PARTITION BY track ORDER BY ts) AS ns FROM saves),
 around AS (
-    SELECT p.id, p.rank, p.track, p.name, p.ts, p."end" FROM slices AS p
-    JOIN saves AS c ON c.track = p.track AND c.ts >= p.ts AND c."end" <= p."end"
-    WHERE p.cat = 'python_function' AND p.dur > c."end" - c.ts
-    GROUP BY ALL HAVING 2 * sum(c."end" - c.ts) > p."end" - p.ts
+    SELECT p.id, p.rank, p.track, p.name, p.ts, p."end"
+    FROM (SELECT * FROM slices WHERE cat = 'python_function' AND track IN (SELECT track FROM saves) AND id NOT IN (SELECT id FROM saves)) AS p
+    ASOF LEFT JOIN so_far AS b ON b.track = p.track AND p.ts > b.ts
+    ASOF JOIN so_far AS u ON u.track = p.track AND p."end" > u.ts
+    WHERE 2 * (u.ns - coalesce(b.ns, 0)) > p."end" - p.ts
 ),
 worked AS (
     SELECT s.track, s.ts FROM (SELECT * FROM slices WHERE track IN (SELECT track FROM around)) AS s
