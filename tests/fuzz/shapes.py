@@ -307,6 +307,20 @@ def _convolutions(side: Callable[[int], int]) -> bytes:
     return document(events)
 
 
+def _saves(depth: int) -> bytes:
+    """Saves inside nests of ``depth`` functions, and ops between them."""
+    events, save = _steps(5, 100 * 16_000), "torch/serialization.py(500): save"
+    for nest in range(16_000 // depth):
+        begin, length = 100 * nest * depth, 100 * depth
+        for level in range(depth):
+            inner, left = begin + level / 100, length - level / 50
+            events.append(x(f"/home/u/a.py({level}): f", inner, left, "python_function"))
+        for turn in range(depth):
+            at = begin + 100 * turn + 40
+            events += [x(save, at, 51, "python_function"), x("aten::mm", at + 52, 0.1)]
+    return document(events)
+
+
 _COMPILES = "_compile.compile_inner (dynamo_timed)"
 _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
 
@@ -408,6 +422,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "positions of many shapes": (
         "t.json", lambda: _positions(lambda at: ([1, 5], at)), lambda: _positions(lambda at: ([0, at + 2], at)),
     ),
+    "functions around saves": ("t.json", lambda: _saves(1), lambda: _saves(16_000)),
     "convolutions and copies of many sizes": (
         "t.json", lambda: _convolutions(lambda _: 224), lambda: _convolutions(lambda at: 20 + at),
     ),

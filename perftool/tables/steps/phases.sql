@@ -46,7 +46,7 @@ worked AS (
         AND s.name NOT IN (SELECT name FROM roles WHERE role = 'bookkeeping')
 ),
 saving AS (
-    SELECT * FROM around AS p WHERE NOT EXISTS (FROM worked AS w WHERE w.track = p.track AND w.ts >= p.ts AND w.ts < p."end")
+    SELECT p.* FROM around AS p ASOF LEFT JOIN worked AS w ON w.track = p.track AND p."end" > w.ts WHERE w.ts IS NULL OR w.ts < p.ts
 ),
 captures AS (
     SELECT s.rank, s.name, s.ts, s."end", r.role FROM slices AS s JOIN roles AS r ON r.name = s.name AND r.cat = s.cat
