@@ -43,7 +43,8 @@ def as_dict(report: Report) -> dict[str, Any]:
             "causes": [
                 {
                     "name": cause.name, "text": cause.text, "share": cause.share, "ns_per_step": cause.ns_per_step,
-                    "codes": list(cause.codes), "longest": cause.longest and _place(cause.longest), "within": cause.within,
+                    "codes": list(cause.codes), "longest": cause.longest and _place(cause.longest),
+                    "within": cause.within,
                 }
                 for cause in report.verdict.causes
             ],
