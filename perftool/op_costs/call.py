@@ -160,7 +160,7 @@ class Call:
 
 def spelled(types: Sequence[Any]) -> list[Any]:
     """Types as the profiler of PyTorch spells them."""
-    return [_NAMED.get(one, one) if isinstance(one, str) else one for one in types]
+    return [_NAMED.get(one, one) if isinstance(one, str) else "" for one in types]
 
 
 def shape_of(dims: Any) -> Shape:

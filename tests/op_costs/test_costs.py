@@ -53,6 +53,10 @@ def test_types_and_lists_as_other_tools_spell_them() -> None:
     assert cost("mm", ("BFloat16", 8, 4), ("BFloat16", 4, 2)) == cost("mm", (BF16, 8, 4), (BF16, 4, 2))
 
 
+def test_types_that_are_no_names_give_no_cost() -> None:
+    assert cost_of("aten::linear", "[[2, 3], [4, 3]]", '[["a"], {"b": 1}]', "[]") is None
+
+
 def test_a_list_of_one_number_as_python_writes_it() -> None:
     line = [(FLOAT, 1, 3, 64), (FLOAT, 8, 3, 7), None]
     theirs = cost("convolution", *line, "(2,)", "(3,)", "(1,)", False, "(0,)", 1)
