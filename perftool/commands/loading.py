@@ -81,8 +81,8 @@ class Commands(_Answering, TyperGroup):
     """All commands."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the named command. Raises UnforeseenError for the errors that typer would take for the user's wish to
-        leave, and end with the exit code of a gate that failed.
+        """Run the named command. Raises UnforeseenError for EOFError and BrokenPipeError: typer would treat them as
+        the user's wish to leave, and exit with the code of a failed gate.
         """
         try:
             return super().invoke(ctx)

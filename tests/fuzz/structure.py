@@ -55,7 +55,7 @@ def events_on_lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> byte
 
 
 def structure(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Changes a value of a JSON or TOML document, or drops a key; leaves other text as it is."""
+    """Changes a value of a JSON or TOML document, or drops a key; returns any other text unchanged."""
     document: object
     try:
         document, write = json.loads(data), json.dumps

@@ -162,7 +162,7 @@ BODY = launched(1, 100, 108, 50)
         (steps_of(BODY, count=2), 2, 1_000_000),
         # At most three steps are replayed; steps that are cut off never count.
         (steps_of(BODY, count=40), 3, 1_000_000),
-        # Without steps the recording is replayed as it is, once.
+        # Without steps, the whole recording is replayed once.
         ([x("aten::mm", 0, 400), *BODY, x("aten::mm", 500, 300)], 1, 800_000),
         # A device without launches, and a host without a device.
         ([step(n, n * LONG, LONG) for n in range(4)], 3, 1_000_000),

@@ -53,7 +53,8 @@ _SUMMED = {
     *(name for names in _TOTALS.values() for name in names),
     *(f"{name}_{part}" for names in _TIMES.values() for name in names for part in ("sum", "count")),
 }
-_READ = shortest({*_SUMMED, _SETTINGS})
+_NAMES = {*_SUMMED, _SETTINGS}
+_READ = shortest(_NAMES)
 _LABEL = re.compile(r'(\w{1,60})="([^"\\]{0,200})"')
 
 
@@ -69,7 +70,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     settings: tuple[ConfigEntry, ...] = ()
     for line in read_lines(source, tally, wanted=Wanted(_READ)):
         found = _SAMPLE.match(line.text)
-        if found is None or found["name"] not in (*_SUMMED, _SETTINGS):
+        if found is None or found["name"] not in _NAMES:
             continue
         value = _number(found["value"])
         if value is None and not _is_unset(found["value"]):

@@ -75,23 +75,18 @@ class Redactor:
             self._remember(kind, text[start:end])
             spans.append((start, end))
         # Joined as they are found: from every letter of a long text, a secret may begin that is repeated.
-        spans += _joined(self._repeated(text))
-        spans += self._cut(text)
+        if self._search:
+            spans += _joined(self._repeated(self._search.found(text)))
+            spans += self._repeated(self._search.cut(text))
         parts, at = [], 0
         for start, end in _joined(sorted(spans)):
             parts += [text[at:start], _STAND_IN]
             at = end
         return "".join([*parts, text[at:]]) if parts else text
 
-    def _repeated(self, text: str) -> Iterator[tuple[int, int]]:
-        """The start and the end of what ``text`` repeats of the secrets learned before, in order."""
-        for start, end, kind in self._search.found(text) if self._search else ():
-            self._met.add(kind)
-            yield start, end
-
-    def _cut(self, text: str) -> Iterator[tuple[int, int]]:
-        """The beginnings and ends of secrets learned before that are left where ``text`` was cut."""
-        for start, end, kind in self._search.cut(text) if self._search else ():
+    def _repeated(self, found: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int]]:
+        """The start and the end of each of ``found``, which are secrets learned before, or parts of them."""
+        for start, end, kind in found:
             self._met.add(kind)
             yield start, end
 

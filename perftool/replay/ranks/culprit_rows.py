@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perftool.replay.ranks.kernels import slowdown_of
+from perftool.replay.ranks.kernels import Slowdown, slowdown_of
 from perftool.replay.ranks.lateness import Late, Lateness
 from perftool.replay.ranks.meetings import CAUSES, Less
 from perftool.replay.ranks.reading import LEAST
@@ -113,8 +113,8 @@ class CulpritRowMaker(Lateness):
         per_rank = waiting[:, chosen].mean(axis=1)
         late_ns = float(np.median(per_rank[self.compared(late)]))
         others = others or self._others(late.ranks)
-        why = self._why(late, steps, (cause, own, usual), others)
-        slowdown = slowdown_of(self.store, late.ranks, self.ranks) if cause == "compute" else None
+        slowdown = self._slowdown(late, cause)
+        why = self._why(late, steps, (cause, own, usual), others, slowdown)
         return CulpritRow(
             kind, subject, label, late.ranks[0] if len(late.ranks) == 1 else None, list(late.ranks), steps, len(steps),
             len(self.steps), _period(steps, self.steps), int((per_rank >= 0.5 * late_ns).sum()), round(late_ns),
@@ -164,14 +164,23 @@ class CulpritRowMaker(Lateness):
         own = float(self.by_step(self.meetings.arrivals.causes[most][0])[rows][:, columns].sum()) / count
         return most, own, own - more[most]
 
-    def _why(self, late: Late, steps: Sequence[int], reason: tuple[str | None, float, float], others: str) -> str:
+    def _slowdown(self, late: Late, cause: str | None) -> Slowdown | None:
+        """How the kernels of ``late`` differ from those of the others, if they are the ``cause``."""
+        return slowdown_of(self.store, late.ranks, self.ranks) if cause == "compute" else None
+
+    def _why(
+        self, late: Late, steps: Sequence[int], reason: tuple[str | None, float, float], others: str,
+        slowdown: Slowdown | None,
+    ) -> str:  # fmt: skip
         """A clause that says what takes ``late`` longer; one per rank if the causes differ."""
         each = [Late((rank,), late.steps) for rank in late.ranks]
         causes = [self._cause(one, steps) for one in each]
         if 1 < len(each) <= _MOST_WORDED and len({cause for cause, _, _ in causes}) > 1:
-            words = [self._why(one, steps, cause, others) for one, cause in zip(each, causes, strict=True)]
+            words = [
+                self._why(one, steps, cause, others, self._slowdown(one, cause[0]))
+                for one, cause in zip(each, causes, strict=True)
+            ]
             return "; ".join(f"on rank {one.ranks[0]} {text}" for one, text in zip(each, words, strict=True))
-        slowdown = slowdown_of(self.store, late.ranks, self.ranks) if reason[0] == "compute" else None
         text = why_text(*reason, others, cpu=self.cpu)
         if slowdown:
             text += f" ({slowdown.words.replace('kernels', 'ops') if self.cpu else slowdown.words})"
