@@ -1,8 +1,8 @@
 """Answers for simulated runs with a known culprit: who is named, and the cost compared with the run without it.
 
 ``python benchmarks/culprits.py [RANKS [NAME ...]]`` prints the first table of benchmarks/culprits.md, for the runs
-whose names contain one of the given texts. ``python benchmarks/culprits.py hard [NAME ...]`` prints the table of the runs of 8 ranks whose
-recordings are incomplete, whose clocks drift, or that have two culprits.
+whose names contain one of the given texts. ``python benchmarks/culprits.py hard [NAME ...]`` prints the table of the
+runs of 8 ranks whose recordings are incomplete, whose clocks drift, or that have two culprits.
 """
 
 from __future__ import annotations
