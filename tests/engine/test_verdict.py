@@ -312,3 +312,19 @@ def test_the_largest_of_several_causes_is_not_the_whole_loss(tmp_path: Path) -> 
         "Up to 290 us of a step of 1.00 ms is lost (estimate): the device waits for the host, 51.7 % of it while the "
         "host runs framework ops."
     )
+
+
+def test_equal_calls_that_vary_on_a_cpu_limit_the_recording_and_are_no_advice(tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 1000), *(x("aten::mm", 30 * k, 20, **shapes) for k in range(12)), x("aten::mm", 700, 200, **shapes),
+    ]))  # fmt: skip
+
+    report = analyze([str(path)])
+
+    (found,) = [found for found in report.findings if found.code == "ENG107"]
+    assert not found.advice
+    assert found.gain is None
+    assert "longer" not in report.verdict.headline
+    assert "on a machine that also does other work: one call takes longer" in report.verdict.caveats

@@ -29,6 +29,8 @@ _NEAR_BEST = 0.80
 _LONGEST_NAME = 60
 # The rule for a machine without a free core during the recording.
 _OVERLOADED = "TRC111"
+# The rule for calls whose time varies; where it gives no advice, other work on the machine disturbed the recording.
+_VARYING = "ENG107"
 # The rule for steps that take longer than others.
 _UNSTABLE = "STP101"
 # The rule for steps that compile or start up.
@@ -144,7 +146,7 @@ def verdict(run: VerdictInput) -> Verdict:
         named_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
         headline = _once_sentence(once, run)
     caveats = " ".join(
-        filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _overloaded(findings)))
+        filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _disturbed(findings)))
     )
     apart = " ".join(filter(None, (most, _apart(run, named_phase))))
     texts = [of_steps(text, whole.word) for text in (headline, detail, _together(run.model), apart, caveats)]
@@ -269,10 +271,14 @@ def _missing(findings: Sequence[Finding]) -> str:
     )
 
 
-def _overloaded(findings: Sequence[Finding]) -> str:
-    """A sentence that the machine was overloaded during the recording, and the consequences; empty if it was not."""
-    found = _finding(findings, _OVERLOADED)
-    return _sentence(f"the machine was overloaded: {found.message}") if found else ""
+def _disturbed(findings: Sequence[Finding]) -> str:
+    """A sentence about other work on the machine during the recording, and the consequences; empty if there is none."""
+    if found := _finding(findings, _OVERLOADED):
+        return _sentence(f"the machine was overloaded: {found.message}")
+    found = _finding(findings, _VARYING)
+    if found is None or found.advice:
+        return ""
+    return _sentence(f"equal calls vary, as on a machine that also does other work: {found.message}")
 
 
 def _together(model: ReplayModel | None) -> str:

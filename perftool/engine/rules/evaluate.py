@@ -43,7 +43,7 @@ WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
 _PLACE = {
     "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix",
-    "fix_for", "short_fix", "sources", "explained_by", PREDICTION, *EVIDENCE_OF_PLACE,
+    "fix_for", "short_fix", "sources", "explained_by", "advice", PREDICTION, *EVIDENCE_OF_PLACE,
 }  # fmt: skip
 
 
@@ -151,6 +151,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
     shown = {"subject": row["subject"], PREDICTION: row.get(PREDICTION) or "", **evidence}
     device, variant = context.device if context else None, row.get("fix_for")
     word = context.step_word if context else "step"
+    advice = rule.advice and row.get("advice") is not False
     shown |= {param.name: param.value for param in rule.params}
     return Finding(
         code=rule.code,
@@ -173,8 +174,8 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
         fingerprint=fingerprint(rule.code, str(row["subject"])),
         benchmark=row.get("benchmark") or rule.benchmark,
         url=rule_url(rule.code, rule.references),
-        advice=rule.advice,
-        explained_by=row.get("explained_by") if rule.advice else None,
+        advice=advice,
+        explained_by=row.get("explained_by") if advice else None,
     )
 
 
