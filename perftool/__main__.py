@@ -12,8 +12,7 @@ from perftool.commands.garbage import less_garbage_collection
 def program() -> None:
     """Run the command line, and exit right after the registered exit handlers.
 
-    Python would destroy every object one by one, which takes a tenth of the analysis of a small trace; the system frees
-    the memory of the process at once.
+    Python would destroy its objects one by one, which takes 10 % of the time of a small analysis.
     """
     codes: list[int] = []
     # Exit handlers run in reverse order, so this one runs last.

@@ -125,7 +125,7 @@ def _run(ending: Ending) -> None:
         try:
             app()
         finally:
-            # Flushed here, where an error can be reported: at exit, Python would print its own message.
+            # Flush now: at exit, Python would print its own error message.
             sys.stdout.flush()
     except (OutputClosedError, BrokenPipeError) as closed:
         _leave_stdout()
@@ -136,20 +136,20 @@ def _run(ending: Ending) -> None:
     except KeyboardInterrupt:
         _fail(ending.word, ending.code)
     except SystemExit as left:
-        # typer handles an interrupt silently, and does not know the signal behind it.
+        # typer exits silently on an interrupt.
         answered = left.__context__.__cause__ if left.__context__ else None
         if (ending.heard and left.code) or isinstance(answered, KeyboardInterrupt):
             _fail(ending.word, ending.code)
         raise
     except MemoryError:
         _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
-    except Exception as error:  # noqa: BLE001 - the last resort promised to users: a sentence, not a traceback
+    except Exception as error:  # noqa: BLE001 - users get a sentence, not a traceback
         _if_ended(ending)
         if is_interrupt(error):
             _fail(ending.word, ending.code)
         if (why := _no_room(error)) is not None:
             _leave_stdout()
-            # Python would report files that cannot be closed either, with a traceback.
+            # Python would print a traceback for files that cannot be closed.
             sys.unraisablehook = lambda _: None
             _fail(f"the output cannot be written: {why}", 2)
         cause = error.cause if isinstance(error, UnforeseenError) else error
@@ -159,8 +159,7 @@ def _run(ending: Ending) -> None:
 
 
 def _no_room(error: BaseException | None) -> str | None:
-    """Why nothing more can be written, if that caused ``error``: libraries wrap the system's error, or only quote
-    it."""
+    """The reason if ``error`` means that the disk is full, else None. Libraries wrap or quote the system's error."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         seen.append(error)
@@ -172,13 +171,13 @@ def _no_room(error: BaseException | None) -> str | None:
 
 
 def _if_ended(ending: Ending) -> None:
-    """Report a signal during an import: libraries wrap the exception raised there in their own errors."""
+    """Report a signal that came during an import, where libraries turn its exception into their own errors."""
     if ending.heard:
         _fail(ending.word, ending.code)
 
 
 def _refuse_options_that_are_files(arguments: Sequence[str]) -> None:
-    """Reject an option that is also a file name here: pre-commit, or ``lint *``, may have passed the file."""
+    """Reject an option that is also a file name here: pre-commit, or ``lint *``, may mean the file."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for text in options:
         if text.startswith("-") and len(text) > 1 and os.path.lexists(text):
@@ -195,7 +194,7 @@ def _take_shell_as_given(arguments: Sequence[str]) -> None:
 
 
 def _require_folder() -> None:
-    """Without a working directory, no path means anything, and libraries fail in their own words."""
+    """Exit with an error if the working directory is gone: no relative path works then."""
     try:
         os.getcwd()
     except OSError as error:
@@ -207,13 +206,13 @@ def _prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open until the end, like what it stands for
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - stays open until the process exits
         elif isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _leave_stdout() -> None:
-    """Discard what is still to be written to stdout."""
+    """Discard the unwritten output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _INTERRUPTED = "Query interrupted"
-# Messages of libraries about contents may quote them. More characters than this explain nothing.
+# Libraries may quote a whole file in their error messages, so these are cut.
 LONGEST_REASON = 200
 
 
@@ -19,7 +19,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 class UnforeseenError(Exception):
-    """An internal error, ``cause``, under a name that no library gives a meaning of its own."""
+    """Wraps an internal error, ``cause``, so that no library handles it as its own."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -27,7 +27,7 @@ class UnforeseenError(Exception):
 
 
 class OutputClosedError(PerfToolError):
-    """The reader of the output has left, as after ``| head``: a normal end, unless a gate failed before."""
+    """The reader of the output has exited, as ``head`` does. This is a normal end, unless a gate failed before."""
 
     def __init__(self, exit_code: int = 0) -> None:
         super().__init__("nobody reads the output any more")
@@ -38,7 +38,7 @@ class InputError(PerfToolError):
     """A file that cannot be found, opened or recognised."""
 
 
-# The exceptions that unforeseen contents can raise in a reader.
+# The exceptions that malformed contents can raise in a reader.
 UNFORESEEN = (RecursionError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
 
 
@@ -78,7 +78,7 @@ class MissingExtraError(PerfToolError):
 
 
 class NoInputError(InputError):
-    """Paths that exist or are well-formed but hold nothing to read."""
+    """Valid paths with nothing to read."""
 
 
 class SettingsError(PerfToolError):

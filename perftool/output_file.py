@@ -1,4 +1,4 @@
-"""Writes output files: whole or not at all, and never over an input of the run; or appends to them."""
+"""Writes output files atomically and never over an input, or appends to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perftool.errors import OutputClosedError, PerfToolError
 
-# Twice as fast as zlib's default level, with a tenth more output.
+# Twice as fast as zlib's default level, with 10 % more output.
 _GZIP_LEVEL = 3
 _GZIP_FORMAT = 31
 _PIECE_BYTES = 1 << 20
@@ -49,7 +49,7 @@ def write_file(blocks: Iterable[bytes], target: Path) -> None:
     """Write ``blocks`` to ``target``: a regular file is replaced once the new one is complete; a device, a pipe or a
     socket is written directly.
 
-    A symbolic link is followed and kept: the user named it. Raises PerfToolError when the file cannot be written, and
+    Symbolic links are followed. Raises PerfToolError when the file cannot be written, and
     OutputClosedError when the reader of the pipe has left.
     """
     with write_errors_named(target):
@@ -95,8 +95,7 @@ def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
 def gzip_when_done(target: Path) -> Iterator[Path]:
     """Yields a path for plain data, which is gzipped into ``target`` at the end.
 
-    For writers that compress line by line, as torch.profiler does: compressing large pieces takes a fraction of the
-    time.
+    For writers such as torch.profiler that compress line by line: large pieces compress much faster.
     """
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         plain = Path(folder) / target.name.removesuffix(".gz")
@@ -128,7 +127,7 @@ def whole_file(target: Path) -> Iterator[Path]:
 def whole_folder(target: Path) -> Iterator[Path]:
     """Yields the path of a folder to make; it becomes ``target`` at the end, unless an error is raised.
 
-    Raises PerfToolError if ``target`` exists: nothing in a folder is replaced.
+    Raises PerfToolError if ``target`` exists.
     """
     if target.exists():
         raise PerfToolError(f"{target}: already exists; name a new folder")

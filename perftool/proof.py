@@ -101,8 +101,9 @@ def judge(
 ) -> tuple[BenchmarkStatus, str | None]:
     """The status of a row, and the reason if it is not simply ``validated``.
 
-    ``failed``: the forms disagree, a rule is silent before or fires after, or its advice does harm at the first size.
-    The advice of a benchmark without rules may be right elsewhere: its row only says that it is slower on this device.
+    ``failed``: the forms give different results, a rule is silent on the naive form or fires on the advised one, or the
+    advice slows down the first size. A benchmark without rules never fails for being slower: its advice may help on
+    other devices.
     """
     for measured in measurements:
         if not measured.max_error <= benchmark.tolerance:
@@ -189,7 +190,8 @@ def _step_ratio(naive: Report, advised: Report, work: float) -> float | None:
 
 
 def _mean_step_ns(report: Report) -> float | None:
-    """The mean, not the median: a host that runs ahead of its device makes many short steps and a few long ones."""
+    """The mean step time. A host that runs ahead of its device makes many short steps and a few long ones, so a median
+    would mislead."""
     complete = [step.dur_ns for step in report.steps if not step.partial]
     return sum(complete) / len(complete) if complete else None
 
@@ -197,7 +199,7 @@ def _mean_step_ns(report: Report) -> float | None:
 def _measure(
     benchmark: Benchmark, request: Request, folder: Path, stage: Stage
 ) -> tuple[tuple[Measurement, ...], Recorded | None]:
-    """The forms timed at all sizes (with ``--quick``, the first), and their recording unless it is simulated."""
+    """The times at all sizes (with ``--quick``, the first), and the recording of both forms unless it is simulated."""
     from perftool.bench.harness.launch import Plan, measure, measure_and_record
 
     plan, device, first = Plan.of(request.quick), request.device, benchmark.sizes[0]

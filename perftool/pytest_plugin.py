@@ -77,7 +77,7 @@ class TraceLinter:
         result = _lint([str(path) for path in paths], self.request.config, select, budgets)
         text = _text(result)
         if result.findings:
-            # A failure already shows the findings; the section then holds only the summary line.
+            # A failed test already shows its findings, so its section has only the summary line.
             section = text.splitlines()[-1] if result.fails else text
             self.request.node.add_report_section("call", _SECTION, section)
         if result.fails:

@@ -10,17 +10,15 @@ from types import FrameType
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 """The signals sent by a scheduler that ends the job, by Ctrl-C, and by a terminal that closes."""
-# Loading our largest library takes a few of these intervals.
 _LATER_S = 0.02
 
 Handler = Callable[[int, FrameType | None], object]
 
 
 def after_native_imports(handler: Handler) -> Handler:
-    """``handler``, called a moment later if its signal arrives while a native module is loaded.
+    """Wraps ``handler``: a signal that arrives while a native module is loading is handled after that.
 
-    Such a module may call Python while it is initialised. Many of them, such as DuckDB, abort the process if that call
-    raises an exception.
+    Some native modules, such as DuckDB, abort the process if a handler raises an exception while they are initialised.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -46,7 +44,7 @@ _LOADING = {ExtensionFileLoader.create_module.__code__, ExtensionFileLoader.exec
 
 
 def _send(number: int) -> None:
-    """Send this process a signal, so that whatever the main thread waits for is interrupted."""
+    """Send the main thread a signal, which interrupts its system calls."""
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
         signal.pthread_kill(main, number)

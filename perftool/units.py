@@ -15,7 +15,7 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
-# From this share of a unit on, three digits of the smaller unit would round up to it.
+# From this share of a unit on, three digits in the smaller unit would round to 1000.
 _ROUNDS_UP = 0.9995
 # PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits are the years 2001 to 2286.
 _EPOCH_NS = re.compile(r"(?<!\d)[1-9]\d{18}(?!\d)")
@@ -31,7 +31,7 @@ def format_ns(ns: float) -> str:
 
 
 def format_alike(*times_ns: float) -> list[str]:
-    """Durations side by side, with the unit and digits of the longest: ``28.5 ms``, ``0.0 ms``.
+    """Durations for comparison, with the unit and digits of the longest: ``28.5 ms``, ``0.0 ms``.
 
     A non-zero value too small for these digits reads ``<0.1 ms``.
     """
@@ -91,7 +91,7 @@ def _range_texts(piece: Sequence[int]) -> list[str]:
 
 
 def with_date(name: str) -> str:
-    """The name of a file as people read it: a time in ns since 1970, as PyTorch writes it, is a date in UTC."""
+    """A file name in which PyTorch's timestamp (ns since 1970) is replaced by a date in UTC."""
     return _EPOCH_NS.sub(_date, name)
 
 

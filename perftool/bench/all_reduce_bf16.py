@@ -1,4 +1,4 @@
-"""``all_reduce_gradients`` through a buffer of float32, or of bfloat16: half of the bytes between the cards."""
+"""``all_reduce_gradients`` with a buffer of float32, or of bfloat16, which halves the bytes sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def build(form: FormName, setting: Setting) -> Form:
     return Form(f"all_reduce_gradients(model, {dtype})", step, lambda: gradients(model))
 
 
-# Gradients keep 8 bits of their mantissa.
+# bfloat16 has a mantissa of 8 bits.
 BENCHMARK = on_ranks(
     name="all_reduce_bf16",
     rules=(),

@@ -1,4 +1,4 @@
-"""Small models on several cards: a hook per parameter against one reduction after backward."""
+"""Small models on several cards: one reduction per parameter during backward, or one after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DistributedDataParallel: its default buckets against the sizes that the guide found best for two models."""
+"""DistributedDataParallel: its default bucket size, or the sizes that the guide recommends for two models."""
 
 from __future__ import annotations
 

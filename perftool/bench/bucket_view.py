@@ -1,4 +1,4 @@
-"""DistributedDataParallel: separate gradients against gradients that are views of the buckets."""
+"""DistributedDataParallel: separate gradients, or gradients that are views of the buckets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def build(form: FormName, setting: Setting) -> Form:
     return step_form(f"DistributedDataParallel(gradient_as_bucket_view={view})", setting, gradient_as_bucket_view=view)
 
 
-# On the CPU copying a gradient costs little beside the all-reduce; what the view saves is the memory of all copies.
+# On a CPU, the copies take little time compared with the all-reduce, so memory is measured.
 BENCHMARK = on_ranks(
     name="bucket_view",
     rules=("CPY104",),

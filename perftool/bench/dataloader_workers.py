@@ -15,24 +15,24 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
 _BATCH, _SIDE, _WORKERS = 24, 32, 2
 _FOR_EVER = 10**6
-# Batches that each worker may prepare ahead; enough to bridge a moment without a processor.
+# Batches that each worker may prepare ahead, in case it gets no CPU for a moment.
 _AHEAD = 4
 
 
 @dataclass(frozen=True)
 class _Epoch:
-    """Number of batches, and side of the images in pixels before they are scaled down."""
+    """Number of batches, and the width and height of the images in pixels before they are scaled down."""
 
     batches: int
     side: int
 
 
-# A quarter and a half of the time of the step itself.
+# Preparing these takes a quarter and a half of the step time.
 _EPOCHS = {"small": _Epoch(6, 320), "large": _Epoch(16, 480)}
 
 
 class _Images(Dataset[torch.Tensor]):
-    """Synthetic images that take some work to prepare, the same for the same index."""
+    """Synthetic images that take time to prepare; an index always gives the same image."""
 
     def __init__(self, batches: int, side: int) -> None:
         self._samples, self._side = batches * _BATCH, side
@@ -90,7 +90,7 @@ def _loader(images: _Images, workers: int) -> DataLoader[torch.Tensor]:
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Epochs of a small convolutional network; workers start once, and have nothing ready when an epoch begins."""
+    """Epochs of a small convolutional network; workers start once, and every epoch starts with empty queues."""
     workers = 0 if form == "naive" else _WORKERS
     epochs = _Epochs(setting, workers)
     return Form(f"num_workers={workers}", epochs.run, epochs.weights, epochs.step, epochs.close)
@@ -103,7 +103,7 @@ def _obstacle() -> str | None:
 BENCHMARK = Benchmark(
     name="dataloader_workers",
     rules=("GAP102",),
-    summary="worker processes that prepare samples beside the steps instead of between them",
+    summary="worker processes that prepare samples during the steps instead of between them",
     build=build,
     sizes=tuple(_EPOCHS),
     traced_size="small",

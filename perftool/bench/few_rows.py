@@ -1,4 +1,4 @@
-"""Samples through a model of wide layers one by one, or in one batch: on a CPU each reads all weights."""
+"""Inference with wide layers, one sample at a time or in one batch. On a CPU, each call reads all weights."""
 
 from __future__ import annotations
 

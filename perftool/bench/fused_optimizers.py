@@ -1,4 +1,4 @@
-"""Optimizers, averages and clipping: tensor by tensor, fused under Gaudi's name, and torch's own best."""
+"""Optimizers, averages and clipping: tensor by tensor, with our fused ops, and with torch's fastest option."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from perftool.fused import (
 Ways = dict[FormName, tuple[str, MakeOptimizer]]
 
 _DECAY = 0.01
-# Far above the norm of the gradients: the norm is computed, and nothing is clipped.
+# Far above the norm of the gradients, so that nothing is clipped.
 _MAX_GRAD_NORM = 1e3
-# LARS overwrites the gradients, which stay the same tensors from run to run here. These two values keep them as large
-# as the weights. Otherwise they would shrink towards zero, and denormal numbers are slow.
+# LARS overwrites the gradients, and all runs use the same ones. These two values keep the gradients as large as the
+# weights. Otherwise they would become denormal numbers, which are slow.
 _RATE = _EETA = 1.0
 
 
 def _beside_torch(theirs: Any, ours: Any, **options: Any) -> Ways:
-    """The class of torch.optim, which loops over tensors on the CPU, ours, and torch's with its fused kernel."""
+    """The class of torch.optim with its default loop over tensors, our class, and torch's class with fused=True."""
     name = f"torch.optim.{theirs.__name__}"
     return {
         "naive": (name, partial(theirs, **options)),
@@ -81,7 +81,7 @@ def _optimizer(ways: Ways, form: FormName, setting: Setting) -> Form:
 
 
 def _average(form: FormName, setting: Setting) -> Form:
-    """A loop over the state of the model, FusedEMA, or torch's op over lists of tensors."""
+    """A loop over the model's tensors, FusedEMA, or torch's foreach ops."""
     ways: dict[FormName, tuple[type[PlainEMA] | type[FusedEMA], str]] = {
         "naive": (PlainEMA, "mul_ and add_ for each tensor"),
         "advised": (FusedEMA, "FusedEMA"),
@@ -90,7 +90,6 @@ def _average(form: FormName, setting: Setting) -> Form:
     follow, title = ways[form]
     model, trained = nn.ParameterList(weights_of(setting)), layered_network(setting)
     average, followed = follow(model, 0.999), follow(trained, 0.999)
-    # The same optimizer in all forms: only the average differs.
     learn = training_step(trained, FusedSGD(trained.parameters(), lr=1e-3), setting)
 
     def step() -> None:
@@ -101,9 +100,9 @@ def _average(form: FormName, setting: Setting) -> Form:
 
 
 def _clip(form: FormName, setting: Setting) -> Form:
-    """clip_grad_norm_ with torch's defaults, which are torch's best, or FusedClipNorm.
+    """clip_grad_norm_ with torch's defaults, which are its fastest option, or FusedClipNorm.
 
-    The gradients stay the same tensors from run to run: a limit that falls a little each time is always exceeded.
+    All runs clip the same gradients, so the limit falls a little each time to make every run clip.
     """
     params = weights_of(setting)
     gradients = [param.grad for param in params if param.grad is not None]

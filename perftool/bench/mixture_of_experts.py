@@ -1,4 +1,4 @@
-"""A mixture of experts: a loop over experts against one op for all of them (torch's, or Gaudi's on a Gaudi)."""
+"""A mixture of experts: a loop over experts, or one op for all of them (torch's, or Gaudi's on a Gaudi)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perftool.bench.workloads.experts import (
 )
 from perftool.fused import mixture_of_experts
 
-# The last is compared with the loop over all experts on all tokens, which keeps shapes static.
+# The last size is compared with every expert on every token, which keeps shapes static.
 _MIXTURES = {
     **MIXTURES,
     "static": Mixture(tokens=256, hidden=512, ffn=1792, experts=8, k=2),
@@ -25,7 +25,7 @@ _MIXTURES = {
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """The loop of model code, grouped products, or Gaudi's own op, on the same weights."""
+    """The usual loop, grouped products, or Gaudi's op, on the same weights."""
     torch.manual_seed(setting.seed)
     mixture = _MIXTURES[setting.size]
     block = ExpertLoop(mixture).to(setting.device)

@@ -16,12 +16,11 @@ _SHAPES = {"small": (64, 16), "large": (256, 64)}
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Forty forward passes with their progress; the loss is already on the host, like everything on a CPU."""
+    """Forty forward passes with progress output."""
     torch.manual_seed(setting.seed)
     width, rows = _SHAPES[setting.size]
     model = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)).to(setting.device)
     inputs = torch.randn(rows, width, generator=setting.generator()).to(setting.device)
-    # Written and flushed as if to a terminal, but not shown.
     terminal = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - closed with the form
     count = 0
     latest: list[torch.Tensor] = []

@@ -10,7 +10,8 @@ from perftool.bench.harness.case import ASYNCHRONOUS, Benchmark, Form, FormName,
 
 _STEPS = 20
 _READ_EVERY = {"naive": 1, "advised": _STEPS}
-# Values of a batch, rows of the weights, and products in a step: the host prepares for about half of a device step.
+# Values of a batch, rows of the weights, and products in a step. The host prepares a batch in about half of a device
+# step.
 _SIZES = {"small": (1 << 18, 384, 12), "large": (1 << 20, 768, 8)}
 
 
@@ -48,7 +49,7 @@ def build(form: FormName, setting: Setting) -> Form:
     def run() -> None:
         pending = []
         for step in range(1, _STEPS + 1):
-            # The work of a loader: something the host computes for each batch.
+            # Stands for the work of a data loader.
             pending.append(device.submit(torch.sort(raw.roll(step)).values))
             if step % _READ_EVERY[form] == 0:
                 float(pending[-1].result())

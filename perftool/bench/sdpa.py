@@ -1,4 +1,4 @@
-"""Attention: product, softmax, product against one op that never holds the whole score matrix."""
+"""Attention as product, softmax, product, or as one op that never stores the whole score matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOKENS = {"small": 512, "large": 2048}
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """The formula as in model code, FusedSDPA, or torch's own op."""
+    """Separate ops, FusedSDPA, or torch's op."""
     attention, title = _WAYS[form]
     q, k, v = heads_of(setting, 1, _TOKENS[setting.size], training=True)
     upstream = torch.randn(q.shape, generator=setting.generator()).to(setting.device)

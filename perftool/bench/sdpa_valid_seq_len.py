@@ -1,4 +1,4 @@
-"""Attention over a padded batch: a mask that hides the padding against lengths that leave it out."""
+"""Attention over a padded batch: with a mask that hides the padding, or with lengths that skip it."""
 
 from __future__ import annotations
 

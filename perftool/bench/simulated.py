@@ -1,4 +1,4 @@
-"""Benchmarks with nothing to measure on a host that computes everything itself; each has a script of the same name."""
+"""Benchmarks that run only on the simulator; each has a script of the same name."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 # Calls; no more than torch.compile accepts before it gives up.
 _CALLS = {"small": 4, "large": 7}
 _TOKENS = 32
-# Calls until the output has its full size.
+# The output grows during this number of calls.
 _WARM_UP = 10
 
 
@@ -33,7 +33,7 @@ def build(form: FormName, setting: Setting) -> Form:
 
 
 class _Counting(nn.Module):
-    """The graph is guarded by the value of the attribute."""
+    """torch.compile guards the value of the attribute, so each call compiles again."""
 
     def __init__(self) -> None:
         super().__init__()

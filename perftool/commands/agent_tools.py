@@ -37,9 +37,9 @@ _ROWS, _CHARACTERS = 200, 40_000
 _MOST_RUNS = 200
 _RUN_SUFFIXES = (*TRACE_SUFFIXES, ".csv", ".hltv")
 _LONGEST_ERROR = 2_000
-# A longer answer is not worth the memory to read it: the reply is cut to _CHARACTERS anyway.
+# Limits the memory: the reply is cut to _CHARACTERS anyway.
 _LONGEST_ANSWER = 16 << 20
-# Each analysis may take gigabytes; clients can send any number of calls at once.
+# An analysis may take gigabytes, and clients may send many calls at once.
 _CALLS_AT_ONCE = 2
 _LOOK_S = 0.1
 # Longer than a terminated analysis takes to remove its temporary files.
@@ -56,7 +56,7 @@ class Workspace:
 
     root: Path
     seconds: float
-    # Raises an error when nobody waits for the answer of this thread any more.
+    # Raises an error when the client has cancelled the call.
     wanted: Callable[[], None] = lambda: None
     running: dict[object, subprocess.Popen[bytes] | None] = field(default_factory=dict)
     room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_CALLS_AT_ONCE))
@@ -92,8 +92,8 @@ class Workspace:
         return place == self.root or self.root in place.parents
 
     def run(self, command: str, options: Sequence[str], arguments: Sequence[str] = ()) -> Any:
-        """The JSON output of a command. Raises PerfToolError with its own sentence when it fails."""
-        # No configuration file may change what a tool does: it could even name other files.
+        """The JSON output of a command. Raises PerfToolError with the command's message when it fails."""
+        # A configuration file could change what a tool does, or name files outside the folder.
         line = [sys.executable, "-I", "-m", "perftool", command, "--isolated", *options, "--", *arguments]
         with self.room:
             self.wanted()
@@ -183,7 +183,7 @@ def serve(root: Path, seconds: float) -> None:
     desk = Workspace(root.resolve(), seconds, from_thread.check_cancelled)
 
     def leave(number: int, _: object) -> None:
-        # The SDK would wait for the next line of the client.
+        # # The SDK would block until the client sends another line.
         desk.leave()
         os._exit(128 + number)
 
@@ -207,7 +207,7 @@ def _server(desk: Workspace) -> Any:
             except (PerfToolError, OSError, ValueError) as error:
                 # The client sees only the text of this error. Arguments may hold a zero byte, or be too long.
                 raise sdk_errors.ToolError(one_line(str(error)).removeprefix(_OUR_NAME)) from None
-            # The SDK would indent the text, which could make it longer than an answer may be.
+            # The SDK would indent the text, and could exceed the limit.
             text = types.TextContent(type="text", text=_text(answer))
             return types.CallToolResult(content=[text], structured_content=answer)
 
@@ -255,7 +255,7 @@ def listed(desk: Workspace, folder: str) -> dict[str, Any]:
     place = desk.place(folder)
     found = []
     for file in place.rglob("*"):
-        # A file may vanish meanwhile.
+        # # A file may be deleted meanwhile.
         with suppress(OSError):
             if file.name.lower().endswith(_RUN_SUFFIXES) and file.is_file() and desk.root in file.resolve().parents:
                 found.append((-file.stat().st_mtime, str(file.relative_to(desk.root)), file.stat().st_size))
@@ -271,7 +271,7 @@ def analyzed(desk: Workspace, path: str, findings: int) -> dict[str, Any]:
     shown = max(0, findings)
     return small(
         {
-            # In a folder with several runs, the newest complete one.
+            # A folder may hold several runs; this is the newest complete one.
             "traces": [
                 os.path.relpath(read["path"], desk.root) for read in report["inputs"] if read["kind"] == "trace"
             ],
@@ -301,7 +301,7 @@ def explained(code: str) -> dict[str, Any]:
 
 
 def small(data: Mapping[str, Any]) -> dict[str, Any]:
-    """``data``, marked as such; a list or a text that makes the answer too long is cut, and the answer says so."""
+    """``data``, marked as untrusted; lists and texts that make the answer too long are cut, and the answer says so."""
     kept = _visible(dict(data))
     while len(_text({"data": kept})) > _CHARACTERS:
         longest = max(kept, key=lambda name: len(json.dumps(kept[name], default=str)))
@@ -325,8 +325,7 @@ def _half(value: Any) -> Any:
 
 
 def _visible(value: Any) -> Any:
-    """``value`` with control characters as escapes: invisible characters could speak to an agent behind a user's
-    back."""
+    """``value`` with control characters as escapes: invisible characters could hide instructions to an agent."""
     if isinstance(value, str):
         return on_terminal(value)
     if isinstance(value, dict):

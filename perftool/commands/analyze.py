@@ -64,13 +64,14 @@ def analyze(
 
 
 def show_report_on(traces: Sequence[str], color: Color, texts: Sequence[str] = ()) -> None:
-    """Print the report on ``traces`` that the program wrote itself, and on the logs and metrics files ``texts``."""
+    """Print the report on ``traces``, which our recorder or simulator wrote, with the logs and metrics files
+    ``texts``."""
     session = Session(CliSettings(color=color, quiet=True, given={"log": list(texts)} if texts else {}), traces)
     show_report(session, session.inputs(traces))
 
 
 def show_report(session: Session, inputs: Inputs) -> None:
-    """Analyse ``inputs``, and print or write the report, or write the part that the user asks for."""
+    """Analyse ``inputs``, and print or write the report, or write a part (--part)."""
     from perftool.engine.ranks.part_file import render_part
     from perftool.engine.report.source_places import place_sources
 
@@ -114,8 +115,8 @@ def _outputs(session: Session) -> list[str | None]:
 
 
 def _require_outputs(session: Session, lines: str | None = None) -> None:
-    """Raise PerfToolError unless the outputs have names that their readers accept, and fit the option ``lines``, which
-    prints a line for each trace instead of a report.
+    """Raise PerfToolError if the file name of an output is invalid, or if an output conflicts with the option
+    ``lines``, which prints a line for each trace instead of a report.
     """
     if lines is not None:
         _require_lines(session, lines)
@@ -131,7 +132,7 @@ def _require_lines(session: Session, option: str) -> None:
 
 
 def _require_place(cli: CliSettings, each: bool) -> None:
-    """Raise PerfToolError unless there will be lines for the summary file, and it can hold them."""
+    """Raise PerfToolError for --summary-jsonl without a report or a regular file."""
     from perftool.readers.metrics.run_lines import require_summaries
 
     if cli.part is not None or each or cli.summary_jsonl == "-":
@@ -140,7 +141,7 @@ def _require_place(cli: CliSettings, each: bool) -> None:
 
 
 def _require_part_name(name: str) -> None:
-    """Raise PerfToolError for a name under which a part would not be recognised."""
+    """Raise PerfToolError unless ``name`` has the suffix of parts."""
     from perftool.readers.discover import PART_SUFFIX
 
     if not name.endswith(PART_SUFFIX):

@@ -107,10 +107,10 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
     with open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool:
         one, redactor = len(inputs.traces) == 1, Redactor()
         drawn, copied, notes = _one_rank(run, Path(spool), redact) if one else _several_ranks(run)
-        # A timeline of several ranks has none of their metadata, but an event may repeat a value of it.
+        # The timeline of several ranks leaves out their metadata, but an event may repeat a secret from it.
         found = redactor.learn(rank_metadata(run)) if one or redact else set()
         if redact:
-            # A secret found near the end of the copy may also occur near its beginning.
+            # A secret found late in the copy may also occur earlier.
             redactor.learn(copied())
         blocks = map(redactor.json, copied()) if redact else copied()
         write_blocks(gzipped(blocks) if target.endswith(".gz") else blocks, target)

@@ -146,7 +146,7 @@ def _peaks(device: Target, output_file: str | None) -> None:
 def _run(
     names: Sequence[str], device: Target, quick: bool, folder: Path, advance: Advance, shown: _Shown
 ) -> tuple[list[BenchmarkResult], bool]:
-    """The results of ``names``, and whether they are complete: an interrupt keeps the finished ones."""
+    """The results of ``names``, and whether all finished: an interrupt keeps the results so far."""
     from perftool.bench import find_benchmark
     from perftool.bench.harness.devices import choose_device
     from perftool.proof import Request, prove

@@ -61,7 +61,7 @@ def named_in(path: str) -> list[str]:
 
 
 def left_out(names: Sequence[str]) -> str:
-    """What ``--quick`` skips for the benchmarks ``names``, in a few sentences."""
+    """Sentences on what ``--quick`` skips for the benchmarks ``names``."""
     from perftool.bench import find_benchmark
 
     found = [find_benchmark(name) for name in names]

@@ -54,7 +54,7 @@ def progress(total: int, quiet: bool) -> Iterator[Advance]:
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-        # A row takes seconds: over the default half minute, the speed would be that of one row.
+        # A benchmark takes seconds, so the default half minute would average over one or two only.
         TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=600) as bar:

@@ -89,7 +89,7 @@ def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
 
 
 def _not_for_two(session: Session) -> list[str]:
-    """A note on configured files that belong to one run: each side uses the files beside its traces."""
+    """A note that diff ignores configured files of one run: each side uses the files beside its traces."""
     named = [key for key in ("log", "metrics", "capture") if getattr(session.settings, key)]
     return [f"diff reads two runs, so it leaves out what the configuration names: {', '.join(named)}"] if named else []
 
@@ -104,8 +104,8 @@ def _analysed(session: Session, side: _Side) -> RunSide:
 def _found(
     session: Session, base: tuple[str, str | None], new: tuple[str, str | None], output_file: str | None
 ) -> list[_Side]:
-    """Both sides, each given as a path and a run in it. Raises PerfToolError if both are stdin, or if ``output_file``
-    is an input.
+    """Both sides, from pairs of a path and a run. Raises PerfToolError if both are stdin, or if ``output_file`` is an
+    input.
     """
     if base[0] == new[0] == "-":
         raise PerfToolError("'-' can be given only once")

@@ -1,4 +1,4 @@
-"""One line for each of many traces, each a separate run: given at once, or as they appear in a folder."""
+"""Prints one line for each of many traces, which are separate runs: of a list, or as they appear in a folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perftool.model.report import Report
     from perftool.readers.files.finished import FileState
 
-# The minimum name column width when more names may follow.
+# The minimum width of the name column, as later names may be longer.
 _NAME_WIDTH = 24
 
 
@@ -55,8 +55,8 @@ def watch(
     """Print a line for each finished trace below ``folder``, until a signal ends the process.
 
     A trace is finished when two polls, ``interval_s`` apart, find it unchanged. Each trace is read in a separate
-    process, so that one that crashes or takes too much memory costs only its line. The file of --summary-jsonl receives
-    the numbers of each trace, and shows which traces earlier processes have done.
+    process, so that a crash, or too much memory, affects only its line. The file of --summary-jsonl receives the
+    metrics of each trace, and shows which traces are already done.
     """
     from perftool.engine.ranks.schedule import Processes
     from perftool.readers.discover import TRACE_SUFFIXES, is_our_own

@@ -1,4 +1,4 @@
-"""Ends the program on signals in an orderly way, which also removes temporary folders."""
+"""Cleans up when a signal ends the program."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from perftool.signals import ENDING, after_native_imports
 
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "the terminal was closed"}
-# Removing the temporary files of the largest analysis takes less.
+# The largest analysis removes its temporary files in less time.
 _UNWINDING_S = 3.0
 
 
 @dataclass
 class Ending:
-    """The exit code and the word for the cause of an interrupted run; ``heard`` says whether a signal came."""
+    """The exit code and the message of an interrupted run; ``heard`` says whether a signal came."""
 
     code: int = 128 + signal.SIGINT
     word: str = _WORDS["SIGINT"]
@@ -27,9 +27,9 @@ class Ending:
 
 @contextmanager
 def signals_as_interrupts() -> Iterator[Ending]:
-    """Make SIGTERM and SIGHUP, which by default end a process at once, unwind every ``with`` as Ctrl-C does.
+    """Make SIGTERM and SIGHUP raise an exception, as Ctrl-C does, so that every ``with`` cleans up.
 
-    Further signals, such as SIGTERM right after Ctrl-C, do not disturb the unwinding for ``_UNWINDING_S``.
+    Further signals, such as SIGTERM right after Ctrl-C, are ignored for ``_UNWINDING_S``.
     """
     ending, first_at = Ending(), -_UNWINDING_S
 

@@ -1,4 +1,4 @@
-"""``lint``: a run as a gate for CI."""
+"""``lint``: a gate for CI."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def lint(
 
 
 def linted(session: Session, inputs: Inputs, plan: LintPlan) -> LintReport:
-    """The result of ``plan`` for ``inputs``, which may be none."""
+    """The result of ``plan`` for ``inputs``, which may be empty."""
     from perftool.engine.gate.lint import lint_nothing, lint_run
 
     if not inputs.files:
@@ -129,7 +129,7 @@ def linted(session: Session, inputs: Inputs, plan: LintPlan) -> LintReport:
 def plan_of(
     session: Session, root: Path, budgets: Sequence[str] = (), place: str = "--budget", **more: Any
 ) -> LintPlan:
-    """The plan of ``session`` with ``budgets`` as the command line writes them; ``more`` are fields of LintPlan."""
+    """The plan of ``session`` with ``budgets`` in command line syntax; ``more`` are fields of LintPlan."""
     from perftool.engine.gate.budgets import budget_option
     from perftool.engine.gate.lint import LintPlan
 

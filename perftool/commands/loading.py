@@ -1,4 +1,4 @@
-"""The commands by name. Each is imported on demand, so that no run pays for the others."""
+"""The commands by name, each imported on demand to save time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MODULES = {
 }  # fmt: skip
 # From click, or from the copy bundled with newer releases of typer.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-# The programs run by these two commands have options of their own.
+# These two commands run programs that have their own options.
 _SETTINGS = {"simulate": {"ignore_unknown_options": True}, "record": {"allow_interspersed_args": False}}
 
 
@@ -50,15 +50,15 @@ class _ByName(Mapping[str, Any]):
 
 
 class _Answering:
-    """Escapes the arguments repeated in usage errors: they may be file names found by a shell or CI."""
+    """Escapes arguments in usage errors: a shell or CI may have expanded file names into them."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """Make click's context; it may raise a UsageError."""
+        """Escape the arguments in a UsageError from parsing."""
         with _shown():
             return super().make_context(*args, **options)  # type: ignore[misc]
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the named command, which may not exist."""
+        """Escape the arguments in a UsageError for an unknown command."""
         with _shown():
             return super().invoke(ctx)  # type: ignore[misc]
 
@@ -81,8 +81,8 @@ class Commands(_Answering, TyperGroup):
     """All commands."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the named command. Raises UnforeseenError for EOFError and BrokenPipeError: typer would treat them as
-        the user's wish to leave, and exit with the code of a failed gate.
+        """Run the named command. Raises UnforeseenError for EOFError and BrokenPipeError: typer would exit with 1 on
+        them, the code of a failed gate.
         """
         try:
             return super().invoke(ctx)
@@ -103,7 +103,7 @@ class Commands(_Answering, TyperGroup):
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help without the options of commands: building them takes as long as all the rest."""
+        """Write the help without building the options of commands, which would double its time."""
         self._only_listed = True
         try:
             super().format_help(ctx, formatter)

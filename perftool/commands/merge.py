@@ -1,4 +1,4 @@
-"""``merge``: the report of a run from the parts of its ranks, which were analysed where their traces are."""
+"""``merge``: the report of a run from the parts of its ranks."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 def load_numpy() -> None:
     """Import numpy with a single linear algebra thread, unless the environment sets another number.
 
-    Otherwise its library starts a thread per core on import, and nothing here uses them. The environment is restored
-    afterwards: programs started by a command, and Python code that imports ``perftool``, keep their threads.
+    Its BLAS library would start a thread per core on import, which we don't use. The environment is restored, so that
+    child processes and Python code that imports ``perftool`` keep their threads.
     """
     given = os.environ.get(_THREADS)
     os.environ[_THREADS] = given or "1"

@@ -1,6 +1,6 @@
-"""Options on a command line, made from the rows of the table of keys and of those here.
+"""Makes the options of commands from the table of configuration keys and from the rows below.
 
-A parameter of a command that is annotated with CliSettings is replaced by all rows of that command.
+A command's parameter of type CliSettings is replaced by all options of that command.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from perftool.engine.settings.table import (
 from perftool.errors import PerfToolError
 from perftool.model.choices import Color, one_of
 
-# The metavar of a flag; without one typer shows <bool>, as if a value followed.
+# Without a metavar, typer shows a flag as if it took a value.
 NO_VALUE = ""
 _REPORTS = ("analyze", "merge")
 
 
 @dataclass(frozen=True)
 class CliSettings:
-    """The options of a command line: those that are not configuration keys, and the keys in ``given``.
-
-    ``given`` holds only the keys that were given, as a configuration would spell them.
+    """The options of a command line. ``given`` holds the configuration keys among them, spelled as in a configuration
+    file.
     """
 
     top: int | None = row(
@@ -116,7 +115,7 @@ def option(name: str, command: str = "") -> Any:
 
 
 def format_of(formats: Any, document: str) -> Any:
-    """The option for the format of ``document``: one of ``formats``, with text as the default."""
+    """The option for the format of ``document``, one of ``formats``; the default is text."""
     return typer.Option("--output-format", metavar="FORMAT", help=f"Format of {document}: {one_of(formats, 'text')}.")
 
 
@@ -168,7 +167,7 @@ _KINDS: dict[str, Any] = {
 
 
 def _is_given(made: Row, value: Any) -> bool:
-    """Whether the command line has the option; a pair of switches (--preview/--no-preview) is None without it."""
+    """Whether the command line has the option; an absent pair of switches (--preview/--no-preview) is None."""
     return value not in (None, []) and (value is not False or "/" in made.flag)
 
 
@@ -183,7 +182,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _as_key(made: Row, value: Any) -> Any:
-    """``value`` as a configuration spells it."""
+    """``value`` as in a configuration file."""
     if made.kind == "Mapping[str, Sequence[str]]":
         return _per_file(value)
     return getattr(value, "value", value)

@@ -37,9 +37,9 @@ def print_notes(messages: Sequence[str], color: Color = Color.auto) -> None:
 
 @contextmanager
 def exit_code(code: int, unjudged: str = "") -> Iterator[None]:
-    """Print a gate's answer in this block, then exit with ``code``, even if the reader of stdout has left.
+    """Exit with ``code`` after this block, which prints a gate's result, even if the reader of stdout has exited.
 
-    Raises InputError, which exits with 2, if ``unjudged`` says why there is no answer.
+    Raises InputError, which exits with 2, if ``unjudged`` says why there is no result.
     """
     closed = False
     try:
@@ -58,9 +58,8 @@ def exit_code(code: int, unjudged: str = "") -> Iterator[None]:
 def write_document(document: bytes, target: str | None, *, verbatim: bool = False) -> None:
     """Write ``document`` to the file ``target``, or to stdout when it is None or '-'.
 
-    On stdout, nothing in the document can control a terminal or command a CI system, unless it is ``verbatim``: an HTML
-    page, or our own commands. A file appears whole or not at all. Raises OutputClosedError when the reader of stdout
-    left.
+    On stdout, control characters and CI commands in the document are escaped, unless it is ``verbatim``. Files are
+    written atomically. Raises OutputClosedError when the reader of stdout has exited.
     """
     write_blocks([document if verbatim or is_file(target) else shown_document(document)], target)
 
@@ -102,7 +101,7 @@ def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
 
 
 def warn_of_secrets(places: Collection[str], redacted: bool) -> list[str]:
-    """Warnings about secrets in the output, which the input has at ``places``."""
+    """Warnings about secrets in the output; ``places`` says where the input has them."""
     names = ", ".join(sorted(places)[:_NAMED]) + (f" and {len(places) - _NAMED} more" if len(places) > _NAMED else "")
     if not places:
         return []

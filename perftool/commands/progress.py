@@ -1,4 +1,4 @@
-"""Progress on stderr: an updated line on a terminal, else a line every few seconds; nothing for short work."""
+"""Progress on stderr: an updated line on a terminal, else a line every few seconds; nothing if it ends quickly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from perftool.reporters.escape import one_line
 from perftool.units import format_bytes
 
 _PATIENCE_S = 1.0
-# In a log, a line per second would be noise.
 _LOG_EVERY_S = 10.0
 
 

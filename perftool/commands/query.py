@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perftool.store.sandbox.sandbox import Bounds, Result
 
 
-# At most this many rows are printed at the prompt: more would scroll the query out of sight.
+# Rows printed at the prompt: more would scroll the query off the screen.
 _SHOWN = 100
 
 
@@ -156,7 +156,7 @@ def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None
         return _on_screen(_result(opened, sql, bounds), form, bounds)
 
     inputs = session.inputs([path])
-    # A spinner would draw over what is typed.
+    # A spinner would overwrite what the user types.
     session.cli = replace(session.cli, quiet=True)
     with open_run(session, inputs, rules=()) as opened:
         say(GREETING)
@@ -164,7 +164,7 @@ def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None
 
 
 def _on_screen(result: Result, form: Format, bounds: Bounds) -> str:
-    """The first rows, and how many there are."""
+    """The first rows, and the number of all rows."""
     rows = len(result.rows)
     shown = result if bounds.explain else replace(result, rows=result.rows[:_SHOWN])
     text = _rendered(shown, form, bounds).decode()
@@ -194,7 +194,7 @@ def _rendered(result: Result, form: Format, bounds: Bounds) -> bytes:
 
 
 def _tables_there_are(error: str) -> str:
-    """Where to find the tables, to append to an ``error`` about an unknown table or about a list of them."""
+    """A hint to append to an ``error`` about an unknown table, or about a command that lists tables."""
     from perftool.store.catalog import no_table
     from perftool.store.sandbox.allowed import NO_LIST
 
@@ -217,7 +217,7 @@ def _columns_there_are(error: str, sql: str) -> str:
 
 
 def _quotes_of(error: str) -> str:
-    """A hint, to append to an ``error`` about the column ``end``: many tables have one."""
+    """A hint to append to an ``error`` about the column ``end``, which SQL needs in quotes."""
     return '; the column is written "end", with quotes' if 'at or near "end"' in error else ""
 
 

@@ -22,10 +22,10 @@ SELECT statements, each ended by a semicolon, over the tables of the trace. Tab 
 .quit            leave; exit and Ctrl-D too"""
 _LEAVE = (".quit", ".exit", "quit", "exit")
 _DOTTED = (".help", ".tables", ".schema", ".quit")
-# The word before the cursor, read backwards. A dot belongs to it only at the beginning of the line.
+# The word before the cursor, reversed. Only at the beginning of a line may it start with a dot.
 _WORD = re.compile(r"^(\w*\.$|\w*)")
 _TABLE_NEXT = re.compile(r"(^\s*\.schema|\b(FROM|JOIN))\s+\w*$", re.IGNORECASE)
-# Windows has neither.
+# Windows has neither of these modules.
 _NEITHER_LINK_NOR_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "ASOF JOIN", "DESC", "WITH"),
@@ -58,7 +58,7 @@ def _answer(ask: Ask, statement: str) -> tuple[str, bool]:
 
 
 def separated(text: str) -> list[str]:
-    """The statements in ``text``; all of it where DuckDB cannot parse it, so that the answer says why."""
+    """The statements in ``text``; all of it if DuckDB cannot parse it, so that running it reports the error."""
     import duckdb
 
     try:
@@ -149,7 +149,7 @@ def terminal() -> Callable[[str], str]:
 
 
 def fitting(before: str) -> list[str]:
-    """The words that can follow ``before``, the likeliest first: tables where one must follow, else columns too."""
+    """Completions after ``before``: only tables where a table must follow, otherwise columns too."""
     tables = {table.name: table for table in public_tables()}
     if _TABLE_NEXT.search(before):
         return list(tables)
@@ -172,8 +172,8 @@ def _completer() -> Any:
 
 
 def _history_file() -> Path | None:
-    """Where lines are kept from one prompt to the next, for this user only; None if that cannot be written, or is no
-    file of this user: a link, a pipe.
+    """The history file, readable by this user only; None if it cannot be written, or is not a regular file of this
+    user.
     """
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(state) / "habana_perf_tool"

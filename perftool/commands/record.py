@@ -24,7 +24,6 @@ from perftool.errors import InputError
 from perftool.integrations.record.plan import ACTIVE, STAGES, STEPS_FROM, WAIT, WARMUP, Note, Plan
 from perftool.model.choices import Color
 
-# Seconds between checks for notes from the program's processes.
 _LOOK_S = 0.3
 StepsFrom = Enum("StepsFrom", {name: name for name in STEPS_FROM}, type=str)  # type: ignore[misc]
 
@@ -138,7 +137,7 @@ def _record_server(
 
 
 class _Estimate:
-    """Prints, while the program runs, how long recording will take, as soon as one of its processes knows."""
+    """Prints how long the recording will take, as soon as a process of the program knows."""
 
     def __init__(self, plan: Plan, color: Color) -> None:
         self._plan = plan
@@ -158,7 +157,7 @@ def _said(left: Sequence[Note], made: Sequence[Path], code: int) -> list[str]:
 
 
 def _require_writable(folder: Path) -> None:
-    """Make ``folder``, and raise InputError unless it is writable: before the program runs for hours."""
+    """Make ``folder``. Raises InputError now, not after hours, if it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:
@@ -179,10 +178,10 @@ def _own_folder(folder: Path) -> Path:
 
 
 def _made(left: Sequence[Note], found: set[Path]) -> list[Path]:
-    """The traces of the program: those in the folder, and those its processes wrote elsewhere."""
+    """The traces of the program, in the folder or elsewhere."""
     here = {path.resolve() for path in found}
     for trace in (Path(one.trace) for one in left if one.trace):
-        # Our own recorders compress a trace after writing it.
+        # Our recorders compress a trace after they write it.
         place = next((path for path in (trace, Path(f"{trace}.gz")) if path.is_file()), None)
         if place is not None and place.resolve() not in here:
             found.add(place)
@@ -228,7 +227,7 @@ def run_program(command: Sequence[str], environment: Mapping[str, str], said: Ca
 
     ``said`` is called a few times a second while the program runs, until it returns True.
     """
-    # A bare script runs with our Python.
+    # A .py file runs with our Python.
     whole = [sys.executable, *command] if command[0].endswith(".py") else list(command)
     with _signals_held() as held:
         try:
@@ -282,7 +281,7 @@ def _signals_held() -> Iterator[_Held | None]:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Forward SIGTERM to ``process`` until it ends; the terminal sends it interrupts itself."""
+    """Forward SIGTERM to ``process`` until it ends; the terminal sends Ctrl-C to it directly."""
 
     def forward(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)

@@ -54,7 +54,7 @@ def report(cli: CliSettings, paths: Paths = None, static: Static = False) -> Non
 def make_document(
     session: Session, inputs: Inputs, static: bool, target: str | None, redact: bool = False
 ) -> tuple[bytes, set[str]]:
-    """The report on ``inputs`` as one HTML file for ``target``; and what secrets are in it, or were left out."""
+    """The report on ``inputs`` as one HTML file for ``target``, and the places of secrets in it, or left out of it."""
     from perftool.readers.text.redaction import Redactor
     from perftool.reporters.html import render_html
 
@@ -68,7 +68,7 @@ def make_document(
 
 
 def _link_to_source(file: str, target: str | None, roots: Sequence[Path]) -> str:
-    """The address of ``file``, which is below one of ``roots``, relative to the folder of the report."""
+    """A link to ``file`` from the folder of the report, if the file is below one of ``roots``."""
     folder = Path(target).resolve().parent if target and is_file(target) else Path.cwd()
     root = next((root for root in roots if os.path.isfile(root / file)), roots[0])
     try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perftool.model.report import Location
 
 UI = "https://ui.perfetto.dev"
-# The only local port that the UI's content policy lets it fetch from.
+# The content policy of the UI allows no other local port.
 PORT = 9001
 _PATIENCE_S = 600.0
 _MARGIN_NS = 1000
@@ -41,7 +41,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore errors: a browser that breaks off will retry."""
+        """Ignore errors: a browser retries a broken connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self._head():
             with open(self.server.file, "rb") as file:
                 copyfileobj(file, self.wfile)
-            # Only a fetch by the UI ends the wait.
+            # Other requests do not end the wait.
             if self.headers.get("Origin") == UI:
                 self.server.served.set()
 
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _head(self) -> bool:
         """Send the headers of the file, or an error; returns whether the request was valid."""
-        # Under DNS rebinding, a page reaches this server by its own host name.
+        # Protects against DNS rebinding, in which a page reaches this server under another host name.
         port = self.server.server_address[1]
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
@@ -127,14 +127,14 @@ def ui_address(name: str, drawn: Annotations, port: int = PORT) -> str:
         start, end = _shown(drawn.select)
         address += f"&ts={start}&dur={end - start}"
     start, end = _shown(drawn.view)
-    # The UI does not navigate if the range exceeds the trace, even by a rounded nanosecond.
+    # The UI ignores a range that exceeds the trace, even by a rounded nanosecond.
     if end - start > 2 * _MARGIN_NS:
         address += f"&visStart={start + _MARGIN_NS}&visEnd={end - _MARGIN_NS}"
     return address
 
 
 def _shown(place: Location) -> tuple[int, int]:
-    """Start and end of ``place`` as Perfetto rounds them."""
+    """Start and end of ``place``, rounded as in Perfetto."""
     start = place.ts_ns or 0
     return shown_ns(start), shown_ns(start + (place.dur_ns or 0))
 

@@ -1,4 +1,4 @@
-"""The entry point of all commands: what a command is to do, the files it reads, and the run made of them."""
+"""The common entry point of commands: settings, input files, and the run made of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from perftool.model.rule import Rule
     from perftool.readers.discover import Inputs
 
-# Environment variables in which CI systems pass the checkout folder.
+# Environment variables of CI systems that name the checkout folder.
 _ROOT_VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 
 
@@ -111,14 +111,14 @@ class Session:
         return found
 
     def side(self, path: str, run: str | None) -> Inputs:
-        """The files of one of two runs that are compared: no option names logs or captures for either."""
+        """The files of one side of a comparison: options for logs or captures do not apply."""
         from perftool.readers.discover import find_inputs
 
         found = find_inputs([path], (), self.settings.exclude, as_one_run=self.settings.as_one_run, run=run)
         return replace(self._described(found), captures=())
 
     def alone(self, trace: str) -> Inputs:
-        """The files of a run with a single trace, which was chosen from many before."""
+        """The files of a run with this trace only."""
         from perftool.readers.discover import find_inputs
 
         return self._described(find_inputs([trace]))
@@ -136,10 +136,7 @@ class Session:
 def open_run(
     session: Session, inputs: Inputs, rules: Sequence[Rule] | None = None, schedule: Schedule | None = None
 ) -> Iterator[Run]:
-    """The run made of ``inputs`` with the rules and the schedule of ``session``, or others.
-
-    Every command reads traces this way.
-    """
+    """The run made of ``inputs`` with the rules and the schedule of ``session``, or others."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
 

@@ -1,4 +1,4 @@
-"""``config`` and ``--show-settings``: the available settings, and the current ones."""
+"""``config`` lists the settings; ``--show-settings`` shows their current values."""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from perftool.sim import Simulated
 
 
-# The log lists the rest.
 _MOST_CAUSES = 8
 
 
@@ -148,7 +147,7 @@ def _report_ranks(written: Sequence[Path], report: bool, color: Color, quiet: bo
 
 
 def _shown(path: Path) -> str:
-    """``path`` as one would type it in this folder."""
+    """``path`` relative to the working directory if it is inside."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
@@ -164,7 +163,7 @@ def _left(done: Simulated, skip_steps: int | None, steps_option: str | None) -> 
 
 
 def _causes(done: Simulated) -> list[str]:
-    """The script lines behind recompilations, fallbacks, reads and graph cuts; omits mark_step's expected cuts."""
+    """The script lines that cause recompilations, fallbacks, reads and graph cuts, without those of mark_step."""
     causes = [cause for cause in done.causes if cause.what != "host step marker"]
     if not causes:
         return []
@@ -172,7 +171,7 @@ def _causes(done: Simulated) -> list[str]:
     lines = [*(f"  {cause.text}" for cause in causes[:_MOST_CAUSES])]
     more = [f"  and {left} more; all are in {_shown(done.log)}"] if left > 0 else []
     return [
-        "habana_perf_tool: everything that ends a graph, reads a value or is recompiled in the whole run:",
+        "habana_perf_tool: lines that end a graph, read a value or cause a recompilation, in the whole run:",
         *lines,
         *more,
     ]

@@ -1,4 +1,4 @@
-"""``trend``: a number of the summary over many runs, and whether it got worse."""
+"""``trend``: a metric over many runs, and whether it got worse."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def whatif(
 def _predicted(session: Session, trace: str, asked: Asked, output_file: str | None) -> WhatIf:
     from perftool.engine.what_if import parse_scale, parse_without, rules_named, what_if
 
-    # A fix may be requested even if its rule is not selected.
+    # --fix works for rules that are not selected, too.
     fixes = rules_named(asked.fixes, session.choice.known)
     tasks = [*map(parse_scale, asked.scale), *map(parse_without, asked.without)]
     with open_run(session, session.inputs([trace], [output_file]), rules=()) as run:

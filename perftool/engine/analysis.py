@@ -1,4 +1,4 @@
-"""From files to a run: the single path through readers, store and rules."""
+"""The analysis of a run, from files through readers, store and rules to its report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from perftool.model.pictures import Pictures
 
 Answer = TypeVar("Answer")
-# Produces an answer from a store, rules, the run's device, and a function that evaluates the rules in a context.
+# The parts of a report to make: from a store, rules, the run's device, and a function that evaluates the rules in a
+# context.
 Answering = Callable[[TraceStore, Sequence[Rule], Device, Callable[[Context], Outcome]], Answer]
 
 
@@ -80,7 +81,7 @@ class Run:
                 return answered_by(answer, store, self._rules)
             except PerfToolError:
                 raise
-            except Exception as error:  # a trace that crashes the analysis costs only its own rank
+            except Exception as error:  # the other ranks still get their report
                 if is_interrupt(error) or len(self._files) < 2:
                     raise
                 self._batches = tuple(single for batch in self._batches for single in batch.split())
@@ -95,7 +96,7 @@ class Run:
 
     @property
     def store(self) -> TraceStore:
-        """The tables behind ``report``, over all ranks; tables of single events exist only if there is one store."""
+        """The tables behind ``report``, over all ranks. Tables of events exist only if one store read all files."""
         return self.whole if self._one_store else self._joined[0]
 
     @cached_property
@@ -117,7 +118,7 @@ class Run:
 
     @contextmanager
     def only_rank(self, rank: int) -> Iterator[TraceStore]:
-        """A store with every table of ``rank``, maybe beside others, until the block ends. Raises InputError like
+        """A store with every table of ``rank``, and perhaps of others, until the block ends. Raises InputError like
         ``rank_store``."""
         if self._one_store:
             yield self.whole
@@ -129,7 +130,7 @@ class Run:
     def _read_of(self, rank: int) -> InputFile:
         """The trace of ``rank``. Raises InputError when it cannot be read again."""
         read = next((read for read in self.store.inputs if read.rank == rank), None)
-        # A path in a part belongs to another machine.
+        # The paths in a part may be from another machine.
         if read is None or read.path not in self._inputs.traces:
             raise InputError(f"no trace of rank {rank} could be read")
         return read
@@ -149,14 +150,14 @@ class Run:
     def ask(self, sql: str, bounds: Bounds) -> Result:
         """Like ``query``, with other bounds; the result also says whether it was cut.
 
-        SQL that uses tables of single events reads all ranks into one store.
+        For SQL that uses tables of events, all ranks are read into one store.
         """
         joined = not self._one_store and all(map(spans_ranks, names_in(sql)))
         return (self.store if joined else self.whole).ask(sql, None, bounds)
 
     @cached_property
     def pictures(self) -> Pictures:
-        """The pictures of an HTML report, each drawn where the events of its rank are."""
+        """The pictures of an HTML report. Each rank's pictures are drawn by the process that read its events."""
         from perftool.engine.drawing.pictures import choose_pictures, merge_pictures, pictures_of
 
         report = self.report
@@ -184,7 +185,7 @@ class Run:
 
     @property
     def part(self) -> PartFile:
-        """The analysis of the run as a part, to be joined with other parts anywhere."""
+        """The analysis of the run as a part, which any machine can merge with others."""
         readings, failed = self._texts
         made = PartFile(tuple(self._parts), tuple(readings), tuple(failed), digests(self._rules))
         before = replace(self._before, rules=made.rules)
@@ -252,14 +253,14 @@ def analyze(
 
 
 def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:
-    """The report over the inputs of ``store``, whatever their number."""
+    """The report on the inputs of ``store``."""
     return answered_by(compose, store, rules)
 
 
 def answered_by(answer: Answering[Answer], store: TraceStore, rules: Sequence[Rule]) -> Answer:
-    """The result of ``answer`` for ``store``, which holds all ranks, and for the findings of ``rules`` in it."""
+    """The result of ``answer`` for ``store``, which holds all ranks, with the findings of ``rules``."""
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
-    # Device work identifies the device. Meanwhile the second core can build only ops, which every answer needs.
+    # Device work identifies the device. Meanwhile the second core builds ops, which every report needs.
     store.build(["device_ops", "ops"])
     return answer(store, rules, detect_device(store), lambda context: evaluate(store, rules, context, crashed))
 

@@ -125,7 +125,7 @@ def _bound(store: TraceStore, rule: Rule, context: Context) -> FixBound:
 def _bound_or_none(store: TraceStore, rule: Rule, context: Context) -> FixBound | None:
     """The upper bound on the gain of all findings of ``rule`` together; None if it finds nothing."""
     if rule.sql is None:
-        # The program itself makes these findings, about inputs it cannot read and rules that fail.
+        # Rules without a query report unreadable inputs and failing rules.
         return FixBound(rule.code, None)
     answer = ask(store, rule, context)
     if answer.error:
@@ -161,7 +161,7 @@ def _replayed(
     before = _path(path_rows(store, model), model)
     after = _path(path_rows(store, model, predicted), model)
     if predicted.step_ns > predicted.replay.step_ns:
-        # Work that the changes made concurrent takes longer than the steps.
+        # Concurrent work on the path may add up to more than the steps.
         after = Path((BoundShare("beside", 1.0),), (PathTask("beside", None, predicted.step_ns, 1),))
     mean_ns = uneven_mean_ns(store, model)
     uneven = None if mean_ns is None else round(mean_ns)
@@ -182,7 +182,7 @@ def _elsewhere(
 def _of_the_run(
     store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None, context: Context
 ) -> WhatIf:
-    """The step time of all ranks with ``fixes`` for what delays them."""
+    """The step time of all ranks with ``fixes`` of rules over ranks."""
     others = [rule.code for rule in fixes if rule.whatif_ranks is None] + [f"{task.change} {task}" for task in tasks]
     if others or rank is not None:
         one = next(rule.code for rule in fixes if rule.whatif_ranks is not None)
@@ -216,7 +216,7 @@ def _found_changes(store: TraceStore, rule: Rule, context: Context) -> list[Less
 
 
 def _chosen(store: TraceStore, rank: int | None) -> tuple[int | None, Model | str]:
-    """The model of ``rank``, by default the replayable rank with the longest steps; or why there is none."""
+    """The model of ``rank`` (by default the replayable rank with the longest steps), or why there is none."""
     ranks = sorted(store.metadata)
     if rank is not None and rank not in ranks:
         raise PerfToolError(f"there is no trace of rank {rank}; the traces are of ranks {', '.join(map(str, ranks))}")
@@ -240,7 +240,7 @@ Made = tuple[Literal["fix", "scale", "without"], str, list[Change]]
 def _of_fixes(store: TraceStore, model: Model, fixes: Sequence[Rule], context: Context) -> list[Made]:
     found: list[Made] = []
     for rule in fixes:
-        # If the fix changes nothing here, the bound of its gain is used, if the rule finds anything.
+        # If the fix changes nothing, the bound of its gain is used, if there is one.
         made = [change for _, change in changes_of(store, rule, model, context)]
         found.append(("fix", rule.code, made))
     return found

@@ -85,7 +85,7 @@ def test_the_threshold_decides(run: Run, options: list[str], code: int) -> None:
         ([SLOW, "--select", "GAP", "--ignore", "GAP"], "no rule is left to run"),
         ([SLOW, "--fail-on", "bad"], "the command line: key fail-on: 'bad' is not one of"),
         ([SLOW, "--baseline", "missing.json"], "missing.json: the baseline cannot be read"),
-        ([SLOW, "--budget", "speed<=1"], "there is no number 'speed'"),
+        ([SLOW, "--budget", "speed<=1"], "unknown metric 'speed'"),
         ([SLOW, "--budget", "step_time_ms"], "must be a number and its limit"),
         ([SLOW, "--also", "sarif"], "must be FORMAT:FILE"),
         ([SLOW, "--also", "xml:out.xml"], "must be FORMAT:FILE"),

@@ -41,7 +41,7 @@ def test_report_and_exit_code() -> None:
     assert done.stderr.splitlines()[1:] == [
         "Wrote script.simulated.json.gz, script.simulated.log, script.simulated.metrics.json",
         "habana_perf_tool: the script ended with exit code 3; the trace ends there",
-        "habana_perf_tool: everything that ends a graph, reads a value or is recompiled in the whole run:",
+        "habana_perf_tool: lines that end a graph, read a value or cause a recompilation, in the whole run:",
         "  script.py:6 <module>: 1 x read, a value on the host",
     ]
 

@@ -48,7 +48,7 @@ def test_how_budgets_are_written(text: str, budget: Budget) -> None:
         ("step_time_ms<=fast", "--budget: '<=fast' is not a limit; write '<= 120' or '<= 5%'"),
         (
             "speed<=1",
-            "--budget: there is no number 'speed'; the numbers are dataloader_ratio, peak_memory_bytes, step",
+            "--budget: unknown metric 'speed'; the metrics are dataloader_ratio, peak_memory_bytes, step",
         ),
         ("q: DROP TABLE x <= 1", "--budget 'q: DROP TABLE x <= 1': must be"),
     ],

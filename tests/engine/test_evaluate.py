@@ -155,7 +155,7 @@ def test_findings_of_a_rule_are_limited_and_the_rest_is_reported(run: Callable[.
     found = run("SELECT 'k' || range AS subject, 1 AS n FROM range(200000)").findings
     assert len([finding for finding in found if finding.code == "USR901"]) == MOST_FINDINGS
     (failure,) = [finding for finding in found if finding.code == "TRC001"]
-    assert failure.message.startswith("rule USR901 failed: it found too much; only the first 1,000 rows")
+    assert failure.message.startswith("rule USR901 failed: it found too many rows; only the first 1,000 rows")
 
 
 def test_names_that_a_rule_looks_for_are_matched_within_its_time(run: Callable[..., Outcome]) -> None:

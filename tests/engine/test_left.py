@@ -41,13 +41,13 @@ def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:
     found = headline_of(tmp_path, 400, **{**PRODUCT, "Input Dims": [[8192, 8192], [8192, 8192]]})
 
     assert "aten::mm 100.0 %, above its model. " in found
-    assert "For 100.0 % of it the best is unknown." in found
+    assert "The best time is unknown for 100.0 % of it." in found
 
 
 def test_an_op_without_shapes_asks_for_a_recording_with_them(tmp_path: Path) -> None:
     found = headline_of(tmp_path, 175)
 
-    assert "Its work: aten::mm 100.0 %, shapes not recorded. For 100.0 % of it the best is unknown. " in found
+    assert "Its work: aten::mm 100.0 %, shapes not recorded. The best time is unknown for 100.0 % of it. " in found
     assert "record_shapes=True" in found
 
 
@@ -75,7 +75,7 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside(tmp_path: Path) ->
          "At the rates that the device reaches on good shapes, 6.0 % of it would be saved; the table "
          "op_shortfalls says why, and what to change."),
         ([LargeOp("mm", 0.9, 0.8, "", True, 0.0), LargeOp("mine", 0.1, None, "no model of this op", False, 0.0)],
-         "mm 90.0 %, at 80.0 % of its best. For 10.0 % of it the best is unknown."),
+         "mm 90.0 %, at 80.0 % of its best. The best time is unknown for 10.0 % of it."),
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),
           *([LargeOp("tiny", 0.01, 0.1, "", False, 0.0)] * 5)],
          "Ops with 95.0 % of it run as fast as the device does on good shapes, and the others are small: the only gain "

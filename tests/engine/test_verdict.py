@@ -132,7 +132,7 @@ def test_python_without_a_core_is_no_python_that_takes_long(tmp_path: Path) -> N
 
     assert report.verdict.headline == (
         "No op computes while the thread runs Python and small ops, or waits for a core: 55.6 % of the time, 5.00 ms; "
-        "the longest stretch takes 5.00 ms. This recording cannot tell the running from the waiting: record again "
+        "the longest stretch takes 5.00 ms. The recording does not distinguish running from waiting: record again "
         "while cores are free."
     )
     assert report.verdict.caveats.startswith("The machine was overloaded: ")

@@ -11,16 +11,14 @@ import torch
 from perftool.errors import PerfToolError
 
 FormName = Literal["naive", "advised", "torch"]
-# The two forms on which the rules run.
 FORM_NAMES: tuple[FormName, FormName] = ("naive", "advised")
-# Where a benchmark can be measured for real.
 ANYWHERE = ("cpu", "cuda", "hpu")
 ASYNCHRONOUS = "needs a device with asynchronous execution"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Device and size of a measurement: ``size`` is one of the benchmark's; ``folder`` is for its files."""
+    """Device and size of a measurement; files go to ``folder``."""
 
     size: str
     device: torch.device
@@ -50,24 +48,24 @@ class Form:
 @dataclass(frozen=True)
 class Benchmark:
     """A recommendation to prove. ``build(form, setting)`` makes one of the forms: ``naive`` with torch's defaults,
-    ``advised`` as the guide recommends, and with ``torch_best`` also ``torch``, torch's own best. ``rules`` are the
-    codes that must fire on the trace of the naive form and stay quiet on the other. If there are none, no trace shows
-    the problem, and only the ratio counts.
+    ``advised`` as the guide recommends, and with ``torch_best`` also ``torch``, the fastest way in torch itself.
+    ``rules`` are the codes that must fire on the trace of the naive form and stay quiet on the other. Without rules,
+    only the ratio counts.
 
     Measured: ``tolerance`` is the largest difference of the results, relative to their largest value. ``clock`` is
     "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting. ``quantity`` is the
     number that the advice lowers. ``apart`` gives each form separate processes, because they differ in
     ``environment`` or would share caches; each process runs its form ``runs_apart`` times, more than once if the first
-    run is like the others. ``ranks`` is the number of processes that work together. ``devices`` are those on which
-    there is something to measure; ``reason`` says why not elsewhere, ``unavailable`` why not on this machine, and
-    ``not_quick`` what takes too long for ``--quick``.
+    run is not special. ``ranks`` is the number of processes that work together. It can be measured on ``devices``;
+    ``reason`` says why not on others, ``unavailable`` why not on this machine, and ``not_quick`` what takes too long
+    for ``--quick``.
 
     Recorded for the rules: ``traced_steps`` steps of ``traced_size``, with Python's functions if ``traced_stacks``.
 
-    Simulated instead, for problems that need a device with a queue of its own: ``script`` is a file of
+    Simulated instead, for problems that need an asynchronous device: ``script`` is a file of
     ``perftool/bench/scripts``, run with the argument ``naive`` and with ``advised``. ``script_work`` is how many times
-    more work a step of the advised form does, and ``settings`` the configuration file that a form reads from the folder
-    of its name and copies next to its trace. If both print a last line ``result NUMBER``, the numbers must agree.
+    more work a step of the advised form does, and ``settings`` the name of a configuration file, which exists for each
+    form and is copied next to its trace. If both print a last line ``result NUMBER``, the numbers must agree.
     """
 
     name: str
@@ -103,9 +101,7 @@ class Benchmark:
 
 
 def simulated_only(name: str, rules: tuple[str, ...], summary: str, **fields: Any) -> Benchmark:
-    """A benchmark with nothing to measure on a host that computes everything itself: only its
-    script shows the problem.
-    """
+    """A benchmark whose problem only a simulated device shows, with a script for it."""
 
     def build(form: FormName, setting: Setting) -> Form:
         raise PerfToolError(f"{name}: {ASYNCHRONOUS}")

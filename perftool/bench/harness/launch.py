@@ -1,4 +1,4 @@
-"""Runs each benchmark in separate processes, so that none inherits a heap, cache or thread pool from another."""
+"""Runs each benchmark in separate processes, so that they share no heap, cache or thread pool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perftool.errors import PerfToolError
 from perftool.model.benchmark import FormFigures, Measurement, Ratio
 
 Heap = Literal["default", "tuned"]
-# Keeps freed memory: without page faults, the ratio shows the effect of the code alone.
+# Makes the allocator keep freed memory, which avoids page faults.
 TUNED_HEAP = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "4294967296"}
 _TIMEOUT_S = 900.0
 
@@ -36,7 +36,7 @@ class Plan:
 
     @classmethod
     def of(cls, quick: bool) -> Plan:
-        """Seconds instead of a minute, for a first look and for tests."""
+        """A plan that takes seconds instead of a minute, or the full one."""
         return cls(rounds=6, seconds=1.0, pairs=1) if quick else cls(rounds=60, seconds=10.0, pairs=3)
 
 
@@ -87,7 +87,7 @@ def _measure_apart(benchmark: Benchmark, size: str, device: str, plan: Plan, fol
 @dataclass(frozen=True)
 class Recorded:
     """The traces of each form, one per rank, the environment if the forms set any, and the ratio of the step times
-    without the profiler. ``max_error`` is the difference of results that only a simulation gave.
+    without the profiler. ``max_error`` is the difference of the results of simulated forms.
     """
 
     files: Mapping[FormName, list[Path]]

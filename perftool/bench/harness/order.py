@@ -40,18 +40,18 @@ class Order:
         return Path(self.folder) / f"{self.name}-{form}{rank}.json.gz"
 
     def environment(self, form: str) -> Path:
-        """The file for the variables by which forms differ; in its own folder, or each trace would be read with both
-        files.
+        """The file for the variables by which the forms differ. Each form has its own folder, because a trace is read
+        with the files beside it.
         """
         return Path(self.folder) / form / f"{self.name}.env"
 
     def result(self, form: str) -> Path:
-        """The file with the tensors of ``form``, to be compared in another process."""
+        """The file with the result tensors of ``form``."""
         return Path(self.folder) / f"result-{form}.pt"
 
     @property
     def meeting(self) -> Path:
-        """The file through which the ranks find each other."""
+        """The file that the ranks use for their rendezvous."""
         return Path(self.folder) / "meeting"
 
     def of_rank(self, rank: int) -> Order:
@@ -65,9 +65,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Answer:
-    """The measurements of one process; ``seconds`` holds every round of each form, ``figures`` the forms it ran.
-    ``ratios`` are the first form over each of the others, ``step_ratio`` is that of the recorded steps without the
-    profiler.
+    """The measurements of one process; ``seconds`` are the times of each form by round, ``figures`` the summary of each
+    form. ``ratios`` are the first form over each of the others, ``step_ratio`` is that of the recorded steps without
+    the profiler.
     """
 
     seconds: tuple[tuple[float, ...], ...] = ()

@@ -12,9 +12,9 @@ _WANTED = 0.95
 
 
 def ratio_of(naive: Sequence[float], advised: Sequence[float]) -> Ratio:
-    """The ratio of paired rounds. The interval for the median lies between two order statistics: the k-th smallest and
-    the k-th largest of n rounds enclose it unless at least n - k + 1 rounds fall on one side, which a fair coin does
-    with a probability that the binomial distribution gives (the interval of the sign test).
+    """The ratio of paired rounds. The interval for the median lies between the k-th smallest and the k-th largest of n
+    rounds. It misses the median if at least n - k + 1 rounds fall on one side; the binomial distribution gives the
+    probability (the interval of the sign test).
     """
     rounds = sorted(a / b for a, b in zip(naive, advised, strict=True))
     skip = 0
@@ -24,6 +24,6 @@ def ratio_of(naive: Sequence[float], advised: Sequence[float]) -> Ratio:
 
 
 def _coverage(rounds: int, skip: int) -> float:
-    """Probability that the median lies between the extremes that remain without ``skip`` rounds on each side."""
+    """Probability that the median lies between the extremes after removing ``skip`` rounds on each side."""
     outside: float = sum(math.comb(rounds, k) for k in range(skip + 1)) / 2**rounds
     return max(0.0, 1.0 - 2.0 * outside)

@@ -14,11 +14,11 @@ from perftool.bench.harness.team import Team
 from perftool.bench.harness.usage import children_seconds, page_faults
 from perftool.model.benchmark import Ratio
 
-# A timing shorter than this is mostly clock and cache noise, so the run is repeated inside it.
+# A shorter timing is mostly noise of clock and caches, so the run is repeated.
 _SHORTEST_S = 0.005
 _WARM_UP = 2
 _FEWEST_ROUNDS = 6
-# The rounds that suffice once a form has taken this multiple of the requested time.
+# Fewer rounds suffice once a form has taken this multiple of the requested time.
 _LEAST_ROUNDS, _PATIENCE = 3, 4.0
 # Half the width of the interval, relative to the ratio, at which measuring stops.
 _GOOD_ENOUGH = 0.03
@@ -97,13 +97,13 @@ def time_alone(run: Callable[[], object], clock: Clock, rounds: int) -> Timed:
 
 
 class Clock:
-    """CPU time of this process and of compilers it calls, or wall time. On an asynchronous device, the wait for it
-    belongs to the run.
+    """CPU time of this process and of its child processes (compilers), or wall time. A run includes the wait for the
+    device.
     """
 
     def __init__(self, kind: str, device: torch.device) -> None:
         self.device = device
-        # The host's CPU time says nothing about work that runs elsewhere.
+        # CPU time does not include the work of a device.
         self.kind = kind if device.type == "cpu" else "wall"
         self._now = _cpu_time if self.kind == "cpu" else time.perf_counter
 

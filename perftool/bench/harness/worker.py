@@ -25,7 +25,7 @@ _RUNS_BEFORE_COMPARING = 3
 
 
 def main() -> None:
-    """Carry out the orders given as arguments, one after the other; cooperating ranks get the same ones."""
+    """Run the orders given as arguments, one after the other; all ranks get the same orders."""
     orders = [order_from(text) for text in sys.argv[1:]]
     first = orders[0]
     torch.set_num_threads(1)
@@ -33,7 +33,7 @@ def main() -> None:
         for order in orders:
             write_answer(_carry_out(order, team), order.answer)
     if first.ranks > 1:
-        # Shutting down gloo's threads while models are alive sometimes aborts the process, after all work is done.
+        # The shutdown of gloo's threads sometimes aborts the process.
         os._exit(0)
 
 

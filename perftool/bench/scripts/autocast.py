@@ -1,4 +1,4 @@
-"""Training with a DeepSpeed configuration, with or without BF16. Written for a Gaudi."""
+"""Training with a DeepSpeed configuration, without or with BF16. Written for a Gaudi."""
 
 import json
 import sys

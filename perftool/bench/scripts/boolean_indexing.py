@@ -1,4 +1,5 @@
-"""The loss of masked and other positions, which a mask selects or multiplies. Written for a Gaudi."""
+"""The loss of masked and of other positions, by boolean indexing or by multiplication with a mask. Written for a
+Gaudi."""
 
 import sys
 
@@ -15,7 +16,7 @@ device = torch.device("hpu")
 model = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(4))).to(device)
 optimizer = FusedAdamW(model.parameters(), lr=1e-4)
 inputs = torch.randn(ROWS, WIDTH).to(device)
-# The same number in every step, so that only the waiting differs.
+# Every step masks the same number of positions, so that no shape changes.
 masks = [(torch.randperm(ROWS) < MASKED).to(device) for _ in range(STEPS)]
 
 

@@ -12,7 +12,7 @@ STEPS = 20
 
 
 class Block(nn.Module):
-    """A residual layer, which the naive form ends with a graph cut."""
+    """A residual layer; the naive form cuts the graph after it."""
 
     def __init__(self) -> None:
         super().__init__()

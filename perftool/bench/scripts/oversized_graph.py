@@ -1,4 +1,4 @@
-"""A step as one graph, or cut where the device could already start. Written for a Gaudi."""
+"""A step as one graph, or cut into several so that the device can start earlier. Written for a Gaudi."""
 
 import sys
 
@@ -40,6 +40,6 @@ for _ in range(STEPS):
         htcore.mark_step()
     optimizer.step()
     htcore.mark_step()
-    # A schedule that follows the loss needs its value in every step.
+    # As a learning-rate schedule that reads the loss in every step.
     value = loss.item()
 print("result", value)

@@ -1,4 +1,4 @@
-"""Batches from pageable memory, or from pinned memory, copied at the same place. Written for a Gaudi."""
+"""Batches copied from pageable memory, or from pinned memory. Written for a Gaudi."""
 
 import sys
 

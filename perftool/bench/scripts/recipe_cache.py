@@ -1,4 +1,4 @@
-"""Texts of every length, or padded to a few lengths: the effect on the recipe cache. Written for a Gaudi."""
+"""Texts of every length, or padded to a few lengths, which the recipe cache can hold. Written for a Gaudi."""
 
 import sys
 
@@ -23,7 +23,7 @@ for length in lengths:
     valid = (torch.arange(padded) < length).float().unsqueeze(-1)
     inputs, mask = texts.to(device), valid.to(device)
     optimizer.zero_grad(set_to_none=True)
-    # The mean over real words: padding changes no result.
+    # The mean ignores the padding.
     loss = ((model(inputs).square() * mask).sum((0, 1)) / mask.sum()).sum()
     loss.backward()
     htcore.mark_step()

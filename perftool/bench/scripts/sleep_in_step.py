@@ -25,6 +25,6 @@ for step in range(STEPS):
     optimizer.step()
     htcore.mark_step()
     if step % EVERY == 0:
-        # As in a script that waits for another process, or throttles its log.
+        # Stands for a wait for another process.
         time.sleep(0.001)
 print("result", loss.detach().cpu().item())

@@ -19,12 +19,12 @@ def heads_of(setting: Setting, batch: int, tokens: int, training: bool = False) 
 
 
 def plain_causal_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """The formula, a line for each operation; the whole matrix of scores is in memory."""
+    """Attention with separate ops and the whole score matrix in memory."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
     return torch.softmax(scores.masked_fill(later, -math.inf), dim=-1) @ v
 
 
 def spread_lengths(batch: int, tokens: int) -> torch.Tensor:
-    """Valid lengths from 2 tokens to all, evenly: half of the batch is padding."""
+    """Lengths spread evenly from 2 to ``tokens``, so half of the batch is padding."""
     return torch.linspace(2, tokens, batch).round().long()

@@ -28,8 +28,8 @@ class Tokens(nn.Module):
 def compiled(model: nn.Module, setting: Setting, automatic: bool = False) -> Callable[..., torch.Tensor]:
     """``model`` through torch.compile; shapes and numbers are constants of a graph, unless ``automatic``.
 
-    A Gaudi uses its own backend. Something small is compiled first, because the compiler's start-up happens once per
-    process and takes as long as several graphs.
+    A Gaudi uses its own backend. A small function is compiled first, because the compiler's start-up takes as long as
+    several graphs.
     """
     options: dict[str, Any] = {"backend": "hpu_backend"} if setting.device.type == "hpu" else {}
     torch.compile(_first, **options)(torch.ones(WIDTH, device=setting.device))

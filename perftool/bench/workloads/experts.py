@@ -46,7 +46,7 @@ class Expert(nn.Module):
 
 
 class ExpertLoop(nn.Module):
-    """The dynamic loop of published Mixtral code: each chosen expert, on the tokens that chose it."""
+    """The loop of published Mixtral code: runs each expert on the tokens routed to it, with dynamic shapes."""
 
     def __init__(self, mixture: Mixture) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ def grouped_experts(
     up: torch.Tensor,
     down: torch.Tensor,
 ) -> torch.Tensor:
-    """The same with torch's grouped products over tokens sorted by expert; weights are [experts, in, out]."""
+    """ExpertLoop with torch's grouped products over tokens sorted by expert; weights are [experts, in, out]."""
     experts, order = routing.reshape(-1).sort(stable=True)
     ends = torch.bincount(experts, minlength=len(gate)).cumsum(0).int()
     tokens = torch.div(order, routing.size(1), rounding_mode="floor")
@@ -102,7 +102,8 @@ def dense_mixture_of_experts(
     w2: Sequence[torch.Tensor],
     w3: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """Every expert on every token, with weight zero where not chosen: static shapes. Weights are [in, out]."""
+    """Runs every expert on every token, with weight zero where the router did not choose it, so shapes are static.
+    Weights are [in, out]."""
     weights = hidden_states.new_zeros(hidden_states.size(0), len(w3))
     weights = weights.scatter_add(1, expert_routing_table, router_weights)
     output = torch.zeros_like(hidden_states)

@@ -19,7 +19,7 @@ def weights_of(setting: Setting) -> list[nn.Parameter]:
 
 
 def optimizer_form(title: str, make: MakeOptimizer, setting: Setting) -> Form:
-    """Timed: ``step`` over the weights, whose gradients do not change. Recorded: a training step around it."""
+    """A form that times ``step`` with constant gradients, and records a whole training step."""
     weights = weights_of(setting)
     model = layered_network(setting)
     step = training_step(model, make(model.parameters()), setting)

@@ -72,7 +72,7 @@ def _adapt(param: torch.Tensor, grad: torch.Tensor, lr: float, eeta: float, weig
 
 
 def _states(optimizer: torch.optim.Optimizer, params: Iterable[nn.Parameter], *names: str) -> list[list[torch.Tensor]]:
-    """For each name, the states of ``params``; zeros on first use."""
+    """The optimizer state of ``params`` by name; zeros on first use."""
     states: list[dict[str, Any]] = [optimizer.state[param] for param in params]
     for param, state in zip(params, states, strict=True):
         for name in names:

@@ -1,1 +1,1 @@
-"""Comparison of two runs, and of one number over many."""
+"""Compares two runs, or one metric over many runs."""

@@ -22,7 +22,7 @@ from perftool.model.diff import ChangeKind, Comparison, NumberChange, OpChange, 
 from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
 
-# A smaller share of the step gets no line.
+# Smaller changes are not listed; a share of the step.
 _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
@@ -45,7 +45,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
 
 
 def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparison:
-    """``new`` against ``base``; ``rules`` are the ones that produced their findings."""
+    """The comparison of ``new`` with ``base``; ``rules`` produced their findings."""
     interval = change_of_median(base.step_ns, new.step_ns)
     few = min(len(base.step_ns), len(new.step_ns))
     reason = (
@@ -95,7 +95,7 @@ def fails(comparison: Comparison, limit: float) -> bool:
 
 
 def unjudged(comparison: Comparison) -> str:
-    """Why a gate cannot judge the new run; empty if it can. A gate must not pass steps that it did not see."""
+    """Why a gate cannot judge the new run; empty if it can. A gate must not pass what it has not checked."""
     base, new = comparison.base, comparison.new
     for side, which in ((base, "base"), (new, "new")):
         if side.lost:

@@ -13,8 +13,8 @@ from perftool.model.efficiency import OpRate
 
 @dataclass(frozen=True)
 class _Fusion:
-    """``fused`` matches the names of ops that do all of ``work``. Each of ``needed`` matches one of the ops that do it
-    separately; one alone proves nothing.
+    """``fused`` matches the names of ops that do all of ``work``. Each of ``needed`` matches one of the separate ops; a
+    change needs all of them.
     """
 
     work: str
@@ -42,9 +42,9 @@ _FUSIONS = (
     ),
 )  # fmt: skip
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
-# Limit for the names of generated kernels together, in characters: every op is searched for in them.
+# Limits the total length of the names of generated kernels, in which every op is searched.
 _MOST_TEXT = 1 << 18
-# One generated kernel for a single op fuses nothing.
+# A generated kernel for a single op is no fusion.
 _LEAST_PARTS = 2
 # The side that fuses may still run some of the separate ops elsewhere in the model.
 _FEWER = 0.5
@@ -53,7 +53,7 @@ _FEWER = 0.5
 def fusion_changes(
     base: Sequence[OpRate], new: Sequence[OpRate], base_steps: int, new_steps: int
 ) -> tuple[FusionChange, ...]:
-    """What is fused on one side and not on the other; times per step, the largest difference first."""
+    """Work that is fused on one side only; times are per step, the largest difference first."""
     sides = _per_step(base, base_steps), _per_step(new, new_steps)
     found = [
         change
@@ -95,7 +95,7 @@ def _known(fused: _Totals, apart: _Totals, on_base: bool) -> list[FusionChange]:
 
 
 def _generated(fused: _Totals, apart: _Totals, on_base: bool) -> list[FusionChange]:
-    """Kernels that a compiler made of ops that the other side runs one by one: their names list these ops."""
+    """Kernels generated from ops that the other side runs one by one; the kernel names list the ops."""
     kernels = {name: found[1] for name in fused if (found := _GENERATED.match(name))}
     if not kernels or any(_GENERATED.match(name) for name in apart):
         return []

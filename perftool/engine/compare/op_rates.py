@@ -17,8 +17,7 @@ _MOST = 200
 def rate_changes(base: Sequence[OpRate], new: Sequence[OpRate]) -> tuple[RateChange, ...]:
     """The ops of both sides, matched by shapes and types if these agree, else with all shapes of an op merged.
 
-    Only work launched by an op counts: kernel names are comparable on one device only. Sorted by change in time,
-    largest first.
+    Leaves out kernels without an op, as their names differ between devices. Sorted by change in time, largest first.
     """
     before, after = _launched(base), _launched(new)
     exact = _paired(_by_shapes(before), _by_shapes(after))

@@ -1,4 +1,4 @@
-"""Differences in the setting of two runs, which make a change of step time say little about the code."""
+"""Differences in the setup of two runs, which may explain a change of step time without a change of code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perftool.model.diff import Setting
 
 
 def differences(base: Setting, new: Setting) -> Iterator[str]:
-    """Each difference in words; unknown values do not differ."""
+    """A text for each difference; unknown values do not differ."""
     if base.device and new.device and base.device != new.device:
         yield f"the device is {base.device}, then {new.device}"
     if base.world_size and new.world_size and base.world_size != new.world_size:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perftool.model.diff import Interval, Verdict
 
-# With fewer steps, bootstrapping the median says next to nothing.
+# With fewer steps, the bootstrap interval of the median is not meaningful.
 FEWEST_STEPS = 5
 CONFIDENCE = 0.95
 _RESAMPLES = 2000
@@ -18,8 +18,8 @@ def change_of_median(base: Sequence[int], new: Sequence[int]) -> Interval | None
     """The relative change of the median from ``base`` to ``new``; None with too few values or a median of 0.
 
     Percentile bootstrap (Efron 1979): both samples are redrawn with replacement 2000 times, and the interval holds the
-    middle 95 % of the changes. The seed is fixed, so equal inputs give equal bounds. Steps of one run resemble each
-    other more than steps of two runs of the same code; the interval does not account for that.
+    middle 95 % of the changes. The seed is fixed, so equal inputs give equal bounds. The interval does not include the
+    variation between runs of the same code.
     """
     import numpy as np
 

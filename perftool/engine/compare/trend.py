@@ -1,4 +1,4 @@
-"""A number over many runs: where its level changed, and whether the last level is worse than an earlier one."""
+"""The trend of a metric over many runs: where its level changed, and whether the last level is worse."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def trend_of(
 
 
 def _unjudged(newest: RunLine, metric: str, history: History) -> str:
-    """Why the newest run cannot be judged; empty if it can. A gate must not pass a run that it did not see."""
+    """Why the newest run cannot be judged; empty if it can. A gate must not pass what it has not checked."""
     if history.ends_damaged:
         return "the last line of the file is damaged, so the newest run is not judged"
     if newest.metrics.get(metric) is None:
@@ -134,8 +134,8 @@ def _ends(values: Sequence[float]) -> list[int]:
 
 
 def _at_the_changes(values: Sequence[float], ends: Sequence[int]) -> list[int]:
-    """Move each of ``ends`` to where its two neighbouring levels differ most: the search gives each level at least
-    ``FEWEST_RUNS`` runs, though a level may start later. A last level with fewer runs does not count yet.
+    """Move each of ``ends`` to where its two neighbouring levels differ most: the search requires ``FEWEST_RUNS`` runs
+    in a level, which may move its start. A last level with fewer runs is dropped.
     """
     moved = list(ends)
     for at in range(len(ends) - 1):
@@ -163,7 +163,7 @@ def _judged(trend: Trend) -> Trend:
         return replace(trend, verdict="changed")
     best = min(earlier, key=lambda level: _badness(trend.kind, level))
     lost = _badness(trend.kind, now) - _badness(trend.kind, best)
-    # Ratios are compared in percentage points: twice almost nothing is still almost nothing.
+    # Ratios are compared in percentage points, because a tiny ratio may double without harm.
     worse = lost if trend.kind.unit == "ratio" else lost / abs(best.median) if best.median else float(lost > 0)
     return replace(trend, verdict=_verdict(worse, trend.threshold), best=best, worse=worse)
 

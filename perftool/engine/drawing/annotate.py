@@ -14,7 +14,7 @@ from perftool.units import format_ratio
 
 _T = TypeVar("_T")
 _FIRST_PID, _MOST_DIGITS = 9001, 15
-# More lanes for a rule, or counters of memory, nobody can look at.
+# More lanes for a rule, or memory counters, would be unreadable.
 _MOST_LANES = 64
 _NUMBERS = "SELECT pid AS number FROM raw UNION SELECT tid FROM raw"
 _IDLE = "SELECT cause, ts, dur FROM _idle_stretches WHERE rank = $rank ORDER BY ts"
@@ -83,7 +83,7 @@ def _has_stretch(place: Location) -> bool:
 
 
 def _free_pid(store: TraceStore, threads: int) -> int:
-    """The first of a range of numbers, one per thread we add, that the trace uses neither as process nor as thread."""
+    """The start of a range of ids, one per thread we add, that the trace uses for no process or thread."""
     texts = (row["number"] or "" for row in store.select(_NUMBERS))
     pid = _FIRST_PID
     for taken in sorted(
@@ -106,8 +106,8 @@ def _lanes(code: str, findings: Sequence[Finding], window: Location) -> Iterator
 
 
 def nested_lanes(marks: Iterable[Mark]) -> tuple[list[list[Mark]], int]:
-    """``marks`` assigned greedily to lanes, such that no two marks of a lane overlap partially; and the number of those
-    that find no place in ``_MOST_LANES``."""
+    """``marks`` assigned greedily to lanes such that no two marks of a lane overlap partially, and the number of marks
+    that do not fit into ``_MOST_LANES``."""
     lanes: list[list[Mark]] = []
     left = 0
     # The ends of the open marks of each lane, innermost last.
@@ -196,7 +196,7 @@ def _read_samples(store: TraceStore, sql: str, names: Sequence[str], params: dic
 
 
 class _Again(Generic[_T]):
-    """What ``read`` yields, read anew by each loop: secrets are looked for before the trace is written."""
+    """An iterable that calls ``read`` for each loop: one loop looks for secrets, the next one writes."""
 
     def __init__(self, read: Callable[[], Iterator[_T]]) -> None:
         self._read = read

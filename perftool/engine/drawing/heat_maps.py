@@ -1,4 +1,4 @@
-"""Shows who waits for whom, and where ranks differ from the median rank, by cause and by step."""
+"""Heat maps of which rank waits for which, and of differences from the median rank by cause and by step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perftool.units import ranks_text
 # More steps would make the rows too thin to distinguish.
 _MOST_STEPS = 48
 _LEAST = 0.02
-# More ranks than that are drawn in blocks of neighbours: ranks of a host are neighbours.
+# With more ranks, a row is a block of neighbouring ranks, usually of one host.
 _MOST_BLOCKS = 64
 # The mean time that a rank of the waiting block waits for all ranks of the other block.
 _WAITS = """

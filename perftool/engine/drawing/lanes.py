@@ -111,7 +111,7 @@ def _device_lanes(store: TraceStore, view: View) -> Iterable[Lane]:
 
 
 def _place(lane: str) -> tuple[int, str]:
-    """The sort key of device lanes: engines by name, then tracks by number, which only increases within a rank."""
+    """The sort key of device lanes: engines by name, then tracks by number."""
     return (int(lane), "") if lane.isdigit() else (-1, lane)
 
 

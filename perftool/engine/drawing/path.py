@@ -50,7 +50,8 @@ def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | No
 
 
 def _bars(rows: Sequence[dict[str, Any]], begin: int, until: int) -> list[Bar]:
-    """What bounds most of each bin; adjacent bins of a kind form one bar, named if one name fills most of it."""
+    """Bars of what bounds most of each bin. Adjacent bins of a kind form one bar, with a name if one name fills most of
+    it."""
     width = (until - begin) / _BINS
     bins: list[dict[tuple[str, str | None], float]] = [{} for _ in range(_BINS)]
     for row in rows:
@@ -106,7 +107,7 @@ WHERE p.rank = $rank AND p.dur > 0 ORDER BY p.place
 
 
 def path_marks(store: TraceStore, rank: int) -> tuple[list[AnnotatedLane], list[tuple[int, int, int, int]]]:
-    """The critical path as one lane per thread and stream on it, and its transitions between them.
+    """The critical path as one lane per thread and stream, and its transitions between lanes.
 
     Each transition is (lane, ts, lane, ts): the numbers of two lanes, and the start times of marks on them.
     """

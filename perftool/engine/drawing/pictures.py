@@ -25,7 +25,7 @@ _BINS = 240
 _SAMPLES = 300
 # Columns of a chart over steps.
 _MOST_STEPS = 120
-# Margin on either side of the marked stretch, as a share of it. A short stretch shows part of the step around it.
+# Margin on either side of the marked stretch, as a share of it. A view of a short stretch includes part of the step.
 _MARGIN = 0.6
 _MOST_MARGIN = 3
 _LEAST_MARGIN = 0.01
@@ -73,7 +73,7 @@ def pictures_of(store: TraceStore, report: Report) -> Pictures:
 
 
 def choose_pictures(store: TraceStore, report: Report) -> Wanted:
-    """The pictures to draw for ``report``, chosen from the tables over whole ranks of its store."""
+    """The pictures to draw for ``report``, chosen from the tables of ``store``."""
     store.build(["_rank_totals"])
     ranks = store.select("SELECT rank, device FROM _rank_totals ORDER BY rank")
     return Wanted(
@@ -164,8 +164,7 @@ def _timeline(store: TraceStore, wish: PlannedTimeline) -> Timeline | None:
     )  # fmt: skip
 
 
-# The device state in each bin of the window, as an index into $kinds: DuckDB 2.0 fails on the texts themselves when
-# there are millions of rows.
+# The device state in each bin of the window, as an index into $kinds. DuckDB 2.0 fails on millions of rows of text.
 _STRIP = """
 WITH bins AS (
     SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM windows
@@ -249,7 +248,7 @@ def _memory(store: TraceStore, ranks: Sequence[int]) -> tuple[MemoryCurve, ...]:
     )  # fmt: skip
 
 
-# The fullest step of each column; the kinds that take most come first.
+# The step with the highest peak in each column; the largest kinds come first.
 _MEMORY_STEPS = """
 WITH shown AS (FROM memory_steps WHERE main AND rank IN (SELECT unnest($ranks)) AND peak_bytes > 0),
 numbered AS (

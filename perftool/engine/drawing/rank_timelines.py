@@ -11,7 +11,7 @@ from perftool.model.annotations import Annotations, RankTimeline
 from perftool.model.report import Location
 from perftool.readers.text.nested_json import as_json
 
-# Viewers show processes in the order of this metadata, which profilers write.
+# Viewers show processes in the order of this metadata.
 _PROCESSES = """
 WITH orders AS (
     SELECT pid, min(int_arg(args, 'sort_index')) AS place FROM raw
@@ -38,7 +38,7 @@ def clock_offsets(run: Run) -> dict[int, int | None]:
 
 
 def rank_metadata(run: Run) -> Iterator[bytes]:
-    """All metadata of each rank of ``run``, as JSON: joined ranks keep only a part of it."""
+    """All metadata of each rank of ``run``, as JSON, read again because joined ranks keep only a part."""
     for rank in _ranks(run):
         with run.only_rank(rank) as store:
             yield as_json(store.metadata.get(rank))
@@ -57,7 +57,7 @@ def _ranks(run: Run) -> list[int]:
 
 
 def rank_timelines(run: Run) -> Iterator[RankTimeline]:
-    """The timeline of each rank of ``run``. Read one to its end before the next: only one rank is in memory."""
+    """The timeline of each rank of ``run``. Only one rank is in memory, so read each to its end before the next."""
     for rank, offset_ns in clock_offsets(run).items():
         with run.only_rank(rank) as store:
             drawn = annotate(store, run.report, rank)
@@ -66,7 +66,7 @@ def rank_timelines(run: Run) -> Iterator[RankTimeline]:
 
 
 def first_view(run: Run) -> Annotations:
-    """What to look at first in the timeline of all ranks of ``run``, and the number of its findings."""
+    """The first view of the timeline of all ranks of ``run``, and the number of its findings."""
     offsets, findings = clock_offsets(run), run.report.findings
     rows = run.store.select('SELECT rank, ts, "end" FROM windows')
     starts = [row["ts"] + (offsets.get(row["rank"]) or 0) for row in rows]

@@ -76,7 +76,7 @@ def subtract(
 
 
 def _fingerprints(found: LintFinding) -> tuple[str, str]:
-    """The fingerprint of ``found``, and the path-based one a baseline may hold instead."""
+    """The fingerprint of ``found``, and its path-based fingerprint, which a baseline may hold instead."""
     finding = found.finding
     return finding.fingerprint, fingerprint(finding.code, finding.subject, found.file)
 

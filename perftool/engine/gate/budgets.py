@@ -1,4 +1,4 @@
-"""Limits on numbers of a run. A broken limit is a finding, and so is a number missing from the input."""
+"""Budgets: limits on numbers of a run. A broken limit is a finding, and so is a missing number."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[
         if limit is None:
             raise SettingsError(f"{text.origin}: {text.limit!r} is not a limit; write '<= 120' or '<= 5%'")
         if text.query is None and text.name not in known:
-            raise SettingsError(f"{text.origin}: there is no number {text.name!r}; the numbers are {', '.join(known)}")
+            raise SettingsError(f"{text.origin}: unknown metric {text.name!r}; the metrics are {', '.join(known)}")
         number = float(limit[2]) / (100 if limit[3] else 1)
         budgets.append(Budget(text.name, limit[1], number, text.query))
     return tuple(budgets)

@@ -1,4 +1,4 @@
-"""A run as a CI gate: findings with their places, the accepted ones, and whether the rest fails the run."""
+"""Runs a CI gate: places the findings, marks the accepted ones, and decides whether the rest fails the run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
     """Lint a run made with the rules of ``plan``.
 
     Raises InputError when no input can be read, and NoInputError when the traces of a rank hold no event: a gate must
-    not pass what it did not check.
+    not pass what it has not checked.
     """
     report = run.report
     _require_events(report, plan)
@@ -75,7 +75,7 @@ def _require_events(report: Report, plan: LintPlan) -> None:
 
 
 def judge(report: Report, plan: LintPlan) -> LintReport:
-    """The gate's view of ``report``: sorted, filtered, compared with the baseline."""
+    """The findings of ``report``, sorted, filtered and compared with the baseline."""
     shown = shown_paths([read.path for read in report.inputs], plan.root, plan.stdin_name)
     portable = place_sources(make_portable(report, shown), (plan.root, *plan.settings.source_roots), shorten=True)
     placed = [_place(finding, portable, plan.settings.baseline_paths) for finding in portable.findings]

@@ -21,7 +21,7 @@ from perftool.store.sizing import text_size
 
 # Building the tables costs a quarter of a second, for one small trace or many.
 BATCH_BYTES = 256 << 20
-# Each parallel process holds a batch: 48 MB of text take 400 MiB, including Python and its libraries.
+# Each parallel process holds a batch: a batch of 48 MB of text needs 400 MiB of memory.
 BATCH_BYTES_SIDE_BY_SIDE = 48 << 20
 
 
@@ -54,7 +54,7 @@ class Batch:
         return [Batch((file,)) for file in self.files]
 
     def seen_from(self, folder: str) -> Batch:
-        """The same traces for a process anywhere; relative paths are resolved against ``folder``."""
+        """The same traces for a process on another machine; relative paths are resolved against ``folder``."""
         return Batch(tuple(replace(file, folder=folder) for file in self.files))
 
     def only(self, ranks: Container[int]) -> Batch:
@@ -93,7 +93,7 @@ def _natural(path: str) -> list[tuple[int, str]]:
 
 
 def batches(files: Sequence[RankFile], workers: int = 1, *, apart: bool = False) -> tuple[Batch, ...]:
-    """``files`` in order, in batches of about the same amount of text, and at least one batch for each of ``workers``.
+    """``files`` in order, in batches of about the same size, and at least one for each of ``workers``.
 
     ``apart`` puts each file into its own batch.
     """
@@ -101,7 +101,7 @@ def batches(files: Sequence[RankFile], workers: int = 1, *, apart: bool = False)
         return (Batch(tuple(files)),)
     if apart:
         return tuple(Batch((file,)) for file in files)
-    # An empty file needs a size too.
+    # Empty files count as one byte.
     sizes = [text_size(file.path) + 1 for file in files]
     total = sum(sizes)
     most = BATCH_BYTES if workers == 1 else BATCH_BYTES_SIDE_BY_SIDE

@@ -1,4 +1,4 @@
-"""The schedule that a command line asks for, or the best one by default."""
+"""Chooses the schedule: from the command line, or the best one for this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perftool.errors import SettingsError
 from perftool.readers.files.stream import reads_once
 from perftool.store.sizing import cores, free_memory_mb
 
-# Memory of one worker: its database, a batch of text, and the nesting of slices.
+# Memory of one worker: for its database, a batch of text, and the nested slices.
 _WORKER_MB = 1280
 # Below this input size, starting processes takes longer than reading.
 _WORTH_PROCESSES = 32 << 20

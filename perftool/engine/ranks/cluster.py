@@ -49,7 +49,7 @@ class Cluster:
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
         """Run the tasks on the cluster. Dask reassigns the task of a lost worker; a hung task is lost.
 
-        When the cluster is silent twice in a row, no worker is left for the remaining tasks: they are lost too.
+        When the cluster is silent twice in a row, the remaining tasks are lost, too.
         """
         waiting = deque(tasks)
         out: dict[Any, Batch] = {}
@@ -70,7 +70,7 @@ class Cluster:
                 out, waiting, silent = {}, deque() if silent else waiting, True
             elif future in out:
                 task = out.pop(future)
-                # Fetched at once: a worker that dies later loses the results it holds.
+                # Fetch results at once: a worker that dies loses the results it holds.
                 results[task], silent = self._result(future), False
                 show.add(task)
         yield from (results[task] for task in tasks)
@@ -95,7 +95,7 @@ class Cluster:
         """
         try:
             return future.result(timeout=self.stalled_s)
-        except Exception as error:  # noqa: BLE001 - what a task raised, or Dask in its place, costs its ranks only
+        except Exception as error:  # noqa: BLE001 - an error of a task or of Dask loses only its ranks
             return TaskFailed(f"the cluster could not analyse it ({' '.join(str(error).split())})")
 
 
@@ -116,7 +116,7 @@ def connect(address: str) -> Cluster:
         raise PerfToolError(f"--scheduler {address}: no such file")
     distributed = _distributed(address)
     where = {"scheduler_file": address} if scheme is None else {"address": f"{_SCHEMES[scheme]}{place}"}
-    # Dask logs what it cannot read with a traceback, besides raising it.
+    # Dask would also log a traceback.
     logging.disable()
     try:
         client = _in_time(partial(distributed.Client, **where, timeout=_CONNECT_S, set_as_default=False))
@@ -137,17 +137,17 @@ def connect(address: str) -> Cluster:
 
 
 def _in_time(make: Callable[[], Made]) -> Made:
-    """What ``make`` returns or raises. Raises TimeoutError when it takes too long.
+    """The result of ``make``. Raises TimeoutError when it takes too long.
 
-    Dask has no time limit for a peer that accepts a connection and never answers. The thread of that call lives as long
-    as this process.
+    Dask has no time limit for a peer that accepts a connection and never answers. The thread of such a call runs until
+    this process ends.
     """
     done: SimpleQueue[tuple[Made | None, BaseException | None]] = SimpleQueue()
 
     def run() -> None:
         try:
             done.put((make(), None))
-        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             done.put((None, error))
 
     Thread(target=run, daemon=True).start()

@@ -27,8 +27,8 @@ from perftool.store.trace_store import TraceStore
 def per_rank(rule: Rule) -> bool:
     """Whether ``rule`` runs on one rank at a time.
 
-    The documentation promises this for rules of users. A shipped rule gives the same findings with one store or many; a
-    test checks it.
+    The documentation promises this for user rules. Shipped rules give the same findings with one store or many, as a
+    test checks.
     """
     return rule.scope == "rank" and rule.sql is not None and USER_CODE.fullmatch(rule.code) is not None
 
@@ -62,7 +62,7 @@ def _made(task: Batch, result: Part | TaskFailed) -> Part:
 
 
 def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
-    """Join ``parts`` in ``store``, with times relative to one zero; returns their facts."""
+    """Join ``parts`` in ``store``, with times from a common zero; returns their facts."""
     facts = [part.facts for part in parts if part.facts is not None]
     store.base_ns = next((fact.base_ns for fact in facts if fact.base_ns), 0)
     if facts:
@@ -76,7 +76,7 @@ def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
 
 
 def unpredicted(parts: Sequence[Part]) -> list[Part]:
-    """``parts``, possibly analysed separately, without replays when the run has too many ranks for them."""
+    """``parts``, without replays when the run has too many ranks for them."""
     if sum(len(part.facts.metadata) for part in parts if part.facts) <= MOST_RANKS:
         return list(parts)
     return [replace(part, facts=part.facts and _bare(part.facts)) for part in parts]
@@ -88,7 +88,7 @@ def _bare(facts: Facts) -> Facts:
 
 
 def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[Rule], context: Context) -> Outcome:
-    """The outcome of ``rules``: those over all ranks run here, on ``store``; tasks already ran those of one rank."""
+    """The outcome of ``rules``. Rules over all ranks run here, on ``store``; tasks already ran the others."""
     asked = [rule for rule in rules if rule.sql is not None]
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
     filled = frozenset(name for fact in facts for name in fact.filled)
@@ -118,7 +118,7 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
 
 
 def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """The rows found, each with the rank the rule ran on, or None if it ran on several; times from ``base_ns``."""
+    """The rows found, with times from ``base_ns``, each with the rank that the rule ran on (None if several)."""
     asked = next(iter(fact.metadata)) if per_rank(rule) else None
     only = next(iter(fact.metadata)) if len(fact.metadata) == 1 else None
     shift = fact.shift(base_ns)

@@ -63,12 +63,12 @@ class Facts:
     foreign: bool = False
 
     def shift(self, base_ns: int) -> Shift:
-        """The shift that makes its times relative to ``base_ns``; ranks without a zero stay unshifted."""
+        """The shift that makes its times relative to ``base_ns``; ranks without a start time are not shifted."""
         moving = [rank for rank, metadata in self.metadata.items() if base_time(metadata)]
         return shift_to(base_ns, self.base_ns, moving)
 
     def exported(self, base_ns: int) -> ExportedTables:
-        """Its tables, for a store whose times are relative to ``base_ns``."""
+        """Its tables, with times relative to ``base_ns``."""
         return ExportedTables(self.tables, self.shift(base_ns), frozenset(self.metadata), self.foreign)
 
 
@@ -153,7 +153,7 @@ def _part(store: TraceStore, rules: Sequence[Rule], ranks_of_run: int) -> Part:
     tables = store.export_ranks()
     signs = device_signs(store)
     own = decide_device([signs]).type
-    # The run's device may be visible on other ranks only.
+    # Only other ranks may show the run's device.
     context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     asked = [rule for rule in rules if rule.sql and rule.scope == "rank"]

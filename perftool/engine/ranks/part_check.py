@@ -1,4 +1,4 @@
-"""Validates a part before anything is computed from it: it may come from anywhere, and our own process reads it."""
+"""Validates an untrusted part before its contents are used."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 # Unpacked size limits of part.json, a table, and all together. A rank takes about 10 kB of part.json and 30 kB of
 # tables.
 LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
-# Largest compression ratio, and the unpacked size allowed on top of it: the ratio of our parts is three to ten.
+# Largest compression ratio (our parts have three to ten), and an extra size for small parts.
 _MOST_TIMES, _ALWAYS = 100, 1 << 20
-# Python takes 70 bytes for an empty list, which takes three in JSON. Our heads hold a value per 16 bytes of the part.
+# Python needs 70 bytes for an empty list, which is three bytes in JSON. Our parts hold a value per 16 bytes.
 _VALUES_PER_BYTE, _FREE_VALUES = 1, 100_000
 
 
@@ -42,7 +42,7 @@ def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     if entry.compress_type not in ZIP_METHODS or entry.flag_bits & 1:
         raise ValueError(f"{name} is packed or encrypted in a way that parts never are")
     with archive.open(entry) as file:
-        # Without a limit, zipfile unpacks everything before it compares the size with the one that the archive states.
+        # Without a limit, zipfile would unpack everything before it checks the size.
         return file.read(entry.file_size + 1)
 
 

@@ -87,7 +87,7 @@ def _head_text(head: Mapping[str, Any]) -> str:
     text = json.dumps(head)
     if len(text) > LARGEST_HEAD:
         raise PerfToolError(
-            f"one part cannot hold so many ranks ({len(text) >> 20} MiB); make several parts and merge them"
+            f"a part cannot hold this many ranks ({len(text) >> 20} MiB); make several parts and merge them"
         )
     return text
 

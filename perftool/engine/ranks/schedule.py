@@ -116,7 +116,7 @@ class Count:
 
 def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count) -> dict[Batch, Made | TaskFailed]:
     """The results from ``workers`` new processes, until one of them dies."""
-    # Imported here: reading a trace in this process does not need them.
+    # Imported here, as reading a trace in this process does not need them.
     import multiprocessing
     from concurrent.futures import Future, ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
@@ -124,7 +124,7 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
     done: dict[Batch, Made | TaskFailed] = {}
     context = multiprocessing.get_context("spawn")
     before = set(multiprocessing.active_children())
-    # Whatever ends a worker, its temporary files are removed here.
+    # Removes the temporary files even of a worker that was killed.
     with (
         tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as folder,
         ProcessPoolExecutor(min(workers, len(tasks)), context, _prepare_worker, (folder,)) as pool,
@@ -151,13 +151,13 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
     return done
 
 
-# In a worker: non-empty after SIGTERM.
+# Non-empty in a worker after SIGTERM.
 _ended_by: list[int] = []
 
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Hold Ctrl-C back in this block. Processes started in it never receive Ctrl-C: this process ends them."""
+    """Block Ctrl-C. Processes started in this block never receive it, as this process ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -169,7 +169,7 @@ def _ctrl_c_later() -> Iterator[None]:
 
 
 def _prepare_worker(folder: str) -> None:
-    """Put temporary files into ``folder``, and make SIGTERM raise, so that the task leaves every ``with``."""
+    """Put temporary files into ``folder``, and make SIGTERM raise an exception, so that the task cleans up."""
     tempfile.tempdir = folder
 
     def leave(number: int, _: object) -> None:

@@ -1,4 +1,4 @@
-"""Merging of the same finding across ranks, and the choice of ranks to show."""
+"""Merges the same finding across ranks, and chooses the ranks to show."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
     Two findings of one rank are never merged, even when their fingerprints, which leave numbers out, are equal.
     """
     groups: list[list[int]] = []
-    # The n-th such finding on a rank matches the n-th on every other rank.
+    # Of findings with the same fingerprint, the n-th on a rank matches the n-th on every other rank.
     known: dict[tuple[str, int], list[int]] = {}
     seen: Counter[tuple[str, int | None]] = Counter()
     for at, finding in enumerate(findings):

@@ -10,7 +10,7 @@ from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# A fifth of the window: every report must name a larger cause.
+# As a share of the window; every report names larger causes.
 LARGE = 0.2
 
 CLAUSES = {
@@ -51,7 +51,7 @@ _ON_CPU = {
     "unknown": "no op computes, and the recording does not show what the program does",
     "start_up": "no op computes during one-off start-up calls",
 }
-# A cause with a smaller share is not the whole loss.
+# With a smaller share, the text gives the share.
 _NEARLY_ALL = 0.9
 _WAITING = re.compile("the device (?:waits|stands idle) while the host")
 _CAUSES = """
@@ -74,7 +74,7 @@ WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 
 
 def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str | None:
-    """What time without compute is spent on, for the type of the ``device``; None for an unknown ``cause``.
+    """A clause on ``cause``, for the type of the ``device``; None for an unknown cause.
 
     ``ratio`` is the share of that time that ``cause`` explains.
     """

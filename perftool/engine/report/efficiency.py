@@ -12,7 +12,7 @@ EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_peaks", "_efficiency_totals
 _TOP = 60
 # If less than this share of the work is known, it does not represent the rest.
 KNOWN = 0.5
-# Fractions are added in the order of their size: in another order the last digit would differ.
+# Floating-point sums need a fixed order to be reproducible.
 # Merges the same op across ranks. Means hide differing ranks; the table op_efficiency lists each rank.
 _OPS = """
 WITH merged AS (
@@ -61,7 +61,7 @@ LITTLE_KNOWN = "Ops without a model take most of the time, so no share represent
 
 
 def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
-    """The rates that ops reached, or None where the input shows no device work."""
+    """The rates that ops reached; None if the input shows no device work."""
     store.build(list(EFFICIENCY_TABLES))
     (totals,) = store.select(_TOTALS)
     ops = tuple(OpRate(**row) for row in store.select(_OPS, {"top": _TOP}))
@@ -73,7 +73,7 @@ def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
 
 
 def reached_by(rates: Efficiency | None, ranked: Sequence[Share]) -> float | None:
-    """The share of the device's best that the first op of ``ranked`` reaches; None where that is unknown."""
+    """The share of the device's best rate that the first op of ``ranked`` reaches; None if unknown."""
     rows = [row for row in rates.ops if row.name == ranked[0].name] if rates and ranked else []
     if not rows or any(row.roofline_ratio is None for row in rows):
         return None

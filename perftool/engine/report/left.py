@@ -10,7 +10,7 @@ from perftool.model.unmodelled import why_no_model
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# All shapes and ranks of an op together. One row without a best or a judgement makes the whole op unknown.
+# Merges all shapes and ranks of an op. An unknown row makes the whole op unknown.
 _OPS = """
 SELECT name, min(source) AS source, min(kind) AS kind, arg_max(engine, kernel_ns) AS engine,
        min(input_dims) AS input_dims, sum(calls)::BIGINT AS calls, sum(kernel_ns)::BIGINT AS kernel_ns,
@@ -22,7 +22,7 @@ FROM _efficiency_top GROUP BY name ORDER BY kernel_ns DESC, name
 _ON_CPU = "SELECT 1 FROM launches WHERE own_work LIMIT 1"
 _MOST_NAMED = 4
 _LONGEST_NAME = 52
-# Smaller ones are only counted.
+# Smaller ops are only counted.
 _LARGE = 0.05
 # Ops are named until they make up this share of the work.
 _MOST_OF_IT = 0.8
@@ -77,7 +77,7 @@ class Left:
                 "table op_shortfalls says why, and what to change."
             )
         if unknown >= _LITTLE:
-            return f"For {format_ratio(unknown)} of it the best is unknown. {self.missing}".rstrip()
+            return f"The best time is unknown for {format_ratio(unknown)} of it. {self.missing}".rstrip()
         return (
             f"Ops with {format_ratio(judged)} of it run as fast as the device does on good shapes, and the others are "
             "small: the only gain left is less work (fewer operations, smaller types, larger batches)."

@@ -7,8 +7,8 @@ from typing import Any
 from perftool.model.memory import MemoryUse, memory_place
 from perftool.store.trace_store import TraceStore
 
-# Ranks of one run hold about the same, so the fullest speaks for all. A damaged input may state a total smaller than
-# its live blocks.
+# Ranks of one run use similar memory, so the fullest represents all. A damaged input may state a total smaller than its
+# live blocks.
 _USES = """
 SELECT rank, device_type, device, ts AS ts_ns, kind, bytes, count, makers,
        greatest(allocated, sum(bytes) OVER ())::BIGINT AS allocated, reserved
@@ -18,7 +18,7 @@ ORDER BY bytes DESC, kind
 
 
 def memory_uses(store: TraceStore) -> tuple[MemoryUse, ...]:
-    """What lives at the highest peak of all ranks, the largest kind first; empty without memory events."""
+    """The memory in use at the highest peak of all ranks, the largest kind first; empty without memory events."""
     store.build(["_memory_uses"])
     return tuple(_use(**row) for row in store.select(_USES))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perftool.model.modules import ModuleTime
 from perftool.store.trace_store import TraceStore
 
-# Ranks of one run have the same modules, so one of them speaks for all.
+# Ranks of one run have the same modules, so the first rank represents all.
 _MODULES = """
 SELECT * FROM modules WHERE rank = (SELECT min(rank) FROM modules WHERE depth > 0) ORDER BY depth = 0, path
 """

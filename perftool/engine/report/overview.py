@@ -16,7 +16,7 @@ Row = TypeVar("Row")
 _TOP = 15
 
 
-# Parts of a step by what the device is used for; the steps table splits them differently.
+# Groups columns of the steps table by use of the device.
 _USES = {
     "kernel": "compute", "memcpy": "copy", "memset": "fill", "communication": "collective",
     "runtime": "idle_runtime", "dataloader": "idle_dataloader", "cpu_op": "idle_cpu_op",
@@ -111,7 +111,7 @@ def run(store: TraceStore) -> Run:
     kind: Literal["serving", "inference"] | None = "inference" if kinds == {"inference"} else None
     kind = "serving" if store.has_rows("serving_iterations") else kind
     found = {(row["source"], row["confidence"]) for row in store.rows("steps") if row["step"] is not None}
-    # If ranks differ, the least certain one counts.
+    # If ranks differ, the least certain answer counts.
     source, confidence = max(found, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
     return Run(
         "training" if "training" in kinds else kind, world_size(store.metadata), source, confidence,
@@ -123,13 +123,13 @@ _LENGTHS = """
 SELECT sum(steps)::BIGINT AS steps, min(shortest_ns) AS shortest_ns, max(longest_ns) AS longest_ns,
        sum(total_ns)::BIGINT AS total_ns
 FROM step_lengths GROUP BY length
--- The ranks of a run keep step: if only one of them shows two lengths, it was disturbed.
+-- -- Ranks of a run synchronise, so two lengths on one rank only are a disturbance.
 HAVING count(*) = (SELECT count(DISTINCT rank) FROM steps WHERE NOT partial AND step IS NOT NULL) ORDER BY length DESC
 """
 
 
 def lengths(store: TraceStore) -> tuple[StepLength, ...]:
-    """The short and the long steps of a run whose ranks all have steps of two lengths; else nothing."""
+    """The short and the long steps if all ranks have steps of two lengths; else nothing."""
     return _rows(store, StepLength, _LENGTHS, "step_lengths")
 
 
@@ -137,13 +137,13 @@ _MEAN = "SELECT (sum(total_ns) / sum(steps))::BIGINT AS ns FROM _usual_steps HAV
 
 
 def _mean_step_ns(store: TraceStore) -> int | None:
-    """The mean step of a run whose ranks all have uneven steps; else None."""
+    """The mean step if all ranks have uneven steps; else None."""
     store.build(["_usual_steps"])
     return next((row["ns"] for row in store.select(_MEAN)), None)
 
 
 def usual_step_ns(store: TraceStore, steps: Iterable[Step]) -> int:
-    """The step to compare gains with: the median of the complete ``steps``, or the mean where they are uneven."""
+    """The step time to compare gains with: the median of the complete ``steps``, or the mean if they are uneven."""
     return _mean_step_ns(store) or median([step.dur_ns for step in steps if not step.partial])
 
 

@@ -1,4 +1,4 @@
-"""How a run is parallel: the roles of its process groups, and who waits in which."""
+"""The parallelism of a run: the roles of its process groups, and which ranks wait in them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from perftool.model.report import Finding, GroupRole, Waiting
 from perftool.store.trace_store import TraceStore
 from perftool.units import ranks_text
 
-# Ranks whose waiting differs by less than a tenth, or by 0.1 ms, wait alike.
+# Waiting times are similar if they differ by less than a tenth, or by 0.1 ms.
 _ALIKE, _ALIKE_NS = 0.1, 100_000
-# A rank waits for the culprit when it waits for half of its lateness.
+# A rank waits for the culprit if its waiting is at least half of the culprit's lateness.
 _PASSED_ON = 0.5
 _STRAGGLER = "COL103"
-# Groups whose times on the wire differ by at most this share have even links.
+# Links are even if the transfer times of groups differ by at most this share.
 _EVEN = 0.1
 
 
@@ -44,7 +44,7 @@ def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
 
 
 def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> str | None:
-    """How ``ranks`` ranks are split, as in ``tp 4 x dp 2``; None where the groups do not show it.
+    """How ``ranks`` ranks are split, as in ``tp 4 x dp 2``; None if the groups do not show it.
 
     A role counts if its groups are equally large and hold each rank once.
     """
@@ -52,7 +52,7 @@ def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> 
     for row in store.rows("process_groups"):
         sets[row["role"]].add(tuple(row["ranks"]))
     even = [role for role in roles if _splits(sets[role.role], ranks)]
-    # Beside other groups, a group of all ranks only exchanges what all ranks must agree on.
+    # A group of all ranks is not a split if there are other groups.
     split = [role for role in even if role.groups > 1] or even[:1]
     sizes = [f"{role.role} {role.size}" for role in split]
     if not sizes or (len(split) == 1 and not split[0].named):
@@ -63,7 +63,7 @@ def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> 
 def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
     """One sentence on the ranks that wait for a culprit in one role and keep others waiting in another.
 
-    The replay proves that they are not late by themselves: with the culprit's work alone shortened, nobody waits.
+    The replay proves it: with a faster culprit, nobody waits.
     """
     first = next((found for found in findings if found.advice), None)
     if first is None or first.code != _STRAGGLER or not first.gain or first.gain.kind != "predicted":
@@ -77,7 +77,7 @@ def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
     for role, mates in ((role, ranks - set(late)) for role, ranks in groups if late[0] in ranks):
         if not mates or any(waits.get((role, rank), 0) < least for rank in mates):
             continue
-        # In the other role none of them waits, and somebody waits for each of them.
+        # Checks that in another role these ranks never wait, and that others wait for each of them.
         others = {name for name, ranks in groups if name != role and ranks & mates}
         for other in sorted(others):
             met = [ranks for name, ranks in groups if name == other and ranks & mates]
@@ -101,7 +101,7 @@ def _stride(rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _wires(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The time that a rank of each group spends on the wire in a step; a group may have several names."""
+    """The transfer time per step of each group; a group may have several names."""
     sums: dict[tuple[int, ...], int] = defaultdict(int)
     for row in rows:
         sums[tuple(row["ranks"])] += row["wire_ns"]
@@ -113,7 +113,7 @@ def _are_even(wires: Sequence[int]) -> bool:
 
 
 def _alike(waits: Mapping[int, int]) -> tuple[Waiting, ...]:
-    """The ranks that wait alike, in the order of the lowest rank of each set."""
+    """Sets of ranks with similar waiting times, ordered by lowest rank."""
     sets: list[list[int]] = []
     least = 0
     for rank in sorted(waits, key=lambda one: (waits[one], one)):

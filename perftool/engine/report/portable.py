@@ -15,7 +15,8 @@ STDIN_NAME = "<stdin>"
 
 
 def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None) -> dict[str, str]:
-    """The path to show for each path: relative to ``root`` if inside it, else to the folder shared by those outside.
+    """The path to show for each path: relative to ``root`` if inside it, else to the common folder of the paths
+    outside.
 
     Uses forward slashes on every system. Standard input is shown as ``stdin_name``.
     """
@@ -28,7 +29,7 @@ def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None)
 
 
 def make_portable(report: Report, shown: Mapping[str, str]) -> Report:
-    """``report`` with every path in ``shown`` replaced, in inputs, messages and evidence alike."""
+    """``report`` with every path in ``shown`` replaced in inputs, messages and evidence."""
     # Longest first: one path may be a prefix of another.
     order = dict(sorted(shown.items(), key=lambda pair: -len(pair[0])))
     return replace(
@@ -39,8 +40,8 @@ def make_portable(report: Report, shown: Mapping[str, str]) -> Report:
 
 
 def file_of(finding: Finding, inputs: Sequence[InputFile]) -> str:
-    """The input to show ``finding`` at: its own, else the trace of its rank or of the first rank it names, else the
-    first one."""
+    """The input to show ``finding`` at: its own file, the trace of its rank, of the first rank it names, or the first
+    input."""
     if finding.path is not None:
         return finding.path
     traces = [read for read in inputs if read.kind == "trace"] or list(inputs)

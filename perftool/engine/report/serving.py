@@ -24,7 +24,7 @@ SELECT phase AS name, count(*) AS iterations, sum(ns)::BIGINT AS total_ns, sum(n
        sum(prompt_tokens)::BIGINT AS prompt_tokens, sum(generated_tokens)::BIGINT AS generated_tokens
 FROM ({_LASTING}) GROUP BY phase ORDER BY total_ns DESC, name
 """
-# On an asynchronous device, the host's stages do not show where the time goes.
+# The host's stages show where the time goes only if the device is synchronous.
 _DECODE = f"""
 SELECT avg(time_ns)::BIGINT AS whole, avg(waited_ns)::BIGINT AS wait, avg(schedule_ns)::BIGINT AS schedule,
        avg(prepare_ns)::BIGINT AS prepare, avg(forward_ns)::BIGINT AS forward, avg(logits_ns)::BIGINT AS logits,
@@ -39,9 +39,9 @@ SELECT median(gap_ns)::BIGINT AS median_ns, quantile_cont(gap_ns, 0.99)::BIGINT 
 FROM token_gaps WHERE rank = $rank HAVING count(*) > 0
 """
 _LIMIT = "SELECT max(try_cast(value AS BIGINT)) AS value FROM config WHERE key = 'max_num_seqs'"
-# With a mixture of experts, or a table of embeddings of its own, a decode reads less than all weights; with
-# sliding-window attention, less than all keys and values. The memory that vLLM reports means nothing if the user sets
-# the number of blocks.
+# A decode reads only a part of the weights with a mixture of experts or a separate embedding table, and only a part of
+# the KV cache with sliding-window attention. If the user sets the number of blocks, the memory that vLLM reports is
+# meaningless.
 _WEIGHTS = """
 WITH logged AS (
     SELECT max(value) FILTER (kind = 'weights') * 1024**3 AS weights,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perftool.model.report import Finding, Report, Source
 
-# For a path outside all roots, the last parts identify the file and reveal nothing about the machine.
+# For a path outside all roots, the last parts identify the file without revealing the machine's folders.
 _SHOWN_PARTS = 3
 # Linux cannot open a path of more than 4,096 bytes, and each part has at least a letter and a slash.
 _MOST_PARTS = 2048

@@ -1,4 +1,4 @@
-"""What the host shows of a run whose device left no event in the recording."""
+"""The host's activity in a run whose device events are missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
-# A smaller part of the window is not mentioned.
+# Shorter silences are not mentioned; a share of the window.
 _FELT = 0.05
 _SIGN = """
 SELECT r.name FROM roles AS r JOIN slices AS s ON s.name = r.name AND s.cat = r.cat
@@ -58,13 +58,13 @@ class Unseen:
 
 
 def unseen(store: TraceStore) -> Unseen | None:
-    """The host's view of a run whose device left no event; None for any other run."""
+    """The host's activity in a run whose device events are missing; None for any other run."""
     # A store joined from several tasks has the windows but not the work in them.
     if store.has_rows("device_ops") or store.has_rows("device_windows"):
         return None
     store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])
     signs = store.select(_SIGN)
-    # If the host called a runtime, the rules know enough about the device.
+    # Runtime calls show the rules enough about the device.
     if not signs and not store.select(_CALLS):
         signs = store.select(_STATED) or store.select(_BACKWARD)
     return Unseen(signs[0]["name"], _shown(store)) if signs else None

@@ -1,4 +1,4 @@
-"""The first thing a reader sees: one sentence on what the run loses, and where its time goes."""
+"""The verdict: the first sentences of a report, on the largest loss and where the time goes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BUSY = 0.20
 # Kernels this close to the device's best leave little to gain.
 _NEAR_BEST = 0.80
 _LONGEST_NAME = 60
-# The rule for a machine without a free core during the recording.
+# The rule about an overloaded machine.
 _OVERLOADED = "TRC111"
 # The rule for calls whose time varies; where it gives no advice, other work on the machine disturbed the recording.
 _VARYING = "ENG107"
@@ -51,13 +51,13 @@ _UNSEEN = (
 _ADVICE = {
     "start_up": " None of it recurs: record after the warm-up.",
     "capture": " None of it recurs: record after the capture.",
-    "no_core": " This recording cannot tell the running from the waiting: record again while cores are free.",
+    "no_core": " The recording does not distinguish running from waiting: record again while cores are free.",
     "between_ops": " Stacks (record --stacks, or with_stack=True) would show it.",
     "unknown": " Record all threads, and stacks (record --stacks, or with_stack=True), to see it.",
 }
-# Causes whose clause does not say where in the program they are.
+# Causes that do not identify a place in the program.
 _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "copy", "sync", "between_ops", "unknown")
-# The phase that holds all idle time of a cause.
+# Causes whose idle time is all in one phase.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}
 _FOUND_BY = {
     "optimizer": "Steps are not marked; each ends with a call of the optimizer.",
@@ -99,7 +99,7 @@ class VerdictInput:
 
 
 def verdict(run: VerdictInput) -> Verdict:
-    """The largest known loss from findings and numbers, whether or not a rule names it."""
+    """The verdict: the largest loss known from findings and metrics, even if no rule covers it."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     step = summary["step_time_ms"].value
     mean_ns = run.run.mean_step_ns
@@ -120,7 +120,7 @@ def verdict(run: VerdictInput) -> Verdict:
     detail = _detail(run)
     most = _most(run)
     named_phase, rest = None, ""
-    # A symptom shows that time is lost; a cause shows where.
+    # A cause says more than a symptom.
     if summary["device_unknown_ratio"].value == 1:
         headline = _UNKNOWN
     elif run.unseen:
@@ -186,7 +186,8 @@ _WEIGHTY = 0.05
 
 
 def _most(run: VerdictInput) -> str:
-    """The op that takes most of the CPU's time, and how far it is from the machine's best; empty for other devices."""
+    """A sentence on the op that takes most of the CPU's time, and how far it is from the machine's best; empty for
+    other devices."""
     if run.device != "cpu" or not run.device_ops:
         return ""
     top = run.device_ops[0]
@@ -201,7 +202,7 @@ def _most(run: VerdictInput) -> str:
 
 
 def _apart(run: VerdictInput, named: str | None) -> str:
-    """How steps were found, and the recorded phases besides the steady one and ``named``."""
+    """Sentences on how steps were found, and on recorded phases other than the steady one and ``named``."""
     whole = sum(phase.total_ns for phase in run.phases)
     weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
     clauses = [_phase_clause(phase) for phase in weighty if phase.name != named]
@@ -218,9 +219,9 @@ def _phase_clause(phase: Phase) -> str:
 
 
 def _lengths(run: VerdictInput, headline: str) -> str:
-    """A sentence on steps of two lengths, and on what the long ones do in addition where the recording shows it.
+    """A sentence on steps of two lengths, and on the extra work of the long ones if the recording shows it.
 
-    On an overloaded machine the lengths alone prove nothing; the sentence does not repeat the ``headline``.
+    Without a finding, an overloaded machine may explain the lengths, so it is empty. Does not repeat the ``headline``.
     """
     found = _finding(run.findings, _UNSTABLE)
     if not run.run.lengths or (found is None and _finding(run.findings, _OVERLOADED)):
@@ -238,7 +239,7 @@ def _lengths(run: VerdictInput, headline: str) -> str:
 
 
 def _mostly_once(run: VerdictInput) -> Phase | None:
-    """The largest phase of a recording with hardly any steady part."""
+    """The largest phase of a recording that is mostly not steady."""
     once = [phase for phase in run.phases if phase.name in _PHASES]
     known = run.run.steps_from is not None and not run.unseen and run.summary["device_unknown_ratio"].value != 1
     if not once or not known or sum(phase.share for phase in once) < _NEARLY_ALL:
@@ -260,7 +261,7 @@ def _finding(findings: Sequence[Finding], code: str) -> Finding | None:
 
 
 def _missing(findings: Sequence[Finding]) -> str:
-    """A sentence on the ranks without a trace, where several others are compared."""
+    """A sentence on the ranks without a trace, if several others are compared."""
     found = _finding(findings, _MISSING)
     if found is None or found.evidence["world_size"] - found.evidence["missing"] < 2:
         return ""
@@ -272,7 +273,7 @@ def _missing(findings: Sequence[Finding]) -> str:
 
 
 def _disturbed(findings: Sequence[Finding]) -> str:
-    """A sentence about other work on the machine during the recording, and the consequences; empty if there is none."""
+    """A sentence about other work on the machine during the recording; empty if there is none."""
     if found := _finding(findings, _OVERLOADED):
         return _sentence(f"the machine was overloaded: {found.message}")
     found = _finding(findings, _VARYING)
@@ -288,20 +289,19 @@ def _together(model: ReplayModel | None) -> str:
         return ""
     if together.step_ns > (1 - FELT) * model.replayed_step_ns:
         return ""
-    # The rest of the answer is about the median step.
     mean = " on average" if model.steps > 1 else ""
     steps = f"{format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)} a step{mean}"
     return f"All fixes together that can be modelled: {steps} (predicted)."
 
 
 def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
-    """Whether ``finding`` names the straggler ranks: the verdict must say that first."""
+    """Whether ``finding`` names the straggler ranks, which come first in a verdict."""
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
     return finding is not None and finding.code in blaming and finding.gain is not None
 
 
 def _besides(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
-    """A sentence on who else keeps ranks waiting, if ``first`` names one."""
+    """A sentence on further culprits, if ``first`` names one."""
     if not _blames(first, rules):
         return ""
     others = [found for found in findings if found is not first and _blames(found, rules)]
@@ -313,8 +313,8 @@ def _besides(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule])
 
 
 def _sure(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> float:
-    """The gain of ``first`` to compare with a measured loss. If only an overloaded machine made it a bound instead of a
-    prediction, this is the part that a prediction would likely leave.
+    """The gain of ``first`` to compare with a measured loss. A bound that would be a prediction on a free machine is
+    reduced to a likely prediction.
     """
     if first is None:
         return 0
@@ -344,9 +344,8 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
 
 
 def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: float) -> str:
-    """The user's function that runs most of ``ns_per_step`` of plain Python, and the built-in one that takes its time.
-
-    A clause; empty if no function is known to run most of it.
+    """A clause on the user's function that takes most of ``ns_per_step`` of plain Python, and the built-in function it
+    calls; empty if unknown.
     """
     about = {rule.code for rule in rules if "python" in rule.tags}
     for found in findings:
@@ -364,10 +363,10 @@ def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: 
 
 
 def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int, _Whole]:
-    """The loss of ``first``, and what to compare it with."""
+    """The loss of ``first``, and the time to compare it with."""
     if first.gain is None:
         return 0, whole
-    # When steps have two lengths, there are several long ones.
+    # Steps of two lengths have several long ones, so one long stretch is not unique.
     recurs = first.code == _UNSTABLE and run.run.lengths
     longest_ns = 0 if recurs else first.location.dur_ns or 0
     if whole.steps > 1 and _happened_once(longest_ns, first.gain.share_of_step, whole, run):
@@ -379,7 +378,7 @@ def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int,
 def _happened_once(longest_ns: int, share: float, whole: _Whole, run: VerdictInput) -> bool:
     """Whether most of a loss of this share is one stretch in a step that took longer than usual.
 
-    It does not slow down the usual step.
+    Such a loss does not slow down the usual step.
     """
     return longest_ns > max(whole.ns, _AT_ONCE * share * _recorded_ns(run))
 
@@ -391,7 +390,7 @@ def _recorded_ns(run: VerdictInput) -> int:
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None) -> str:
     rule = next((rule for rule in rules if rule.code == first.code), None)
     if rule is not None and rule.scope == "ranks" and (first.gain or first.severity == "error"):
-        # The straggler, or the rank that blocks the run, matters more than the fact that ranks wait.
+        # Name the straggler rather than the ranks that wait for it.
         return f"{first.message[:1].upper()}{first.message[1:].rstrip('.')}."
     title = rule.summary if rule else first.name.replace("-", " ")
     # The evidence of a symptom names its largest cause.
@@ -407,7 +406,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
 
 
 def _nothing_found(run: VerdictInput) -> str:
-    """Where a run without advice from rules spends its time."""
+    """A sentence on where a run without advice spends its time."""
     if not run.inputs:
         return "There is no input."
     if broken := next((found for found in run.findings if found.severity == "error"), None):
@@ -428,7 +427,7 @@ def _nothing_found(run: VerdictInput) -> str:
 
 
 def _limit_sentence(run: VerdictInput) -> str:
-    """Where a busy device spends its time, and how far it is from its best; empty for any other device."""
+    """A sentence on where a busy device spends its time, and how far it is from its best; empty for other devices."""
     if not run.inputs or any(found.severity == "error" for found in run.findings):
         return ""
     idle = run.summary["device_idle_ratio"].value
@@ -441,7 +440,7 @@ def _limit_sentence(run: VerdictInput) -> str:
     best = run.summary["roofline_ratio"].value
     only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
     if run.device == "cpu":
-        # On how many cores, the recording does not show.
+        # The recording does not show the number of busy cores.
         return f"Ops compute {format_ratio(1 - idle)} of the {known}time{only.rstrip(',')}."
     return f"The device is the limit: it works {format_ratio(1 - idle)} of the {known}time,{only} {share}{reached}."
 
@@ -451,13 +450,13 @@ def _a(word: str) -> str:
 
 
 def _left(run: VerdictInput) -> str:
-    """What a busy device still could gain, op by op; empty for one that is often idle."""
+    """The remaining gains of a busy device by op; empty for a device that is often idle."""
     idle = run.summary["device_idle_ratio"].value
     return run.left.sentence() if run.left and idle is not None and idle < _BUSY else ""
 
 
 def _short(name: str) -> str:
-    """A kernel's name without template arguments, which may fill several lines."""
+    """A kernel's name without template arguments."""
     name = re.sub(r"^void |[<(].*$", "", name)
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
@@ -511,7 +510,7 @@ def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
 
 
 def _unknown(summary: Mapping[str, Metric]) -> str:
-    """How long the device's state is unknown in the recording."""
+    """A clause on how long the device's state is unknown."""
     unknown = summary["device_unknown_ratio"]
     if not unknown.value or not unknown.numerator:
         return ""
@@ -526,7 +525,7 @@ def is_well_fed(summary: Mapping[str, Metric]) -> bool:
 
 
 def _best(run: VerdictInput) -> str:
-    """How far a busy device is from its best, and the reason; empty where the gap is small or unknown."""
+    """A clause on how far a busy device is from its best, and why; empty if the gap is small or unknown."""
     best = run.summary["roofline_ratio"].value
     far = f", its {_units(run)} at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
     return "; ".join((far, passes)) if (passes := _passes(run)) else far

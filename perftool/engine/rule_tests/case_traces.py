@@ -1,4 +1,4 @@
-"""Writes the events of a case as trace files; fills omitted keys as PyTorch, or Gaudi's bridge, would write them."""
+"""Writes the events of a case as trace files, and adds omitted keys as PyTorch or Gaudi's bridge would write them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _TYPES = {
 }  # fmt: skip
 _TYPE_NAMES = {str: "a string", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
 
-# A few events suffice for a case.
+# Cases need only a few events.
 _MOST_EVENTS = 100_000
 _MOST_LOG = 64 << 20
 
@@ -80,7 +80,7 @@ def load_cases(path: Path) -> tuple[Case, ...]:
 
 def run_case(case: Case, rule: Rule, folder: Path) -> Outcome:
     """The outcome of ``rule`` on ``case``, whose inputs are written into ``folder``."""
-    # Cases state the gain that the evidence bounds; the replay runs only if a case states its prediction.
+    # The replay runs only if a case expects a prediction; otherwise the gain is the bound from the evidence.
     if not any("predicted_ns" in row for row in case.findings):
         rule = replace(rule, whatif=None, whatif_ranks=None)
     rules = [rule] if case.own_sql is None else [rule, replace(rule, code="TRC900", sql=case.own_sql)]

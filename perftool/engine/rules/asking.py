@@ -1,4 +1,4 @@
-"""A rule's queries: their context, limits and results."""
+"""Runs the queries of rules, with their context and limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PARAM = re.compile(r"\$(\w+)")
 class Context:
     """Values for rules besides tables: $step_ns, and $steps and $window_ns (windows, all ranks).
 
-    A step is the median one, or the mean where steps are uneven. For ``simulated`` traces, advice on
+    The step time is the median, or the mean if steps are uneven. For ``simulated`` traces, advice on
     recording is irrelevant. ``step_word`` is what the run calls a step.
     """
 
@@ -37,7 +37,7 @@ class Context:
 
     @property
     def mean_step_ns(self) -> float:
-        """The mean step. Evidence adds up over the window, so shares of a step refer to the mean."""
+        """The mean step time, to compare with evidence, which adds up over the window."""
         return self.window_ns / max(self.steps, 1)
 
 
@@ -69,7 +69,8 @@ def sql_values(rule: Rule, sql: str, context: Context) -> dict[str, Any]:
 def run_sql(
     store: TraceStore, rule: Rule, sql: str, values: dict[str, Any], most: int
 ) -> tuple[list[str], list[tuple[Any, ...]], bool]:
-    """Columns, ``most`` rows, and whether there were more. Our own SQL runs here, third-party SQL in a sandbox."""
+    """Columns, ``most`` rows, and whether there were more. Shipped SQL runs in this process, third-party SQL in a
+    sandbox."""
     if is_shipped(rule):
         columns, rows = store.timed(sql, values, RULE_TIME_LIMIT_S)
         return columns, rows[:most], len(rows) > most

@@ -30,12 +30,14 @@ from perftool.store.trace_store import TraceStore
 
 Made = TypeVar("Made")
 
-# The most findings per rule and rank; nobody reads more.
+# The most findings per rule and rank.
 MOST_FINDINGS = 1_000
-_TOO_MANY = f"it found too much; only the first {MOST_FINDINGS:,} rows, of at most {MOST_BYTES >> 20} MB, are findings"
+_TOO_MANY = (
+    f"it found too many rows; only the first {MOST_FINDINGS:,} rows, of at most {MOST_BYTES >> 20} MB, are findings"
+)
 # The tag of rules whose advice is about recording.
 RECORDER = "recorder"
-# Estimated size of a finding in memory and output, besides the texts of its rule.
+# Estimated size of a finding in memory and output, without the texts of its rule.
 _FINDING_BYTES = 1_000
 _ANY_NAME = """
 SELECT 1 FROM _name_roles, unnest($names) AS wanted(pattern)
@@ -75,7 +77,7 @@ def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[
 
 
 def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
-    """The rows that ``rule`` finds in ``store``; the answer also records a failure."""
+    """The rows that ``rule`` finds in ``store``, or how it failed."""
 
     def rows() -> Answer:
         reason = why_not(rule, context, store.has_rows)
@@ -139,7 +141,7 @@ def _attempt(action: Callable[[], Made]) -> tuple[Made | None, str | None]:
     """The result of ``action``, or the text of the error it raises."""
     try:
         return action(), None
-    except Exception as error:  # noqa: BLE001 - rules come from anywhere; one that crashes is a finding
+    except Exception as error:  # noqa: BLE001 - a third-party rule that crashes becomes a finding
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         return None, str(error) or type(error).__name__
@@ -236,7 +238,8 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
 def _of_step(evidence_ns: float, context: Context) -> int:
     """The part of the usual step that corresponds to ``evidence_ns`` per step.
 
-    Evidence adds up over the window: if a few steps take far longer than most, its mean overstates a usual step's gain.
+    Evidence adds up over the window. If a few steps take much longer than most, the mean overstates the gain of a usual
+    step.
     """
     mean_ns = context.mean_step_ns
     share = min(1.0, float(evidence_ns) / mean_ns) if mean_ns else 1.0

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 
-# Applied in order: patterns that change between recordings, with their replacements.
+# Patterns that change between recordings, with their replacements, applied in order.
 _VOLATILE = (
-    # Folders differ between machines; the file's own name stays.
+    # Folders differ between machines; the file name stays.
     (re.compile(r"(?<!\w)(?:[A-Za-z]:)?(?:[\\/][^\\/\s:,()'\"<>]+)*[\\/](?=[^\\/\s:,()'\"<>]+)"), ""),
     (re.compile(r"0x[0-9a-fA-F]+"), "#"),
     (re.compile(r"\b(pid|tid|rank|step|iter|stream|thread|node|worker|host)([-_ :=#]*)\d+", re.I), r"\1\2#"),
     # Hashes in the names of generated kernels and graphs.
     (re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*\d)[0-9a-f]{6,}(?![A-Za-z0-9])"), "#"),
     (re.compile(r"(?<![A-Za-z0-9])[a-z0-9]{32,}(?![A-Za-z0-9])"), "#"),
-    # Counters and sizes; digits inside a word, as in conv2d or fwd_f32, are part of the name.
+    # Counters and sizes, but not digits in a word such as conv2d or fwd_f32.
     (re.compile(r"(?<![A-Za-z0-9])\d+(?:\.\d+)?(?![A-Za-z])"), "#"),
 )
 # PyTorch's own name for a trace: host, process, time.
@@ -37,7 +37,7 @@ def fingerprint(code: str, subject: str, file: str | None = None) -> str:
     """The identity of a finding across recordings of the same run: 16 hexadecimal digits.
 
     ``file`` is the path of the trace relative to the project root. Times, numbers and messages are left out, because
-    they differ each time.
+    they differ between recordings.
     """
     place = "" if file is None else f"\n{normalised_file(file)}"
     return hashlib.sha256(f"{code}\n{normalised(subject)}{place}".encode()).hexdigest()[:16]

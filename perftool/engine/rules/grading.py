@@ -8,8 +8,8 @@ from perftool.model.choices import Confidence, Severity
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
 
-# A loss of at least this share of the step, weighted by its certainty, is a warning. ``diff --fail-if`` and ``trend``
-# use the same share for a change that matters.
+# A loss of at least this share of the step, weighted by its certainty, is a warning. ``diff`` and ``trend`` use it,
+# too.
 WARNING_SHARE = 0.05
 # A replay gives the gain itself; evidence gives an upper bound.
 KIND_WEIGHTS = {"predicted": 1.0, "bound": 0.5}

@@ -1,4 +1,4 @@
-"""Limits a fix's gain by what the schedule of the run allows, whatever its rule's evidence adds up to."""
+"""Limits the gain of a fix to what the timeline of the run allows; evidence alone may exceed it."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def limited(
         elif relieves is None:
             yield row
         else:
-            # The replay accounts for work hidden behind the device; idle time bounds what the host can gain.
+            # A replay accounts for host work that device work hides; for a bound, idle time limits the gain.
             kept = gains if relieves == "host" else {name: ns for name, ns in gains.items() if name == "gain_ns"}
             ratio = ratios.get(row.get("rank"), widest)
-            # Evidence adds up over the window; a prediction is about typical steps.
+            # Bounds refer to the mean step, predictions to the usual step.
             steps_ns = own_steps_ns(store, row.get("rank")) or {
                 "gain_ns": context.mean_step_ns, "predicted_ns": context.step_ns
             }  # fmt: skip
@@ -58,10 +58,7 @@ def limited(
 
 
 def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | None:
-    """The mean step of ``rank``, under ``gain_ns``, and its usual step, under ``predicted_ns``; None without a rank.
-
-    The steps of the run would depend on which ranks share the store.
-    """
+    """The mean step of ``rank``, under ``gain_ns``, and its usual step, under ``predicted_ns``; None without a rank."""
     if rank is None:
         return None
     if store not in _STEPS:
@@ -72,13 +69,13 @@ def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | N
 
 
 def unsteady(store: TraceStore, rank: int) -> str | None:
-    """Why ``rank`` shows no gains of its steady step; None if it may."""
+    """Why the recording of ``rank`` gives no gains for steady steps; None if it does."""
     limit = _limits(store).get(rank)
     return limit["unsteady"] if limit else None
 
 
 def overloaded(store: TraceStore, rank: int) -> str | None:
-    """Why ``rank`` has bounds instead of predicted gains: its threads waited for cores. None if they did not."""
+    """Why ``rank`` has bounds instead of predicted gains (its threads waited for cores); None if they did not."""
     loads = {row["rank"]: row for row in store.rows("machine_loads")}
     if rank not in loads or not loads[rank]["overloaded"]:
         return None

@@ -1,4 +1,4 @@
-"""The message of a rule: text with placeholders that can only show values.
+"""Messages of rules: text with placeholders for values.
 
 ``{name}`` shows a column of the query or a threshold; ``{name:FORMAT}`` shows a number in one of the FORMATS. Doubled
 braces are literal.
@@ -18,9 +18,9 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 FORMATS: Mapping[str, Callable[[float], str]] = {
     "time": format_ns, "bytes": format_bytes, "percent": format_ratio, "count": format_count,
 }  # fmt: skip
-# The suffix of a column's name gives its unit, and thus its default format.
+# Default formats by the unit suffix of a column's name.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
-# A message fills a line or a few of a report, but a name in it may have any length.
+# Limits messages, as a name in one may have any length.
 LONGEST = 10_000
 # The column with the replay's result, appended to the message.
 PREDICTION = "prediction"
@@ -72,7 +72,7 @@ def show_message(message: str, values: Mapping[str, Any]) -> str:
 
 
 def fill(text: str, values: Mapping[str, Any]) -> str:
-    """``text`` with the placeholders filled in that ``values`` contains; any other brace is text."""
+    """``text`` with the placeholders for names in ``values`` filled in; other braces are text."""
 
     def filled(found: re.Match[str]) -> str:
         known = found[1] in values and (found[2] is None or found[2] in FORMATS)
@@ -94,5 +94,4 @@ def _shown(values: Mapping[str, Any], wanted: Placeholder) -> str:
     render = FORMATS[wanted.form] if wanted.form else unit
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return (render or format_count)(float(value))
-    # Texts are cut before they are rendered: a list of a million rows makes a long text.
     return "unknown" if value is None else value[: LONGEST + 1] if isinstance(value, str) else str(value)

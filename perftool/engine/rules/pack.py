@@ -21,7 +21,7 @@ CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
 _Question = tuple[str | None, str | None, str | None, tuple[str, ...]]
-# Limits for all packs of a user together; the shipped pack is a tenth of that.
+# Limits for all user packs together, about ten times the shipped pack.
 _MOST_RULES = 1_000
 _LARGEST_RULE = 64 << 10
 _LARGEST_PACK = 8 << 20
@@ -87,9 +87,9 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def is_shipped(rule: Rule) -> bool:
-    """Whether the queries of ``rule`` equal those of a shipped rule exactly; its code proves nothing.
+    """Whether the queries of ``rule`` equal those of a shipped rule exactly; anyone can use a shipped code.
 
-    A rule may lack the queries of its replay: rule cases that state no prediction leave them out.
+    The queries for its replay may be missing: rule cases without a prediction omit them.
     """
     return _question(rule) in _shipped_questions()
 
@@ -101,7 +101,7 @@ def _shipped_questions() -> frozenset[_Question]:
 
 
 def _question(rule: Rule) -> _Question:
-    """Everything that a rule makes the database run."""
+    """All queries of a rule."""
     return rule.sql, rule.whatif, rule.whatif_ranks, rule.needs_names
 
 
@@ -191,7 +191,7 @@ def load_rule(path: Path) -> Rule:
 
 
 def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
-    """One text for all devices, or a table with one per device; its other keys are variants that the query selects."""
+    """One text for all devices, or a table with a text per device, and with variants that the query selects."""
     given = text[key] if isinstance(text[key], dict) else {"any": text[key]}
     for name, words in given.items():
         if not isinstance(words, str) or not words.strip():

@@ -1,4 +1,4 @@
-"""Predicts the gains of rules' fixes by replaying the recorded steps with them."""
+"""Predicts the gains of fixes by replaying the recorded steps with them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from perftool.replay.model import Model, models_of
 from perftool.store.trace_store import TraceStore
 
 _MOST_CHANGES = 400_000
-# The best combinations of two and three are searched among the fixes with the largest gains, if replays are cheap.
+# The best combinations of two and three are chosen from the fixes with the largest gains, if replays are cheap.
 _CANDIDATES, _MOST_TOGETHER, _MOST_NODES = 4, 3, 50_000
 _LARGEST_FACTOR = 1000
-# If the mean step exceeds the usual one by this factor, usual steps do not show what slows down the others.
+# If the mean step exceeds the usual one by this factor, the usual steps do not represent the others.
 _UNEVEN = 1.25
 _TOO_MANY = f"steps are replayed where at most {MOST_RANKS} ranks are read together"
 # Joins each row of a whatif query with the slice it refers to.
@@ -52,7 +52,7 @@ def predicted(
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)
     results, models = list(answers), []
     for rank, model in models_of(store).items():
-        # Start-up or a thinned recording predicts no gain, however well it replays.
+        # A recording of the start-up, or with missing events, predicts no gain.
         reason = unsteady(store, rank) or overloaded(store, rank) or (model if isinstance(model, str) else None)
         if reason or isinstance(model, str):
             models.append(_no_model(rank, reason or str(model)))
@@ -93,7 +93,7 @@ def _what_changes(
     values = sql_values(rule, rule.whatif, context)
     if is_shipped(rule):
         return _named(*run_sql(store, rule, placed(sql=rule.whatif), values, _MOST_CHANGES)[:2])
-    # Third-party SQL runs separately: embedded in ours, it could terminate our statement and append its own.
+    # Third-party SQL runs separately, as it could break out of a statement of ours.
     rows = _named(*run_sql(store, rule, rule.whatif, values, _MOST_CHANGES)[:2])
     tasks = [whole("task", row.get("task")) for row in rows]
     slices = store.select(placed(sql="SELECT DISTINCT unnest($tasks::BIGINT[]) AS task"), {"tasks": tasks})
@@ -159,7 +159,7 @@ def uneven_mean_ns(store: TraceStore, model: Model) -> float | None:
 
 
 def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, model: Model) -> bool:
-    """Whether most of the loss is in steps outside the replay, which covers the usual steps of an uneven run."""
+    """Whether most of the loss is in steps that are not replayed: only the usual steps of an uneven run are."""
     mean_ns = uneven_mean_ns(store, model)
     if evidence_ns is None or mean_ns is None:
         return False
@@ -169,8 +169,8 @@ def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, 
 def _judged(
     store: TraceStore, model: Model, rule: Rule, context: Context, rows: Sequence[tuple[int, Mapping[str, Any]]]
 ) -> Iterator[tuple[int, int, str | None, list[Change]]]:
-    """For each of ``rows`` with changes: its number, the time saved, the new changes, and what the machine lacks to
-    save that time (then the time is a bound).
+    """For each of ``rows`` with changes: its number, the time saved, the new changes, and, if the time is only a bound,
+    what the machine lacks to save it.
 
     Raises QueryTimeoutError when the replays take longer than the limit for a query.
     """
@@ -183,7 +183,7 @@ def _judged(
     for number, row in rows:
         subject = str(row.get("subject"))
         key = subject if subject in by_subject else None
-        # Without changes the fix cannot be modelled here, and the bound stays.
+        # Without changes, the fix cannot be modelled, so the bound stays.
         if key not in by_subject:
             continue
         if monotonic() > until:
@@ -217,7 +217,7 @@ def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Cha
 
 
 def _best(model: Model, fixes: Mapping[str, Sequence[Change]]) -> tuple[Together, ...]:
-    """The best fix, then the best to add, then the third. Savings overlap, so each combination is replayed."""
+    """The best fix, then the best two and three, chosen greedily. Savings overlap, so each combination is replayed."""
     if len(fixes) < 2 or len(model.graph.order) > _MOST_NODES:
         return ()
     alone = {code: model.predict(changes).step_ns for code, changes in sorted(fixes.items())}
@@ -241,5 +241,5 @@ def _no_model(rank: int, why_not: str) -> ReplayModel:
 
 
 def slowest(models: Iterable[ReplayModel]) -> ReplayModel | None:
-    """The model to show: the rank with the longest steps, which the others wait for."""
+    """The model to show, of the rank with the longest steps."""
     return max(models, key=lambda model: (model.measured_step_ns or 0, -model.rank), default=None)

@@ -1,4 +1,4 @@
-"""Predicts the gain of the whole run if a rank stopped delaying it, by replaying all ranks with their collectives."""
+"""Predicts the gain of the whole run without the delays of a rank, by replaying all ranks with their collectives."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def predicted_together(
 
 
 def changes_of_ranks(store: TraceStore, rule: Rule, context: Context) -> dict[str, list[Less]]:
-    """The changes made by the fix of ``rule``, a rule over ranks, by the subject of the finding.
+    """The changes by the fix of ``rule``, a rule over ranks, for each subject.
 
     Raises QueryError when the rule's query fails, or returns something other than changes.
     """
@@ -92,7 +92,7 @@ def _with_prediction(store: TraceStore, model: RunModel, rule: Rule, answer: Ans
 
 
 def _predicted(model: RunModel, row: Mapping[str, Any], changes: Sequence[Less]) -> Mapping[str, Any]:
-    """``row`` with the predicted gain of its fix, unless it states one. Without changes the bound stays."""
+    """``row`` with the predicted gain of its fix, unless it states one. Without changes, the bound stays."""
     if not changes or "predicted_ns" in row:
         return row
     step_ns = model.predict(changes)

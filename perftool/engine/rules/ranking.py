@@ -1,4 +1,4 @@
-"""Orders findings by what is worth changing first."""
+"""Orders findings by the value of their fixes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 from perftool.model.report import Cause, Finding
 from perftool.units import format_ns
 
-# Times of a rank within this factor likely have the same cause.
+# Two times of a rank within this factor likely have the same cause.
 _ALIKE = 1.5
 # Predictions are about 10 % off.
 _SAME = 1.1
@@ -79,9 +79,8 @@ def ranked(
     explains: Mapping[str, Sequence[str]] = _NONE,
     step_ns: int = 0,
 ) -> tuple[Finding, ...]:
-    """Findings that name stragglers come first, then those with the largest gain per step of ``step_ns`` or, without
-    a gain, the longest wait of a request. Those with neither come last: advice before those about the trace, the most
-    severe first.
+    """Orders findings: first those that name stragglers, then by gain per step of ``step_ns`` or, without a gain, by
+    the wait of a request. Findings with neither come last, by severity, and advice before findings about the trace.
 
     Rules ``blaming`` ranks precede all others: the other ranks cannot be faster than the straggler they wait for. A
     prediction precedes a bound that ``explains`` the same time: a loose bound does not prove a larger gain.
@@ -108,10 +107,10 @@ def ranked(
 
 
 def weight_ns(finding: Finding, step_ns: int) -> float:
-    """What ``finding`` is worth in a step of ``step_ns``: its gain, or else the share of the time that a request waits.
+    """The value of ``finding`` in a step of ``step_ns``: its gain, or else the share of the time that a request waits.
 
-    A pause takes nothing from the mean step if the fix only spreads it over many steps, but every request waits for it.
-    The evidence names that share ``waited_ratio``. Without either it is negative.
+    A fix that only spreads a pause over many steps does not shorten the mean step, but requests wait less. The evidence
+    calls that share ``waited_ratio``. Without either, the value is negative.
     """
     if finding.gain is not None:
         return finding.gain.ns_per_step
@@ -123,11 +122,10 @@ def weight_ns(finding: Finding, step_ns: int) -> float:
 def led_by_largest(
     findings: Sequence[Finding], causes: Sequence[Cause], kept: Container[str] = ()
 ) -> tuple[Finding, ...]:
-    """``findings``; one about as large as the first leads if it explains the largest of ``causes``.
+    """``findings``; one about as large as the first moves to the front if it explains the largest of ``causes``.
 
-    A first finding that explains a cause about as large stays. So does one of a rule in ``kept``: a straggler,
-    or one that relieves the host, which is about idle time like the other findings there, so that their gains are
-    comparable.
+    The first finding stays if it explains a cause about as large, or if its rule is in ``kept`` (rules about
+    stragglers, and rules that relieve the host).
     """
     first = next((found for found in findings if found.advice and found.gain), None)
     if first is None or not causes or first.code in kept:
@@ -146,7 +144,7 @@ def led_by_largest(
 
 
 def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence[str]]) -> int:
-    """The part of the gain of ``cause`` that can be about the same time as ``symptom``."""
+    """The part of the gain of ``cause`` that may be the same time as the gain of ``symptom``."""
     gain = cause.gain.ns_per_step if cause.gain else 0
     whole = _idle_causes(symptom)
     if not whole or symptom.gain is None:
@@ -159,7 +157,7 @@ def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence
 
 
 def _idle_causes(finding: Finding) -> dict[str, float]:
-    """The idle time of ``finding`` by cause; empty if its evidence lacks it. Rules from anywhere may give it."""
+    """The idle time of ``finding`` by cause; empty if its evidence lacks it or, in a third-party rule, is malformed."""
     causes = finding.evidence.get("idle_causes")
     parts = [part for part in causes if isinstance(part, Mapping)] if isinstance(causes, (list, tuple)) else []
     return {

@@ -11,7 +11,7 @@ from perftool.errors import QueryError
 
 # The most examples that a finding may refer to.
 MOST_RELATED = 100
-# Columns that the engine adds itself: a query that returns them would speak in our name.
+# Columns that only the engine may add, so that no query can fake them.
 _OURS = ("predicted_ns", "sources")
 _WHOLE = ("rank", "step", "ts", "dur")
 _TEXTS = ("track", "benchmark", "fix", "fix_for", "short_fix")

@@ -70,8 +70,8 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
     """The rules of ``selection``.
 
     Raises RuleError for a selector that matches no rule, and when no rule with a query is left. Rules that report
-    failures (those without a query) stay unless ignored by their exact code: a gate must not turn green because its
-    input was unreadable.
+    failures (those without a query) stay unless ignored by their exact code: a gate must not pass because its input was
+    unreadable.
     """
     select, ignore = redirect(selection.select, rules), redirect(selection.ignore, rules)
     selection = replace(selection, select=select.selectors, ignore=ignore.selectors)
@@ -123,7 +123,7 @@ def _wanted(rule: Rule, selection: Selection) -> bool:
 
 
 def _strongest(rule: Rule, chosen: Iterable[Selector]) -> tuple[int, bool] | None:
-    """The best selector's specificity, and whether it comes from the command line, which beats a file."""
+    """The specificity of the best selector, and whether it comes from the command line, which wins over a file."""
     found = ((selector.specificity(rule), selector.origin == COMMAND_LINE) for selector in chosen)
     return max(((level, flag) for level, flag in found if level is not None), default=None)
 
@@ -139,7 +139,7 @@ def _warnings(rules: Sequence[Rule], selection: Selection) -> Iterable[str]:
                 yield f"{rule.code} ({rule.name}) is in preview and needs --preview"
     narrowed = any(selector.origin == COMMAND_LINE for selector in selection.select)
     for selector in dict.fromkeys(selection.ignore):
-        # A file ignores rules for every run, so its ignores may not matter once the command line narrows the selection.
+        # An ignore in a file is for every run, so it may have no effect on this one.
         if narrowed and selector.origin != COMMAND_LINE:
             continue
         if not any(_removes(selector, rule, selection) for rule in rules):

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# A row of a rule, and a source in it: file, line, function, ns and share.
+# Types of a rule's row, and of a source: file, line, function, ns and share.
 Row = Mapping[str, Any]
 Source = dict[str, Any]
 MOST_SOURCES = 3
 # Columns that only serve to find sources: lists of {ts, dur}.
 EVIDENCE_OF_PLACE = frozenset({"places", "host_time"})
-# Causes of idle time due to the host's own Python rather than a single call.
+# Causes of idle time in the host's Python code rather than in a single call.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
 _LONGEST_NS, _LAST_NS = 2**53, 2**62
@@ -37,10 +37,10 @@ WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times)) ORDER BY d.id
 def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]:
     """``rows`` with ``sources`` (file, line, function, ns, share), heaviest first, where stacks are recorded.
 
-    The host's time in the column ``host_time`` counts. Without it, if the rule explains idle time caused by the host's
-    Python, that idle time counts. Otherwise the device work in the column ``places`` counts, by the line that launched
-    it; without it, the slices a row names, device slices by their launch call. The returned rows have neither column. A
-    row that has sources keeps them.
+    The sources are the lines that ran during the host time in the column ``host_time``, else during idle time that the
+    rule explains by the host's Python code, else the lines that launched the device work in the column ``places``, else
+    the lines that ran or launched the slices of the row. The returned rows have neither column. A row that has sources
+    keeps them.
     """
     if rule.scope != "rank" or not rows or not store.has_rows("frames"):
         return [_unplaced(row) for row in rows]
@@ -98,7 +98,7 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
     """The lines of ``ran`` with most time from ``begins`` to ``ends``; ``idle`` marks it as device idle time."""
     spent = _overlap(ran, begins, ends, loops=idle)
     if idle and not spent.any():
-        # Only ops have stacks: the time before an op is attributed to the line that calls it.
+        # If only ops have stacks, the time before an op counts for the line that calls it.
         spent = _before_lines(ran, begins, ends)
     return _shares(ran, spent, int((ends - begins).sum()))
 
@@ -166,7 +166,7 @@ def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
-    """How long each line of ``ran`` runs between ``begins`` and ``ends``, in ns.
+    """How long each line of ``ran`` runs in the intervals from ``begins`` to ``ends``, in ns.
 
     With ``loops``, the time goes to the line with the enclosing loop.
     """
@@ -175,7 +175,7 @@ def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) ->
     before = np.concatenate(([0], np.cumsum(ends - begins)))
 
     def until(moments: Int64s) -> Int64s:
-        """The part of that time before each of ``moments``."""
+        """The total length of the intervals before each of ``moments``."""
         at = np.searchsorted(begins, moments, side="right")
         inside = np.maximum(at - 1, 0)
         passed: Int64s = np.where(at > 0, before[inside] + np.minimum(moments, ends[inside]) - begins[inside], 0)
@@ -189,8 +189,7 @@ def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) ->
 
 
 def _before_lines(ran: FeedingLines, begins: Int64s, ends: Int64s) -> Int64s:
-    """For each line of a track of ``ran``, how much of the time from ``begins`` to ``ends`` directly precedes it, in
-    ns."""
+    """The time in the intervals from ``begins`` to ``ends`` that each line of ``ran`` directly follows, in ns."""
     import numpy as np
 
     spent = np.zeros(len(ran.lines), dtype=np.int64)

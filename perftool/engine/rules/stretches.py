@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# A function that one call of another calls more often than this is a loop body; the loop is then reported.
+# A function that one call of another calls more often than this is a loop body, and the line of the loop is reported.
 _LOOP = 16
 _CALLED = """
 FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $rank AND f."end" > f.ts
@@ -67,13 +67,12 @@ class Track:
 
 @dataclass(frozen=True)
 class FeedingLines:
-    """What the threads feeding the device of a rank ran; ``lines`` holds all lines, by number."""
+    """The lines that ran on the threads that feed the device of a rank; ``lines`` holds all lines, by number."""
 
     lines: tuple[Line, ...]
     tracks: tuple[Track, ...]
 
 
-# Several rules may need it at the same time.
 _numbering = Lock()
 _known: WeakKeyDictionary[TraceStore, dict[int, FeedingLines]] = WeakKeyDictionary()
 
@@ -146,7 +145,7 @@ def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> FeedingLines:
 
 
 def _nested(calls: Sequence[Call]) -> list[_Stretch]:
-    """The stretches in which each of ``calls``, sorted by nesting, is innermost."""
+    """The stretches in which a call of the sorted ``calls`` is innermost."""
     parents, pieces = _innermost(calls)
     lines: list[Line] = []
     for (_, _, line, called_at), parent in zip(calls, parents, strict=True):

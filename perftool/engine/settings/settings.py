@@ -18,7 +18,7 @@ from perftool.model.rule import Param, Rule
 
 DEFAULTS = "the defaults"
 
-# Each pattern is compared with every input.
+# Limits the time, as each pattern is compared with every input.
 _MOST_PER_FILE = 1000
 
 
@@ -68,8 +68,8 @@ def load_settings(
     """The settings for the inputs ``paths``.
 
     ``config`` holds the values of --config: at most one file, and ``key = value`` pairs. ``options`` are keys set on
-    the command line. ``trust`` gives a discovered file the rights of a named one. A ``gate`` ignores a file that
-    belongs only to its inputs. Raises SettingsError naming file, key and expected type.
+    the command line. ``trust`` gives a discovered file the rights of a named one. A ``gate`` ignores configuration
+    files next to its inputs. Raises SettingsError naming file, key and expected type.
     """
     files = [text for text in config if _is_file(text)]
     pairs = [text for text in config if not _is_file(text)]
@@ -97,7 +97,6 @@ def merge(layers: Iterable[Layer]) -> Settings:
     if keys.get("run") and keys.get("as_one_run"):
         if last["run"][1] == last["as-one-run"][1]:
             raise SettingsError(f"{last['run'][1]}: --run and --as-one-run exclude each other")
-        # The later of the two places wins.
         del keys["as_one_run" if _is_later("run", "as-one-run", kept) else "run"]
     select = _selected(kept, "select", "extend-select") or (Selector(ALL, DEFAULTS),)
     return Settings(
@@ -129,7 +128,8 @@ def _is_later(key: str, than: str, layers: Sequence[Layer]) -> bool:
 
 
 def _is_file(text: str) -> bool:
-    """Whether a value of --config names a file. A valid pair is never a file name: a stranger may add such a file."""
+    """Whether a value of --config names a file. A valid pair is never a file name, as someone else may add such a
+    file."""
     if "=" not in text:
         return True
     try:

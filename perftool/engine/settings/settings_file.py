@@ -18,10 +18,9 @@ from perftool.readers.files.small_file import read_small
 # In the search order within a folder.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
 _TABLE = "habana_perf_tool"
-# Limits for each key of a discovered file. People write a dozen entries; each one is looked up, or compared with every
-# input.
+# Limits for each key of a discovered file, as each entry is looked up or compared with every input.
 _MOST_ENTRIES, _LONGEST_TEXTS = 1_000, 64 << 10
-# A file may extend one that extends another, and so on; nobody nests more deeply than this.
+# Limits the depth of files that extend each other.
 _MOST_FILES = 20
 
 
@@ -36,7 +35,7 @@ class Layer:
 def discover(paths: Sequence[str], gate: bool = False) -> Path | None:
     """The configuration file closest to the inputs ``paths``, or to the working directory if the inputs have none.
 
-    For a ``gate``, the one closest to the working directory. Otherwise, the author of the inputs could turn it off.
+    For a ``gate``, the one closest to the working directory, so that the author of the inputs cannot turn it off.
     """
     places = [] if gate else [os.path.abspath(path) for path in paths if path != "-"]
     starts = [Path.cwd()]
@@ -52,7 +51,7 @@ def discover(paths: Sequence[str], gate: bool = False) -> Path | None:
 
 
 def passed_over(paths: Sequence[str]) -> str | None:
-    """The configuration file that belongs to the inputs ``paths``, where a gate takes another one or none."""
+    """The configuration file of the inputs ``paths`` that a gate ignores, if any."""
     found = discover(paths)
     return _shown(found) if found and found != discover(paths, gate=True) else None
 
@@ -91,7 +90,7 @@ def inline_layer(pair: str) -> Layer:
 
 
 def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
-    """Raises SettingsError for keys allowed only in a file that the user named: a stranger may have written it."""
+    """Raises SettingsError for keys allowed only in a file that the user named: someone else may have written it."""
     remedy = f"name the file (--config {_shown(path)}) or give --trust-config if you know who wrote it"
     folder = _real(path.parent)
     for row in KEYS:
@@ -119,7 +118,7 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _stays_in(folder: Path, text: str) -> bool:
-    """Whether all that the path or pattern ``text`` selects is in ``folder``; nothing elsewhere is looked at."""
+    """Whether the path or pattern ``text`` selects only files in ``folder``; does not access other folders."""
     try:
         selected = matches(str(folder / text), folder)
     except LeadsElsewhereError:
@@ -137,10 +136,10 @@ def _amount(value: Any) -> tuple[int, int]:
 
 
 def _counts(path: Path) -> bool:
-    # Unlike Path.is_file, this does not raise when permission is denied; reading the inputs reports the error later.
+    # Unlike Path.is_file, this returns False when permission is denied; reading the inputs reports the error later.
     if not os.path.isfile(path):
         return False
-    # A pyproject.toml without our table belongs to other tools; skipping an unreadable one would hide a typo.
+    # A pyproject.toml counts only with our table. A malformed one counts, so that its error is reported.
     return path.name != "pyproject.toml" or _TABLE in _tools(_load(path))
 
 
@@ -155,7 +154,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _tools(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The table ``tool`` of a pyproject.toml; if it is not a table, other tools complain."""
+    """The table ``tool`` of a pyproject.toml; empty if it is not a table."""
     tools = data.get("tool")
     return tools if isinstance(tools, dict) else {}
 

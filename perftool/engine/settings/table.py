@@ -1,6 +1,6 @@
-"""The one table of options: a row for each configuration key, and how a command line and the environment spell it.
+"""The table of options: a row for each configuration key, with its option and its environment variable.
 
-Parsing, help, defaults, ``config``, the schema of the configuration and ``docs/options.md`` all follow from the rows.
+Parsing, help, defaults, ``config``, the schema of the configuration and ``docs/options.md`` are made from the rows.
 ``perftool.commands.options`` has the rows of options that no configuration can set. An option of one command alone is a
 parameter of that command.
 """
@@ -38,8 +38,8 @@ class Row:
 
     ``on`` are the commands that have the option, ``formats`` its choices by command if they differ, ``least`` its
     smallest number. ``path`` values (only those that end in ``ending``) are relative to the file that holds them. A
-    stranger may have written a discovered configuration: it may only name files in its own folder, and ``refused`` says
-    what it may not do with this key.
+    discovered configuration is untrusted: it may only name files in its own folder, and ``refused`` says what it may
+    not do with this key.
     """
 
     help: str
@@ -80,7 +80,7 @@ class Row:
 
     @property
     def written_default(self) -> Any:
-        """The default as a configuration spells it; None if a configuration cannot express it."""
+        """The default in TOML; None if TOML cannot express it."""
         if isinstance(self.default, tuple):
             return list(self.default)
         return "" if self.default is None and self.type == "string" else self.default
@@ -111,7 +111,7 @@ def rows_of(table: type) -> tuple[Row, ...]:
 
 @dataclass(frozen=True)
 class Keys:
-    """Every configuration key with its value as last written; Settings merges those that several places set."""
+    """Every configuration key with the value that was set last; Settings merges keys that several places set."""
 
     extend: str = row("", "Configuration file whose settings this one inherits", path=True)
     log: tuple[str, ...] = row(
@@ -261,7 +261,7 @@ def _table(value: Any, holds: Callable[[Any], bool]) -> bool:
     return isinstance(value, dict) and all(map(holds, value.values()))
 
 
-# For each type of a field: its name in words, whether a value of a configuration has it, and the field's value.
+# For each field type: its name in messages, a check of a value from a file, and the conversion of that value.
 _TYPES: Mapping[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
     "str": ("string", _text, str),
     "str | None": ("string", _text, lambda value: value or None),
