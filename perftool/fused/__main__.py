@@ -10,7 +10,7 @@ from perftool.errors import PerfToolError
 
 _USAGE = (
     "usage: python -m perftool.fused SCRIPT [ARGUMENTS], or -m MODULE [ARGUMENTS]:"
-    " run what was written for a Gaudi without one\n"
+    " run a program written for a Gaudi on this machine\n"
 )
 
 
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         fused.install()
     except PerfToolError as error:
         return _refused(str(error), error.exit_code)
-    from perftool.fused.porting import script  # imported here: it needs only Python, but its package needs torch
+    from perftool.fused.porting import script  # imported late, because its package needs torch
 
     script.hide_what_stands_between()
     if arguments[0] == "-m":

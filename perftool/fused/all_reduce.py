@@ -1,7 +1,7 @@
 """`all_reduce_gradients`: average all gradients of a model over the ranks in one collective.
 
 A lightweight replacement for DistributedDataParallel after the backward pass. Gradients are copied into one flat
-buffer, which may be narrower than they are, reduced there, and copied back.
+buffer, which may have a narrower dtype, reduced there, and copied back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OP = "all_reduce_gradients"
 STATE = "_perftool_gradient_buffer"
 CHANGED_SET = "`all_reduce_gradients()` does not support changing the set of active gradients after first invocation."
 
-# On a Gaudi the packing is recorded in native graphs, so the op needs these there.
+# On a Gaudi, the op needs native graphs, which record the packing.
 register_everywhere(OP, lambda: native_obstacle("hpu", "HPUGraph"))
 
 
@@ -41,7 +41,7 @@ class GradientBuffer:
         return [parameter.grad for parameter in self.parameters]
 
     def pack(self) -> None:
-        """Cast the gradients into the buffer, then scale: the order decides how a narrow dtype rounds."""
+        """Cast the gradients into the buffer, then scale, as a Gaudi does: the order affects rounding."""
         torch._foreach_copy_(self.views, self._gradients())
         self.flat.mul_(1.0 / dist.get_world_size())
 
@@ -76,8 +76,7 @@ def all_reduce_gradients(
     with torch.no_grad():
         _run(buffer, "pack", buffer.pack, recorded)
         pending = dist.all_reduce(buffer.flat, async_op=True)
-        # A Gaudi runs the copies after the collective on its own; on other backends the host has to wait for the
-        # handle.
+        # A Gaudi orders the copies after the collective; other backends need a wait.
         if device_type != "hpu" and pending is not None:
             pending.wait()
         _run(buffer, "unpack", buffer.unpack, recorded)

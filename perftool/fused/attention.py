@@ -26,27 +26,27 @@ register(OP, "reference")
 
 Outputs = Tensor | tuple[Tensor, ...]
 Attended = tuple[Tensor, Tensor | None, Tensor | None]
-"""The output; the probabilities and the dropout mask where the formula computes them."""
+"""The output, and the probabilities and the dropout mask if the formula computes them."""
 
 _recompute = True
 
 
 def enable_recompute_sdp(enabled: bool) -> None:
-    """Make recompute (True, the default) or no-recompute (False) the mode of calls whose `recompute_mode` is None."""
+    """Set the mode of calls whose `recompute_mode` is None: recompute (True, the default) or not."""
     global _recompute
     _recompute = bool(enabled)
 
 
 def recompute_sdp_enabled() -> bool:
-    """True when calls that do not name a mode recompute."""
+    """Whether calls without a mode recompute."""
     return _recompute
 
 
 @contextmanager
 def sdp_kernel(enable_recompute: bool = True) -> Iterator[None]:
-    """Set the mode of calls that do not name one, within the block; then restore the previous mode.
+    """Set the mode of calls without one, within the block.
 
-    Under `torch.compile` this splits the graph; pass `recompute_mode` to the call instead.
+    This breaks the graph of `torch.compile`; pass `recompute_mode` to the call instead.
     """
     previous = recompute_sdp_enabled()
     enable_recompute_sdp(enable_recompute)
@@ -87,7 +87,7 @@ class FusedSDPA(AppliedOp):
         choice = choose(OP, "cpu" if q.is_cpu else q.device.type)
         extras = return_dropout_mask or return_attn_probs or seq_padding_type != "left" or softmax_mode != "None"
         if choice == "fast" and attn_mask is None and valid_seq_len is None and recompute_mode and not extras:
-            # With few tokens, looking at all arguments takes longer than the op itself.
+            # With few tokens, checking all arguments would take longer than the op.
             _check_shapes(q, k, v, dropout_p)
             if q.dim() == 4:
                 return _torch_attention(q, k, v, None, dropout_p, is_causal, scale)
@@ -107,7 +107,7 @@ class FusedSDPA(AppliedOp):
         training = q.requires_grad or k.requires_grad or v.requires_grad
         if softmax == "fast" and q.dtype != torch.bfloat16:
             raise ValueError(f"softmax_mode 'fast' needs bfloat16 tensors, not {q.dtype}")
-        # Gaudi refuses these too, with the same messages, because scripts and their tests look for them.
+        # Gaudi's errors, with its messages, for which scripts may look.
         if softmax == "fp32" and (q.dtype != torch.bfloat16 or training):
             raise AssertionError("softmax_mode 'fp32' is for bfloat16 tensors, in inference")
         if training and return_attn_probs:
@@ -268,7 +268,7 @@ def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
 
 
 def _lengths(valid_seq_len: Tensor, q: Tensor, k: Tensor) -> tuple[int, ...]:
-    # One `item` at a time: unlike `tolist`, a graph capture notices it, and refuses to freeze the lengths.
+    # A graph capture refuses `item`, but not `tolist`, which would freeze the lengths.
     lengths = tuple(int(length.item()) for length in valid_seq_len.flatten())
     if len(lengths) != q.size(0) or q.size(-2) != k.size(-2):
         raise ValueError("valid_seq_len needs one length per sequence, and as many queries as keys")

@@ -23,7 +23,7 @@ _PLACE = {name: place for (_, place), names in NAMES.items() for name in names}
 
 
 class BackendError(PerfToolError):
-    """The implementation that the environment asks for cannot run here; the text says why."""
+    """The implementation named in the environment cannot run here; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class BackendReport:
 
 
 wanted = os.environ.get(ENVIRONMENT_VARIABLE)
-"""Read once, because reading it in each call adds 1 % to the attention of one token. The simulator sets it too."""
+"""Read once, because reading it in each call would take 1 % of the attention of one token. The simulator sets it."""
 
 _registry: dict[str, dict[tuple[str, tuple[str, ...]], Callable[[], str | None]]] = {}
 _choices: dict[tuple[str, str, str | None], str] = {}
@@ -70,7 +70,7 @@ def _reason(device_type: str, devices: tuple[str, ...], obstacle: Callable[[], s
 
 
 def choose(op: str, device_type: str) -> str:
-    """The implementation of `op` on a type of device; BackendError if what the environment asks for cannot run."""
+    """The implementation of `op` on a type of device; BackendError if the one named in the environment cannot run."""
     key = op, device_type, wanted
     if key not in _choices:
         _choices[key] = _chosen(op, device_type)[0]
@@ -78,7 +78,7 @@ def choose(op: str, device_type: str) -> str:
 
 
 def _chosen(op: str, device_type: str) -> tuple[str, str]:
-    """The name, and why."""
+    """The name of the implementation, and the reason."""
     obstacles = candidates(op, device_type)
     if not wanted:
         passed_over: list[str] = []
@@ -103,7 +103,7 @@ def backends(device_types: Iterable[str] | None = None) -> tuple[BackendReport, 
 
     package = importlib.import_module("perftool.fused")
     for name in package.__all__:
-        getattr(package, name)  # an op registers itself when its module is imported
+        getattr(package, name)  # imports the module, which registers the op
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "hpu": has_gaudi()}
     devices = tuple(device_types or (name for name, here in present.items() if here))
     return tuple(_report(op, device) for op in sorted(_registry) for device in devices)
@@ -125,7 +125,7 @@ def has_gaudi() -> bool:
 def native(module: str, name: str) -> Any:
     """`habana_frameworks.torch.<module>.<name>`; ImportError or AttributeError without it.
 
-    The stub modules of ported and simulated scripts are not native: they lead back here.
+    The stub modules of ported and simulated scripts are not native.
     """
     found = importlib.import_module(f"habana_frameworks.torch.{module}")
     if "__stands_in__" in vars(found):
@@ -154,7 +154,7 @@ def register_native(op: str, module: str | None = None) -> None:
 
 
 def register_everywhere(op: str, obstacle: Callable[[], str | None] | None = None) -> None:
-    """Register an op that a Gaudi computes itself unless `obstacle()`, and public functions of PyTorch elsewhere."""
+    """Register an op with a native implementation on a Gaudi, unless `obstacle()`, and PyTorch's elsewhere."""
     if obstacle is None:
         register_native(op)
     else:

@@ -1,7 +1,7 @@
 """`mixture_of_experts` with Gaudi's two sets of arguments, on any device.
 
-Each expert is three plain products over the tokens that chose it. The routing is sorted once, so the host waits for the
-device only once.
+Each expert is three plain products over its tokens. The routing is sorted once, so the host waits for the device only
+once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Weights = Sequence[Tensor]
 
 
 def _native_obstacle() -> str | None:
-    """Importing `core` loads Gaudi's ops."""
+    """Import `core`, which loads Gaudi's ops."""
     if (obstacle := native_obstacle("core", "__name__")) is not None:
         return obstacle
     return None if hasattr(torch.ops.hpu, OP) else f"torch.ops.hpu has no {OP}"
@@ -75,7 +75,7 @@ def _signature(*weights: str) -> inspect.Signature:
 
 
 _SEPARATE, _JOINED = _signature("w1", "w2", "w3"), _signature("w12", "w3")
-# Shown by help().
+# help() shows it.
 mixture_of_experts.__signature__ = _SEPARATE  # type: ignore[attr-defined]
 
 
@@ -135,7 +135,7 @@ def _expert_by_expert(
     first: int,
     measured: bool,
 ) -> Measured:
-    """Each expert on its tokens, found by one sort, so the host waits for the device once and not once per expert."""
+    """Run each expert on its tokens, which one sort finds, so that the host waits for the device only once."""
     chosen, order = table.reshape(-1).sort(stable=True)
     counts = torch.bincount(chosen, minlength=first + len(experts)).tolist()
     scales, k = router_weights.reshape(-1, 1), table.size(1)

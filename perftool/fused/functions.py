@@ -18,12 +18,12 @@ for _op in ("CTCLoss", "CustomSoftmax", "FusedRMSNorm"):
 class AppliedOp:
     """A class with the `apply` of a `torch.autograd.Function`, with positional arguments as there.
 
-    It does not derive from Function, though it may run some: torch.compile replaces the `apply` of every subclass
-    by its own, and cannot capture an `apply` that chooses among algorithms.
+    It is not a subclass of Function: torch.compile replaces the `apply` of every subclass by its own, and cannot
+    capture an `apply` that chooses among algorithms.
     """
 
     def __init_subclass__(cls) -> None:
-        """TypeError for a subclass whose overrides would never be called."""
+        """Raise TypeError for overrides that would never be called."""
         for name in ("forward", "backward"):
             if name in cls.__dict__:
                 raise TypeError(f"{cls.__name__}.{name} would never be called: here the op is its `apply` alone")

@@ -61,7 +61,7 @@ def rotary_pos_embedding(
     offset: int,
     mode: int,
 ) -> Tensor:
-    """`apply_rotary_pos_emb` with the signature of Gaudi's op: sines first, and the mode as a number."""
+    """`apply_rotary_pos_emb` with the signature of Gaudi's op."""
     return apply_rotary_pos_emb(input, cos, sin, position_ids, offset, RotaryPosEmbeddingMode(mode))
 
 

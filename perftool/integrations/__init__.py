@@ -1,5 +1,5 @@
 """Integrations with PyTorch scripts, Lightning and Hugging Face.
 
-These parts record with torch.profiler and hand the trace to the analysis. They import PyTorch and the frameworks, and
-only users (through ``perftool.profile`` or by their own import) import them.
+They record with torch.profiler and analyse the trace. They import PyTorch and the frameworks, so the rest of the
+package must not import them; users do, directly or through ``perftool.profile``.
 """

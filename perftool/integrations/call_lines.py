@@ -1,6 +1,6 @@
-"""The line of each call: PyTorch records it, but leaves it out of the trace. The trace names a function by its first
-line, which is enough for a small function but says nothing about a training loop. So our recorders add an argument to
-the events of Python functions: ``Call line`` is the line of the user's own code that made the call.
+"""Adds the line of each call to a trace: PyTorch records it, but its trace names a function by its first line only,
+which is not enough for a training loop. The events of Python functions get the argument ``Call line``: the line of the
+user's own code that made the call.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from perftool.integrations.activities import torch_profiler
 from perftool.model.own_code import is_own, package_of
 
 _BASE = re.compile(rb'"baseTimeNanoseconds": (\d+)')
-# The start of a Python function's event, up to the arguments; the braces of two events never match together.
+# The start of a Python function's event, up to the arguments. No match spans two events.
 _FUNCTION = re.compile(rb'"ts": (\d+)\.(\d{3})\b[^{}]*\{(\s*)(?="Python parent id": )')
 
 
 @dataclass(frozen=True)
 class Calls:
-    """Begin (in ns) and line of each call made by the user's own code; and the installed packages whose code ran."""
+    """Start (in ns) and line of each call made by the user's own code, and the installed packages whose code ran."""
 
     lines: Mapping[int, int]
     installed: Collection[str]
@@ -41,7 +41,7 @@ def calls_of(profiler: torch_profiler.profile) -> Calls:
 
 
 def with_lines(pieces: Iterable[bytes], calls: Calls) -> Iterator[bytes]:
-    """A trace as PyTorch writes it, in ``pieces`` that end where events do, with the lines of ``calls``."""
+    """The trace in ``pieces``, each of which ends after an event, with the lines of ``calls``."""
     base: int | None = None
 
     def with_line(function: re.Match[bytes]) -> bytes:
@@ -64,7 +64,7 @@ def _calls(events: Iterable[Any]) -> Calls:
         fields = event.extra_fields
         caller = getattr(fields, "caller", None)
         file = _file(caller)
-        # Functions that ran when the recording began were called before it, from an unknown line.
+        # The functions that were running when the recording began have no known call line.
         if caller is None or file is None or _same(caller, getattr(fields, "callsite", None)):
             continue
         if file not in own:
@@ -75,7 +75,7 @@ def _calls(events: Iterable[Any]) -> Calls:
 
 
 def _file(frame: Any) -> str | None:
-    """The file of ``frame``. PyTorch keeps no copy of the name, so the name of freed code may be garbage."""
+    """The file of ``frame``. The name may be garbage: PyTorch keeps no copy, and the code may have been freed."""
     try:
         return None if frame is None else str(frame.file_name)
     except UnicodeDecodeError:

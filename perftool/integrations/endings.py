@@ -1,6 +1,6 @@
-"""Saves a recording before the process ends, however it ends; also handles forked children of a recording process. A
-program may end by a signal, by ``os._exit``, or by becoming another program, and Python's ``atexit`` notices none of
-these. During a recording we intercept them, save, and let the program end as it was about to.
+"""Saves a recording before the process ends, and handles forked children of a recording process. A program may end by a
+signal, by ``os._exit`` or by ``exec``, which do not run Python's ``atexit``. During a recording we intercept these,
+save, and then let the program end.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import torch
 
 from perftool.integrations.descriptors import Descriptor
 
-# By default these end a program. Ctrl-C is an exception in Python, so ``atexit`` and ``with`` see it.
+# Signals that end a program by default. Ctrl-C is missing, because it runs ``atexit`` and ``with``.
 _ENDING = [
     getattr(signal, name)
     for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
     if hasattr(signal, name)
 ]  # fmt: skip
 _LEAVING = ("_exit", "abort", "execv", "execve")
-# If the main thread is stuck in native code for longer, nothing is saved, and the program ends as it would have. A rank
-# that waits in a collective becomes free when its peer has saved and exited. Launchers send SIGKILL after 30 s.
+# If the main thread is stuck in native code for longer, the program ends without saving. A rank that waits in a
+# collective continues when its peer has exited. Launchers send SIGKILL after 30 s.
 _PATIENCE_S = 20.0
 
 
 class Endings:
-    """Calls ``save`` once before this process ends, from ``watch`` until ``release``. A forked child does nothing."""
+    """Calls ``save`` once if this process ends between ``watch`` and ``release``. A forked child does nothing."""
 
     def __init__(self, save: Callable[[], None]) -> None:
         self._save = save
         self._lock = threading.RLock()
-        # Entered while the profiler works or a recording is saved. Signals wait until that is done.
+        # Signals wait while the profiler works or a recording is saved.
         self.busy = False
         self._saving = False
         self._pending: int | None = None
@@ -66,7 +66,7 @@ class Endings:
             self._watchman = _Watchman(self._handled, lambda: self.busy)
 
     def release(self) -> None:
-        """Stop intercepting, and restore everything that nobody else has changed since."""
+        """Stop intercepting, and restore what other code has not changed since."""
         if not self._watching:
             return
         self._watching = False
@@ -102,7 +102,7 @@ class Endings:
             try:
                 if self._watching and not self._saving:
                     self._saving = True
-                    # A launcher often ends the rest of a job while it saves: that signal waits, too.
+                    # A launcher often ends the other ranks while they save, so that signal waits, too.
                     with self.undisturbed():
                         try:
                             self._save()
@@ -146,7 +146,7 @@ class _Watchman:
         os.set_blocking(self._wakes, False)
         taken = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
         if taken != -1:
-            # asyncio, or other code, already uses this.
+            # Other code, such as asyncio, already uses the wakeup descriptor.
             signal.set_wakeup_fd(taken)
         threading.Thread(target=self._watch, name="perftool-signals", daemon=True).start()
 
@@ -155,7 +155,7 @@ class _Watchman:
         try:
             present = signal.set_wakeup_fd(-1)
         except ValueError:
-            # Only the main thread may change it. Signals go on writing to this descriptor, so it stays open.
+            # Only the main thread may change it. Signals still write to this descriptor, so it stays open.
             return
         if present not in (-1, self._wakes):
             signal.set_wakeup_fd(present)
@@ -177,7 +177,7 @@ class _Watchman:
                 continue
             while not self.answered.wait(_PATIENCE_S):
                 if self._is_busy():
-                    # The profiler holds the interpreter lock while it writes a large recording.
+                    # The profiler may hold the interpreter lock for long while it writes.
                     continue
                 libc = ctypes.CDLL(None)
                 libc.signal(ctypes.c_int(heard[0]), ctypes.c_void_p(0))
@@ -190,10 +190,8 @@ _minded = False
 
 
 def stop_recording_in_children() -> None:
-    """From now on a forked child of this process does not record, and can end.
-
-    PyTorch's profiler has a thread that a child does not have, and when the child ends, it waits for that thread
-    forever (libkineto's ConfigLoader, on its condition variable).
+    """Make forked children of this process not record. Otherwise, a child would hang at its end, waiting for a thread
+    of PyTorch's profiler that only the parent has (libkineto's ConfigLoader).
     """
     global _minded
     if not _minded and hasattr(os, "register_at_fork"):
@@ -210,6 +208,6 @@ def _forked() -> None:
         torch.autograd._enable_record_function(False)  # type: ignore[attr-defined]
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
-        # The handler registered last runs first: C's buffers are flushed, and no destructor runs.
+        # Registered last, so it runs first: flushes C's buffers and skips all destructors.
         libc.on_exit(libc._exit, None)
         libc.__cxa_atexit(libc.fflush, None, None)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class HomeThread:
-    """The thread that called ``move_here`` last. Before it ends, ``leaving`` is called in it.
+    """The thread that called ``move_here`` last; calls ``leaving`` in it before it ends.
 
     Threads are identified by their local variables, because thread IDs are reused.
     """
@@ -51,6 +51,6 @@ class _LastWords:
         self._thread = threading.get_ident()
 
     def __del__(self) -> None:
-        # The interpreter deletes those of the main thread last, when nothing can be saved any more.
+        # In the main thread, this runs too late to save anything.
         if not sys.is_finalizing() and threading.get_ident() == self._thread:
             self._home._left(self._move)

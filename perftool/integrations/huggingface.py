@@ -22,15 +22,14 @@ class ProfileCallback(TrainerCallback):
 
     ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is an optimizer step, whatever the gradient
     accumulation. ``options`` are those of ``perftool.profile``; every rank saves its own trace in ``folder``. If the
-    training ends in any other way (the Trainer then does not call its callbacks), the recording is kept, without a
-    report.
+    training ends with an error, the recording is saved, but there is no report.
     """
 
     def __init__(self, folder: str | PathLike[str] = "hpu_profile", **options: Any) -> None:
         self._folder = folder
         self._options = options
         self._recording: Recording | None = None
-        # Wrong options raise an error here, where they were written, not after the training has begun.
+        # Wrong options raise an error now, not after the training has begun.
         profile(folder, **options)
 
     @property

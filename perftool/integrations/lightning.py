@@ -1,4 +1,4 @@
-"""``HPUProfiler`` for Lightning, from ``lightning`` or ``pytorch_lightning``, whichever the script uses."""
+"""``HPUProfiler`` for the Lightning package that the script uses: ``lightning`` or ``pytorch_lightning``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from perftool.model.report import Report
 else:
-    # Which of the two packages to use is known only when a profiler is created.
+    # The base class depends on the package that the script uses.
     _PyTorchProfiler = object
 
 _HOMES = ("lightning.pytorch.profilers", "pytorch_lightning.profilers")
@@ -36,11 +36,10 @@ _STEP_FUNCTIONS = ("training_step", "validation_step", "test_step", "predict_ste
 class HPUProfiler(_PyTorchProfiler):
     """Records a few steps of a Trainer, host and device, and says at the end what slows them down.
 
-    ``Trainer(profiler=HPUProfiler())``. It is Lightning's PyTorchProfiler with the activities of this machine (on a
-    machine without a Gaudi or another device the trace holds the host only). Every rank saves its trace in ``dirpath``
-    (else the Trainer's log directory, else ``hpu_profile``); ``filename`` begins its name. Record your own actions with
-    ``with profiler.profile("name"):``, or ``start`` and ``stop``. ``report`` switches off the text at the end. Other
-    arguments are those of PyTorchProfiler and torch.profiler.profile.
+    ``Trainer(profiler=HPUProfiler())``. It is Lightning's PyTorchProfiler with the activities of this machine. Every
+    rank saves its trace in ``dirpath`` (else the Trainer's log directory, else ``hpu_profile``); ``filename`` begins
+    its name. Record your own actions with ``with profiler.profile("name"):``, or ``start`` and ``stop``. ``report``
+    switches off the text at the end. Other arguments are those of PyTorchProfiler and torch.profiler.profile.
 
     Limits: recording slows the run down (use SimpleProfiler to time it); ``summary()`` is not supported; the Trainer
     does not accept the name "hpu", so pass the object.
@@ -91,7 +90,7 @@ class HPUProfiler(_PyTorchProfiler):
         """End an action."""
         module = self._lightning_module
         if module is not None and module.trainer.sanity_checking:
-            # Lightning would count the validation before the training as the first steps of the recording.
+            # Lightning would count the sanity check before the training as steps.
             if recording := self._recording_map.pop(action_name, None):
                 recording.__exit__(None, None, None)
             return
@@ -116,7 +115,7 @@ class HPUProfiler(_PyTorchProfiler):
         return torch_profiler.schedule(wait=WAIT, warmup=WARMUP, active=ACTIVE)
 
     def _should_override_schedule(self) -> bool:
-        # A run that ends before its schedule does is recorded completely.
+        # A run that is shorter than its schedule is recorded completely.
         mine = self._schedule is not None and self._schedule._schedule == self._default_schedule()
         return mine and self._lightning_module is not None and self._total_steps < WAIT + WARMUP + ACTIVE
 

@@ -1,5 +1,6 @@
-"""The machine during the recorded steps: its cores, their users, and how long threads waited for a core. The trace gets
-it as one JSON object. docs/recording.md describes it; ``perftool/store/machines.py`` reads it.
+"""Measures the machine during the recorded steps: its cores, which processes used them, and how long threads waited for
+a core. The trace gets the result as a JSON object. docs/recording.md describes it; ``perftool/store/machines.py`` reads
+it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from perftool.model.processors import cores_allowed, cores_quota, instruction_se
 VERSION = 1
 # Threads to list: those that waited longest.
 _MOST_THREADS = 64
-# The steps right before the recording that show how long a step takes without the profiler.
+# Steps right before the recording, which show the step time without the profiler.
 _FEWEST_QUIET, _MOST_QUIET = 3, 5
 # Settings that keep libraries from using all features of the processor.
 _LIMITS = (
@@ -39,7 +40,7 @@ Schedule = Callable[[int], ProfilerAction]
 
 @dataclass(frozen=True)
 class _Used:
-    """Usage of one thread or process so far, in ns: time on a core, and time ready to run without one."""
+    """Usage of one thread or process since its start, in ns: time on a core, and time ready to run without one."""
 
     name: str
     cpu_ns: int
@@ -61,7 +62,8 @@ class _Moment:
 
 
 class Watch:
-    """Measures from the first recorded step to the last. The calls of the profiler's schedule tell it about steps."""
+    """Measures from the first recorded step to the last. It learns of steps from the profiler's calls of
+    ``schedule``."""
 
     def __init__(self, usual: Schedule | None) -> None:
         self._usual = usual
@@ -73,7 +75,7 @@ class Watch:
         self._steps: list[int] = []
 
     def schedule(self, step: int) -> ProfilerAction:
-        """The usual schedule's action for ``step``, which begins now."""
+        """The action of the wrapped schedule for ``step``, which begins now."""
         assert self._usual is not None
         action = self._usual(step)
         with suppress(Exception):
@@ -81,19 +83,19 @@ class Watch:
         return action
 
     def end(self) -> None:
-        """The recording stops now, regardless of the schedule."""
+        """End the measurement."""
         with suppress(Exception):
             if self._begin is not None:
                 self._window, self._begin = (self._begin, _now()), None
 
     def begin(self) -> None:
-        """The recording starts now."""
+        """Begin the measurement."""
         with suppress(Exception):
             self._begin, self._steps = _now(), []
 
     @property
     def usual_step_ns(self) -> int | None:
-        """The median of the last steps without the profiler; None if there were few, as the first ones are slow."""
+        """The median of the last steps without the profiler; None if there were few, as the first steps are slow."""
         last = self._quiet_steps[-_MOST_QUIET:]
         return round(median(last)) if len(last) >= _FEWEST_QUIET else None
 
@@ -130,7 +132,7 @@ class Watch:
         }
         if self._window is not None:
             found["window"] = _used_between(*self._window)
-        # With an accelerator, the CPU's peaks do not matter, and the run need not wait for this.
+        # With an accelerator, the CPU's peaks do not matter, so don't measure them.
         if not torch.accelerator.is_available():
             with suppress(Exception):
                 found["peaks"] = _peaks()
@@ -141,7 +143,7 @@ class Watch:
         was, recording = self._action in _RECORDING, action in _RECORDING
         whole = self._action == ProfilerAction.RECORD_AND_SAVE
         if self._last_ns is not None and self._action != ProfilerAction.WARMUP:
-            # The profiler starts in that step, so it is longer than the others.
+            # The profiler starts in this step, which makes it longer.
             (self._steps if was else self._quiet_steps).append(now - self._last_ns)
         if was and (whole or not recording):
             self.end()
@@ -213,7 +215,7 @@ def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Used]]
 
 
 def _machine() -> tuple[int | None, int | None]:
-    """Time in ns that the allowed cores were busy for any process, and that a hypervisor took from them."""
+    """Time in ns that the allowed cores were busy with any process, and that a hypervisor took from them."""
     allowed = cores_allowed()
     if allowed is None:
         return None, None
@@ -233,7 +235,7 @@ def _machine() -> tuple[int | None, int | None]:
 
 
 def _pressure() -> int | None:
-    """Time in ns for which some thread of the machine wanted a core and had none."""
+    """Time in ns in which at least one thread of the machine waited for a core."""
     with suppress(OSError, ValueError, LookupError):
         some = Path("/proc/pressure/cpu").read_text(encoding="ascii").splitlines()[0]
         return 1000 * int(some.rpartition("total=")[2])

@@ -1,7 +1,7 @@
 """Measured peaks of a device: the rate of matrix products by type, and the memory bandwidth.
 
-A rate from instruction sets, cores and clock would need the clock under that load, which no machine states; a rate
-measured with PyTorch also reflects its limits: its threads, ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA.
+Rates are measured rather than computed, because the clock under load is unknown, and so that they include PyTorch's
+limits: its threads, ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 # Larger than the caches of most machines; two of them are allocated.
 _COPIED_BYTES = 64 << 20
-# Other processes rarely interrupt a short copy.
+# Short copies, which other processes rarely interrupt.
 _COPIES = 16
 _SIZES = (256, 512, 1024, 2048, 4096, 8192)
 # A type without its own instructions is emulated, and larger products would take seconds.
@@ -25,8 +25,8 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Accelerators have units for these types, and larger caches; launching a short copy would take longer than the copy.
 _MORE_DTYPES = {"fp16": torch.float16}
 _MORE_BYTES, _FEWER_COPIES = 1 << 30, 2
-# The share of a run that the process must be on a core. A product takes a hundred times as long if one thread waits for
-# another that has no core.
+# The process must be on a core for this share of a run, as a product takes a hundred times as long if one of its
+# threads has no core.
 _ON_A_CORE = 0.9
 
 
@@ -64,7 +64,7 @@ def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
 
 
 def _bandwidth(seconds: float, device: str) -> float | None:
-    """The best of short copies, each between memory that is no longer cached; None if every copy was disturbed."""
+    """The highest bandwidth of short copies of uncached memory, in bytes/s; None if every copy was disturbed."""
     size, copies = (_COPIED_BYTES, _COPIES) if device == "cpu" else (_MORE_BYTES, _FEWER_COPIES)
     source, target = (torch.ones(size // 4).chunk(copies) for _ in range(2))
     pairs = cycle(zip(source, target, strict=True))

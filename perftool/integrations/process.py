@@ -14,7 +14,7 @@ _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
 def rank_here() -> int | None:
-    """The rank of this process; None if nothing says that there are others."""
+    """The rank of this process; None without a launcher."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
     values = (os.environ.get(name, "") for name in _RANK_VARIABLES)
@@ -24,8 +24,8 @@ def rank_here() -> int | None:
 def new_trace(folder: Path, name: str = "") -> Path:
     """A path in ``folder`` that is unique to this process and recording.
 
-    It has the form of TensorBoard's handler, ``[name-]<rank or host and process>.<ns>.pt.trace.json.gz``, so that
-    TensorBoard finds the file too.
+    It has the form that TensorBoard's handler uses, ``[name-]<rank or host and process>.<ns>.pt.trace.json.gz``, so
+    that TensorBoard finds the file.
     """
     rank = rank_here()
     who = f"rank{rank}" if rank is not None else f"{socket.gethostname()}_{os.getpid()}"

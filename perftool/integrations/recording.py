@@ -130,7 +130,7 @@ class Recording:
 
     def _end_trial(self) -> None:
         with warnings.catch_warnings():
-            # The user need not know that the first recording is dropped.
+            # Hides the warning that the first recording is dropped.
             warnings.filterwarnings("ignore", message=".*Profiler clears events")
             self._profiler.step()
 
@@ -144,9 +144,9 @@ class Recording:
         return self._report
 
     def _save(self, profiler: torch_profiler.profile) -> None:
-        # The first step was recorded in case it is the only one.
+        # A recording of the first step counts only if there is no other step.
         trial = self._steps == 1 and self._before > 0
-        # A block that ends here did no work after the skipped steps.
+        # The block ended right after the skipped steps.
         if trial or 0 < self._steps <= self._before:
             return
         self.traces.append(save_trace(profiler, new_trace(self._folder), self._watch.facts))
@@ -178,10 +178,10 @@ def show(report: Report, path: Path) -> None:
 
 @contextmanager
 def errors_become_warnings(what: str) -> Iterator[None]:
-    """Turn any error inside into a warning: a run must not end because of its profiler."""
+    """Turn any error into a warning."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - hours of training are worth more than a trace
+    except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         warnings.warn(f"perftool: {what} ({type(error).__name__}: {error})", stacklevel=3)
@@ -191,7 +191,7 @@ def _schedule(wait: int, warmup: int, active: int, repeat: int) -> Callable[[int
     usual = torch_profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=repeat)
 
     def action(step: int) -> ProfilerAction:
-        # Only the end of the first step shows that there are steps; until then everything is recorded.
+        # Record from the start, as a block may have no steps; the end of the first step shows that it has.
         alone = step == 0 and wait + warmup > 0
         return ProfilerAction.RECORD_AND_SAVE if alone else usual(step)
 

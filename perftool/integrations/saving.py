@@ -1,5 +1,5 @@
-"""Writes a recording to disk first, as PyTorch produces it. Our additions follow, and may fail. Every recorder of ours
-saves here: ``perftool.profile``, Lightning's profiler, the Trainer's callback and ``record``.
+"""Saves the recordings of all our recorders: ``perftool.profile``, Lightning's profiler, the Trainer's callback and
+``record``. PyTorch's trace is written first, because our additions may fail.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from perftool.output_file import gzipped, whole_file
 Made = TypeVar("Made")
 Facts = Mapping[str, Any]
 
-# Used when a trace's own folder is full: a memory disk is often the last one with room.
+# Used when a trace's own folder is full.
 _SHARED_MEMORY = Path("/dev/shm")
 _ELSEWHERE = "perftool-trace-"
-# Few traces are larger; with less free space, the disk with most room is used at once.
+# With less free space than most traces need, the disk with most space is used at once.
 _PLENTY_BYTES = 1 << 30
 _PIECE_BYTES = 4 << 20
 _EVENT_START = b"\n  {"
@@ -65,10 +65,10 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
 
 @contextmanager
 def _may_fail(missing: str) -> Iterator[None]:
-    """Turn a failure into a warning that the trace is saved without ``missing``, or into nothing if that is empty."""
+    """Turn a failure into a warning that the trace is saved without ``missing``; no warning if that is empty."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - the trace is safe, whatever happens to an extra
+    except Exception as error:  # noqa: BLE001 - the trace is saved already
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         if missing:
@@ -87,8 +87,8 @@ def _extra(what: str, made: Callable[[], Made]) -> Made | None:
 def _export(profiler: torch_profiler.profile, path: Path) -> Path:
     """Write the plain trace to the folder of ``path``, or to another one if that is full; return the file.
 
-    PyTorch tries once. If it fails, it prints an error, raises nothing, and leaves what it wrote in a file with
-    ``.tmp``. Newer versions can write a second time, in Python.
+    PyTorch can write only once. If that fails, it prints an error, raises nothing, and leaves a file with ``.tmp``.
+    Newer versions can write again, in Python.
     """
     with _new_folders() as folder_in:
         return _written(profiler, path, folder_in)
@@ -135,7 +135,7 @@ def _other_places() -> Iterator[Path]:
 
 @contextmanager
 def _new_folders() -> Iterator[Callable[[Path], Path]]:
-    """Yields a function that makes a folder in another one, the same each time; those that stay empty are removed."""
+    """Yields a function that makes a folder in another one, once. Folders that stay empty are removed."""
     made: dict[Path, Path] = {}
 
     def folder_in(place: Path) -> Path:
@@ -189,11 +189,11 @@ def _why_not(folder: Path) -> str:
             probe.write(bytes(_PIECE_BYTES))
     except OSError as error:
         return f"{folder} cannot be written ({error.strerror or error})"
-    return f"{folder} has no room for the trace, or limits the size of files"
+    return f"{folder} has no space for the trace, or limits the size of files"
 
 
 def _packed(plain: Path, target: Path, additions: Additions) -> Path:
-    """Compress ``plain`` with ``additions`` into ``target``, and remove it. A complete file exists at all times."""
+    """Compress ``plain`` with ``additions`` into ``target``, then remove ``plain``."""
     replaced = plain if target.parent == plain.parent else target
     with open(plain, "rb") as source, whole_file(replaced) as place, open(place, "wb") as packed:
         packed.writelines(gzipped(with_additions(_pieces(source.read), additions)))
@@ -220,7 +220,7 @@ def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def with_additions(pieces: Iterable[bytes], additions: Additions) -> Iterator[bytes]:
-    """The trace in ``pieces`` with ``additions``: members at its top level, and an argument of each call."""
+    """The trace in ``pieces`` with ``additions``: facts at its top level, and a line in each call."""
     top: dict[str, Any] = {}
     if additions.facts:
         top[RECORDED_KEY] = additions.facts

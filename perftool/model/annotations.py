@@ -1,4 +1,4 @@
-"""Annotations of a trace: our own slices and counters, beside those of the recording."""
+"""Annotations of a trace: our slices and counters, in addition to the recorded ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.model.report import Location
 
 # Category of every event that this program adds to a trace, so that it is never read as part of the run.
 CATEGORY = "habana_perf_tool"
-# Metadata key that marks a file of several ranks, which is not a trace of any of them.
+# Metadata key that marks a timeline of several ranks, which is not a trace.
 RANKS_KEY = "perftoolRanks"
 
 
@@ -26,7 +26,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """A track of marks that follow or contain each other. They may come from a query, so read them only once."""
+    """A track of marks that follow or contain each other. They may come from a query, and can be read only once."""
 
     name: str
     marks: Iterable[Mark]
@@ -63,8 +63,8 @@ class Annotations:
     """All annotations of one rank: ``findings`` of the report, the critical path, idle time and counters.
 
     ``pid`` is the process they are drawn under, and the lanes are its threads from ``pid + 1`` on: numbers that the
-    trace does not use. ``view`` is the stretch of the trace to look at first, and ``select`` the place to click on
-    there: the place of the first finding, or its first example when the finding covers the whole window.
+    trace does not use. ``view`` is the stretch of the trace to show first, and ``select`` the slice to select in it:
+    the place of the first finding, or its first example if the finding covers the whole window.
     """
 
     rank: int
@@ -79,10 +79,10 @@ class Annotations:
 
 @dataclass(frozen=True)
 class RankTimeline:
-    """A rank in a timeline of several: its processes in their order, its events, and what is drawn.
+    """A rank in a timeline of several: its processes in order, its events, and its annotations.
 
     An event is a row of the table ``raw`` without its rank: ph, cat, name, pid, tid, ts and dur in ns, id, args (JSON).
-    They come from a query, so read them only once. ``offset_ns`` is added to all times; None means that the clock of
+    They can be read only once. ``offset_ns`` is added to all times; None means that the clock of
     the rank is unknown.
     """
 

@@ -82,7 +82,7 @@ class Measurement:
 
     @property
     def noisy(self) -> bool:
-        """Whether the rounds of either form scatter so much that only a large ratio means anything."""
+        """Whether the rounds of either form vary so much that only a large ratio is meaningful."""
         return max(self.naive.spread, self.advised.spread) > 0.2
 
 
@@ -90,9 +90,9 @@ class Measurement:
 class Proof:
     """The findings of all rules on the traces of both forms.
 
-    ``fired_before`` and ``fired_after`` concern the rules of the row; ``newly_fired`` lists the others that fire only
-    on the advised form: the next thing to do, or a cost of the advice. ``gain_estimated`` is the finding's upper bound
-    in the trace, as a share of the naive step, and ``gain_predicted`` the replay's prediction (None without one).
+    ``fired_before`` and ``fired_after`` concern the rules of the row; ``newly_fired`` lists other rules that fire only
+    on the advised form: further advice, or a cost of this advice. ``gain_estimated`` is the finding's upper bound in
+    the trace, as a share of the naive step, and ``gain_predicted`` the replay's prediction (None without one).
     ``ratio`` is the real ratio of the naive step to the advised one: measured without the profiler, or taken from the
     simulated traces. ``interval`` bounds the measured gain, as shares of the naive step; None where it is unknown.
     ``max_error`` is the difference of the results of simulated scripts, relative to the naive one.

@@ -1,4 +1,4 @@
-"""The choices of options, settings and rules: the only list of each."""
+"""The choices of options, settings and rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 Severity = Literal["error", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
 
-# The worst severity, and the highest confidence, first.
+# Severities start with the worst, confidences with the highest.
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
 # The lowest severity at which findings fail a run.
@@ -16,7 +16,7 @@ FAIL_ON = (*SEVERITIES, "never")
 
 
 class LintFormat(str, Enum):
-    """How ``lint`` writes findings; ``perftool.reporters.lint.formats`` says who writes each."""
+    """How ``lint`` writes findings; ``perftool.reporters.lint.formats`` maps each format to its writer."""
 
     text = "text"
     json = "json"
@@ -48,6 +48,6 @@ FORMATS = tuple(dict.fromkeys(form.value for form in (*LintFormat, *ReportFormat
 
 
 def one_of(words: tuple[str, ...] | type[Enum], default: str | None = None) -> str:
-    """``words`` as a help text lists them, with the default marked."""
+    """``words`` as a list for help texts, with the default marked."""
     texts = words if isinstance(words, tuple) else tuple(str(member.value) for member in words)
     return ", ".join(f"{text} (the default)" if text == default else text for text in texts)

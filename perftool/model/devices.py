@@ -13,10 +13,10 @@ import tomli
 from perftool.errors import InputError
 
 _FILE = Path(__file__).parent.parent / "devices.toml"
-# A partition of a device (MIG, a compute partition) has the name of the whole device, but less memory; error correction
-# takes up to a sixteenth of it.
+# A partition of a device (such as MIG) has the name of the device, but less memory. Error correction takes up to a
+# sixteenth.
 _LEAST_SHARE = 0.9
-# More FLOP/s or bytes/s than any device has.
+# Larger than the FLOP/s or bytes/s of any device.
 _HIGHEST_RATE = 1e21
 
 
@@ -76,7 +76,8 @@ def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts |
 
 
 def device_named(text: str) -> DeviceFacts | None:
-    """The device that a person calls ``text``: by its name, or the first with all of its words (H100, A100 PCIe).
+    """The device called ``text`` by a user: its exact name, or the first name with all words of ``text`` (H100, A100
+    PCIe).
 
     One of the words must have a digit, because a vendor alone does not name a device.
     """
@@ -116,7 +117,7 @@ def device_of_text(text: str, path: str) -> DeviceFacts:
 
 
 def is_rate(value: Any) -> TypeGuard[float]:
-    """Whether ``value`` can be FLOP/s or bytes/s of a device."""
+    """Whether ``value`` is a plausible number of FLOP/s or bytes/s."""
     return type(value) in (int, float) and 1 <= value < _HIGHEST_RATE
 
 

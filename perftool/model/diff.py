@@ -41,9 +41,9 @@ class RunSide:
     ``step_ns`` has one length per step: of the slowest rank, because ranks wait for one another. ``breakdown_ns`` is
     the mean over the steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
     ``rates`` holds the rates reached by the ops that take most time on ``device``, ``served`` the numbers of the
-    summary that only a language-model server has. ``modules`` are those of one rank by their path, each without
-    the modules inside it. ``step_word`` is what the run calls a step. ``lost`` has a sentence for each input that is
-    unreadable or cut off, and ``stepped`` the ranks with complete steps.
+    summary that only a language-model server has. ``modules`` are those of one rank by their path; their times exclude
+    inner modules. ``step_word`` is what the run calls a step. ``lost`` has a sentence for each input that is unreadable
+    or cut off, and ``stepped`` the ranks with complete steps.
     """
 
     name: str
@@ -100,26 +100,26 @@ class RateChange:
 
     @property
     def factor(self) -> float | None:
-        """How much longer a call takes in the new run; with all shapes together, only rates are comparable."""
+        """How much longer a call takes in the new run; None if shapes differ."""
         if not self.shapes or not self.base.kernel_ns or not self.base.calls or not self.new.calls:
             return None
         return (self.new.kernel_ns / self.new.calls) / (self.base.kernel_ns / self.base.calls)
 
     @property
     def by_peaks(self) -> float | None:
-        """How much longer a call takes if both devices come equally close to their best; None where that is unknown."""
+        """The part of ``factor`` due to the peaks of the devices; None if unknown."""
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
         return self.factor * other / one if self.factor and one and other else None
 
     @property
     def by_kernels(self) -> float | None:
-        """The rest of ``factor``: how much closer the base gets to its device's best."""
+        """The rest of ``factor``: how much closer to its device's best the base run is."""
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
         return one / other if self.factor and one and other else None
 
     @property
     def delta_ns(self) -> float:
-        """How much longer the base's calls would take, by the time per call or by the rate."""
+        """How much longer the calls of the base run would take in the new run."""
         if self.factor is not None:
             return (self.factor - 1) * self.base.kernel_ns
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
@@ -174,7 +174,7 @@ class Comparison:
     """The result of ``diff``. ``interval`` is None, and ``reason`` says why, when there are too few steps.
 
     ``differences`` describes how the settings differ. A finding of only one side that is just above its rule's
-    threshold may have crossed it by a small change: it counts as neither new nor fixed.
+    threshold counts as neither new nor fixed, as noise may have caused it.
     """
 
     base: RunSide

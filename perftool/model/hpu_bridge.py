@@ -14,7 +14,7 @@ _FILE = Path(__file__).parent.parent / "hpu_bridge.json"
 
 @dataclass(frozen=True)
 class HpuBridge:
-    """``cuts`` lists the reasons for a graph cut that a simulated script can meet; ``other_cuts`` explains the others.
+    """``cuts`` lists the reasons for graph cuts in simulated scripts; ``other_cuts`` explains the other reasons.
 
     Ops of the autocast lists have no namespace; ``numbers_as_tensors`` are full op names. ``computed_as`` and
     ``stored_as`` map a type to its substitute.

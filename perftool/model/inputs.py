@@ -18,7 +18,7 @@ ReadingKind = Literal[
     "device",
 ]
 InputKind = Literal["trace", ReadingKind]
-# The kind of an issue that is not a repair: the file has parts that only another program reads.
+# The kind of an issue about parts of a file that only other programs can read.
 UNREAD = "not read"
 InputStatus = Literal["ok", "repaired", "truncated", "unreadable"]
 

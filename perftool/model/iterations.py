@@ -1,4 +1,4 @@
-"""What a recording shows of a serving engine's iterations, for reports."""
+"""The iterations of a serving engine, for reports."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Weights:
 class Serving:
     """The iterations of the rank ``rank``, the lowest that has any.
 
-    ``window_ns`` lasts from the first iteration to the end of the last; in ``without_requests_ns`` of it no iteration
-    ran or was prepared. ``decode_ns`` splits a mean decode by stage, and holds only stages that the recording shows;
-    it is empty without any. ``batch_limit`` is max_num_seqs, None when no input states it;
+    ``window_ns`` is the time from the first iteration to the end of the last; ``without_requests_ns`` is the part of it
+    in which no iteration ran or was prepared. ``decode_ns`` splits a mean decode by stage, and holds only stages that
+    the recording shows; it is empty without any. ``batch_limit`` is max_num_seqs, None when no input states it;
     ``token_gaps`` None where no request generates twice; ``weights`` None where their bytes or the memory's bandwidth
     are unknown.
     """

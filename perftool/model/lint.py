@@ -1,4 +1,4 @@
-"""The result of a lint run: all data for the CI formats."""
+"""The result of a lint run."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class MemoryUse:
     """The memory that one kind of block takes at the peak of ``device`` of ``rank``, at ``ts_ns``.
 
     ``count`` is None where the blocks were made before the recording. ``makers`` lists the ops that made most of it.
-    ``allocated`` is the whole peak, ``reserved`` what the allocator holds then, None where it does not say.
+    ``allocated`` is the whole peak, ``reserved`` the memory of the allocator at that time, None if unknown.
     """
 
     rank: int
@@ -29,12 +29,12 @@ class MemoryUse:
 
     @property
     def whole(self) -> str:
-        """The whole peak in words. PyTorch does not say what was allocated on the host before the recording."""
+        """A text on the whole peak. PyTorch does not report host memory allocated before the recording."""
         held = "" if self.reserved is None else f", {format_bytes(self.reserved)} reserved"
         since = " since the recording began" if self.device == _HOST else ""
         return f"{format_bytes(self.allocated)} allocated{since}{held}"
 
 
 def memory_place(device_type: int | None, device: int | None) -> str:
-    """Where the blocks of a device are, in words; PyTorch's device type of the host is 0."""
+    """The name of the memory of a device; 0 is PyTorch's device type of the host."""
     return f"device {device or 0}" if device_type and device_type > 0 else _HOST

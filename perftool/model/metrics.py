@@ -1,4 +1,4 @@
-"""Definitions of the summary's numbers, from ``metrics.toml``, their only list."""
+"""Definitions of the metrics of the summary, from ``metrics.toml``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MetricKind:
     """A number of the summary. Reports show those with a ``label`` in tables; those with a ``device`` only for runs on
     a device of this type, ``serving`` ones only where they have a value. ``on_cpu`` is the label where the CPU is the
     device, empty for numbers that are meaningless there.
-    ``better`` is the desired direction of the number; None where neither is better by itself."""
+    ``better`` is the desired direction of the number, or None."""
 
     name: str
     unit: Unit
@@ -31,7 +31,7 @@ class MetricKind:
     better: Literal["lower", "higher"] | None = None
 
     def label_for(self, device: str | None) -> str | None:
-        """The label in tables about a device of this type; None where it cannot have the number."""
+        """The label in tables about a device of this type; None if the number does not apply to it."""
         if self.device not in (None, device):
             return None
         return self.label if device != "cpu" or self.on_cpu is None else self.on_cpu or None

@@ -12,7 +12,7 @@ _INSTALLED = {"site-packages", "dist-packages"}
 # Folders of code that torch.compile writes.
 _GENERATED = "torchinductor_"
 _PYTHON = re.compile(r"python\d(\.\d+)?t?")
-# The profiler strips the import folders from paths, so packages are recognised by the first part of a path.
+# Packages by the first part of a path, because the profiler strips the import folder.
 _FRAMEWORKS = {
     "torch", "torchvision", "torchaudio", "functorch", "triton", "torchgen", "habana_frameworks", "numpy", "PIL",
     "tqdm", "perftool", "_distutils_hack", "pkg_resources", "pytorch_lightning", "lightning", "lightning_fabric",
@@ -20,7 +20,7 @@ _FRAMEWORKS = {
 }  # fmt: skip
 # Top-level key in traces from our recorder: the packages installed on the recording machine.
 INSTALLED_KEY = "perftoolInstalled"
-# No file has a billion lines; a longer number fits no column.
+# A line number has at most nine digits.
 _FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 
 Line = tuple[str | None, int | None, str]

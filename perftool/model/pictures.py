@@ -1,4 +1,4 @@
-"""Data for the pictures of a report: made from the tables while they exist, drawn by a reporter."""
+"""Data for the pictures of a report, made from the tables and drawn by a reporter."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Lane:
 class Timeline:
     """The timeline around a finding: the view in ns, the marked stretch in it, and its lanes.
 
-    ``left_out`` counts the bars that were dropped to keep the picture small. ``lit`` are stretches of the critical path
-    (start and length) by the ``key`` of their lane.
+    ``left_out`` counts the bars that were dropped to keep the picture small. ``lit`` holds stretches of the critical
+    path (start and length) by the ``key`` of their lane.
     """
 
     rank: int
@@ -82,9 +82,8 @@ class MemoryCurve:
 
 @dataclass(frozen=True)
 class MemorySteps:
-    """What lives in the memory of a device at the peak of each step: bytes by kind, with a value for each of ``steps``.
-
-    In a long recording, each column shows the fullest of ``per_column`` steps.
+    """The memory of a device at the peak of each step: bytes by kind, with a value for each of ``steps``. In a long
+    recording, each column shows the step with the highest peak of ``per_column`` steps.
     """
 
     rank: int
@@ -116,7 +115,7 @@ class RankTimes:
 class HeatMap:
     """Times of ranks as shares of a step: for each of ``rows`` a row of ``shares``, one for each of ``columns``.
 
-    ``note`` says which times they are.
+    ``note`` describes the times.
     """
 
     name: str

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Source:
     """A line of the user's code, or (``file`` None) a module by name, with ``ns``, a ``share`` of the time at stake.
 
-    ``line`` is None where only the function is known: it already ran when the recording began.
-    ``file`` is as recorded; if it exists ``here``, it is relative to the root of the project.
+    ``line`` is None if only the function is known, because it already ran when the recording began.
+    ``file`` is the recorded path, or, if the file exists ``here``, relative to the root of the project.
     """
 
     file: str | None

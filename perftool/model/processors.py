@@ -13,7 +13,7 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def processor_name() -> str | None:
-    """The name of the processor; None if the machine does not state it."""
+    """The name of the processor; None if unknown."""
     with suppress(OSError):
         for line in _CPU_FACTS.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
@@ -31,7 +31,7 @@ _SETS = {
 
 
 def instruction_sets() -> list[str] | None:
-    """The instruction sets of the processor that matter for tensors; None if the machine does not state them."""
+    """The processor's instruction sets for tensors; None if unknown."""
     with suppress(OSError):
         for line in _CPU_FACTS.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
@@ -42,10 +42,10 @@ def instruction_sets() -> list[str] | None:
 
 
 def cores_allowed() -> set[int] | None:
-    """The cores that threads of this process may run on; None where the system does not state them (macOS, Windows)."""
+    """The cores that threads of this process may run on; None if the system does not report them (macOS, Windows)."""
     if not hasattr(os, "sched_getaffinity"):
         return None
-    # One thread may be pinned to a core, as by OpenMP, while the others use the rest.
+    # Checks all threads, as OpenMP may pin one of them to a core.
     found = set(os.sched_getaffinity(0))
     with suppress(OSError):
         for thread in os.listdir("/proc/self/task"):
@@ -68,7 +68,7 @@ def _quotas() -> Iterator[float]:
                 continue
             home = _CGROUPS if second else _CGROUPS / "cpu"
             here = home / path.lstrip("/")
-            # A container sees its own group at the root, whatever the path says.
+            # A container sees its own group at the root.
             for folder in (here, *here.parents):
                 if folder == home.parent:
                     break

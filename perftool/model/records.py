@@ -1,9 +1,9 @@
 """Records that the readers of logs, metrics and configuration return.
 
-Every duration and time is integer nanoseconds, whatever unit the file used. A time (``time_ns``) counts since
-local midnight when the line carried no date, and since 1970 by the writer's own clock when it did; it orders
-records of one file and is never compared with a trace. Lines count from 1. ``rank`` is None when neither the
-line nor the file names one.
+Every duration and time is integer nanoseconds. A time (``time_ns``) counts since
+local midnight when the line carried no date, and since 1970 by the writer's own clock when it did; it orders records of
+one file and must not be compared with a trace. Lines count from 1. ``rank`` is None when neither the line nor the file
+names one.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class CapturedKernel:
 
 @dataclass(frozen=True, slots=True)
 class FallbackRecord:
-    """CPU executions of one op, as one witness reports them.
+    """CPU executions of one op, from one source.
 
-    ``origin`` says which: a ``table`` printed at exit and the ``metrics`` file both count every execution
-    of a process, a ``call`` line is printed for each of them at a sufficient log level, a ``refusal``
-    is an argument the device kernel rejected, a ``graph_cut`` the lazy graph flushed for it. The same
-    execution can appear under all five, so counts of different origins must not be added.
+    ``origin`` is the source: a ``table`` printed at exit and the ``metrics`` file count every execution of a process, a
+    ``call`` line is printed for each execution at a sufficient log level, a ``refusal`` is an argument that the device
+    kernel rejected, a ``graph_cut`` a lazy graph flushed for the op. The same execution can appear under all origins,
+    so counts of different origins must not be added.
 
     ``op`` has the overload (``aten::index.Tensor_out``), ``base`` does not (``aten::index``). ``dtypes`` are
     the argument types of a call line, in order. ``table`` numbers the tables of a file from 0; ``time_ns``
@@ -70,8 +70,8 @@ class CompilationRecord:
     """``count`` compilations that took ``dur_ns`` in total; records of one source never overlap.
 
     ``ordinal`` orders the records of one source: the number of the metrics snapshot that first shows them,
-    else the position in the log. ``step`` is set where the source counts steps. ``reason`` is ``new
-    shapes``, ``same shapes`` or None when the source does not say.
+    else the position in the log. ``step`` is set where the source counts steps. ``reason`` is ``new shapes``, ``same
+    shapes`` or None if unknown.
     """
 
     source: CompilationSource
@@ -121,7 +121,7 @@ class MetricSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """Lines of one meaning (``kind``), about one thing (``name``), by one rank.
+    """Log lines with the same meaning (``kind``), subject (``name``) and rank.
 
     ``count`` is the number of such lines; ``value`` and ``limit`` are the numbers of the last one, in
     ``unit``; ``line`` and ``time_ns`` belong to the first one, ``last_line`` to the last.
@@ -141,7 +141,7 @@ class LogEvent:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting. ``key`` is dotted when the file nests; ``value`` is the text of the file."""
+    """One setting. ``key`` is dotted when the file nests; ``value`` is the text in the file."""
 
     source: ConfigSource
     key: str
@@ -154,8 +154,8 @@ class ConfigEntry:
 class FlightEntry:
     """The ``number``-th collective of its group in the flight recorder of a rank; or a send or receive, with ``peer``.
 
-    ``state`` is scheduled, started, completed or failed, ``sizes`` the lengths of its inputs, ``created_ns`` the time
-    of its call (by that host's clock), ``place`` the line of the program.
+    ``state`` is scheduled, started, completed or failed, ``sizes`` the numbers of elements of its inputs,
+    ``created_ns`` the time of its call (by that host's clock), ``place`` the line of the program.
     """
 
     rank: int

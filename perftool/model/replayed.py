@@ -35,10 +35,11 @@ class ReplayedRun:
 
 @dataclass(frozen=True)
 class ReplayModel:
-    """Some steps of ``rank``, replayed unchanged: ``replayed_step_ns`` for ``measured_step_ns``, ``error_ratio`` off.
+    """Some steps of ``rank``, replayed unchanged: the mean step takes ``replayed_step_ns`` instead of
+    ``measured_step_ns``, with the relative error ``error_ratio``.
 
-    ``why_not`` is one sentence when the replay predicts nothing; the numbers are None when there is nothing to replay.
-    ``best`` holds the best single fix, pair and triple of fixes, as far as that many exist.
+    ``why_not`` says why the replay predicts nothing, if so; the numbers are None when there is nothing to replay.
+    ``best`` holds the best single fix, pair and triple of fixes.
     ``bounds`` breaks down the critical path, the largest share first; empty when nothing is predicted.
     """
 

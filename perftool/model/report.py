@@ -1,4 +1,4 @@
-"""The result of an analysis: all data for reporters."""
+"""The result of an analysis."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from perftool.units import format_ns
 if TYPE_CHECKING:
     import pandas as pd
 
-# What a notebook or a debugger shows on a line.
+# Length limit for a line in a notebook or debugger.
 _LONGEST_REPR = 120
 StepSource = Literal["iteration", "profiler", "optimizer", "annotation", "copies"]
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
@@ -50,7 +50,7 @@ class Gain:
 
     @property
     def most(self) -> float:
-        """The upper bound as a share of the step; the predicted share where there is no bound."""
+        """The upper bound as a share of the step, or the predicted share if there is no bound."""
         return self.share_of_step if self.bound_share is None else self.bound_share
 
     @property
@@ -116,7 +116,7 @@ class Metric:
 @dataclass(frozen=True)
 class Step:
     """A step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``: in ``breakdown_ns`` collectives are kernels,
-    in ``time_ns`` (empty when unknown) communication. ``left_out`` says why no number counts a ``partial`` step."""
+    in ``time_ns`` (empty when unknown) communication. ``left_out`` says why a ``partial`` step does not count."""
 
     rank: int
     name: str
@@ -172,18 +172,18 @@ class Run:
 
     @property
     def step_word(self) -> str:
-        """What the program calls one of its steps."""
+        """The program's word for a step."""
         return step_word(self.steps_from)
 
 
 def step_word(steps_from: str | None) -> str:
-    """What a run calls its steps if ``steps_from`` separates them."""
+    """The word for a step, given the signal ``steps_from`` that separates steps."""
     return "iteration" if steps_from == "iteration" else "step"
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Ranks that wait alike: ``ns_per_step`` on average, while nothing else runs on their devices."""
+    """Ranks with similar waiting: ``ns_per_step`` on average, while nothing else runs on their devices."""
 
     ranks: tuple[int, ...]
     ns_per_step: int
@@ -194,9 +194,8 @@ class GroupRole:
     """The process groups of one ``role``, of at most ``size`` ranks each. ``named`` is false for a role inferred from
     the shape of the groups.
 
-    ``wire_ns`` is what the collectives of one group take in a step once all ranks have arrived; ``even_links`` says
-    that
-    this is the same for each of several groups.
+    ``wire_ns`` is the transfer time per step of one group: of its collectives once all ranks have arrived.
+    ``even_links`` says that it is similar for several groups.
     """
 
     role: str
@@ -240,10 +239,10 @@ class Cause:
 
 @dataclass(frozen=True)
 class Verdict:
-    """An expert's first summary: ``headline`` is one sentence, ``detail`` the time breakdown, and ``together`` the
-    effect of all fixes that can be modelled (empty where nothing is predicted). ``apart`` names the ops
-    that take most, the signal that separates steps, and the parts of the recording outside the steady phase.
-    ``caveats`` limit what the rest says: ranks without a trace, an overloaded machine.
+    """The summary of a report: ``headline`` is one sentence, ``detail`` the time breakdown, and ``together`` the effect
+    of all fixes that can be modelled (empty if none). ``apart`` names the ops that take most, the signal that separates
+    steps, and the parts of the recording outside the steady phase. ``caveats`` are about missing ranks and an
+    overloaded machine.
 
     ``causes`` are those above a fifth of the window, the largest first, whether or not a rule covers them.
     """
@@ -328,7 +327,7 @@ class Report:
 
     @property
     def advice(self) -> tuple[Finding, ...]:
-        """The findings that advise a change to the run, the most worthwhile first."""
+        """The findings that advise a change to the run, the most valuable first."""
         return tuple(finding for finding in self.findings if finding.advice and not finding.suppressed)
 
     @property
@@ -346,12 +345,12 @@ class Report:
         return f"<Report on {name}{more}: {count}>"
 
     def _repr_html_(self) -> str | None:
-        """A fragment of HTML for notebooks; None without the hook: notebooks then show the text."""
+        """A fragment of HTML for notebooks; None without the hook, so that notebooks show text."""
         view = type(self).notebook_view
         return None if view is None else view(self)
 
     def frame(self, name: FrameName) -> pd.DataFrame:
-        """A part of the report as a DataFrame, with a row for each finding, step and so on; times in ns.
+        """A part of the report (findings, steps and so on) as a DataFrame; times in ns.
 
         Nested values become separate columns: ``gain.ns_per_step``, ``breakdown_ns.kernel``.
         """

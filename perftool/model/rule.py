@@ -67,7 +67,7 @@ class Rule:
     ``needs_names`` lists names of host slices, with ``*`` as a wildcard: where none occurs the rule finds nothing, and
     its query does not run. ``advice`` is false for a rule about the trace instead of the run. ``explains`` lists the
     causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this rule accounts for.
-    ``relieves`` is the side that the fix takes work from: the schedule then limits the gain (the table gain_limits).
+    ``relieves`` is the side whose work the fix reduces; the timeline then limits the gain (the table gain_limits).
     ``severity`` applies to findings without a gain, or to all of them if ``severity_is_set`` (by the user).
     ``whatif`` is a query for the fix's changes to the schedule of a rank, ``whatif_ranks`` for the work that
     stragglers no longer do.
@@ -112,7 +112,7 @@ class Rule:
     def applies_to(self, device: str | None) -> bool:
         """Whether the rule applies to runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).
 
-        A configuration file alone names no device: then no rule is ruled out.
+        All rules apply to inputs that show no device, such as a configuration file.
         """
         if device is None or self.devices == ("any",) or device in self.devices:
             return True

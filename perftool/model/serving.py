@@ -1,4 +1,4 @@
-"""Records about a language-model server: its buckets, its load over time, what clients and counters measured."""
+"""Records about a language-model server: buckets, load over time, results of clients, and counters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Statistic = Literal["mean", "median", "p99", "total", "value"]
 class Bucket:
     """A shape of the server: ``batch`` requests of ``query`` tokens each, with ``blocks`` of context in all.
 
-    ``warmed`` buckets were prepared before serving, ``missed`` shapes were met while serving without a bucket, and
-    ``added`` ones the server made for these. ``query`` or ``blocks`` is None where the release has no such dimension.
+    ``warmed`` buckets were prepared before serving, ``missed`` shapes had no bucket during serving, and ``added``
+    buckets were made for them. ``query`` or ``blocks`` is None where the release has no such dimension.
     """
 
     phase: str
@@ -28,7 +28,8 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class ServingInterval:
-    """Statistics about the time since the previous such line. ``time_ns`` counts from midnight of the log's first day.
+    """Statistics about the time since the previous line of this kind. ``time_ns`` counts from midnight of the log's
+    first day.
 
     Rates are in tokens per second, ratios between 0 and 1; ``running`` and ``waiting`` count requests at its end.
     Drafts are of speculative decoding; ``acceptance_length`` is the mean number of tokens that a step of it produces.
@@ -76,7 +77,7 @@ class ServingNumber:
 
 @dataclass(frozen=True, slots=True)
 class ClientResult:
-    """What one run of a benchmark client measured; its printed form is rounded, so not ``exact``."""
+    """The result of one run of a benchmark client; a printed result is rounded, so not ``exact``."""
 
     numbers: tuple[ServingNumber, ...]
     exact: bool = True

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import tomli
 
 _FILE = Path(__file__).parent.parent / "shortfalls.toml"
-# A tile has hundreds of rows and columns.
+# Larger than any tile.
 _MOST_DIGITS = 6
 
 
@@ -72,14 +72,14 @@ class Reason:
 
     @property
     def condition(self) -> str:
-        """``when``, where the reason can hold."""
+        """``when``, limited to CPUs or accelerators by ``on``."""
         where = {"any": "", "cpu": " AND kernel = name", "accelerator": " AND kernel IS DISTINCT FROM name"}
         return f"({self.when}){where[self.on]}"
 
 
 @dataclass(frozen=True)
 class Unexplained:
-    """What to do about an op that is slow for no reason that the recording shows, by its ``bound``."""
+    """Advice for an op that is slow for an unknown reason, by its ``bound``."""
 
     bound: str
     fix: str
@@ -144,7 +144,7 @@ def parts_of(kernel: str) -> int:
 
 
 def _size(digits: str) -> int | None:
-    """A tile size, or a number of parts; None for 0 and for sizes that no kernel has: a trace may hold any name."""
+    """A tile size, or a number of parts; None for 0 and for implausible sizes."""
     return (int(digits) or None) if len(digits) <= _MOST_DIGITS else None
 
 

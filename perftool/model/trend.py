@@ -14,8 +14,7 @@ DEFAULT_METRIC = "step_time_ms"
 # In percent; for ratios, in points.
 DEFAULT_THRESHOLD = 5.0
 DEFAULT_LAST, MOST_LAST = 100, 500
-# The least number of runs in a level, so that one bad night changes nothing; with fewer than twice as many runs there
-# is no verdict.
+# The least number of runs in a level, so that one bad run has no effect. A verdict needs at least twice as many runs.
 FEWEST_RUNS = 3
 TrendVerdict = Literal["worse", "better", "steady", "changed", "cannot be judged"]
 
@@ -48,7 +47,7 @@ class RunLine:
 
     @property
     def label(self) -> str:
-        """The name that a reader recognises: its folder, since the names of traces are generated."""
+        """The name to show: the folder, because the names of traces are generated."""
         return self.folder or self.name
 
 
@@ -75,7 +74,7 @@ class Level:
     """Runs between two changes: the first and the last of them, their number, and their median.
 
     ``change`` is the relative change from the previous level, None for the first and where that was 0; ``new_codes``
-    lists findings that most of these runs have and most runs of the previous level do not.
+    lists findings of most of these runs that most runs of the previous level lack.
     """
 
     first: str

@@ -22,7 +22,7 @@ _WHY = tuple(
         (r"unified_attention", "lengths of its sequences: no annotation has them"),
         (r"::moe_forward", "sizes of its weights: not recorded"),
         (r"^triton_tem_", "a template whose arguments do not show its sizes"),
-        (r"^triton_", "it picks rows by index: what it reads is not recorded"),
+        (r"^triton_", "it selects rows by index: the rows are not recorded"),
     )
 )
 
@@ -40,6 +40,6 @@ def why_no_model(op: OpRate) -> str:
 
 
 def _named(kernel: str) -> str:
-    """What the name of ``kernel`` shows instead of shapes."""
+    """The sizes that the name of ``kernel`` shows."""
     found = _OGS.match(kernel)
     return f" ({found[1]} by {found[2]}, tiles of {found[3]} x {found[4]} x {found[5]})" if found else ""

@@ -37,7 +37,7 @@ class LanePattern:
 class Vendor:
     """One file of names. ``type`` is the device type in reports and rules, None for names common to all devices.
 
-    ``unsigned``: device work without the sign of any vendor belongs to this vendor. ``arguments`` maps an argument of
+    ``unsigned``: device work without a sign of a vendor is attributed to this vendor. ``arguments`` maps an argument of
     events to its names in the vendor's other profilers.
     """
 
@@ -64,13 +64,13 @@ def accelerators() -> tuple[str, ...]:
 
 
 def type_of_unsigned() -> str | None:
-    """The device type of work without the sign of any vendor."""
+    """The device type of work without a sign of a vendor."""
     return next((vendor.type for vendor in vendors(FOLDER) if vendor.unsigned), None)
 
 
 @cache
 def backends() -> frozenset[str]:
-    """The backends of process groups that only move tensors of accelerators."""
+    """The backends of process groups that only support tensors on accelerators."""
     names = (name for vendor in vendors(FOLDER) for name in vendor.names)
     return frozenset(name.pattern for name in names if name.subject == "backend")
 

@@ -10,7 +10,7 @@ from perftool.model.replayed import BoundShare
 
 @dataclass(frozen=True)
 class PathTask:
-    """The part of the critical path under one ``name`` (None where no slice names the host's work), in ns per step."""
+    """The work with one ``name`` on the critical path (None if no slice names the host's work), in ns per step."""
 
     kind: str
     name: str | None
@@ -41,9 +41,9 @@ class Applied:
 
 @dataclass(frozen=True)
 class FixBound:
-    """The most that the fix of rule ``code`` saves per step, in ns, where no replay can show the fix.
+    """The upper bound of the gain of the fix of rule ``code``, in ns per step, if no replay can show the fix.
 
-    ``ns_per_step`` is None if nothing in the recording bounds what the fix saves.
+    ``ns_per_step`` is None if the recording gives no bound.
     """
 
     code: str
@@ -56,11 +56,11 @@ class WhatIf:
 
     With fixes of rules over ranks, all ``ranks`` are replayed together, and ``rank`` is None.
 
-    When no prediction is allowed, ``predicted_step_ns`` and the path ``after`` are None, and ``why_not`` is one
-    sentence; the other numbers are None where there is nothing to replay. ``error_ratio`` is the deviation of the
-    unchanged replay from the measured step. ``bounds`` belong to the fixes that no replay shows, or that save most in
-    steps that are not replayed. ``mean_step_ns`` is the mean of all steps if it is far above that of the replayed,
-    usual steps; else None. ``step_word`` is what the run calls a step.
+    When no prediction is allowed, ``predicted_step_ns`` and the path ``after`` are None, and ``why_not`` says why; the
+    other numbers are None if there is nothing to replay. ``error_ratio`` is the deviation of the unchanged replay from
+    the measured step. ``bounds`` belong to the fixes that no replay shows, or that save most in steps that are not
+    replayed. ``mean_step_ns`` is the mean of all steps if it is far above that of the replayed, usual steps; else None.
+    ``step_word`` is what the run calls a step.
     """
 
     rank: int | None

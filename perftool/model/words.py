@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-# Each word has the same meaning everywhere.
 KIND_LABELS = {
     "kernel": "kernels", "MME": "MME", "TPC": "TPC", "NIC": "NIC", "memcpy": "copies", "memset": "fills",
     "collective": "collectives", "communication": "collectives", "runtime": "runtime calls",
@@ -17,7 +16,7 @@ KIND_LABELS = {
     "checkpoint": "saving checkpoints", "sleep": "sleeping", "blocked": "Python, mostly blocked",
     "no_core": "Python and ops, or no core", "host": "host",
     "delay": "delays",
-    "beside": "what runs beside the steps", "start_up": "start-up", "unknown": "nothing recorded",
+    "beside": "work beside the steps", "start_up": "start-up", "unknown": "nothing recorded",
     "before_recording": "before the recording", "undecided": "use not shown",
 }  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""Operations and bytes that a framework op needs, from the shapes of its inputs. All such formulas are here."""
+"""Operations and bytes of framework ops, from the shapes of their inputs."""

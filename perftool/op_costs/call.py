@@ -10,7 +10,7 @@ from typing import Any
 
 from perftool.op_costs.seen import Results, Shape
 
-# Tensor types as traces spell them: bytes per element, and the name used for peak rates.
+# Tensor types by their names in traces: bytes per element, and the name used for peak rates.
 _TYPES = {
     "double": (8, "fp64"), "float": (4, "fp32"), "c10::Half": (2, "fp16"), "c10::BFloat16": (2, "bf16"),
     "c10::Float8_e4m3fn": (1, "fp8"), "c10::Float8_e5m2": (1, "fp8"), "c10::Float8_e4m3fnuz": (1, "fp8"),
@@ -18,18 +18,18 @@ _TYPES = {
     "long int": (8, None), "long": (8, None), "int": (4, None), "short": (2, None), "signed char": (1, "int8"),
     "unsigned char": (1, None), "bool": (1, None),
 }  # fmt: skip
-# The same types by the names of c10::ScalarType, as traces of other tools spell them.
+# The same types by the names of c10::ScalarType, which traces of other tools use.
 _NAMED = {
     "Double": "double", "Float": "float", "Half": "c10::Half", "BFloat16": "c10::BFloat16", "Long": "long int",
     "Int": "int", "Short": "short", "Char": "signed char", "Byte": "unsigned char", "Bool": "bool",
     "Float8_e4m3fn": "c10::Float8_e4m3fn", "Float8_e5m2": "c10::Float8_e5m2",
     "Float8_e4m3fnuz": "c10::Float8_e4m3fnuz", "Float8_e5m2fnuz": "c10::Float8_e5m2fnuz",
 }  # fmt: skip
-# Integer types; type promotion goes bool, integer, float, complex.
+# Integer types. Type promotion goes from bool to integer, float and complex.
 _WHOLE = {"long int", "long", "int", "short", "signed char", "unsigned char"}
 # A substitute type for elements of which only the size is known.
 _OF_SIZE = {1: "unsigned char", 2: "c10::BFloat16", 4: "float", 8: "double"}
-# c10::ScalarType numbers, as arguments give them.
+# Types by their c10::ScalarType numbers, which arguments use.
 _SCALAR_TYPES = {
     "0": "unsigned char", "1": "signed char", "2": "short", "3": "int", "4": "long int", "5": "c10::Half",
     "6": "float", "7": "double", "11": "bool", "15": "c10::BFloat16", "23": "c10::Float8_e5m2",
@@ -44,7 +44,7 @@ class NoModelError(ValueError):
 
 @dataclass(frozen=True)
 class Tensor:
-    """Shape and type of one input or result; the type as the trace spells it."""
+    """Shape and type of one input or result; the type has its name in the trace."""
 
     dims: tuple[int, ...]
     type: str
@@ -102,7 +102,7 @@ class Call:
         return Tensor(shape_of(self.dims[position]), self.types[position])
 
     def many(self, position: int) -> list[Tensor]:
-        """The list of tensors at ``position``; NoModelError where shapes or the size of elements are unknown."""
+        """The list of tensors at ``position``; NoModelError if shapes or the size of elements are unknown."""
         listed = self.dims[position] if position < len(self.dims) else None
         kind = _OF_SIZE.get(self.element_bytes or 0)
         if kind is None or not self.has_list(position) or not isinstance(listed, list) or not listed:
@@ -110,7 +110,7 @@ class Call:
         return [Tensor(shape_of(dims), kind) for dims in listed]
 
     def tensors(self, first: int = 0, end: int | None = None) -> list[Tensor]:
-        """All tensors from ``first`` up to ``end``; those left out (None as argument) are skipped."""
+        """All tensors from ``first`` up to ``end`` (exclusive), without None arguments."""
         positions = range(first, len(self.types) if end is None else end)
         return [self.tensor(position) for position in positions if self.has(position)]
 
@@ -159,7 +159,7 @@ class Call:
 
 
 def spelled(types: Sequence[Any]) -> list[Any]:
-    """Types as the profiler of PyTorch spells them."""
+    """Types by their names in PyTorch's profiler."""
     return [_NAMED.get(one, one) if isinstance(one, str) else "" for one in types]
 
 

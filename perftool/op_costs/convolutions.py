@@ -30,7 +30,7 @@ class Convolution:
         x, weight = call.tensor(0), call.tensor(1)
         result = x.shaped(self.result(call, x, weight))
         extra = [call.tensor(at) for at in (self.bias, self.term) if at is not None and call.has(at)]
-        # A convolution applies a filter per element of the result, a transposed one per element of the input.
+        # A convolution applies a filter for each element of the result, a transposed convolution for each of the input.
         met = x if self.backwards(call) else result
         return Cost(
             _inner(met, weight) + len(extra) * result.count, moved(x, weight, result, *extra), "matrix", x.rate_name
@@ -69,7 +69,7 @@ class Convolution:
 
 
 def _inner(elements: Tensor, weight: Tensor) -> int:
-    """Operations of one inner product with a filter of ``weight`` per element of ``elements``."""
+    """Operations of an inner product with a filter of ``weight`` for each element of ``elements``."""
     if not weight.dims or not weight.dims[0]:
         raise NoModelError("no filters")
     return 2 * elements.count * (weight.count // weight.dims[0])
@@ -83,7 +83,7 @@ def _backward(call: Call) -> Cost:
     of_input, of_weight, of_bias = (word.strip("[] ") == "True" for word in wanted.split(","))
     once = _inner(x if call.flag(7) else gradient, weight)
     flops = once * (of_input + of_weight) + of_bias * gradient.count
-    # Input and weight are each read for the other's gradient, and are as large as their own gradients.
+    # The gradient of the input needs the weight, and vice versa; each has the size of its gradient.
     size = moved(gradient) + (of_input + of_weight) * (x.bytes + weight.bytes)
     bias = gradient.shaped(gradient.dims[1:2])
     return Cost(flops, size + of_bias * bias.bytes, "matrix", x.rate_name)
@@ -104,7 +104,7 @@ def _gradient(call: Call, of_weight: bool) -> Cost:
     return Cost(_inner(gradient, weight), moved(gradient, x, weight), "matrix", gradient.rate_name)
 
 
-# Ops with input, filter and gradient of the result, and the positions of these.
+# The positions of input, filter and gradient of the result, by op.
 WHOLE = {
     "aten::convolution_backward": (1, 2, 0), "aten::cudnn_convolution_backward": (0, 2, 1),
     "aten::miopen_convolution_backward": (0, 2, 1),

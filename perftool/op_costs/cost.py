@@ -1,4 +1,4 @@
-"""The least that an op needs."""
+"""The cost of an op: its operations and bytes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Pointwise ops, reductions, copies and fills: one operation per element of the result, or of what is reduced.
-
-A function (exp, erf, a square root) counts as one operation too: no count of instructions holds on every device, and
-memory bounds these ops. Copies, fills and conversions compute nothing. Ops that draw random numbers have no model:
-their generator limits them, not memory, and no rate of it is published.
+"""Pointwise ops, reductions, copies and fills: one operation per element of the result, or of the reduced tensor. A
+function (exp, erf, a square root) counts as one operation, because memory bounds these ops anyway. Copies, fills and
+conversions have no operations. Ops that draw random numbers have no model: their generator limits them, and its rate is
+not published.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _POINTWISE = {
 _TRUTH = {
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf",
 }  # fmt: skip
-# Return floats for integers.
+# Ops that return floats for integers.
 _REAL = {
     "cos", "erf", "exp", "expm1", "log", "log1p", "log2", "reciprocal", "rsqrt", "sigmoid", "sin", "sqrt", "tan",
     "tanh", "div",
@@ -53,7 +52,7 @@ def _dropout(call: Call) -> Cost:
 
 @dataclass(frozen=True)
 class _Reduction:
-    """Positions of the dimensions and of the type of the result; operations per element; a type that is fixed."""
+    """Positions of the dimensions and of the result type; operations per element; a fixed result type."""
 
     dims: int | None = 1
     type: int | None = None

@@ -1,7 +1,6 @@
-"""Mixtures of experts as one op: each token goes through two products in each of the experts that are chosen for it.
-
-The weights of an expert are read if any token goes there. The number of such experts is not recorded: evenly
-distributed tokens reach E (1 - (1 - k/E)^T) of E experts, for T tokens and k choices each.
+"""Mixtures of experts as one op: each token goes through two products in each of its experts. The weights of an expert
+are read if it gets any token. The number of such experts is not recorded: evenly distributed tokens reach E (1 - (1 -
+k/E)^T) of E experts, for T tokens with k experts each.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class Mixture:
 
     @property
     def rows(self) -> int:
-        """Mean rows of an expert that is reached, at least one."""
+        """Mean number of rows of an expert with any, at least one."""
         return max(round(self.tokens * self.choices / max(self._reached(), 1)), 1)
 
     def cost(self) -> Cost:
-        """Operations of both products; input, result and the weights that are reached."""
+        """Operations of both products; bytes of input, result and the weights of experts with tokens."""
         flops = 2 * self.tokens * self.choices * self.hidden * (self.up + self.inner)
         size = moved(self.x, self.x) + round(self._reached() * self.expert_bytes)
         return Cost(flops, size, "matrix", self.dtype)
@@ -76,11 +75,12 @@ _SCALE_BITS = 8 / 32
 
 
 def _by_grids(call: Call) -> Mixture:
-    """vLLM's ``moe_forward``: the arguments are tokens and router logits; the kernels' names and grids give the other
-    sizes.
+    """vLLM's ``moe_forward``: its arguments are tokens and router logits; the other sizes come from names and grids of
+    its kernels.
 
-    The first dimension of a grid counts tiles of the weights, the second as many tiles of tokens as there can be: one
-    for each expert, and one for each full tile of the other tokens (FlashInfer, ``getMaxNumCtasInBatchDim``).
+    The first dimension of a grid counts tiles of the weights, the second the largest possible number of tiles of
+    tokens: one for each expert, and one for each full tile of the other tokens (FlashInfer,
+    ``getMaxNumCtasInBatchDim``).
     """
     x, logits = call.tensor(0), call.tensor(1)
     products = sorted(

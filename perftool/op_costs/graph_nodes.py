@@ -1,4 +1,4 @@
-"""Operations of the nodes of a compiled Gaudi graph, by the names of their kernels. Slowest dimension first."""
+"""Operations of the nodes of a compiled Gaudi graph, by kernel name. Shapes start with the slowest dimension."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 
 Shape = tuple[int, ...]
 _PRODUCTS = {"gemm", "batch_gemm", "masked_batch_gemm"}
-# Channels are the fastest dimension of what a convolution reads and writes.
+# Channels are the fastest dimension of a convolution's input and output.
 _FORWARD, _OF_INPUT, _OF_WEIGHT = "spatial_convolution", "dedx", "dedw"
 
 

@@ -1,9 +1,9 @@
 """Kernels that TorchInductor generates: each tensor among the arguments is read or written once.
 
 Their names list the fused ops, but not how often each is evaluated, so the number of operations is unknown. A product
-template (``triton_tem``) has the operations of the product. Its last matrix is the result; the operands have the
-result's sizes and one size in common. Kernels that select rows by index have no model: the arguments do not show which
-elements they touch.
+template (``triton_tem``) has the operations of the product: its last matrix is the result, and the sizes of the
+operands are those of the result and a common one. Kernels that select rows by index have no model: the arguments do not
+show which elements they touch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _arguments(call: Call) -> Cost:
 
 
 def _product(call: Call) -> Cost:
-    """Operands may be stored transposed, so each has its sizes in either order."""
+    """The product of two operands, either of which may be transposed."""
     tensors = call.tensors()
     matrices = [one for one in tensors if len(one.dims) in (2, 3)]
     if len(matrices) < 3 or len({one.dims[:-2] for one in matrices}) != 1:

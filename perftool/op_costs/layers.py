@@ -16,7 +16,7 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class _Normalisation:
-    """Positions: ``x`` of the input, ``read`` of further inputs, ``weights`` of those whose gradient it gives."""
+    """Positions of the input ``x``, of further inputs (``read``), and of the ``weights`` that get a gradient."""
 
     per_element: int
     read: tuple[int, ...]
@@ -43,7 +43,7 @@ def _softmax_backward(call: Call) -> Cost:
 
 
 def _embedding(call: Call) -> Cost:
-    """Embedding lookup: only the rows looked up are read."""
+    """Embedding lookup, which reads only the selected rows."""
     weight, chosen = call.tensor(0), call.tensor(1)
     if len(weight.dims) != 2:
         raise NoModelError("not rows of a table")

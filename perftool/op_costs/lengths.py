@@ -2,7 +2,7 @@
 
 New: ``execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)`` has, for the requests that
 start and for those that continue, the sums over sequences of q queries and k keys: q, k, q q and q k. Old:
-``execute_context_1(888_788544)_generation_0(0)`` has the sums of q and of its square, for the start alone.
+``execute_context_1(888_788544)_generation_0(0)`` has the sums of q and q q of the requests that start.
 """
 
 from __future__ import annotations
@@ -34,6 +34,6 @@ def lengths_of(annotation: str) -> Lengths:
         return Lengths(queries, keys, products - squares / 2)
     if old := _OLD.search(annotation):
         queries, squares = (int(number[:_LONGEST]) for number in old.groups())
-        # At least the keys of the queries themselves.
+        # Every query has at least its own key.
         return Lengths(queries, queries, squares / 2)
     raise NoModelError("lengths are not in an annotation")

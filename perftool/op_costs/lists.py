@@ -23,7 +23,7 @@ def _cat(call: Call) -> Cost:
 
 @dataclass(frozen=True)
 class _Foreach:
-    """``lists`` leading lists are read, the first of them only if ``reads_first``; results are as large as it."""
+    """Reads ``lists`` leading lists, but the first only if ``reads_first``; the results have the size of the first."""
 
     lists: int = 1
     per_element: int = 1
@@ -39,7 +39,7 @@ class _Foreach:
 
 
 def _optimizer(call: Call, written: tuple[int, ...], read_only: tuple[int, ...], per_element: int) -> Cost:
-    """Parameters are the first list; unused lists (momentum, maxima) are empty and count nothing."""
+    """Parameters are the first list; unused lists (momentum, maxima) are empty."""
     parameters = call.many(0)
     both = [call.many(at) for at in written if at < len(call.dims) and call.dims[at]]
     once = [call.many(at) for at in read_only if at < len(call.dims) and call.dims[at]]

@@ -54,9 +54,9 @@ def cost_of(
     """The cost of one call of the op ``name``, or None if no model covers it.
 
     ``dims``, ``types`` and ``scalars`` are the JSON lists of a profiler's record, by position of the argument;
-    ``element_bytes`` is the size of an element of the tensors in lists, by the names of its kernels; ``outer`` are the
-    shapes of the op that it is part of, ``seen`` the results of the recording's convolutions. ``around`` and ``grids``
-    are those of _op_work.
+    ``element_bytes`` is the element size of tensors in lists, from the names of its kernels; ``outer`` are the shapes
+    of the enclosing op, ``seen`` the results of the recording's convolutions. ``around`` and ``grids`` are columns of
+    _op_work.
     """
     model = MODELS.get(name) or inductor_model(name)
     if model is None:
@@ -78,7 +78,7 @@ def call_of(
     around: str | None,
     grids: str | None,
 ) -> Call:
-    """The call of a record with the parts that ``cost_of`` takes. Raises NoModelError for invalid JSON."""
+    """The call of a record, from the arguments of ``cost_of``. Raises NoModelError for invalid JSON."""
     lists = listed(dims), spelled(listed(types)), listed(scalars)
     return Call(*lists, element_bytes, listed(outer), seen or {}, around or "", _grids(grids))
 

@@ -80,9 +80,8 @@ def _whole_numbers(call: Call) -> Cost:
 
 
 def _recurrent(call: Call, backward: bool = False) -> Cost:
-    """A layer of a oneDNN RNN: each time step multiplies input and state by their weights; backward takes twice that.
-
-    What the gates compute for each element is left out, as is the state between the steps.
+    """A layer of a oneDNN RNN: each time step multiplies input and state by their weights; backward takes twice as
+    much. The gates' pointwise operations and the state between steps are left out.
     """
     x, of_input, of_state = call.tensor(0), call.tensor(1), call.tensor(2)
     if len(x.dims) != 3 or len(of_input.dims) != 2 or len(of_state.dims) != 2 or x.dims[2] != of_input.dims[1]:

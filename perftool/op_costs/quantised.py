@@ -2,8 +2,8 @@
 bitsandbytes' and PyTorch's own.
 
 The operations are those of a plain product. Bytes are those of the tensors as they are stored, packed weights and
-scales included. Products of 8-bit operands run at the 8-bit rate; where only the weights have few bits, they are
-widened first, and the rate is that of the other operand.
+scales included. Products of 8-bit operands run at the 8-bit rate. If only the weights are narrow, they are converted
+first, and the rate is that of the other operand.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from perftool.op_costs.cost import Cost, moved
 @dataclass(frozen=True)
 class Quantised:
     """``a`` is the position of the rows, ``weight`` that of the matrix (None where it differs by version); ``columns``
-    finds its columns. ``result`` is the position of a given output tensor, ``made`` the type of an output that the op
-    creates (by default that of the rows). ``packed_rows`` elements of ``a`` share a byte.
+    finds its columns. ``result`` is the position of an output argument, ``made`` the type of an output that the op
+    creates (by default the type of the rows). ``packed_rows`` elements of ``a`` share a byte.
     """
 
     columns: Callable[[Call, Tensor, Tensor], int]
@@ -44,7 +44,7 @@ class Quantised:
         given = [call.tensor(at) for at in range(len(call.types)) if call.has(at) and at != self.result]
         kind = call.tensor(self.result).type if self.result is not None else self.made or a.type
         result = Tensor((m, n), kind)
-        # An argument that only gives the shape of the result is not read.
+        # Another argument with the result's shape is an output, so it is not read.
         read = [one for one in given if one.dims != (m, n) or one is given[0]]
         dtype = "fp4" if self.packed_rows > 1 else a.rate_name
         return Cost(2 * m * n * k, moved(*read, result), "matrix", dtype)
@@ -66,12 +66,12 @@ def _fitting(columns: int, wanted: int, terms: int) -> int:
 
 
 def _packed(call: Call, a: Tensor, weight: Tensor) -> int:
-    """Eight 4-bit weights in a number, along the columns."""
+    """Eight 4-bit weights are packed into a number, along the columns."""
     return _fitting(8 * weight.dims[1], a.dims[-1], weight.dims[0])
 
 
 def _packed_terms(call: Call, a: Tensor, weight: Tensor) -> int:
-    """Several weights in a number, along the terms."""
+    """Several weights are packed into a number, along the terms."""
     return weight.dims[1]
 
 

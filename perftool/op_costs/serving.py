@@ -1,8 +1,7 @@
-"""Custom ops whose signature is public: those of vLLM (csrc/torch_bindings.cpp) and of the package flash-attn.
+"""Custom ops with a public signature: those of vLLM (csrc/torch_bindings.cpp) and of the package flash-attn.
 
 Operations per element as in ``layers``: RMS normalisation 4, and 1 for the residual; a rotation takes 4 products and 2
-sums for two elements; SiLU times a gate 2; a quantisation one product. Only the slots of a cache that are listed are
-written.
+sums for two elements; SiLU times a gate 2; a quantisation one product. A cache write touches only the listed slots.
 """
 
 from __future__ import annotations
@@ -45,7 +44,8 @@ def _gated(call: Call) -> Cost:
 
 
 def _quantised(call: Call) -> Cost:
-    """``static_scaled_fp8_quant(result, input, scale)``, and dynamic ones, which read the input for its maximum too."""
+    """``static_scaled_fp8_quant(result, input, scale)``, and its dynamic forms, which also read the input for its
+    maximum."""
     result, x = call.tensor(0), call.tensor(1)
     return Cost(x.count, moved(result, x), "vector", x.rate_name)
 
@@ -80,8 +80,8 @@ def _paged(call: Call) -> Cost:
     """vLLM's attention over a cache: ``unified_attention(query, key, value, ...)``, new tokens times heads times size.
 
     A step has sequences of many lengths, whose sums are in the annotation around it. The mask is causal. The cache has
-    the type of the queries. Triton's kernel 2d handles batches that only decode if a window limits the keys, whose size
-    is not recorded.
+    the type of the queries. Triton's 2d kernel in a batch that only decodes shows that a window limits the keys; its
+    size is not recorded.
     """
     q, k, v = (call.tensor(at) for at in range(3))
     lengths = lengths_of(call.around)

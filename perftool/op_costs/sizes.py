@@ -1,7 +1,6 @@
-"""The sizes that decide how well a call fills a device: of its matrices, filters or sequences.
-
-A convolution counts as the product it is turned into (cuDNN, "implicit GEMM"): a row for each place of the result, a
-column for each filter, and as many terms as a filter has weights.
+"""The sizes of a call's matrices, filters or sequences, which decide how well it fills a device. A convolution counts
+as a product (cuDNN, "implicit GEMM") with a row for each position of the result, a column for each filter, and a term
+for each weight of a filter.
 """
 
 from __future__ import annotations
@@ -139,6 +138,6 @@ def _attention(call: Call, layout: AttentionLayout) -> Sizes:
 
 
 def _paged(call: Call) -> Sizes:
-    """All sequences of a batch as one: their queries and keys together."""
+    """The sizes with all sequences of the batch joined into one."""
     q, lengths = call.tensor(0), lengths_of(call.around)
     return Sizes(batch=1, heads=q.dims[1], queries=lengths.queries, keys=lengths.keys, head_size=q.dims[2])

@@ -1,8 +1,8 @@
 """`HPUGraph` and `graph`: capture a region once, replay it on the same memory.
 
-A region is a native HPU graph on a Gaudi, a CUDA graph on CUDA, and on a CPU a recording of its operators, which really
-run meanwhile, as in Gaudi's lazy mode. All memory that is read or written must stay where it is; Python values, such as
-an optimizer's step count, are frozen.
+A region is a native HPU graph on a Gaudi, a CUDA graph on CUDA, and on a CPU a recording of its operators, which also
+run during the capture. All memory that is read or written must stay at its address; Python values, such as an
+optimizer's step count, are frozen.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class HPUGraph:
     def capture_begin(self, dry_run: bool = False) -> None:
         """Start capturing on the current stream; RuntimeError if this graph is capturing already.
 
-        `dry_run` matters on a Gaudi only: elsewhere capturing saves no tensors anyway.
+        `dry_run` matters on a Gaudi only.
         """
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
@@ -103,7 +103,7 @@ class HPUGraph:
     def replay(self, asynchronous: bool = False) -> None:
         """Run the captured region again on the current contents of its memory; RuntimeError while capturing.
 
-        `asynchronous` is accepted: CUDA never waits here, a CPU always does.
+        `asynchronous` has no effect: CUDA never waits here, a CPU always does.
         """
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
@@ -125,11 +125,11 @@ class HPUGraph:
         self.replayV2(self._inputs, tlistI, asynchronous)
 
     def mark_user_inputs(self, static_tlist: Sequence[Tensor]) -> None:
-        """Name the tensors that `replayV3` fills."""
+        """Mark the tensors that `replayV3` fills."""
         self._inputs = [*static_tlist]
 
     def mark_user_outputs(self, static_tlist: Sequence[Tensor]) -> None:
-        """Mark results; they are kept alive with the graph."""
+        """Mark results, which stay alive with the graph."""
         self._outputs = [*static_tlist]
 
     def get_user_input_match_indices(self) -> list[int]:
@@ -138,7 +138,7 @@ class HPUGraph:
         return [index for index, tensor in enumerate(self._inputs) if region is not None and region.reads(tensor)]
 
     def clear_inputs(self) -> None:
-        """Forget the marked inputs, so that their memory can be freed when nothing else holds it."""
+        """Forget the marked inputs, so that their memory can be freed."""
         self._inputs = []
 
     def _stream(self) -> object:

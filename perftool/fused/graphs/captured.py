@@ -26,14 +26,14 @@ GraphKey = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class CallInputs:
-    """The leaves of (args, kwargs); `tensors` in order, `_A_TENSOR` in `leaves` where one belongs."""
+    """The leaves of (args, kwargs); `leaves` has `_A_TENSOR` in place of each of `tensors`."""
 
     tensors: tuple[Tensor, ...]
     leaves: tuple[Any, ...]
     structure: TreeSpec
 
     def rebuild(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """(args, kwargs) with other tensors in the places of this call's."""
+        """(args, kwargs) with other tensors."""
         given = iter(tensors)
         args, kwargs = tree_unflatten(
             [next(given) if leaf is _A_TENSOR else leaf for leaf in self.leaves], self.structure
@@ -41,8 +41,8 @@ class CallInputs:
         return args, kwargs
 
     def key(self) -> GraphKey:
-        """Everything that must be equal to reuse a graph; GraphCaptureError for an unhashable value. Unlike Gaudi's key
-        it includes the dtype: filling an integer graph from a float tensor would truncate.
+        """The key under which a graph is reused; GraphCaptureError for an unhashable value. Unlike Gaudi's key, it
+        includes the dtype, because copying a float tensor into an integer one would truncate.
         """
         for leaf in self.leaves:
             if not isinstance(leaf, Hashable):
@@ -120,7 +120,7 @@ class CapturedCall:
         return self._function(*args, **kwargs)
 
     def _warm_up(self, times: int, device: str | None) -> None:
-        """CUDA libraries allocate on first use, which must not happen within a capture."""
+        """Run the function first: CUDA libraries allocate on first use, which must not happen within a capture."""
         on_side = device == "cuda"
         with torch.set_grad_enabled(self._differentiable), _side_stream() if on_side else nullcontext():
             for _ in range(max(times, 3) if on_side else times):
@@ -141,11 +141,11 @@ class CapturedCall:
             self._grad_outputs = [torch.zeros_like(output) for output in differentiable]
             with graph(self.backward_graph):
                 self._grads = self._gradients(differentiable, self._grad_outputs)
-        # Autograd makes a gradient the parameter's own if nothing else refers to it. With this reference, it copies.
+        # A second reference makes autograd copy the gradient instead of reusing its memory.
         self._grads = tuple(None if grad is None else grad.detach() for grad in self._grads)
 
     def _gradients(self, outputs: list[Tensor], grad_outputs: list[Tensor]) -> tuple[Tensor | None, ...]:
-        """One gradient for each static input and parameter, None where none is needed or none flows."""
+        """A gradient for each static input and parameter; None if not needed or not connected."""
         sources = (*self._static, *self._parameters)
         wanted = [source for source in sources if source.requires_grad]
         found = iter(torch.autograd.grad(outputs, wanted, grad_outputs, allow_unused=self._allow_unused))
@@ -171,7 +171,7 @@ class CapturedCall:
 
 
 class _Replay(torch.autograd.Function):
-    """Connects the two graphs of a CapturedCall to autograd; parameters are inputs so that they get gradients."""
+    """Connects the two graphs of a CapturedCall to autograd. Parameters are inputs, so that they get gradients."""
 
     @staticmethod
     def forward(ctx: Any, call: CapturedCall, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:

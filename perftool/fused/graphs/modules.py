@@ -1,5 +1,5 @@
-"""Captured graphs in the place of a forward: `wrap_in_hpu_graph` for inference and `ModuleCacher` for training, with
-one graph for each kind of input, and `make_graphed_callables` for one kind.
+"""Replaces the forward of modules by captured graphs: `wrap_in_hpu_graph` for inference and `ModuleCacher` for
+training, with one graph for each kind of input, and `make_graphed_callables` for one kind.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GraphCache:
         self.graphs: dict[GraphKey, CapturedCall] = {}
 
     def find(self, inputs: CallInputs, key: GraphKey, **options: Any) -> CapturedCall | None:
-        """The graph of this kind of input, captured with `options` if it is new; None if no further one may be."""
+        """The graph of this kind of input, captured with `options` if it is new; None beyond `max_graphs`."""
         if key not in self.graphs:
             if self._max_graphs is not None and len(self.graphs) >= self._max_graphs:
                 return None
@@ -72,7 +72,7 @@ class InferenceCache(GraphCache):
         return call(inputs.tensors) if known and not warmup_mode else call.captured_outputs
 
     def clear_inputs(self) -> None:
-        """Accepted for scripts written for a Gaudi: the memory into which calls are copied has to stay."""
+        """Does nothing; accepted for scripts written for a Gaudi."""
 
 
 def wrap_in_hpu_graph(
@@ -104,8 +104,7 @@ class ModuleCacher:
     """Wraps a module so that training replays graphs, at most `max_graphs` of them.
 
     `ModuleCacher(10)(model)` changes the model in place and returns it. Graphs are used in training mode with gradients
-    enabled and unless `PT_HPU_LAZY_MODE` is set to anything but 1; all other calls, and further kinds of input,
-    run the original forward.
+    enabled, if `PT_HPU_LAZY_MODE` is unset or 1; all other calls, and further kinds of input, run the original forward.
     """
 
     def __init__(self, max_graphs: int = 10) -> None:
@@ -158,7 +157,7 @@ class TrainingCache(GraphCache):
         super().__init__(module.forward, max_graphs)
         self._module, self._names, self._unused = module, names, unused
         self._recording: Counter[GraphKey] | None = None
-        # Without counting first, every kind of input gets a graph until `max_graphs` exist.
+        # Without `use_lfu`, every kind of input gets a graph until `max_graphs` exist.
         self._welcome: frozenset[GraphKey] | None = frozenset() if use_lfu else None
         self.log_frequency: int | None = None
         self.hits = self.uncached = 0
@@ -186,7 +185,7 @@ class TrainingCache(GraphCache):
         self._recording = None
 
     def set_iteration_count(self, count: int) -> None:
-        """Accepted for gradient accumulation on a Gaudi; here every micro-batch uses the same graph."""
+        """Does nothing; accepted for scripts written for a Gaudi."""
 
     def _graph_for(self, inputs: CallInputs) -> CapturedCall | None:
         lazy = os.environ.get("PT_HPU_LAZY_MODE", "1") == "1"

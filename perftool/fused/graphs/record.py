@@ -1,7 +1,6 @@
-"""A region of a program as a graph of the operators that ran below autograd; a replay runs them again, in order.
+"""Records the operators that a region of a program runs below autograd; a replay runs them again, in order.
 
-Tensors are identified by storage and geometry, not by object: autograd creates new tensor objects for memory it saved,
-and these must be recognised as the same memory.
+Tensors are identified by storage and geometry, because autograd creates new tensor objects for saved memory.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class View:
 
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs operators and records them. `operands` is the memory that a replay reads and writes: memory that existed
-    before, and memory allocated meanwhile and still held at the end. Everything else lives only as long as the replay
-    needs it.
+    before, and memory allocated meanwhile and still held at the end. All other memory is freed during the replay.
     """
 
     def __init__(self) -> None:
@@ -45,9 +43,9 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operands: list[Tensor] = []
         self._owner, self._graph = torch.nn.Module(), fx.Graph()
         self._nodes: dict[View, fx.Node] = {}
-        # The first view of each piece of memory allocated meanwhile; its other views can be made from this one.
+        # The first view of each piece of memory allocated meanwhile, from which its other views are made.
         self._inside: dict[int, View] = {}
-        # A weak reference keeps the address of freed memory from being mistaken for that of new memory.
+        # A weak reference distinguishes freed memory from new memory at the same address.
         self._seen: dict[int, StorageWeakRef] = {}
 
     def begin(self) -> None:
@@ -99,7 +97,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._graph.get_attr(name)
 
     def _node(self, tensor: Tensor) -> fx.Node:
-        """The node of an argument; a view that no operator returned is made from the first one of its memory."""
+        """The node of an argument; a view that no operator returned is made from the first view of its memory."""
         view, reference = _view(tensor)
         self._seen.setdefault(view.storage, reference)
         if view not in self._nodes and view.storage in self._inside:
@@ -111,7 +109,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._nodes[view]
 
     def _name(self, node: fx.Node, results: Any) -> None:
-        """Map the views that a call returned to the node, or its parts; in-place results are known already."""
+        """Map the views that a call returned to the node, or to its parts. In-place results are known already."""
         if isinstance(results, Tensor):
             view, reference = _view(results)
             self._nodes.setdefault(view, node)

@@ -1,6 +1,6 @@
 """AdamW: m, v = averages of g, g*g; w = w*(1-lr*wd) - lr*sqrt(1-beta2^t)/(1-beta1^t) * m/(sqrt(v) + eps).
 
-Moments and parameters may have different dtypes: then each piece is cast, updated and cast back in turn. FP8 moments
+Moments and parameters may have different dtypes; then each piece is cast, updated and cast back. FP8 moments
 are stored multiplied by a power of two per tensor, which brings their largest element near the format's largest number.
 """
 
@@ -47,7 +47,7 @@ def fused_adamw_(
     The kernel gets an infinite step count, whose bias correction is 1, so it adds eps to the plain root.
     """
     correction = math.sqrt(1 - beta2**step) / (1 - beta1**step) if bias_correction else 1.0
-    # A fill on the device itself: a copy from the host would make the step wait for the device.
+    # A copy from the host would wait for the device.
     steps = [torch.full((), math.inf, dtype=torch.float32, device=params[0].device)] * len(params)
     rates: dict[str, Any] = {"lr": lr * correction, "weight_decay": weight_decay / correction, "eps": eps}
     rates.update(beta1=beta1, beta2=beta2, amsgrad=False, maximize=False)
@@ -95,7 +95,7 @@ def moment_dtypes(moments_dtype: MomentsDtype) -> tuple[torch.dtype | None, torc
 
 
 def check_lr_and_eps(lr: float, eps: float) -> None:
-    """ValueError for a negative learning rate or epsilon, in the words of Gaudi's class."""
+    """ValueError for a negative learning rate or epsilon, with the message of Gaudi's class."""
     if lr < 0.0:
         raise ValueError(f"Invalid learning rate: {lr} - should be >= 0.0")
     if eps < 0.0:
@@ -106,8 +106,8 @@ class FusedAdamW(FusedOptimizer):
     """AdamW in the form of Hugging Face: eps is added to the plain root, decay acts on the old weights.
 
     torch.optim.AdamW adds eps to the corrected root, so the first steps differ where gradients are small. All
-    parameters of a group share the counter `group["step"]`, also one whose gradients begin later. Rates are
-    kept in double precision; Gaudi rounds the step size to the dtype of the parameter.
+    parameters of a group share the counter `group["step"]`, even if some get their first gradient later. Rates are kept
+    in double precision; Gaudi rounds the step size to the dtype of the parameter.
     """
 
     op = "FusedAdamW"
@@ -142,7 +142,7 @@ class FusedAdamW(FusedOptimizer):
 
     def _states(self, group: Group) -> dict[str, torch.dtype | None]:
         dtypes = moment_dtypes(group["moments_dtype"])
-        # Scales are made first: a new one converts the moment that a loaded state may hold.
+        # Scales are made first, because a new scale converts the moments of a loaded state.
         scales = dict.fromkeys(SCALES, torch.float32) if is_scaled(dtypes[0]) else {}
         return {**scales, **dict(zip(MOMENTS, dtypes, strict=True))}
 
@@ -173,10 +173,10 @@ def adamw_step(form: Callable[..., None], batch: Batch, **options: Any) -> None:
         return
     for param, grad, *kept in zip(batch.params, batch.grads, *batch.states.values(), strict=True):
         *scales, first, second = kept
-        # The arithmetic uses the promoted dtype of weight and first moment, at least float32 for FP8.
+        # Compute in the promoted dtype of weight and first moment; for FP8, in at least float32.
         dtype = torch.promote_types(param.dtype, torch.float32 if scales else first.dtype)
         whole = (param, grad, first, second)
-        # A scale depends on the largest element, so with scales whole moments are needed.
+        # A scale depends on the largest element, so scaled moments are not split.
         for views in [whole] if scales else _pieces(*whole):
             casts = [view.to(dtype) for view in views]
             for cast, scale in zip(casts[2:], scales, strict=bool(scales)):
@@ -210,7 +210,7 @@ def new_scale(param: Tensor) -> Tensor:
 def store(values: Tensor, moment: Tensor, scale: Tensor) -> None:
     """Write `values` into an FP8 moment with a new scale 2^floor(log2(LARGEST/amax)).
 
-    The old scale stays where that is not a positive number: for all zeros, and for infinities and NaN.
+    The old scale stays if amax is 0, infinite or NaN.
     """
     if values.numel():
         largest = values.abs().amax().float()

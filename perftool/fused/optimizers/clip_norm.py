@@ -18,9 +18,9 @@ class FusedClipNorm:
     """Clip the 2-norm of all gradients together, as torch.nn.utils.clip_grad_norm_ does."""
 
     def __init__(self, parameters: Iterable[Tensor], max_norm: float) -> None:
-        """`parameters` decides the dtype of the limit `max_norm_t`, of shape [1]: float32 if there are none."""
+        """The limit `max_norm_t`, of shape [1], has the dtype of `parameters`, or float32 if there are none."""
         first = next(iter(parameters), None)
-        # Always on the CPU: Python reads it in every call, and must not wait for a device.
+        # On the CPU, because Python reads it in every call and must not wait for a device.
         self.dtype = torch.float32 if first is None else first.dtype
         self.max_norm_t = torch.tensor([max_norm], dtype=self.dtype)
         self.norm_type = 2.0

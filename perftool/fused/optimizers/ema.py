@@ -37,7 +37,7 @@ class FusedEMA:
         parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel)
         try:
             self.ema = copy.deepcopy(model.module if isinstance(model, parallel) else model)
-        except AssertionError as error:  # how fully_shard refuses it
+        except AssertionError as error:  # raised by fully_shard
             text = "A sharded model cannot be copied: make FusedEMA first, then shard the model and `ema` alike."
             raise NotImplementedError(text) from error
         self.ema.eval().requires_grad_(False)
@@ -48,12 +48,12 @@ class FusedEMA:
         return list(self.ema.state_dict().values())
 
     def decay(self, updates: int) -> float:
-        """The weight of the average at an update: it grows from 0 towards the given decay."""
+        """The weight of the average after `updates`, which grows from 0 to the decay."""
         return self._limit * (1 - math.exp(-updates / 2000))
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Average `model` in. Entries are paired by position, so a wrapped model works too."""
+        """Include `model` in the average. Entries are matched by position, so a wrapped model works, too."""
         if self._native is not None:
             self._native.update(model)
             self.updates = self._native.updates
@@ -79,7 +79,7 @@ def _state(model: nn.Module) -> list[Tensor]:
 
 
 def _average(averages: list[Tensor], values: list[Tensor], weight: float) -> None:
-    """Move every floating-point average towards the value by `weight` of their distance; copy the others."""
+    """Move every floating-point average towards its value by the factor `weight`; copy other values."""
     alike: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
     for average, value in zip(averages, values, strict=True):
         if not average.is_floating_point():

@@ -15,7 +15,7 @@ from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group
 from perftool.fused.optimizers.tensors import is_sharded, local_part, norms, total_norm
 
 _ATTRIBUTES = ("set_grad_none", "dtype", "use_lamb", "adam_w_mode", "fused")
-"""The constructor's arguments besides the groups, under the names of Gaudi's class."""
+"""The constructor's arguments by the names that Gaudi's class uses."""
 
 _ZEROS = (
     "FusedLamb never trains a parameter that starts at zero, as on a Gaudi: the trust ratio is its norm."
@@ -28,8 +28,8 @@ class FusedLamb(FusedOptimizer):
 
     `weight_decay` defaults to the 0.01 of Gaudi's code; its documentation says 0.0. Weights of norm zero stay
     zero: the trust ratio has no guard for them. It is 1 where norm(u) is 0, and without decay if not `use_lamb`.
-    `adam_w_mode` and `fused` change nothing, decay is always decoupled. The clipping norm is that of the whole
-    optimizer, its limit that of the constructor; gradients above it are divided in place. `step()` returns None.
+    `adam_w_mode` and `fused` have no effect; decay is always decoupled. Clipping uses the norm over the whole optimizer
+    and the limit of the constructor, and divides gradients in place. `step()` returns None.
     """
 
     op = "FusedLamb"
@@ -102,7 +102,7 @@ class FusedLamb(FusedOptimizer):
         total = total_norm(grads if self.dtype is None else [grad.to(self.dtype) for grad in grads])
         divisor = (total / limit).clamp(min=1.0)
         if divisor.is_cpu and divisor == 1.0:
-            return  # only on the CPU is this known without waiting for a device
+            return  # reading it from a device would wait for the device
         for grad in grads:
             part = local_part(grad, grad)
             part.div_(divisor.to(part.device))
@@ -120,7 +120,7 @@ class FusedLamb(FusedOptimizer):
                 param.addcmul_(update, each)
 
     def _add_directions(self, group: Group, part: Batch, updates: list[Tensor]) -> None:
-        """Turn wd*w into u: with a rate of -1, AdamW adds to it what it would subtract from w."""
+        """Turn wd*w into u: with a rate of -1, AdamW adds its step to wd*w."""
         beta1, beta2 = group["betas"]
         averaged, firsts = 1.0 if group["grad_averaging"] else 1 - beta1, part.states["exp_avg"]
         for moment in firsts if averaged != 1.0 else ():
@@ -133,12 +133,11 @@ class FusedLamb(FusedOptimizer):
             moment.div_(averaged)
 
     def _factors(self, group: Group, part: Batch, updates: list[Tensor]) -> list[float] | Tensor:
-        """What each update is multiplied by: the rate, and the trust ratio; known on the host only on a CPU."""
+        """The factor of each update: the rate times the trust ratio."""
         rate = -float(group["lr"])
         if not group["weight_decay"] and not group["use_lamb"]:
             return [rate] * len(updates)
         weights, sizes = norms(part.params, part.owners), norms(updates, part.owners)
-        # Gaudi's class behaves surprisingly here, so warn once, in the first step.
         if group["step"] == 1 and not self._warned and not updates[0].is_meta:
             self._warned = any(p.numel() and norm == 0 for p, norm in zip(updates, weights.tolist(), strict=True))
             if self._warned:
@@ -148,7 +147,7 @@ class FusedLamb(FusedOptimizer):
 
 
 def _parts(batch: Batch) -> list[Batch]:
-    """On a CPU each parameter alone, which keeps temporaries small; elsewhere, and if sharded, all at once."""
+    """One parameter at a time on a CPU, which keeps temporaries small; otherwise, and if sharded, all at once."""
     if not batch.params[0].is_cpu or any(map(is_sharded, batch.owners)):
         return [batch]
     rows = zip(batch.params, batch.grads, batch.owners, *batch.states.values(), strict=True)

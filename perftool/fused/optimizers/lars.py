@@ -67,7 +67,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         if not momentum and not self._warned:
             self._warned = True
             warnings.warn(_ADDING, stacklevel=2)
-        # b = momentum*b + (1 - dampening)*g; w -= lr*b: a dampening of 2 subtracts g, a rate of -1 adds b.
+        # SGD: b = momentum*b + (1 - dampening)*g; w -= lr*b. A dampening of 2 subtracts g, a rate of -1 adds b.
         dampening = 2.0 if momentum and group["step"] > 1 else 0.0
         self._run(batch, lr=-1.0, momentum=momentum, weight_decay=0.0, dampening=dampening, nesterov=False)
 
@@ -75,7 +75,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         return {"momentum_buffer": None} if group["momentum"] else {}
 
     def _continue_from(self, group: Group, count: int) -> None:
-        # A state of Gaudi's class has no count: a momentum shows that the first step is done.
+        # A state of Gaudi's class has no count, but a momentum shows that there was a first step.
         begun = any(self.state[param].get("momentum_buffer") is not None for param in group["params"])
         super()._continue_from(group, max(count, int(begun)))
 
@@ -83,10 +83,10 @@ class FusedResourceApplyMomentum(FusedOptimizer):
 class FusedLars(Optimizer):
     """LARS (https://arxiv.org/abs/1708.03888) around another optimizer, whose groups and state it shares.
 
-    `skip_mask` holds 1 for parameters that are adapted and 0 for those whose gradients are only multiplied by
-    lr; positions restart in every group. The ratio is 1 where norm(w) or norm(g) is 0. Gradients are overwritten,
-    then the wrapped optimizer steps without weight decay and with its own learning rate: wrap one that adds gradients
-    without it, such as FusedResourceApplyMomentum. Gaudi's documentation calls `eeta` `a`.
+    `skip_mask` has 1 for parameters that are adapted and 0 for those whose gradients are only multiplied by lr; its
+    positions count from 0 in every group. The ratio is 1 where norm(w) or norm(g) is 0. Gradients are overwritten, then
+    the wrapped optimizer steps without weight decay. It must not multiply by a learning rate again: wrap
+    FusedResourceApplyMomentum. Gaudi's documentation calls `eeta` `a`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class FusedLars(Optimizer):
 
     def _start(self) -> None:
         self._native: Any = None
-        super().__setstate__({})  # creates the hooks of an Optimizer without groups of its own
+        super().__setstate__({})  # creates the hooks of an Optimizer
 
     @property
     def param_groups(self) -> list[Group]:  # type: ignore[override]
@@ -190,7 +190,7 @@ class FusedLars(Optimizer):
                 param.grad.mul_(lr)
         for weights, owners in alike(adapted):
             grads = [local_part(owner.grad, owner) for owner in owners]
-            # A CPU scales each tensor while its cache holds it; elsewhere, kernels for all are fewer launches.
+            # A CPU scales each tensor while it is cached; a device needs fewer launches for all at once.
             alone = weights[0].is_cpu and not any(map(is_sharded, owners))
             for part in [slice(i, i + 1) for i in range(len(owners))] if alone else [slice(None)]:
                 self._scale(owners[part], weights[part], grads[part], lr, decay)

@@ -23,8 +23,8 @@ class Batch:
     """Lists of equal length, one entry per parameter, all of one device and dtype.
 
     For a sharded parameter `params`, `grads` and `states` hold its local part, and `owners` the parameter itself.
-    `ordinary` is False for tensors that only the operators of their own class can compute with; all others have
-    gradients in the dtype and memory layout of their parameters.
+    `ordinary` is False for subclasses of Tensor that need their own operators; gradients of ordinary tensors have the
+    dtype and memory layout of their parameters.
     """
 
     params: list[Tensor]
@@ -36,11 +36,11 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and the plain loop that checks it.
+    """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and a plain loop to check it.
 
     Both take params, grads and a list per state, then the same options, and write in place. All tensors of a call share
-    device and dtype, and those of one parameter share their memory layout: the private `torch._fused_*_` read memory in
-    order and check nothing. `states` counts the lists of states, `probe` holds the options with which `fused` is tried.
+    device and dtype, and those of one parameter share their memory layout: the private `torch._fused_*_` ops do not
+    check this. `states` counts the lists of states, `probe` holds the options with which `fused` is tried.
     """
 
     fused: Callable[..., None]
@@ -69,14 +69,14 @@ class Kernel:
 
     @torch.no_grad()
     def _result(self, form: Callable[..., None], device_type: str, dtype: torch.dtype) -> Tensor:
-        # 67 elements fill some vectors on any processor and leave a remainder.
+        # 67 elements fill some vector registers and leave a remainder.
         values = torch.linspace(0.25, 1.0, 67, dtype=torch.float64).to(device_type, dtype)
         operands = [values * (1 + i) for i in range(2 + self.states)]
         form(*([operand] for operand in operands), **self.probe)
         return torch.stack([operands[0], *operands[2:]]).double()
 
     def form(self, op: str, batch: Batch) -> Callable[..., None]:
-        """The form that runs for an optimizer: the fused kernel where it is selected and right, else the plain loop."""
+        """The form to run for an optimizer: the fused kernel if it is selected and correct, else the plain loop."""
         like = batch.params[0]
         fast = batch.ordinary and choose(op, like.device.type) == "fast"
         return self.fused if fast and self.obstacle(like.device.type, like.dtype) is None else self.plain
@@ -129,7 +129,7 @@ class FusedOptimizer(Optimizer):
     sparse_error: ClassVar[str]
     unsupported: ClassVar[tuple[str, ...]] = ("maximize", "amsgrad")
 
-    # Class attributes, because unpickling does not call __init__.
+    # Class attributes, as unpickling does not call __init__.
     _native: Any = None
     _stepped = False
 
@@ -158,7 +158,7 @@ class FusedOptimizer(Optimizer):
             if self.counter is not None:
                 group[self.counter] = group.get(self.counter, 0) + 1
             for batch in each:
-                # The fused kernels do not tell autograd about their writes.
+                # Autograd does not see the writes of the fused kernels.
                 torch.autograd.graph.increment_version(batch.owners)
                 self._update(group, batch)
         return loss
@@ -212,19 +212,19 @@ class FusedOptimizer(Optimizer):
         return torch.zeros_like(param, dtype=self._states(group)[name], requires_grad=False)
 
     def _steps_natively(self) -> bool:
-        """Whether habana_frameworks' own class steps; it shares this optimizer's groups and state."""
+        """Whether the class of habana_frameworks does the step; it shares this optimizer's groups and state."""
         if self._native is None:
             if self._stepped or choose(self.op, self._device_type()) != "habana":
                 return False
             self._native = native_op(self.op)(self.param_groups, **self._native_options())
             for param, state in self._native.state.items():
                 self.state.setdefault(param, state)
-        # load_state_dict replaces both, so they are passed in every step.
+        # Set in every step, because load_state_dict replaces both.
         self._native.param_groups, self._native.state = self.param_groups, self.state
         return True
 
     def _native_options(self) -> dict[str, Any]:
-        # torch adds the last one when an optimizer is unpickled.
+        # torch adds the last key to an unpickled optimizer.
         return {name: value for name, value in self.defaults.items() if name != "differentiable"}
 
     def _device_type(self) -> str:
@@ -242,7 +242,7 @@ class FusedOptimizer(Optimizer):
                     raise ValueError(f"{type(self).__name__} cannot continue a state with {option}=True")
 
     def state_dict(self) -> dict[str, Any]:
-        """As torch.optim: the step counter of a group is also repeated as `step` of each parameter."""
+        """As in torch.optim, each parameter has a `step`: the counter of its group."""
         packed: dict[str, Any] = super().state_dict()
         if self.counter is not None:
             counts = {i: group.get(self.counter, 0) for group in packed["param_groups"] for i in group["params"]}
@@ -261,6 +261,6 @@ class FusedOptimizer(Optimizer):
             self._continue_from(group, int(max(map(float, counts), default=0)))
 
     def _continue_from(self, group: Group, count: int) -> None:
-        """Give a loaded group the counter it may lack."""
+        """Set the counter of a loaded group that lacks one."""
         if self.counter is not None:
             group.setdefault(self.counter, count)

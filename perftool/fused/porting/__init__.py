@@ -1,4 +1,4 @@
-"""The imports of `habana_frameworks` for machines without a Gaudi, so that a script written for one runs unedited.
+"""Provides `habana_frameworks` on machines without a Gaudi, so that a script written for one runs unedited.
 
 Ops and optimizers are those of this package; the device `hpu` means the best device of the machine. Importing or
 accessing a missing name says that it is not provided.
@@ -23,7 +23,7 @@ _installed = False
 def install(device: str | None = None) -> None:
     """Provide `habana_frameworks` and the device `hpu` from now on, in this process and in those it starts.
 
-    `device` is what `hpu` means, by default `cuda` where there is one, else `cpu`. If the real package is installed,
+    `device` replaces `hpu`; the default is `cuda` if there is one, else `cpu`. If the real package is installed,
     nothing is done. A second call has no effect.
     """
     global _installed

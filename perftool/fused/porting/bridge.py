@@ -32,7 +32,7 @@ def not_provided(name: str) -> str:
 
 
 def modules(device: str) -> dict[str, ModuleType]:
-    """All modules by full name, for `cpu` or `cuda` in the place of `hpu`."""
+    """All modules by full name, with `cpu` or `cuda` instead of `hpu`."""
     core = _core()
     torchs = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}
     ranks = {"initialize_distributed_hpu": ranks_of_launcher}
@@ -53,7 +53,7 @@ def modules(device: str) -> dict[str, ModuleType]:
         **lightning_members(device),
     }
     if device == "cuda":
-        # The toolkit redirects CUDA to HPU; with CUDA present there is nothing to redirect.
+        # The toolkit redirects CUDA to HPU, which is pointless if CUDA replaces it.
         members[f"{BASE}.gpu_migration"] = {}
     made = with_packages((module(name, not_provided, each) for name, each in members.items()), not_provided)
     for name in ("hpu", "core"):
@@ -72,7 +72,7 @@ def registered_ops() -> dict[str, Callable[..., Any]]:
 
 
 class _DeviceType(Enum):
-    """Generations that scripts compare with; this machine is none of them."""
+    """The generations of Gaudi, for scripts that compare with them; this machine is none of them."""
 
     synDeviceGaudi, synDeviceGaudi2, synDeviceGaudi3 = range(1, 4)
 
@@ -81,7 +81,7 @@ def _core() -> Members:
     pending: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
     def mark_step(device_str: str = "", sync: bool = False) -> None:
-        """Call the closures registered for the end of the step; nothing else waits for a mark here."""
+        """Call the closures registered for the end of the step."""
         closures, pending[:] = list(pending), []
         for closure, args in closures:
             closure(*args)
@@ -95,7 +95,7 @@ def _core() -> Members:
 
 
 def _nothing(model: Any = None, *args: object, **options: object) -> Any:
-    """Nothing to prepare: returns the model unchanged."""
+    """Returns the model unchanged."""
     return model
 
 

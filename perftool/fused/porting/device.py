@@ -53,7 +53,7 @@ def device_modules(device: str) -> dict[str, Members]:
 
 
 def _nothing(*args: object, **options: object) -> None:
-    """Nothing to do: only a Gaudi has such a switch."""
+    """Does nothing: only a Gaudi has this switch."""
 
 
 def _on_cuda() -> Members:
@@ -69,12 +69,12 @@ def _on_cuda() -> Members:
 
 
 def _without_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` without its device argument: there is only one `hpu`, whichever the script names."""
+    """`function` without its device argument, as there is only one `hpu`."""
     return lambda device=None: function()
 
 
 def _on_the_host() -> Members:
-    """`hpu` on the host: its memory is that of this process, and its only stream is the order of the calls."""
+    """`hpu` on the host: its memory is that of this process, and calls run in order as on one stream."""
     cpu: Any = torch.cpu
     return {
         **{name: getattr(cpu, name) for name in ("Stream", "StreamContext", "stream", "current_stream")},
@@ -94,7 +94,7 @@ def _on_the_host() -> Members:
 
 
 def host_random() -> Members:
-    """The random numbers of `hpu`, drawn by the generator of the host."""
+    """The random functions of `hpu`, with the generator of the host."""
     return {
         "manual_seed": torch.manual_seed,
         "manual_seed_all": torch.manual_seed,
@@ -124,7 +124,7 @@ def _host_memory() -> Members:
 
 
 def _statistics(limit: int, in_use: int, most: int) -> dict[str, int]:
-    """Bytes under the names that a Gaudi has for them."""
+    """Memory statistics by Gaudi's names, in bytes."""
     return {"Limit": limit, "InUse": in_use, "MaxInUse": most}
 
 
@@ -150,7 +150,7 @@ def peak_process_memory() -> int:
 
 
 class HostEvent:
-    """A time on the host's clock; the host waits for every operation anyway."""
+    """An event on the host: a time of its clock."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         """The arguments of `torch.cuda.Event`; every event can be timed."""
@@ -161,7 +161,7 @@ class HostEvent:
         self._seconds = time.perf_counter()
 
     def wait(self, stream: object = None) -> None:
-        """Nothing to wait for."""
+        """Does nothing: the host has done all earlier work."""
 
     synchronize = wait
 

@@ -26,7 +26,7 @@ class DeviceRemap(TorchFunctionMode):
         given = {name: self.translated(value) for name, value in (kwargs or {}).items()}
         result = func(*map(self.translated, args), **given)
         if func is torch.device and self._device == "cpu" and any(map(_is_hpu, (*args, *(kwargs or {}).values()))):
-            return torch.device("cpu")  # without a number: torch.load does not accept `cpu:0`
+            return torch.device("cpu")  # not `cpu:0`, which torch.load does not accept
         return result
 
     def translated(self, value: Any) -> Any:
@@ -56,7 +56,7 @@ def enter(device: str) -> None:
 
 
 def _replace_past_operators(here: DeviceRemap, device: str) -> None:
-    """Replace the functions of torch that take devices but that no mode intercepts."""
+    """Replace the functions of torch that take devices but bypass modes."""
     autocast: Any = torch.amp.autocast_mode.autocast
     autocast.__init__ = _autocast(autocast.__init__, device)
     tensor: Any = torch.Tensor
@@ -90,7 +90,7 @@ def _translating(function: Call, here: DeviceRemap) -> Call:
 def _autocast(begin: Call, device: str) -> Call:
     def __init__(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **options: Any) -> None:
         if device_type == "hpu":
-            # bfloat16 is Gaudi's default; CUDA's is float16.
+            # Gaudi's default is bfloat16, CUDA's float16.
             device_type, dtype = device, dtype or torch.bfloat16
         begin(self, device_type, dtype, *args, **options)
 
@@ -120,7 +120,7 @@ def _forking(plain: Call, device: str) -> Call:
 
 
 def _follow_into_backward(device: str) -> None:
-    """Replace devices inside `backward` too: there a mode is off, although functions of the script run."""
+    """Replace devices inside `backward`, too: functions of the script run there without a mode."""
     autograd: Any = torch.autograd
     plain = autograd._engine_run_backward
 

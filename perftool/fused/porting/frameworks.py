@@ -37,7 +37,7 @@ class _Made(ModuleType):
 
 
 class Absent(MetaPathFinder):
-    """The last resort of an import, for an unknown submodule of a package: raises the ImportError."""
+    """Raises the ImportError for an unknown submodule of a package, if no other finder knows it."""
 
     def __init__(self, package: str, missing: Sentence) -> None:
         self._package, self._missing = package, missing
@@ -50,7 +50,7 @@ class Absent(MetaPathFinder):
 
 def module(name: str, missing: Sentence, members: Mapping[str, Any]) -> ModuleType:
     """A module with `members` that the import machinery treats as a package."""
-    made = _Made(name, "A stand-in for a machine without a Gaudi.")
+    made = _Made(name, "A stub for a machine without a Gaudi.")
     made.__spec__ = ModuleSpec(name, None, is_package=True)
     made.__path__ = []
     made.__file__ = None

@@ -1,4 +1,4 @@
-"""Runs a script or a module like `python SCRIPT` and `python -m MODULE`, after some preparation."""
+"""Runs a script or a module like `python SCRIPT` and `python -m MODULE`."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def run_script(path: str, arguments: list[str]) -> None:
     main = ModuleType("__main__")
     main.__file__, main.__loader__ = whole, SourceFileLoader("__main__", whole)
     main.__dict__.update(__builtins__=__builtins__, __cached__=None)
-    # Classes of the script are pickled by this module's name, even after the script has ended.
+    # The script's module stays in sys.modules, because its classes may be pickled later.
     sys.modules["__main__"] = main
     exec(code, main.__dict__)
 
 
 def hide_what_stands_between() -> None:
-    """Leave frames that are neither the script's nor PyTorch's own out of the traceback that Python prints."""
+    """Leave our own frames out of the traceback that Python prints."""
     show = sys.excepthook
 
     def show_without(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -53,7 +53,7 @@ def hide_what_stands_between() -> None:
 
 
 def _shortened(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without frames between the script and PyTorch; an error of our own keeps all frames."""
+    """The traceback without our frames; an error of our own keeps all frames."""
     shown = without(trace, _is_between)
     return trace if shown is None and not isinstance(error, (SyntaxError, ImportError)) else shown
 

@@ -1,4 +1,4 @@
-"""What to record, and how the started program learns of it. Imports no PyTorch, because the command uses it too."""
+"""What to record, passed to the program through its environment. Imports no PyTorch, because the command uses it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STEPS_FROM: tuple[StepsFrom, ...] = get_args(StepsFrom)
 WAIT, WARMUP, ACTIVE = 1, 1, 5
 VARIABLE = "PERFTOOL_RECORD"
 _HOOK = Path(__file__).parent / "hook"
-# The stages of a process of the program, in order. ``stranger`` lacks this package, ``ready`` has imported PyTorch,
-# ``recording`` has begun to record, and ``explained`` gives a reason why it recorded nothing.
+# The stages of a process of the program, in order: ``stranger`` lacks this package, ``ready`` has imported PyTorch,
+# ``recording`` has begun to record, and ``explained`` has a reason why it recorded nothing.
 Stage = Literal["stranger", "ready", "recording", "explained", "saved"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
@@ -64,8 +64,8 @@ class Plan:
     def note(self, note: Note) -> None:
         """Leave ``note`` for the command that started the program, unless it is gone.
 
-        A program may become another user, change its root or lower its limits. A file that is open stays open then, and
-        if its disk is full, the reason why nothing was recorded is printed instead.
+        The file is opened early, because a program may become another user, change its root or lower its limits. If its
+        disk is full, the reason why nothing was recorded is printed instead.
         """
         line = json.dumps(asdict(note)).encode() + b"\n"
         with suppress(OSError):
@@ -78,7 +78,7 @@ class Plan:
                 sys.stderr.write(f"habana_perf_tool: {note.text}\n")
 
     def notes_left(self) -> list[Note]:
-        """The notes of the program's processes, each once, in the order of the processes."""
+        """The distinct notes of the program's processes, in the order of the processes."""
         files = sorted(Path(self.notes).glob("*.json"))
         return list(dict.fromkeys(Note(**json.loads(line)) for file in files for line in _whole_lines(file)))
 

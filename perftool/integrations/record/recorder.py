@@ -1,4 +1,4 @@
-"""Records the requested steps once, inside the user's program, without disturbing it."""
+"""Records the requested steps once, inside the user's program."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from perftool.integrations.saving import save_trace
 from perftool.units import format_ns
 
 _ASIDE = "the program uses torch.profiler itself, so record steps aside"
-# Collecting and saving the events takes this long for each byte of memory that they need meanwhile: 40 to 90 ms for a
-# MB, measured with three programs of 40,000 to 400,000 events a step, on a busy machine.
+# Time to collect and save events, in ns per byte of their memory: 40 to 90 ms per MB in three programs with 40,000 to
+# 400,000 events a step, on a busy machine.
 _NS_PER_BYTE = 70
-# If that takes longer in total, fewer steps are recorded, but at least three: it takes two to see what a step adds.
+# If saving would take longer, fewer steps are recorded, but at least three, as two are needed to measure the memory per
+# step.
 _PATIENCE_NS = 30 * 10**9
 _FEWEST = 3
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
@@ -50,12 +51,11 @@ def begin() -> None:
 class Recorder:
     """Records ``plan.active`` steps of this process.
 
-    A child that is forked before the first step records its own steps; one that is forked later records nothing. Once
-    the profiler runs, only the steps of its thread count, and the recording ends with that thread at the latest.
+    A child that is forked before the first step records its own steps; a child that is forked later records nothing.
+    Once the profiler runs, only the steps of its thread count, and the recording ends before that thread ends.
 
-    The memory that each of the first recorded steps adds shows how many events a step has, and so how long recording
-    takes; the smallest increase counts, because the program itself allocates memory too. Ranks of one job all record as
-    many steps as planned.
+    The memory that each of the first recorded steps adds shows how long saving takes; the smallest increase counts,
+    because the program itself allocates memory, too. Ranks of one job always record all planned steps.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -80,7 +80,7 @@ class Recorder:
         plan.note(Note("ready"))
 
     def _step_ended(self) -> None:
-        # A loader process prepares batches; a module call there is not a step.
+        # A module call in a loader process is not a step.
         if self._over or os.getpid() != self._owner or get_worker_info() is not None:
             return
         if self._is_elsewhere():
@@ -117,7 +117,7 @@ class Recorder:
         added = max(0, min(after - before for before, after in pairwise(self._memory)))
         saving_ns = _NS_PER_BYTE * added
         each_ns = (time.monotonic_ns() - self._began_ns) // recorded
-        # The time of the program itself does not count: it takes as long without the recorder.
+        # Only the extra time counts.
         if rank_here() is None and saving_ns * planned > _PATIENCE_NS:
             self._active = min(planned, max(_FEWEST, _PATIENCE_NS // saving_ns))
         fewer = "" if self._active == planned else f" instead of {planned}"
@@ -164,7 +164,7 @@ class Recorder:
         return runs and not self._home.here
 
     def _finish(self) -> None:
-        """Stop, saving what is being recorded; a recording of another thread ends with that thread."""
+        """Stop and save. A recording of another thread ends with that thread."""
         if self._is_elsewhere():
             self._over = True
             self._steps.close()
@@ -200,13 +200,11 @@ class Recorder:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """A block in which the profiler works for us: a profiler that starts is ours, and errors end only the
-        recording.
-        """
+        """Marks a profiler started in this block as ours, and turns errors into notes: only the recording ends."""
         self._ours = True
         try:
             with warnings.catch_warnings():
-                # The user did not ask for the profiler's warnings about its usage.
+                # The profiler's warnings are about our usage.
                 warnings.filterwarnings("ignore", module="torch.profiler")
                 yield
         except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
@@ -218,7 +216,7 @@ class Recorder:
             self._ours = False
 
     def _step_aside_for_others(self) -> None:
-        """Give way if the program creates its own profiler: PyTorch runs one at a time."""
+        """Stop recording if the program creates its own profiler, as PyTorch runs only one at a time."""
         original = autograd_profiler.profile.__init__
 
         @wraps(original)

@@ -1,6 +1,6 @@
 """Detects the end of a step of the user's program: by its optimizer, its data loader, or its outermost module. A step
-of the optimizer ends the step. Without an optimizer, a fetch from a data loader begins a step; without a loader, a call
-of the module that was called first.
+ends after ``optimizer.step()``. Without an optimizer, a step begins with a fetch from a data loader; without a loader,
+with a call of the module that was called first.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from perftool.integrations.record.plan import StepsFrom
 
 # After this many batches without a step, an existing optimizer counts as unused.
 _PATIENCE = 50
-# Modules that look at weights while a model is quantised, before it runs.
+# Modules that observe weights while a model is quantised, before it runs.
 _OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
-# The beginning of a PyTorch warning. Until the first module call, the hook that it warns about is ours.
+# The beginning of a PyTorch warning about our own module hook.
 _GLOBAL_HOOKS = "Using `torch.compile(module)` when there are global hooks on modules"
 
 
@@ -73,7 +73,7 @@ class Steps:
         self._settle("optimizer")
         leader = self._leader() if self._leader else None
         if leader is None or id(optimizer) in self._followers:
-            # The first optimizer leads; another one takes over if it steps twice while the leader does not.
+            # The first optimizer counts; another one takes over if it steps twice while the first does not.
             leader, self._leader = optimizer, weakref.ref(optimizer)
         if optimizer is leader:
             self._followers.clear()
@@ -104,7 +104,7 @@ class Steps:
             self._ended()
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
-        """The first call of a module. The global module hook is removed before anything can be compiled with it."""
+        """Handle the first call of a module: remove the global module hook before anything is compiled."""
         if type(module).__module__ in _OBSERVERS:
             return
         self._first_call.remove()

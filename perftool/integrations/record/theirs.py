@@ -1,4 +1,4 @@
-"""Recordings that the program makes itself: where it writes them, and which would be lost."""
+"""Finds the traces that the program's own profilers write, and saves those that would be lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOUND = "the program uses torch.profiler itself, so record steps aside; this is
 
 
 class ProgramProfilers:
-    """Watches the profilers of the program, and saves recordings that they still hold when the program ends."""
+    """Watches the profilers of the program, and saves unsaved recordings when the program ends."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -71,7 +71,7 @@ class ProgramProfilers:
             self._plan.note(Note("saved", _FOUND, os.path.abspath(path)))
 
     def _rest(self, profiler: torch_profiler.profile) -> None:
-        """Stop watching when nothing can be lost any more."""
+        """Stop watching if no recording can be lost."""
         if not self._running and _result(profiler) is self._written:
             self._endings.release()
 

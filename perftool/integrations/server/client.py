@@ -61,8 +61,8 @@ class Server:
             raise InputError(f"{self.url}: {what} (HTTP {status})")
 
     def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes]:
-        # Connection timeouts restart with each byte and each address of the host, and the host lookup has none. So no
-        # code waits for the request itself: a late one continues until the program ends.
+        # The request runs in a thread with its own time limit, because timeouts of sockets restart with each byte and
+        # each address of the host, and host lookup has none.
         answers: SimpleQueue[tuple[int, bytes] | Exception] = SimpleQueue()
         Thread(target=lambda: answers.put(self._answer(method, path, seconds)), daemon=True).start()
         try:

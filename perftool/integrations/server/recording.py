@@ -1,4 +1,4 @@
-"""One recording of a server: its metrics page before and after, and the traces that its profiler wrote in between."""
+"""Records a server: its metrics page before and after, and the traces that its profiler writes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Recorded:
 
 
 def record_server(server: Server, seconds: float, folder: Path, profiles: Path | None) -> Recorded:
-    """Profile ``server`` for ``seconds``; its files are then in ``folder``, even if the traces are not found.
+    """Profile ``server`` for ``seconds``; saves the metrics pages and the traces, if found, in ``folder``.
     ``profiles`` is the server's folder for traces, if the user names it. Raises InputError when the server has no
     profiler or does not answer; Ctrl-C ends the profile early.
     """
@@ -88,8 +88,7 @@ def _new_traces(folder: Path, begun: float) -> list[Path]:
 
 
 def _is_new(trace: Path, begun: float) -> bool:
-    """Whether ``trace`` is a regular file written since ``begun``. The folder may hold anything: pipes, links, files
-    that vanish meanwhile."""
+    """Whether ``trace`` is a regular file written since ``begun``."""
     try:
         found = trace.lstat()
     except OSError:
@@ -98,7 +97,7 @@ def _is_new(trace: Path, begun: float) -> bool:
 
 
 def _taken(trace: Path, written: Path, folder: Path) -> Path:
-    """``trace`` in ``folder``, so that the recording is one folder: a link where the file system can, else a copy.
+    """Link or copy ``trace`` into ``folder``, so that the recording is in one folder.
 
     Traces in different folders of ``written`` may have the same name.
     """

@@ -14,8 +14,8 @@ _HERE = str(Path(__file__).parent)
 
 
 class _WaitForTorch:
-    """Finds PyTorch in the usual way, and starts the recorder once it has been imported. Finding is not importing: many
-    programs only check whether PyTorch is installed.
+    """Finds PyTorch with the other finders, and starts the recorder once it has been imported, not when a program only
+    checks whether PyTorch is installed.
     """
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
@@ -45,14 +45,14 @@ class _WaitForTorch:
 def _begin() -> None:
     try:
         from perftool.integrations.record.recorder import begin
-    except Exception as error:  # noqa: BLE001 - the program runs as it would have without us
+    except Exception as error:  # noqa: BLE001 - an error of the recorder must not end the program
         _leave_note(f"{sys.executable} cannot import the recorder ({type(error).__name__}: {error})")
         return
     begin()
 
 
 def _leave_note(text: str) -> None:
-    """Tell ``record`` what is wrong, without the package; ``plan.py`` has the form of a note."""
+    """Leave a note for ``record`` without importing the package; ``plan.py`` defines the form of a note."""
     import json
     import os
 
