@@ -154,7 +154,7 @@ class ConfigEntry:
 class FlightEntry:
     """The ``number``-th collective of its group in the flight recorder of a rank; or a send or receive, with ``peer``.
 
-    ``state`` is scheduled, started, completed or failed, ``sizes`` the numbers of elements of its inputs,
+    ``state`` is scheduled, started, completed or failed, ``sizes`` the shapes of its inputs,
     ``created_ns`` the time of its call (by that host's clock), ``place`` the line of the program.
     """
 

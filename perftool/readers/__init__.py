@@ -1,1 +1,1 @@
-"""Bytes to rows: one module per file format. A reader knows its format, but no tables or rules."""
+"""Reads files into rows, with one module per file format. Readers know no tables or rules."""

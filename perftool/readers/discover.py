@@ -29,9 +29,9 @@ from perftool.readers.trace.profiler_csv import is_profiler_csv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
-# Our own documents name the program within this distance of their beginning or end.
+# Our reports and baselines name the program within this distance of their beginning or end.
 _TELLING = 4 << 10
-# The largest JSON file examined to see whether it belongs to another program: tokenizers have about 10 MB.
+# The largest JSON file that is parsed to find out whether it belongs to another program. Tokenizers have about 10 MB.
 _LARGEST_STATE = 64 << 20
 # At most this many unread files of a folder are named one by one.
 _MOST_TOLD = 3
@@ -89,7 +89,7 @@ def find_inputs(
     named = [file for path in texts for file in _expand(path, Wanted()).files]
     others = [file for file in given if file in texts_given]
     if not traces:
-        # Use a recording of host calls where no better trace exists.
+        # Use a recording of host calls only if there is no better trace.
         traces = [file for file in (*others, *named) if not is_url(file) and holds_host_trace(file)]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
@@ -146,7 +146,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     beside = [file for file in files if file not in recordings and wanted.allows(file)]
     strange, unclear = _of_other_programs(beside)
     if recordings:
-        # Programs that leave recordings also leave unrelated files there, some of which are not well-formed.
+        # Other files in the folder may not be well-formed JSON.
         strange |= unclear
         unread += [f"{file} does not begin like a trace and was left out (name it to read it)" for file in unclear]
     elif len(strange) == len(beside):
@@ -165,9 +165,9 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
 
 
 def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
-    """The files below ``folder`` that are named like traces, and a sentence about each place there that is not read.
+    """The files below ``folder`` that are named like traces, and a sentence about each path that is not read.
 
-    Links to folders are not followed: they may lead anywhere.
+    Links to folders are not followed.
     """
     files: list[str] = []
     unread: list[str] = []
@@ -209,7 +209,7 @@ def _is_trace(path: str) -> bool:
     try:
         return _begins_trace(path)
     except InputError:
-        # Its reader will report the error.
+        # # The reader of the file reports the error.
         return True
 
 
@@ -219,8 +219,8 @@ def _profiler_csvs(folder: Path, exclude: Sequence[str]) -> list[str]:
 
 
 def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The ``files`` that are well-formed JSON of other programs, such as a trainer's state; and those that may be, but
-    are not JSON or too long to check. A document with events is a trace, whatever it begins with.
+    """The ``files`` that are well-formed JSON of other programs, such as a trainer's state, and those that are
+    malformed or too long to check. A document with events is a trace.
     """
     strange: set[str] = set()
     unclear: set[str] = set()
@@ -231,7 +231,7 @@ def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
 
 
 def _whole_json(path: str) -> Any:
-    """The content of well-formed JSON of moderate size, else None, as for a damaged trace, which is then reported."""
+    """The content of well-formed JSON of moderate size, else None."""
     try:
         return orjson.loads(Path(path).read_bytes()) if os.path.getsize(path) <= _LARGEST_STATE else None
     except (OSError, orjson.JSONDecodeError):
@@ -242,7 +242,7 @@ def _may_be_input(path: str) -> bool:
     try:
         return _begins_trace(path) or _is_text(path)
     except InputError:
-        # Its reader will report the error and continue with the others.
+        # The reader of the file reports the error.
         return True
 
 
@@ -251,7 +251,7 @@ def _matching(path: str) -> list[str]:
         if path != STDIN and not _exists(path):
             raise InputError(f"{path}: no such file")
         return [path]
-    # A file may be named like the pattern itself. It must not hide the other matches.
+    # The pattern may also be the name of a file, which must not hide the other matches.
     itself = [path] if _exists(path) else []
     found = list(dict.fromkeys([*itself, *(match for match in matches(path) if os.path.isfile(match))]))
     if not found:
@@ -290,7 +290,7 @@ def is_our_own(path: str) -> bool:
             ends = head + file.read()
     except OSError:
         return False
-    # Anybody can write the name into a trace, which would then not be checked.
+    # A trace may contain the program's name.
     own = _whole_json(path) if b'"habana_perf_tool"' in ends else None
     return isinstance(own, dict) and not holds_events(own)
 
@@ -304,7 +304,7 @@ def _is_text(path: str) -> bool:
             return False
         kind = _text_kind(path)
     except InputError:
-        # Its reader will report the error and continue with the others.
+        # The reader of the file reports the error.
         return False
     return kind not in ("unknown", "csv") or (kind == "unknown" and _named_like_companion(path))
 
@@ -322,7 +322,7 @@ def _begins_trace(path: str) -> bool:
     with ByteStream(path) as stream:
         head, data = envelope.head_of(stream)
     if head is None:
-        # Only a trace has so much metadata: logs and configurations do not, and dumps and graphs are recognised.
+        # Only a trace has this much metadata.
         known = dump.begins_dump(data) or post_graph.begins_graphs(data)
         return len(data) >= BLOCK and data.lstrip()[:1] == b"{" and not known
     return not head.bare or EVENT_START.match(data[head.start : head.start + _TELLING].lstrip()) is not None
@@ -335,7 +335,7 @@ def _named_like_companion(path: str) -> bool:
 def _beside(traces: Iterable[str]) -> list[str]:
     folders = dict.fromkeys(Path(trace).parent for trace in traces if not (reads_once(trace) or is_url(trace)))
     taken = set(traces)
-    # Files not named by the user must show a known kind in their first lines: the folder may hold any log.
+    # The folder may hold unrelated logs, so files not named by the user must be of a known kind.
     return [
         file
         for folder in folders

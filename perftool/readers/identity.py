@@ -1,4 +1,4 @@
-"""Reads a trace's own description, around its events: its rank, its run, its device, its clock."""
+"""Reads the metadata of a trace: its rank, run, device and clock."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _PID = re.compile(rb'"pid"\s*:\s*"?(\d{1,9})')
 _LARGEST_LANE = 99
 # PyTorch's default descriptions of groups.
 _NO_ROLES = {"", "default_pg", "undefined"}
-# A rank belongs to a handful of groups, and a role is a short word.
+# A rank belongs to a few groups, and a role is a short word.
 _MOST_GROUPS, _LONGEST_ROLE = 256, 60
 _FIRST_TIMES = 99
-# Times before the year 2001 have another origin, such as the boot of the machine.
+# Earlier times have another origin, such as the boot of the machine.
 _EARLIEST_NS = 10**18
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A trace's stated place in a run; None where it states nothing.
+    """The identity of a trace in a run; None for missing values.
 
     ``start_ns`` counts from 1970; ``process`` is the ID of the process that recorded it on ``host``. ``readable``
     is false for a file that does not begin like a trace.
@@ -168,7 +168,7 @@ def _start_ns(events: bytes, base_ns: int) -> int | None:
 
 
 def _process(events: bytes) -> int | None:
-    """The process of most of the first events. Device lanes count from 0, so small numbers are ignored."""
+    """The process of most of the first events. Small numbers are ignored, because they are device lanes."""
     numbers = [int(found[1]) for found, _ in zip(_PID.finditer(events), range(_FIRST_TIMES), strict=False)]
     processes = [number for number in numbers if number > _LARGEST_LANE]
     from statistics import mode

@@ -41,7 +41,7 @@ TextForm = Literal[
     "nodes_view", "post_graph", "bundle", "compiler_advice", "client_result", "metrics_page", "log", "unknown",
 ]  # fmt: skip
 
-# The part of an input to examine: a console log can begin with pages of package installation.
+# The part of an input to examine. A console log can begin with the output of package installation.
 HEAD_CHARACTERS = 256 << 10
 
 
@@ -49,8 +49,8 @@ HEAD_CHARACTERS = 256 << 10
 class Sniffed:
     """``kind`` is the kind of input for users, ``form`` selects its reader.
 
-    A console log may hold fallback tables, the banner and runtime lines: its kind is the first that
-    applies, its form is always ``log``.
+    The kind of a console log depends on its contents (fallback tables, the banner, runtime lines), but its form is
+    always ``log``.
     """
 
     kind: TextKind
@@ -69,7 +69,7 @@ def sniff(lines: Sequence[str], name: str = "") -> Sniffed:
     return next((sniffed for test, sniffed in tests if test(filled, name)), UNKNOWN)
 
 
-# A log line may begin with [ too, as in [INFO].
+# A log line may also begin with [, as in [INFO].
 _JSON = re.compile(r'\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[{"\]]|$))')
 _METRIC = re.compile(r'\[?\s*\{\s*"metric_name"\s*:')
 _TOP_KEY = re.compile(r'"([^"\\]+)"\s*:')
@@ -149,7 +149,7 @@ def _is_runtime_log(lines: list[str], _name: str) -> bool:
     )
 
 
-# JSON is classified by structure alone: names in it may also occur in logs.
+# JSON is classified by structure, because its names may also occur in logs.
 _JSON_TESTS: tuple[tuple[Callable[[list[str], str], bool], Sniffed], ...] = (
     (_is_json_metrics, Sniffed("metrics", "metrics")),
     (_is_compilation_stats, Sniffed("metrics", "compilation_stats")),

@@ -24,7 +24,7 @@ from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, Wa
 def read(source: Source, rank: int | None = None) -> LogReading:
     """Read a log, a metrics file or a configuration; the reading's ``kind`` says which one ``source`` is.
 
-    A text of unknown kind is read as a log: its known lines may come late. The rank comes from the path
+    A text of unknown kind is read as a log, in which known lines may occur late. The rank comes from the path
     unless given. Raises InputError when the file cannot be opened or read, and for the profiler's own
     formats, which are traces.
     """

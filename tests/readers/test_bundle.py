@@ -108,7 +108,7 @@ def test_without_anything_of_use_one_sentence_says_so(make: Make, path: Path) ->
     ):
         bundle.read(str(path))
     make(path, {"notes.txt": b"hello"})
-    with pytest.raises(InputError, match="holds nothing of use here"):
+    with pytest.raises(InputError, match="holds no known content"):
         bundle.read(str(path))
 
 

@@ -74,7 +74,7 @@ class _Harm:
         (b"\x80\x02)2\x86.", "more than plain values (DUP)"),
         (b"\x80\x02]q\x00h\x00a.", "values that contain themselves"),
         (b"\x80\x02]q\x00(h\x00]h\x00ee.", "values that contain themselves"),
-        (b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b".", "more lists than it has room for"),
+        (b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b".", "more lists than its size allows"),
         (b"\x80\x02" + b"]" * 800 + b"a" * 799 + b".", "nests more than 64 deep"),
         (b"\x80\x02(" * 10 + b".", "damaged pickle"),
         # Each tuple holds the previous one twice: a walk through all of it would take 2**60 steps.

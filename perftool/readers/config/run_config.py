@@ -69,7 +69,7 @@ def json_flavour(keys: frozenset[str]) -> ConfigSource | None:
 
 
 def read(source: Source) -> LogReading:
-    """The settings of one JSON file, under dotted keys, and the import issues.
+    """The settings of one JSON file, with dotted keys, and the import issues.
 
     Values keep their JSON form (``true``, ``2``, whole lists), but strings lose their quotes. An array of objects
     is not a configuration. Raises InputError when the file cannot be opened or read.

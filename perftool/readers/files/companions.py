@@ -1,7 +1,7 @@
 """Decides which logs, metrics files and configurations beside traces belong to the same run.
 
-The shared folder proves little: folders keep the files of several runs. A file named after a run belongs to traces of
-that name, a file that names a rank to a trace of that rank, and a file of Gaudi's bridge to traces of a Gaudi.
+A folder may hold the files of several runs. A file named after a run belongs to traces of that name, a file that names
+a rank to a trace of that rank, and a file of Gaudi's bridge to traces of a Gaudi.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
 
-# Name patterns of the files a run leaves beside its trace: logs, metrics files (also numbered), configuration.
+# Name patterns of files beside a trace: logs, metrics files (also numbered), configuration.
 COMPANIONS = (
     "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
     "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",
@@ -70,7 +70,8 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
 
 
 def _recorded_apart(path: str, traces: Sequence[str]) -> str | None:
-    """Why an analyzed-nodes file matches none of ``traces``: it is named after another CSV of the native profiler."""
+    """Why an analyzed-nodes file matches none of ``traces``, if it is named after another CSV of the native
+    profiler."""
     csv = path.removesuffix(_ANALYZED) + ".csv"
     apart = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
     return f"it belongs to {csv}" if apart else None
@@ -112,7 +113,7 @@ def _made_apart(kind: str, types: set[str | None]) -> str | None:
 def is_kept(file: Path) -> bool:
     """Whether ``file`` is a regular file. A pipe or a device is not a trace, and may never end.
 
-    A link to a file of size 0 may not end either: system files report that size.
+    A link to a file of size 0 is rejected, too, as endless system files report that size.
     """
     try:
         found = file.stat()

@@ -14,9 +14,9 @@ from perftool.readers.files.stream import reads_once
 from perftool.readers.identity import Identity, identify
 from perftool.units import NS_PER_S
 
-# A profiler's schedule repeats within hours; after that, the system may have reused the process ID.
+# A profiler's schedule repeats within hours. Later, the system may have reused the process ID.
 _ONE_RUN_NS = 6 * 3600 * NS_PER_S
-# Recordings of one process have equal numbers of steps, except the last one, which the program's end cuts off.
+# Recordings of one process have equal numbers of steps, except for the last one if the program ends during it.
 WHOLE_SHARE = 0.75
 _BLOCK = 1 << 20
 # At most this many recordings of one process, hours apart, are compared with each other.
@@ -26,7 +26,7 @@ _Key = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class SetAside:
-    """The trace ``path``, which is not read because ``instead`` shows its rank."""
+    """The trace ``path``, which is not read because ``instead`` is of the same rank."""
 
     path: str
     rank: int
@@ -47,7 +47,7 @@ _WORDS = {
 def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]]:
     """``traces`` without copies, and with only the last complete recording of each process.
 
-    A profiler with a repeating schedule leaves several. Also returns the traces set aside, with their replacements.
+    Also returns the traces set aside, with their replacements.
     """
     kept: list[Identity] = []
     place: dict[str, int] = {}
@@ -68,7 +68,7 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
         if contents.same(own, first) or not _replaces(own, first):
             aside.append(SetAside(trace, own.rank, first.path, _why(contents, own, first)))
             continue
-        # The later trace replaces the other one, also for traces set aside earlier.
+        # Traces set aside for ``first`` now refer to its replacement.
         place[trace] = place[first.path]
         kept[place[trace]] = own
         for key in _keys(first, contents):
@@ -95,7 +95,7 @@ def _note_keys(seen: dict[_Key, list[Identity]], keys: Iterable[_Key], own: Iden
 
 
 class _Contents:
-    """Compares file contents; each file is read once, however many there are."""
+    """Compares file contents; reads each file once."""
 
     def __init__(self, traces: Sequence[Identity]) -> None:
         self._sizes: dict[str, int | None] = {}

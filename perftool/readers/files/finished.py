@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 @dataclass(frozen=True, order=True)
 class FileState:
-    """Identifies one state of a file: time of change in ns since 1970, path and size in bytes.
+    """The state of a file: modification time in ns since 1970, path and size in bytes.
 
     The path is relative to the watched folder, with ``/`` on every system.
     """
@@ -29,9 +29,8 @@ class Watched:
         self._last: frozenset[FileState] = frozenset()
 
     def finished(self, found: Collection[FileState]) -> list[FileState]:
-        """The files ``found`` that have not changed since the last poll, each once; the oldest first.
-
-        A file that changes afterwards is returned again, once two polls see it unchanged.
+        """The files ``found`` that have not changed since the last poll, each once, the oldest first. A file that
+        changes later is returned again when it is finished.
         """
         now = frozenset(found)
         still = (now & self._last) - self._done
@@ -43,7 +42,7 @@ class Watched:
 def files_below(folder: str, suffixes: tuple[str, ...]) -> list[FileState]:
     """The regular files below ``folder`` with these suffixes; none where it cannot be read at the moment.
 
-    Skips empty files, which are about to be filled, and hidden ones, which copying programs create.
+    Skips empty files, which are not written yet, and hidden files, which copying programs create.
     """
     return [state for path in _named_so(folder, suffixes) if (state := _state(folder, path))]
 

@@ -1,4 +1,4 @@
-"""Finds what a pattern with ``*`` and ``**`` selects. The cost grows only with the number of folders."""
+"""Finds the paths that match a pattern with ``*`` and ``**``, in time linear in the number of folders."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def matches(pattern: str, within: Path | None = None) -> list[str]:
     """The files and folders that ``pattern`` selects, sorted; hidden ones only if that part of the pattern begins with
     a dot.
 
-    ``**`` follows no links, and no part of the pattern visits a folder twice, whatever names links give it.
-    Otherwise links that lead in circles, or a repeated ``**``, would select more paths than anybody can wait for.
-    Raises LeadsElsewhereError before it looks into a folder that is not below ``within``, a path without links.
+    ``**`` follows no links, and no part of the pattern visits a folder twice, so that circular links and repeated
+    ``**`` take little time. Raises LeadsElsewhereError before it looks into a folder that is not below ``within``, a
+    path without links.
     """
     whole = Path(pattern)
     places = [Path(whole.anchor)]
@@ -47,7 +47,7 @@ def _children(places: Iterable[Path], part: str, within: Path | None) -> Iterato
             found = [place / name for name in names_like(names, part)]
         else:
             continue
-        # Visit a folder under its own name, not under that of a link.
+        # Prefer a folder's own name to the name of a link.
         yield from sorted(filter(os.path.lexists, found), key=os.path.islink)
 
 

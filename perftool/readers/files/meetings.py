@@ -16,10 +16,10 @@ _ROLES = {"collective", "host_collective", "process_group"}
 _EVENT = re.compile(
     rb'"name"\s*:\s*"([^"\\]{1,200})"[^{}]{0,400}?"ts"\s*:\s*"?(\d{1,19})[\d.]*"?(?:\s*,\s*"dur"\s*:\s*"?(\d{1,15}))?'
 )
-# Ranks meet in every step, so the first part of a recording is enough.
+# Ranks take part in collectives in every step, so the first part of a recording is enough.
 _MOST_BYTES = 64 << 20
 
-# The first start and the last end of each collective of a trace, in ns since 1970, by name.
+# The first start and the last end of the collectives of each name in a trace, in ns since 1970.
 Collectives = dict[str, tuple[int, int]]
 
 
@@ -51,7 +51,7 @@ def _collectives(path: str) -> Collectives:
                 if size >= _MOST_BYTES:
                     break
     except InputError:
-        # The analysis of the trace reports the error.
+        # The analysis of the trace reports errors.
         return {}
     return found
 

@@ -13,7 +13,7 @@ from perftool.readers.files.runs import Chosen, is_recording, newest_run
 
 @dataclass(frozen=True)
 class Wanted:
-    """Selects files of a folder: those of ``run``, of the newest run, or all; none that matches ``exclude``."""
+    """Selects files of a folder: of ``run``, of the newest run, or all, without those that match ``exclude``."""
 
     exclude: tuple[str, ...] = ()
     run: str | None = None
@@ -28,7 +28,7 @@ class Wanted:
             return Chosen(tuple(traces))
         if self.run is not None:
             return newest_run(folder, traces, self.run)
-        # Names from a profiler's handler are distinct, so only other files need a check for duplicates.
+        # Names from a profiler's handler are distinct, so only other files may be duplicates.
         named = [trace for trace in traces if is_recording(trace)]
         kept, aside = without_duplicates([trace for trace in traces if trace not in named])
         return replace(newest_run(folder, sorted([*named, *kept]), self.run), aside=tuple(aside))

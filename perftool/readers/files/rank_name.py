@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 # `m-rank3.json`, `m-rank3.json.1`, `trace_Rank.3.json`
 _IN_NAME = re.compile(r"(?:^|[_.-])rank[_.-]?(\d{1,6})(?![0-9A-Za-z])", re.IGNORECASE)
-# `rank_3/...`; other folder names may mention ranks and yet not belong to one, such as `two_rank2/`.
+# `rank_3/...`, but not other folder names with ranks, such as `two_rank2/`.
 _FOLDER = re.compile(r"rank[_.-]?(\d{1,6})", re.IGNORECASE)
 # Accelerate's name for the trace of each process.
 _OF_ACCELERATE = re.compile(r"profile_(\d{1,6})\.json(?:\.gz|\.zst)?")

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 from perftool.errors import LONGEST_REASON, InputError, MissingExtraError, is_interrupt
 
-# A web server that is silent for this long has failed. A large file may take any time.
+# Only silence counts as a failure, because a large file may take any time.
 _SILENCE_S = 60.0
 _WEB = ("http://", "https://")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -70,7 +70,7 @@ def beginning(url: str, size: int) -> bytes:
 
 
 def _resolve(url: str) -> tuple[Any, str]:
-    # Reports and messages show the URLs of their inputs.
+    # Reports and messages show URLs.
     if _PASSWORD.match(url):
         raise InputError(f"{url.split('://')[0]}://…: a URL must not contain a password, which the report would show")
     try:
@@ -78,7 +78,7 @@ def _resolve(url: str) -> tuple[Any, str]:
     except ImportError:
         raise MissingExtraError(f"{url}: a URL needs fsspec (pip install 'habana-perf-tool[remote]')") from None
     try:
-        # Some file systems open their file at once.
+        # Some file systems connect on creation.
         with _sentences(url):
             system, path = fsspec.core.url_to_fs(url, **(_web_options(url) if url.lower().startswith(_WEB) else {}))
     except ImportError as error:
@@ -90,7 +90,7 @@ def _resolve(url: str) -> tuple[Any, str]:
 def _limit(folder: str) -> Any:
     """A callback for fsspec that ends a download when it fills more than half of the free space of ``folder``.
 
-    A server may send without end, and the analysis needs space, too.
+    The analysis needs space, too.
     """
     from fsspec.callbacks import Callback
 
@@ -106,7 +106,8 @@ def _limit(folder: str) -> Any:
 
 
 def _web_options(url: str) -> dict[str, Any]:
-    """Options for ``url``: how long to wait, and where a redirect or a name that changes its address may lead."""
+    """Options for ``url``: time limits, and protection from redirects and DNS names that lead into a private
+    network."""
     import aiohttp
 
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
@@ -115,14 +116,14 @@ def _web_options(url: str) -> dict[str, Any]:
     config = aiohttp.TraceConfig()
 
     async def redirected(session: Any, context: Any, answer: Any) -> None:
-        # The library follows either header.
+        # The library follows both headers.
         headers = answer.response.headers
         target = headers.get("Location") or headers.get("URI", "")
         if _is_inside(urljoin(str(answer.response.url), target)):
             raise OSError("it is redirected to an address in a private network")
 
     class Outside(aiohttp.ThreadedResolver):  # type: ignore[misc, unused-ignore]
-        """Resolves the addresses to connect to: they may differ from those that were checked before."""
+        """Checks the resolved addresses at connection time, as they may differ from those checked before."""
 
         async def resolve(self, *place: Any, **options: Any) -> Any:
             found = await super().resolve(*place, **options)
@@ -159,7 +160,7 @@ def _sentences(url: str) -> Iterator[None]:
         raise InputError(f"{url}: no such file") from None
     except ImportError:
         raise
-    except Exception as error:  # noqa: BLE001 - each file system has errors of its own
+    except Exception as error:  # noqa: BLE001 - each file system has its own errors
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         plain = isinstance(error, OSError | ValueError) and str(error)

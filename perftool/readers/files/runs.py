@@ -1,8 +1,8 @@
 """Groups traces into runs, and picks the run to analyse from a folder.
 
-Traces are ranks of one run when each states its rank, in its metadata or its name, and they contradict each other in
-nothing else. A trace without a rank belongs to another one when both took part in the same collectives at the same
-time. Every other trace is a run of its own, however close in time it was recorded.
+Traces are ranks of one run if each states its rank, in its metadata or its name, and nothing else contradicts that. A
+trace without a rank belongs to the run of another trace if both took part in the same collectives at the same time.
+Every other trace is a separate run.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _ENDS = re.compile(r"(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$")
 # Lightning saves a file per rank and kind of step: `fit-<filename>-<rank>-[Strategy]DDPStrategy.training_step`.
 _LIGHTNING_RANK = re.compile(r"(?:^|-)(\d+)-\[[A-Za-z]+\][^-]*$")
 _KIND_OF_STEP = re.compile(r"(training|validation|test|predict)_step(?:-|$)")
-# vLLM's API server records itself beside its workers (`<host>_<pid>.async_llm.<ns>...`): no model runs there.
+# Traces of vLLM's API server (`<host>_<pid>.async_llm.<ns>...`), in which no model runs.
 _FRONT_END = re.compile(r"\.async_llm$")
 _CARD = re.compile(r"(?:accel|hl)\d+")
 # The folder of one run: TensorBoard's `2026_01_31_10_00_00`, and `record`'s `2026-01-31_10-00-00`.
 _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_\d+)?")
 # Earlier versions of the handler wrote milliseconds instead of nanoseconds.
 _EARLIEST_NS = 10**15
-# The ranks of a run record the same steps, and no two clocks of a cluster differ by this much.
+# Ranks of a run start recording within this time, including differences of their clocks.
 _APART_NS = 600 * NS_PER_S
-# A run that crashed at once left less than a tenth as much as others.
+# Traces of a run that crashed early have less than a tenth of the size of others.
 _BROKEN_OFF_SHARE = 0.1
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Between the saving of two ranks of a run, at most this many other runs save a trace.
+# Limits the number of open runs: at most this many other runs save a trace between two ranks of a run.
 _MOST_GROWING = 256
 
 
@@ -50,8 +50,8 @@ _MOST_GROWING = 256
 class Run:
     """The traces of one run's ranks, in the order given, and what they state about it.
 
-    ``saved_ns`` is the time the last of them was saved, ``span_ns`` holds the first and the last start, ``lacks`` says
-    why the recording is incomplete; None for a complete one.
+    ``saved_ns`` is the time at which the last trace was saved, ``span_ns`` has the first and the last start, ``lacks``
+    says why the recording is incomplete (None if complete).
     """
 
     files: list[str] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Run:
         return f"{self.files[0]}{more}{f' ({known})' if known else ''}"
 
     def is_contradicted_by(self, trace: _Recording) -> bool:
-        """Whether a statement of ``trace`` shows that it is from another run. A run of one rank takes no second one."""
+        """Whether ``trace`` states something that shows it is from another run."""
         own = trace.identity
         return (
             1 in (own.world_size, self.world_size)
@@ -91,7 +91,7 @@ class Run:
         own = trace.identity
         if own.rank is not None and len(self.ranks) == len(self.files):
             return True
-        # A process is one rank, however often it records.
+        # All recordings of a process are of one rank.
         return trace.process not in self.processes and met(self.files[0], own.path)
 
     def add(self, trace: _Recording) -> None:
@@ -153,7 +153,7 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
     growing: deque[Run] = deque(maxlen=_MOST_GROWING)
     folders: dict[int, set[PurePath]] = {}
     recordings = [_describe(trace) for trace in traces]
-    # Newest first, so that older recordings of a process do not split the ranks of one run.
+    # Newest first, so that older recordings of a process do not split a run.
     for trace in sorted(recordings, key=lambda one: (-one.saved_ns, one.identity.path)):
         able = [run for run in growing if not run.is_contradicted_by(trace) and run.holds_evidence_for(trace)]
         own = min(able, key=lambda run: (trace.folder not in folders[id(run)], _apart_ns(run, trace)), default=None)
@@ -193,7 +193,7 @@ def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[s
     """``traces``, or those of the run called ``wanted``. Raises InputError, with a list, for several runs."""
     if any(map(reads_once, traces)) or (len(traces) < 2 and wanted is None):
         return tuple(traces)
-    # Unreadable files belong to no run; the analysis reports them.
+    # Unreadable files belong to no run. The analysis reports them.
     runs = list_runs([trace for trace in traces if identify(trace).readable])
     if wanted is not None:
         return tuple(_called(wanted, runs).files)
@@ -278,7 +278,7 @@ def _name(runs: Sequence[Run]) -> None:
         alone = users[folder] == 1 and folder != base
         place = folder if alone else PurePath(_ENDS.sub("", run.files[0]))
         name = (place.relative_to(base) if place.is_relative_to(base) else place).as_posix()
-        # A line feed in a name would forge a line of the output.
+        # A line feed in a name could fake a line of the output.
         run.name = _CONTROL.sub("?", name)
 
 
@@ -294,7 +294,7 @@ def _say_what_lacks(runs: Sequence[Run]) -> None:
     most = Counter[int | None]()
     for run in runs:
         most[run.world_size] = max(most[run.world_size], len(run.files))
-    # The largest of each kind: comparing every pair of runs would be quadratic.
+    # Compare with the largest of each kind, which takes linear time.
     largest_of: dict[tuple[object, ...], float] = defaultdict(float)
     sizes = [_mean_bytes(run) for run in runs]
     for run, own in zip(runs, sizes, strict=True):
@@ -315,7 +315,7 @@ def _say_what_lacks(runs: Sequence[Run]) -> None:
 
 
 def _place(run: Run) -> str:
-    """The folder, with its numbers masked: programs number the folders of ranks and of recordings."""
+    """The folder with its numbers masked, because folders of ranks and recordings are numbered."""
     return re.sub(r"\d+", "0", str(PurePath(run.files[0]).parent))
 
 
@@ -325,7 +325,7 @@ def _mean_bytes(run: Run) -> float:
 
 
 def _suffix(run: Run) -> str:
-    """The suffix, which shows the compression; sizes are comparable only within one."""
+    """The suffix, which shows the compression; sizes are comparable only with the same compression."""
     return PurePath(run.files[0]).suffix
 
 

@@ -1,4 +1,4 @@
-"""Reads small hand-written files, such as configuration and rules; a large one is not what it claims to be."""
+"""Reads small hand-written files, such as configuration and rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-# The largest plausible configuration or rule; a thousand times what people write.
+# The largest plausible configuration or rule, about a thousand times the usual size.
 MOST_TEXT = 4 << 20
 _BLOCK = 1 << 20
 
@@ -16,7 +16,7 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "is not a regular file")
-        # A single read would allocate the maximum even for the smallest file.
+        # A single read would allocate the maximum for every file.
         data = b""
         while len(data) <= most and (block := file.read(_BLOCK)):
             data += block
@@ -26,5 +26,5 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a FIFO without waiting for a writer."""
+    """Do not wait for the writer of a FIFO."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -1,7 +1,7 @@
 """Streams any input as plain bytes: files or stdin, uncompressed, gzip or Zstandard.
 
-The first bytes identify the compression, never the name. A compressed stream that is cut off or damaged yields
-everything before the damage; the issue is recorded, not raised.
+The first bytes identify the compression, not the name. A compressed stream that is cut off or damaged yields everything
+before the damage, and an issue.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ BLOCK = 8 << 20
 COMPRESSED_BLOCK = 256 << 10
 # Input of one decompressor call: gzip expands it at most 1,000 times, Zstandard 32,000 times.
 _AT_ONCE = 2 << 10
-# After damage, the input is fed in finer pieces to salvage data before it.
+# After an error, the input is decompressed in smaller pieces, to salvage the data before the damage.
 _FINER = 32
 STDIN = "-"
-# gzip can do hardly more; Zstandard could turn a kilobyte into 32 MB of blanks.
+# Almost the limit of gzip; Zstandard could expand a kilobyte to 32 MB.
 MOST_RATIO = 1000
 _ANY_RATIO_BYTES = 64 << 20
-# Python unpacks the other methods of a zip without a limit: a kilobyte of bzip2 may become a gigabyte at once.
+# Python cannot limit the other methods of a zip: a kilobyte of bzip2 may expand to a gigabyte at once.
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -51,14 +51,14 @@ CODECS = (
     _Codec("gzip", (b"\x1f\x8b",), lambda: zlib.decompressobj(wbits=31), zlib.error),
     _Codec(
         "zstd",
-        # A frame, and the frames to skip that pzstd writes before each frame.
+        # A frame, or a skippable frame, which pzstd writes before each frame.
         (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + kind,)) + b"\x2a\x4d\x18" for kind in range(16))),
         lambda: zstandard.ZstdDecompressor().decompressobj(),
         zstandard.ZstdError,
     ),
 )
 _LONGEST_MAGIC = 4
-# Each member costs a decompressor. Writers put one empty member before or after each other one.
+# Limits the time for empty members: each needs a decompressor, and real writers add at most one per member.
 _MOST_EMPTY = 1000
 
 
@@ -167,8 +167,8 @@ class ByteStream:
         self._damaged(codec.name, "it ends before its end mark")
 
     def _next_member(self, block: bytes, at: int) -> tuple[bytes, int]:
-        """Where the next member begins, with the whole of its magic, after the zeros with which some storage pads
-        files. It is the end of the block when there is none.
+        """The offset of the next member, after the zeros with which some storage pads files; the end of the block if
+        there is none.
         """
         while True:
             if block[at : at + 1] == b"\0":

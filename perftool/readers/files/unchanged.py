@@ -9,7 +9,7 @@ from functools import lru_cache, wraps
 from typing import TypeVar
 
 Read = TypeVar("Read")
-# The files of a run with ten thousand ranks are examined several times before their events are read.
+# Enough for a run with ten thousand ranks.
 _MOST = 16_384
 
 

@@ -2,12 +2,12 @@
 
 It is a pickle (``nccl_trace_rank_3``) or JSON, of format 2.x: ``pg_config`` (the groups and their members),
 ``pg_status`` (numbers of the last collectives, by ``pg_id``) and ``entries`` (a ring of the latest collectives). An
-entry is finished when its state is ``completed``, or it is ``retired``: backends that do not watch their work set only
-the latter. NCCL's watchdog retires work that it found completed, or that ended with an error.
+entry is finished if its state is ``completed``, or if it is ``retired``, which is all that some backends set. NCCL's
+watchdog retires work that is completed or failed.
 
-Sends and receives have numbers of their own (``p2p_seq_id``). Those of a batch share it with the entry ``coalesced``
-that follows them, which alone has their state. A batch also takes a number from the collectives of its group, though
-not on every rank: numbers of collectives cannot be compared in such a group.
+Sends and receives have separate numbers (``p2p_seq_id``). The sends and receives of a batch share a number with the
+entry ``coalesced`` that follows them, and only that entry has their state. A batch also uses up a number of the group's
+collectives, but not on every rank, so these numbers are not comparable in such a group.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PICKLE = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 _TELLING = (b"collective_seq_id", b"pg_config")
 _PEERS = re.compile(r"\d(?:->|<-)(\d{1,6})$")
 _KEYS = {"pg_config", "pg_status", "entries"}
-# Library frames say nothing about the program.
+# Frames of libraries, not of the program.
 _LIBRARY = ("/torch/", "/contextlib.py", "/multiprocessing/", "/threading.py")
 _MOST_SIZES = 8
 _MOST_FRAMES = 200
@@ -47,7 +47,7 @@ _MOST_MEMBERS = 4_000_000
 
 
 def begins_dump(data: bytes) -> bool:
-    """Whether ``data`` is the beginning of a dump; a trace holds the same words, but nested deeper."""
+    """Whether ``data`` is the beginning of a dump. A trace has the same keys, but deeper."""
     head = data[:_HEAD]
     if head.startswith(_PICKLE):
         return any(word in head for word in _TELLING)
@@ -56,7 +56,7 @@ def begins_dump(data: bytes) -> bool:
 
 
 def read(path: str, rank: int | None = None) -> LogReading:
-    """The groups and collectives of the dump at ``path``; its rank comes from the name, else the number at its end.
+    """The groups and collectives of the dump at ``path``; its rank is in the name, or is the number at its end.
 
     Raises InputError for a dump that is damaged, too large, without a rank, or with more than plain values.
     """
@@ -95,7 +95,7 @@ def _load(data: bytes) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Config:
-    """What a dump states about a group."""
+    """The configuration of a group in a dump."""
 
     description: str
     members: tuple[int, ...]
@@ -134,7 +134,7 @@ def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
 
 
 def _batch(entry: Mapping[str, Any]) -> tuple[str, int, int] | None:
-    """What the sends of a batch share with the entry that ends it: group, and both numbers."""
+    """The key that the sends of a batch share with the entry that ends it: group, and both numbers."""
     name, numbers = _group_name(entry), [_whole(entry.get(key)) for key in ("collective_seq_id", "p2p_seq_id")]
     return None if name is None or numbers[0] is None or numbers[1] is None else (name, numbers[0], numbers[1])
 
@@ -177,7 +177,7 @@ def _state(entry: Mapping[str, Any], name: str) -> str:
 
 
 def _peer(name: str, members: tuple[int, ...]) -> int | None:
-    """The rank behind ``nccl:send 1->2`` or ``nccl:recv 1<-0``, whose numbers are positions in the group."""
+    """The peer's rank in ``nccl:send 1->2`` or ``nccl:recv 1<-0``, whose numbers are positions in the group."""
     found = _PEERS.search(name[:_LONGEST_TEXT])
     at = int(found[1]) if found else len(members)
     return members[at] if at < len(members) else None
@@ -279,7 +279,7 @@ def _text(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    """``text`` cut to a length that tables may repeat: a pickle shares one long text among all its entries."""
+    """``text`` cut to a length that tables may repeat, because all entries of a pickle may share one long text."""
     return text[:_LONGEST_TEXT]
 
 

@@ -1,8 +1,7 @@
 """Loads pickles that hold only plain values.
 
-A pickle is a program: it can call anything, and a few hundred bytes can build endless values. So nothing is unpickled.
-This module carries out the operations that make plain values one by one, and bounds each value by the length of the
-data before it makes it.
+Unpickling can call any function, and a few hundred bytes can build huge values. So nothing is unpickled: this module
+interprets only the operations that make plain values, and limits each value by the length of the data.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from perftool.errors import InputError
 
 # Dumps of the flight recorder nest six levels deep.
 _DEEPEST = 64
-# Limits on the total number of values. A shared value counts once per use; a byte makes one value or shares some.
+# Limits on the total number of values. A shared value counts once per use.
 _MOST_PER_BYTE, _MOST_FREE = 16, 100_000
 # An empty list takes one byte of a pickle, but 56 bytes of memory.
 _BYTES_A_CONTAINER = 4
@@ -36,7 +35,7 @@ class _Made:
     frozen: bool = False
 
 
-class _Refused(Exception):  # noqa: N818 - not an error of ours yet
+class _Refused(Exception):  # noqa: N818 - becomes one of our errors later
     """The pickle uses operations that no flight recorder uses."""
 
 
@@ -129,7 +128,7 @@ class _Machine:
         return items[::-1]
 
     def _get(self, number: int) -> None:
-        """Share a value. It is immutable from here on, so it can never contain itself."""
+        """Share a value, which is immutable from then on, so that it cannot contain itself."""
         shared = self._memo[number]
         shared.frozen = True
         self._stack.append(shared)
@@ -137,7 +136,7 @@ class _Machine:
     def _make(self, empty: Any, items: list[_Made]) -> None:
         self._containers -= 1
         if self._containers < 0:
-            raise _Refused("with more lists than it has room for")
+            raise _Refused("with more lists than its size allows")
         made = _Made(empty)
         if isinstance(empty, tuple):
             self._measure(made, items)
@@ -159,7 +158,7 @@ class _Machine:
         if len(items) % 2:
             raise ValueError("a key without a value")
         for key, item in zip(items[::2], items[1::2], strict=True):
-            # Hashing a tuple hashes all its contents, and numbers can be chosen so that all have the same hash.
+            # Only strings, because numbers can be chosen to collide, and hashing a tuple hashes all its contents.
             if not isinstance(key.value, str):
                 raise _Refused("with keys that are not strings")
             value[key.value] = item.value

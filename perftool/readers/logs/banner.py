@@ -1,4 +1,4 @@
-"""Reads the start-up banner of the bridge generically, since releases print different variables."""
+"""Reads all variables in the start-up banner of the bridge, which differ between releases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TITLES = ("HABANA PT BRIDGE CONFIGURATION", "HABANA SW VERSION", ": System Confi
 _VARIABLE = re.compile(r"\s*(?P<key>[A-Z][A-Z0-9_]*) = ?(?P<value>.*)")
 _SYSTEM = re.compile(r"\s*(?P<key>Num CPU Cores|CPU RAM)\s*: (?P<value>.*)")
 _END = re.compile(r"\s*-{20,}\s*$")
-# A banner has about twenty lines; a truncated one must not turn the rest of the log into settings.
+# A banner has about twenty lines. Limits the settings read after a truncated banner.
 _MAX_LINES = 60
 
 
@@ -46,7 +46,7 @@ class BannerScanner:
         match = _VARIABLE.match(line.text) or _SYSTEM.match(line.text)
         if match is not None:
             entry = ConfigEntry("banner", match["key"], match["value"].strip(), line.rank, line.number)
-            # Without RANK every process prints the banner.
+            # Without RANK, every process prints the banner.
             self._entries.setdefault((entry.key, entry.value, entry.rank), entry)
         elif _END.match(line.text):
             del self._left[line.rank]

@@ -1,8 +1,8 @@
 """A table of performance-related log lines of the Gaudi software stack.
 
-``core`` is a literal part of the line, cheap to search for; the pattern is searched, never anchored, because
-prefixes vary. Its groups ``name``, ``value`` and ``limit`` fill the fields of the event. The literals come
-from the sources of the bridge and from published documentation.
+``core`` is a literal part of the line, cheap to search for; the pattern is not anchored, because prefixes vary. Its
+groups ``name``, ``value`` and ``limit`` fill the fields of the event. The literals come from the sources of the bridge
+and from published documentation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 class LinePattern:
     """One known line; it becomes a LogEvent of ``kind`` whose number is in ``unit``.
 
-    ``above_limit``: the line counts only when value exceeds limit, whatever its text claims. ``name`` is
+    ``above_limit``: the line counts only if its value exceeds its limit. ``name`` is
     used when the pattern captures none.
     """
 
@@ -137,7 +137,7 @@ FAILURES = (
     known_line("Closing PyTorch logger", r"", "clean_exit"),
 )
 
-# Each explains a trace without device lanes.
+# Reasons for a trace without device lanes.
 PROFILER = (
     known_line(
         "Tensorboard callback for HPU hardware profiling disabled",

@@ -1,7 +1,7 @@
 """Chooses among several logs and metrics files of one run that report the same compilations.
 
-The metrics file, running totals, recipe-cache lines and other sources count the same compilations, each with its own
-details and gaps: metrics see none in eager mode, lines need a log level. Counts are compared, never added.
+The metrics file, running totals, recipe-cache lines and other sources report the same compilations, with different
+details and gaps: metrics lack those in eager mode, lines need a log level. So counts are compared, not added.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from perftool.model.records import CompilationRecord, CompilationSource, LogReading
 
-# Ties go to the more detailed source: times and recipes before steps before bare recipes.
+# For equal counts, the more detailed source is chosen: times and recipes, then steps, then recipes alone.
 _PREFERENCE: tuple[CompilationSource, ...] = (
     "metrics",
     "print_stats",
@@ -23,7 +23,7 @@ _PREFERENCE: tuple[CompilationSource, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class _Witness:
-    """The records of one source and rank. Statistics have a file per graph, so files count together."""
+    """The records of one source and rank, over all files, because statistics have a file per graph."""
 
     source: CompilationSource
     rank: int | None
@@ -37,7 +37,7 @@ class _Witness:
 def chosen_compilations(readings: Sequence[LogReading]) -> tuple[CompilationRecord, ...]:
     """The records of the source with the most compilations, rank by rank; all readings must belong to one run.
 
-    A source without ranks wins when it saw more than the ranked sources over all ranks.
+    A source without ranks is chosen if it has more compilations than the ranked sources over all ranks.
     """
     best: dict[int | None, _Witness] = {}
     for witness in _witnesses(readings):

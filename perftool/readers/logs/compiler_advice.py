@@ -32,7 +32,7 @@ def is_advice(lines: Iterable[str]) -> bool:
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """Each piece of advice once, with its number of repetitions: recompiling a graph repeats its advice.
+    """Each piece of advice once, with its number of repetitions, as recompiling a graph repeats it.
 
     Raises InputError when the file cannot be opened or read.
     """

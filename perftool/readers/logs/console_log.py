@@ -24,7 +24,7 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import read_log_lines
 from perftool.readers.text.text_lines import Source, Wanted, shortest
 
-# A line needs one of these texts to interest any scanner; colour escapes may split a text.
+# A scanner needs only lines with one of these texts. Colour escapes may split a text.
 _SERVING = (*serving_buckets.CORES, *serving_intervals.CORES, *serving_patterns.CORES, client_result.TITLE)
 _TEXTS = shortest((*fallback_log.CORES, *banner.TITLES, *runtime_log.CORES, *_SERVING, "\x1b"))
 # After a table header, its rows may occur anywhere.
@@ -32,9 +32,9 @@ _TEXTS_AND_ROWS = shortest((*_TEXTS, "::"))
 
 
 def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) -> LogReading:
-    """Read a whole log in one pass; ``rank`` applies where a line names none.
+    """Read a whole log in one pass; ``rank`` applies to lines without a rank.
 
-    ``wanted`` informs the reader of ``source`` which lines matter. The kind is ``fallback_log`` when the log holds
+    ``wanted`` tells the reader of ``source`` which lines are needed. The kind is ``fallback_log`` when the log holds
     nothing but fallbacks. Raises InputError when the file cannot be opened or read.
     """
     tally = IssueTally()

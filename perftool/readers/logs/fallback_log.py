@@ -1,6 +1,6 @@
 """Reads CPU fallbacks from logs: tables printed at exit, one line per call, refusals, graph cuts.
 
-Four table formats exist; all have a header, perhaps a hint, and rows of a count and an op. Only the header
+There are four table formats, all with a header, perhaps a hint, and rows of a count and an op. Only the header
 carries the logger's prefix. Every rank prints a table, rows of several tables can mix, and a console log appended
 to a log file shows the same table twice.
 """
@@ -22,7 +22,7 @@ HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were execute
 _HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
 _ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>[^\s:]+::\S+)\s*$")
 _ARGUMENT = re.compile(r"\w+=(\S+)")
-# The most unrelated lines between two rows of a table: a run prints little at its end.
+# The most unrelated lines between two rows of a table.
 _MAX_FOREIGN_LINES = 20
 _MAX_OPEN = 256
 _MAX_KINDS_OF_CALL = 100_000
@@ -54,7 +54,7 @@ _LINES = (
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """One execution, as a line reports it."""
+    """A line that reports one execution."""
 
     origin: FallbackOrigin
     op: str
@@ -79,7 +79,7 @@ CORES = (*HEADERS, *(known.core for known in _LINES))
 
 @dataclass(eq=False)
 class _Table:
-    """A table whose rows are being read; ``left`` is the number of foreign lines it still tolerates."""
+    """A table whose rows are being read; ``left`` is the number of unrelated lines that may still occur in it."""
 
     header: LogLine
     rows: dict[str, int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class _Table:
         self.left = _MAX_FOREIGN_LINES
 
     def identities(self) -> Iterator[tuple[object, ...]]:
-        """Keys that two prints of the same table share: content, and the process or the rank."""
+        """Keys to recognise a table that is printed twice: content, and process or rank."""
         content = frozenset(self.rows.items())
         prefix = self.header.prefix
         if prefix.time_ns is not None and prefix.tid is not None:
@@ -153,7 +153,7 @@ class FallbackScanner:
             return
         if not line.ended:
             self._tally.note("cut line", "the last row of a fallback table has no line end", line.number)
-        # A process lists an op once, so a second row for it comes from another process.
+        # A process lists an op once, so a second row for it is from another process.
         table = next((table for table in tables if row["op"] not in table.rows), tables[0])
         table.add(row["op"], int(row["count"]))
 

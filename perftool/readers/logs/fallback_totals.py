@@ -1,8 +1,8 @@
 """Counts CPU executions of each op, when several files and lines report the same executions.
 
-A table printed at exit, the metrics file, call lines and graph cuts all count the same thing, so counts of
-different witnesses are compared, never added. A witness is one kind of record in one file. Witnesses that
-know the rank are compared rank by rank, and the ranks added; a witness without ranks counts all of them together.
+A table printed at exit, the metrics file, call lines and graph cuts count the same executions, so the counts of
+different sources (one kind of record in one file) are compared, not added. Sources with ranks are compared rank by
+rank, and their maxima are added; a source without ranks counts all ranks together.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from perftool.model.records import FallbackOrigin, FallbackRecord, LogReading
 from perftool.readers.text.log_time import time_of_day
 
-# These name the overload and count every execution; the others count only one kind of line each.
+# These name the overload and count every execution; the others count lines of one kind.
 _COMPLETE: frozenset[FallbackOrigin] = frozenset({"table", "metrics"})
 
 
@@ -35,7 +35,7 @@ class FallbackTotal:
 
 @dataclass
 class _Evidence:
-    """Counts by witness and rank; a witness is a file's position and an origin."""
+    """Counts by source and rank; a source is the position of a file and an origin."""
 
     base: str
     counts: dict[tuple[int, FallbackOrigin], dict[int | None, int]] = field(default_factory=dict)
@@ -54,8 +54,8 @@ class _Evidence:
 def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]:
     """One total per op over all ``readings`` (one reading per file), most frequent first.
 
-    Call lines name no overload: they only add argument types where a table or the metrics list the op, and
-    count on their own where neither does.
+    Call lines name no overload. They count only if neither a table nor the metrics list the op; otherwise they only add
+    argument types.
     """
     evidence: dict[str, _Evidence] = {}
     loose: list[tuple[int, FallbackRecord]] = []

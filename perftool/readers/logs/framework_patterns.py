@@ -2,7 +2,7 @@
 
 Hugging Face Trainer, Lightning, DeepSpeed, Megatron, MLPerf loggers, and dumps of arguments. The ``name``
 of a ``batch_size`` event says which batch: ``per_device_train``, ``global_train``, ``eval``, ``inferred``
-(Lightning examined a batch) or ``argument`` (of a script, meaning unknown).
+(Lightning examined a batch) or ``argument`` (of a script).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counts refreshes of progress bars: each one may have made the host wait for the device."""
+"""Counts refreshes of progress bars, as each may make the host wait for the device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perftool.model.records import LogEvent, LogReading
 from perftool.readers.text.log_lines import LogLine
 
 # tqdm, as used by Lightning and Hugging Face: `Training:  3%|▎  | 3/100 [00:01<00:32,  3.01it/s, loss=0.1]`.
-# Starts at the percent sign, which is rare; a search for the name would start at every character.
+# The pattern starts at the percent sign, because a search for the name would start at every character.
 _BAR = re.compile(
     r"%\|[^|]*\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
     r"\[[\d:]{1,20}<[^,\]]{0,40},\s*[\d.?]{1,20}\s*(?:s/\w+|\w{1,20}/s)"
@@ -34,9 +34,10 @@ class _Bar:
 
 
 class ProgressScanner:
-    """Collects progress bars from the lines of a log, fed in order; a bar that restarts (next epoch) stays the same.
+    """Collects progress bars from the lines of a log, fed in order. A bar that restarts for the next epoch is the same
+    bar.
 
-    Only the distance between two refreshes counts: the log may begin in the middle of a run.
+    Only distances between refreshes count, as the log may begin in the middle of a run.
     """
 
     def __init__(self) -> None:

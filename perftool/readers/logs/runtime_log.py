@@ -20,13 +20,13 @@ _CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PA
 CORES = (*(core for core, _ in _CORES), *compilation_lines.CORES, progress_bar.CORE)
 _MAX_EVENTS = 100_000
 _MAX_NAME = 200
-# A fallback's graph cut carries its op's name. Fallback records already hold the op, so all cuts get one reason.
+# The line of a fallback's graph cut names the op, which fallback records have already, so all cuts get one reason.
 _CPU_FALLBACK = "cpu fallback"
 
 
 @dataclass
 class _Seen:
-    """Totals of the lines of one kind, name and rank so far."""
+    """Totals of the lines of one kind, name and rank."""
 
     pattern: LinePattern
     first: LogLine
@@ -71,7 +71,7 @@ class EventScanner:
 # Cached, because most lines of a log differ only in their prefix.
 @lru_cache(maxsize=4096)
 def _known_in(text: str) -> tuple[LinePattern, ...]:
-    # A server's warm-up runs every shape it knows; they are not batch sizes of the run.
+    # The shapes of a server's warm-up are not batch sizes of the run.
     return () if WARMUP in text else tuple(known for core, known in _CORES if core in text)
 
 

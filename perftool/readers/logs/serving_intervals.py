@@ -17,13 +17,13 @@ _VLLM, _SGLANG, _DRAFTS = "Avg prompt throughput: ", "Decode batch. #", "SpecDec
 _DRAFTS_V0 = "Speculative metrics: "
 _ITERATION = "iteration elapsed time: "
 CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION)
-# Two hours of iterations of 7 ms.
+# Enough for two hours of iterations of 7 ms.
 _MOST = 1_000_000
 # A row of statistics takes 1.5 kB.
 _MOST_INTERVALS = 500_000
 
 _REAL, _WHOLE = r"(\d{1,15}(?:\.\d{1,9})?)", r"(\d{1,12})"
-# No more days than fit in 64 bits of nanoseconds.
+# Limits times to 64 bits of nanoseconds.
 _MS = r"(\d{1,9}(?:\.\d{1,9})?)"
 _ENGINE = re.compile(r"(Engine \d{1,6}|\d{1,6} Engines Aggregated): ")
 _Fields = dict[str, tuple[re.Pattern[str], float]]
@@ -53,12 +53,12 @@ _DRAFT_COUNTS = {
     "accepted": re.compile(rf"Accepted: {_WHOLE} tokens"),
     "drafted": re.compile(rf"Drafted: {_WHOLE} tokens"),
 }
-# V0 counts from its start, and an accepted token also if one before it was rejected; only emitted ones count.
+# V0 prints totals since its start. Emitted tokens count, as accepted ones may follow a rejected one.
 _TOTALS_V0 = re.compile(
     rf"Number of speculative tokens: {_WHOLE}, Number of accepted tokens: {_WHOLE}, "
     rf"Number of draft tokens: {_WHOLE}, Number of emitted tokens: {_WHOLE}"
 )
-# Iterations that keep idle ranks of data parallelism in step are marked as dummies.
+# Dummy iterations only keep idle data-parallel ranks synchronised.
 _DETAILS = re.compile(
     rf"Iteration\({_WHOLE}\): {_WHOLE} context requests, {_WHOLE} context tokens, {_WHOLE} generation requests, "
     rf"{_WHOLE} generation tokens, iteration elapsed time: {_MS} ms(?! \(dummy\))"
@@ -136,7 +136,7 @@ class IntervalScanner:
         return {**counts, "acceptance_length": kept / steps}
 
     def _time(self, time_ns: int | None) -> int | None:
-        """Nanoseconds that keep growing past midnight, where a line has no year."""
+        """Nanoseconds that grow past midnight, for lines without a year."""
         if time_ns is None or time_ns >= DAY_NS:
             return time_ns
         # Lines of several processes may be out of order, but by less than half a day.

@@ -1,4 +1,4 @@
-"""Reads metrics files in JSON: an array of records, one per line, each flushed as a whole."""
+"""Reads metrics files in JSON: an array of records, one per line."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Turns cumulative records of a metrics file into snapshots, fallbacks and compilations.
 
-Every record repeats the totals since the process started, so totals are the last value, and the progress
-between two records is their difference. A counter that went down was reset, and counts from zero.
+Every record has the totals since the process started. A counter that decreased was reset, and counts from zero.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from perftool.model.trend import LINE_VERSION, History, RunLine
 from perftool.readers.files.finished import FileState
 from perftool.readers.files.stream import ByteStream
 
-# A line has about 2 kB; a longer one is something else, and need not be held in memory.
+# A line has about 2 kB. Limits the memory for other files.
 _LONGEST = 1 << 20
-# No number of a run, in any unit, comes near this.
+# Larger than any metric of a run.
 _LARGEST = 1e30
 
 
@@ -59,7 +59,7 @@ def _file_of(text: bytes) -> FileState | None:
 
 
 def require_summaries(path: str) -> None:
-    """Raise InputError when ``path`` holds other content, to which we must not append."""
+    """Raise InputError when ``path`` holds anything but summaries."""
     target = Path(path)
     if target.is_file() and target.stat().st_size:
         try:
@@ -69,7 +69,7 @@ def require_summaries(path: str) -> None:
 
 
 def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines that are not blank; only the beginning of one that is too long."""
+    """The lines that are not blank, cut if too long."""
     rest = b""
     for block in blocks:
         first, *others = block.split(b"\n")
@@ -109,7 +109,7 @@ def _run_line(text: bytes) -> RunLine | None:
 
 
 def _possible(value: Any) -> bool:
-    """Whether ``value`` is a plausible number of a run: squares and sums of such numbers are finite."""
+    """Whether ``value`` is a plausible metric, so that its square is finite."""
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and abs(value) < _LARGEST
 
 

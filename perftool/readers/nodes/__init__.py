@@ -12,7 +12,7 @@ from perftool.errors import InputError
 from perftool.readers.files.stream import reads_once
 
 HOST_TRACE = ".host_trace.json"
-# Bytes; names of files have at most 255.
+# # Bytes; file names have at most 255.
 _LONGEST_STEM = 200
 
 
@@ -28,7 +28,7 @@ def holds_host_trace(path: str) -> bool:
     """Whether the file is an archive of the native profiler that contains host calls."""
     if reads_once(path) or not is_bundle(path):
         return False
-    # Imported here: only archives need its modules.
+    # Imported here, because only archives need it.
     from perftool.readers.nodes.bundle import has_host_trace
 
     return has_host_trace(path)

@@ -2,8 +2,8 @@
 
 It reads ``views/trace_analyzer.json``, ``prof-data/post-graph/*.json`` and ``prof-data/host/host_trace.json``; only
 ``synprof_parser`` reads the raw hardware trace in ``prof-data/bin``. Archives are untrusted: members are matched by
-their full names, which are never used for writing; links, nested archives and repeated names are ignored;
-and bounds limit the number of members, the size of each, and the ratio of all to the size of the archive.
+their full names, which are never used for writing; links, nested archives and repeated names are ignored; and the
+number of members, their sizes and the compression ratio are limited.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from perftool.readers.nodes import analyzed_nodes, first_bytes, post_graph
 
 MOST_MEMBERS = 20_000
 MOST_MEMBER_BYTES = 1 << 30
-# JSON compresses to a twentieth, rarely to a hundredth.
+# JSON compresses to 1/20 of its size, rarely to 1/100.
 MOST_RATIO = 200
 _ANY_RATIO_BYTES = 32 << 20
-# A directory entry of a zip is 46 bytes, a name, and little else.
+# A directory entry of a zip has 46 bytes plus the name.
 _MOST_DIRECTORY_BYTES = MOST_MEMBERS * 512
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _ZIP_END, _ZIP64_END = b"PK\x05\x06", b"PK\x06\x06"
@@ -75,7 +75,7 @@ def read(path: str, rank: int | None = None) -> LogReading:
         rest = len(issues) - _MOST_ISSUES
         issues[_MOST_ISSUES:] = [ImportIssue("damaged member", rest, f"and {rest:,} more members are damaged")]
     if not readings and not host:
-        what = "only a raw hardware trace, which synprof_parser --csv turns into CSV" if raw else "nothing of use here"
+        what = "only a raw hardware trace, which synprof_parser --csv turns into CSV" if raw else "no known content"
         raise InputError("; ".join([f"{path}: holds {what}", *(issue.message for issue in issues)]))
     if raw:
         issues.append(
@@ -122,7 +122,7 @@ _Content = Callable[[], Iterator[bytes]]
 class _Members:
     """The names and contents of the regular files of an archive, in order; use as a context manager.
 
-    Read a content, if at all, before the next member. ``issues`` reports an archive that ends early.
+    Read the content of a member before the next member. ``issues`` reports an archive that ends early.
     """
 
     def __init__(self, path: str) -> None:
@@ -166,7 +166,7 @@ class _Members:
             raise InputError(f"{self._path}: {info.filename} is encrypted")
         if info.compress_type not in ZIP_METHODS:
             raise InputError(f"{self._path}: {info.filename} is packed in a way that no profiler uses")
-        # Several members may share their bytes.
+        # Several members may share the same bytes.
         most = max(_ANY_RATIO_BYTES, MOST_RATIO * Path(self._path).stat().st_size) - self._unpacked
         try:
             with archive.open(info) as file:
@@ -181,11 +181,11 @@ class _Members:
         try:
             with tarfile.open(fileobj=_Decompressed(stream), mode="r|") as archive:
                 for info in archive:
-                    # The holes of a sparse file cost nothing to pack; no profiler writes one.
+                    # A sparse file may be huge; no profiler writes one.
                     plain = info.isreg() and not info.issparse()
                     yield info.name, partial(self._untarred, archive, info) if plain else None
         except _DAMAGE as error:
-            # The members before the damage are sound.
+            # The members before the damage are usable.
             why = stream.issues[0].message if stream.issues else str(error)
             self.issues.append(ImportIssue("damaged archive", 1, f"the archive is damaged or cut off: {why}"))
 
@@ -197,7 +197,7 @@ class _Members:
             raise InputError(f"{self._path}: {info.name} is damaged or cut off ({error})") from None
 
     def _bounded(self, name: str, file: IO[bytes], most: int) -> Iterator[bytes]:
-        """The content, limited to ``most`` bytes, whatever size the archive declares."""
+        """The content. Raises InputError if it has more than ``most`` bytes."""
         size = 0
         while block := file.read(_BLOCK):
             size += len(block)
@@ -206,7 +206,7 @@ class _Members:
             yield block
 
 
-# tarfile recurses for each header that describes the next one, and seeks to any offset that a header gives.
+# Other headers make tarfile recurse, or seek to any offset.
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError,
     OverflowError, RecursionError,
@@ -238,7 +238,7 @@ class _Decompressed(io.RawIOBase):
 
 
 def _require_small_directory(path: str) -> None:
-    """Raise InputError for a zip with too large a directory, since zipfile reads it whole."""
+    """Raise InputError for a zip with a huge directory, because zipfile reads all of it."""
     with open(path, "rb") as file:
         size = file.seek(0, io.SEEK_END)
         file.seek(-min(size, _LONGEST_END), io.SEEK_END)

@@ -28,7 +28,7 @@ _ENGINES = ("TPC", "MME", "DMA", "NIC", "ROT")
 _MOST_DIMENSIONS = 32
 _MOST_NUMBER = 1 << 48
 _LONGEST_TEXT = 1000
-# Nodes may name one tensor any number of times, and each keeps its shape. Nodes have some kB, and few dimensions.
+# Limits the dimensions of all operands together, as nodes may repeat one tensor many times.
 _BYTES_PER_DIMENSION = 8
 
 
@@ -137,7 +137,7 @@ def _tables(found: object) -> list[Mapping[str, Any]]:
 
 
 def _text(value: object) -> str | None:
-    """``value`` if it is a text, cut, because every node repeats the name of its graph."""
+    """``value`` if it is a text, cut to limit repeated long names."""
     return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None
 
 

@@ -1,1 +1,1 @@
-"""Readers of what clients and counters of a server measured: benchmark results, metrics pages."""
+"""Readers of benchmark results and metrics pages of a server."""

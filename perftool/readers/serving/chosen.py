@@ -1,4 +1,4 @@
-"""The numbers of a run, from the benchmark results and the metrics pages that were found for it."""
+"""Chooses among the benchmark results and the metrics pages of a run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ _TIME = "_ms"
 
 
 def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
-    """The result with the most requests: exact numbers before their printed form, then the last one.
-
-    The others are warm-ups, or a second, smaller load.
+    """The result with the most requests; with equal numbers, an exact result before a printed one, then the last one.
+    Smaller results are warm-ups.
     """
     return max(reversed(results), key=lambda one: (one.requests, one.exact), default=None)
 
 
 def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
-    """The numbers between the first and the last page of one server; since its start when there is one page.
-
-    Pages of the server with the most output tokens count: a folder may hold those of a restarted one. Totals only
-    grow, so they order the pages.
+    """The numbers between the first and the last page of one server, or since its start if there is one page. Uses the
+    server with the most output tokens, as a folder may hold pages of a restarted server. Pages are ordered by their
+    totals.
     """
     ordered = sorted(pages, key=lambda page: page.totals.get("output_tokens", 0))
     if not ordered:

@@ -15,7 +15,7 @@ from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
 TITLE = "= Serving Benchmark Result ="
 # Each result has about fifty lines.
 _MOST_LINES, _MOST_RESULTS = 200, 1000
-# More than any client counts or measures.
+# Larger than any number of a client.
 _MOST = 1e15
 
 _Name = tuple[str, Statistic]
@@ -90,7 +90,8 @@ class ResultScanner:
 
 
 def read(source: Source, _rank: int | None = None) -> LogReading:
-    """Read a JSON result, or several in one file, each beginning a line. Raises InputError when it cannot be read."""
+    """Read a JSON result, or several in one file, each of which begins a line. Raises InputError when it cannot be
+    read."""
     tally = IssueTally()
     text = "\n".join(line.text for line in read_lines(source, tally, MAX_JSON_LINE))
     results: list[ClientResult] = []

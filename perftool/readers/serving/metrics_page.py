@@ -18,7 +18,7 @@ _SAMPLE = re.compile(
     r"(?P<name>(?:vllm|sglang):\w{1,100})(?:\{(?P<labels>.*)\})? (?P<value>[-+.\w]{1,40})(?: -?\d+)?\s*$"
 )
 _OF_SERVER = re.compile(r"# (?:HELP|TYPE) (?:vllm|sglang):")
-# Our names of totals, and the names that servers use, newest first; histograms append _sum and _count.
+# Our names of totals, and the names in pages, newest first. Histograms append _sum and _count.
 _TOTALS = {
     "preemptions": ("vllm:num_preemptions_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"),
@@ -33,7 +33,7 @@ _TOTALS = {
 }
 _TIMES = {
     "ttft_ms": ("vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds"),
-    # Until it was renamed, vLLM's time per output token measured the gaps between tokens.
+    # Under its old name, vLLM's time per output token measured the gaps between tokens.
     "itl_ms": (
         "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds", "sglang:inter_token_latency_seconds",
     ),
@@ -43,7 +43,7 @@ _TIMES = {
     "prefill_ms": ("vllm:request_prefill_time_seconds",),
     "decode_ms": ("vllm:request_decode_time_seconds",),
 }  # fmt: skip
-# More than any server counts or sums up, in seconds or tokens.
+# Larger than any total of a server.
 _MOST = 1e15
 _STARTED = "vllm:generation_tokens_created"
 _SETTINGS = "vllm:cache_config_info"
@@ -102,7 +102,7 @@ def _number(text: str) -> float | None:
 
 
 def _known(sums: dict[str, float]) -> dict[str, float]:
-    """The totals under our names; for a time its sum in ms, and its count under ``<name> count``."""
+    """The totals by our names: for a time its sum in ms, and its count as ``<name> count``."""
     found = {name: sums[one] for name, spellings in _TOTALS.items() for one in spellings[::-1] if one in sums}
     for name, spellings in _TIMES.items():
         for one in spellings[::-1]:

@@ -39,7 +39,7 @@ NO_PREFIX = Prefix()
 
 
 class LogLine(NamedTuple):
-    """One line: ``text`` is what remains after the prefix, ``rank`` the line's own or else the file's."""
+    """One line: ``text`` is the text after the prefix, ``rank`` the rank of the line or else of the file."""
 
     number: int
     text: str
@@ -51,7 +51,8 @@ class LogLine(NamedTuple):
 def read_log_lines(
     source: Source, tally: IssueTally, rank: int | None = None, wanted: Wanted | None = None
 ) -> Iterator[LogLine]:
-    """Yield the ``wanted`` lines of a log; ``rank`` applies where one names none. Raises the errors of read_lines."""
+    """Yield the ``wanted`` lines of a log; ``rank`` applies to lines without a rank. Raises the errors of
+    read_lines."""
     for line in read_lines(source, tally, wanted=wanted):
         text = line.text
         if len(text) > MAX_LINE:
@@ -72,14 +73,14 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
     """Separate the prefixes of launchers and the logger from the message."""
     text, prefix = strip_ansi(line), NO_PREFIX
     if (timed := _TIMED.match(text)) and "<std" not in text:
-        # Fast path for a logger's line without a label: the groups after the time repeat in many lines.
+        # Fast path for a logger's line without a label.
         behind, rest = _behind_time(timed[3])
         if not rest and behind.time_ns == 0:
             time_ns = parse_time_of_day(timed[1], timed[2])
             known = Prefix(behind.rank, time_ns, behind.level, behind.logger, behind.tid)
             prefix, text = _logger_groups(known, text[timed.end() :])
             return prefix, _without_source_line(text)
-    # Labels nest: a container runtime around a launcher around the logger.
+    # Labels nest: container runtime, launcher, logger.
     for _ in range(_MAX_LABELS):
         label = _LABEL.match(text)
         if label is None:
@@ -104,10 +105,10 @@ def _without_source_line(text: str) -> str:
 
 _MAX_LABELS = 4
 _BARE_LABEL_BEFORE = r"(?=\[\d\d:\d\d|\s*\d+[ \t]+[^\s:]+::\S+\s*$|CPU [Ff]allback|Frequency of op)"
-# Ambiguous labels count only before text that this program reads.
+# Ambiguous labels count only before known text.
 _LABELS = (
     r"\s*\[\d+,(?P<rank>\d{1,6})\]\s?<std(?:out|err)>:[ ]?",  # mpirun --tag-output
-    r"\s*\[?rank[ :]?(?P<rank>\d{1,6})\]?:[ \t]?",  # torch, and scripts of users
+    r"\s*\[?rank[ :]?(?P<rank>\d{1,6})\]?:[ \t]?",  # torch, user scripts
     r"\s*\[[a-z_]+(?P<rank>\d{1,6})\]:[ \t]?",  # torchrun: role and local rank
     r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?",  # containers
     r"[\x20-\x7e]{10,32}\d{4}(?=\[\d+,\d+\]<std)",  # mpirun --timestamp-output
@@ -158,7 +159,7 @@ _GROUPS = tuple(
         (r"(PT_[A-Z_]+)\s*$", lambda p, text: p._replace(logger=text)),
     )
 )
-# Other names denote a logger only right after the time: [CACHEFILE] is part of a message.
+# Other bracketed names are a logger only right after the time. Elsewhere, they are part of a message, as [CACHEFILE].
 _ANY_LOGGER = re.compile(r"([A-Z][A-Z0-9_]+)\s*$")
 _OLD_TID = re.compile(r"([0-9A-Fa-f]+)$")
 
@@ -168,7 +169,7 @@ _TIMED = re.compile(r"\[(\d\d:\d\d:\d\d)\.(\d+)\]((?:\[[^\[\]]{1,64}\]){1,16})")
 
 @lru_cache(maxsize=4096)
 def _behind_time(groups: str) -> tuple[Prefix, str]:
-    """The contents of the ``groups`` after a time (set to 0 here), and the rest, which belongs to the message."""
+    """The contents of the ``groups`` after a time (set to 0 here), and the rest, which is the message."""
     return _logger_groups(Prefix(time_ns=0), groups)
 
 

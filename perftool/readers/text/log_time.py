@@ -18,7 +18,7 @@ _TIME = re.compile(
 def parse_time(text: str) -> int | None:
     """Nanoseconds since 1970 by the writer's clock, or since midnight when ``text`` has no year; None for other text.
 
-    The time zone is unknown, so the clock is read as UTC: differences are right, the origin is not.
+    The time zone is unknown, so the clock is read as UTC: only differences are exact.
     """
     match = _TIME.match(text.strip())
     if match is None:

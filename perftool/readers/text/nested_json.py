@@ -19,7 +19,7 @@ def as_json(value: Any) -> bytes:
 
 
 def _any_as_json(value: Any) -> bytes:
-    """The same a hundred times slower, for values that orjson refuses."""
+    """Does the same a hundred times slower, for values that orjson refuses."""
     pieces: list[str] = []
     # Tuples hold finished pieces of JSON, which are written unchanged.
     left: list[Any] = [value]

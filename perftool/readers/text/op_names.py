@@ -1,4 +1,4 @@
-"""Normalises names of ops and data types to the spelling of the other inputs."""
+"""Normalises names of ops and data types in logs to the names in traces."""
 
 from __future__ import annotations
 

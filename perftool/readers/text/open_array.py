@@ -1,7 +1,7 @@
 """Reads JSON arrays that stay open unless the writer exits cleanly: metrics files, compilation statistics.
 
-A killed process leaves the array open and perhaps half an object. So objects are read one by one; after damage,
-reading resumes at the next object of the expected kind.
+A killed process leaves the array open, and perhaps an incomplete object. After damage, reading resumes at the next
+object of the expected kind.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.quoted import string_end, with_strings
 from perftool.readers.text.text_lines import TextLine
 
-# For text without escapes; several times faster than the general way.
+# A faster pattern for text without escapes.
 _WITHOUT_ESCAPES = re.compile(r'"[^"]*("|\Z)')
 _DECODER = json.JSONDecoder()
-# After half an object the braces never balance again; then the rest is decoded in pieces of this size.
+# After an incomplete object, braces do not balance, so the rest is decoded in pieces of this size.
 _MAX_PIECE = 16 << 20
-# Limits on futile decoding, as multiples of the text; _DEEP is charged where nesting too deep hides the position.
+# Limits on failed decoding, as multiples of the text; _DEEP is the cost of text that nests too deeply.
 _MOST_WORK, _LEAST_WORK, _CALL, _DEEP = 8, 1 << 20, 1000, 20_000
 _FAR = 64 << 10
 
@@ -64,7 +64,7 @@ def _decode(text: str, start: re.Pattern[str], tally: IssueTally) -> Iterator[di
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             tally.note("damaged record", "a record is cut off or damaged")
-            # Records inside may be cut off too, and each attempt would read to the same place.
+            # Records inside may also be cut off, and decoding each would reach the same place.
             left -= error.pos - at + _CALL if isinstance(error, json.JSONDecodeError) else _DEEP
             if left < 0:
                 tally.note("damaged text", "a long text without anything readable was left out")

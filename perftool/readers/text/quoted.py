@@ -1,7 +1,7 @@
 """Finds JSON strings in text of any length.
 
-A pattern such as ``(?:[^"\\\\]|\\\\.)*`` keeps a state for every character it passes, which takes 120 times the
-memory of the text. The patterns here keep one state per escape, and pass at most a thousand escapes at a time.
+A pattern such as ``(?:[^"\\\\]|\\\\.)*`` keeps a state for every character, which takes 120 times the memory of
+the text. These patterns keep a state per escape, and match at most a thousand escapes at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Removes secrets from output: in the place where they are found, and wherever they are repeated."""
+"""Removes secrets and their repetitions from output."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _T = TypeVar("_T")
 _Edit = tuple[int, int, bytes]
 
 _STAND_IN, _IN_JSON = "redacted", b'"redacted"'
-# A string of JSON, or its beginning if it has many escapes.
+# A JSON string, or its beginning if it has many escapes.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT = re.compile(r"\d")
-# Strings repeat, so the results for the first ones are kept, unless they are long.
+# Strings repeat, so results are cached for the first ones, unless they are long.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
 # At most this many characters of a secret are compared with a text at once.
 _LONGEST = 32
@@ -36,7 +36,7 @@ class _Judged(NamedTuple):
 
 
 class Redactor:
-    """Removes what looks like a secret, and what looked like one in a text it learned from before."""
+    """Removes texts that look like secrets, and repetitions of secrets in learned texts."""
 
     def __init__(self) -> None:
         self._met: set[str] = set()
@@ -46,11 +46,11 @@ class Redactor:
 
     @property
     def left_out(self) -> set[str]:
-        """The names of the values, or the kinds of the tokens, removed since the last texts were learned."""
+        """The names of the values, or the kinds of the tokens, that were removed since the last call of ``learn``."""
         return {self.text(kind) for kind in [*self._met]}
 
     def learn(self, pieces: Iterable[bytes]) -> set[str]:
-        """Remember the secrets in ``pieces`` of JSON, each of whole values; returns their names or kinds."""
+        """Remember the secrets in ``pieces`` of JSON, which hold whole values; returns their names or kinds."""
         for piece in pieces:
             for _ in self._edits(piece):
                 pass
@@ -74,7 +74,7 @@ class Redactor:
         for start, end, kind in secrets_in(text):
             self._remember(kind, text[start:end])
             spans.append((start, end))
-        # Joined as they are found: from every letter of a long text, a secret may begin that is repeated.
+        # Joined at once to save memory, because a repeated secret may begin at every letter of a long text.
         if self._search:
             spans += _joined(self._repeated(self._search.found(text)))
             spans += self._repeated(self._search.cut(text))
@@ -85,7 +85,7 @@ class Redactor:
         return "".join([*parts, text[at:]]) if parts else text
 
     def _repeated(self, found: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int]]:
-        """The start and the end of each of ``found``, which are secrets learned before, or parts of them."""
+        """The start and the end of each of ``found``, which are learned secrets or parts of them."""
         for start, end, kind in found:
             self._met.add(kind)
             yield start, end
@@ -112,7 +112,7 @@ class Redactor:
             self._texts.setdefault(text, kind)
 
     def _edits(self, piece: bytes) -> Iterator[_Edit]:
-        """The places in ``piece`` that have secrets, in order, and what to write there."""
+        """The spans of secrets in ``piece``, in order, with their replacements."""
         after = 0
         for start, end in _strings(piece):
             if start < after:
@@ -136,8 +136,8 @@ class Redactor:
         return found
 
     def _named(self, piece: bytes, at: int, name: str, option: bool) -> Generator[_Edit, None, int]:
-        """The places of secrets in the value at ``at``, called ``name``, and in all that it contains; returns where it
-        ends."""
+        """The spans of secrets in the value at ``at``, called ``name``, and in its members; returns the end of the
+        value."""
         depth, key = 0, name
         while found := _PART.search(piece, at):
             start, at = found.span()
@@ -170,14 +170,14 @@ class _Search:
     """Finds the texts in ``kinds``, or parts of them; the time does not grow with their number."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
-        # Long texts are split, so that no place is compared with a long text.
+        # Long texts are split, to keep comparisons short.
         self._parts = {part: kind for text, kind in kinds.items() for part in _parts(text)}
         # The lengths of the parts with the same beginning, the longest first. A beginning is one character longer than
-        # the shortest part, so that few places of a text match one of them.
+        # the shortest part, to make it rare in a text.
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
-        # The length to try where no longer part begins; 0 if every part is longer.
+        # The length to try if no longer part begins there; 0 if every part is longer.
         self._short = SHORTEST if any(len(part) == SHORTEST for part in self._parts) else 0
         self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
         letters = re.escape("".join(sorted({*"".join(self._parts)})))
@@ -192,7 +192,7 @@ class _Search:
         return _Begun({part[::-1]: kind for part, kind in self._parts.items()})
 
     def cut(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The start, the end and the kind of what is left of a part before and after each cut in ``text``."""
+        """The start, the end and the kind of the remainder of a part before and after each cut in ``text``."""
         at = text.find(CUT)
         while at >= 0:
             length, kind = self._begun.longest(text[max(0, at - _LONGEST) : at])
@@ -221,7 +221,7 @@ class _Begun:
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds
         self._sorted = sorted(kinds)
-        # Most places are judged by one comparison.
+        # Most positions need one comparison.
         self._begins = {text[:SHORTEST] for text in kinds}
 
     def longest(self, text: str) -> tuple[int, str]:

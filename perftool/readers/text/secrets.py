@@ -1,6 +1,6 @@
 """Recognises passwords and tokens by their names, by their place in a text, and by their prefixes.
 
-Every function takes time in proportion to the length of its text.
+Every function takes time linear in the length of its text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS = {
     "Stripe key": r"[rs]k_live_[A-Za-z0-9]{16,}",
     "npm token": r"npm_[A-Za-z0-9]{30,}",
     "PyPI token": r"pypi-[\w\-]{20,}",
-    # A match may fail far from its start; starting within a run of these characters would take quadratic time.
+    # Characters in which a match must not start: failing matches would take quadratic time.
     "signed token": r"(?<!-)eyJ[\w\-]{10,}\.[\w\-]{10,}\.[\w\-]*",
     "private key": r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,20}-----|\Z)",
 }
@@ -35,16 +35,16 @@ _BEGUN = re.compile(
 )
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
 
-# What stands for the rest of a text that was cut, and what may stand for the rest of a token.
+# The mark of a cut text, and a stand-in for the rest of a token.
 CUT = "…"
 _REST = f"{'0' * 40}.{'0' * 10}."
 
-# Names in words, as ``_certainty`` writes them. Counts of tokens and passes of a program are not secrets.
+# Names as words separated by ``_certainty``. Counts of tokens and passes of a program are not secrets.
 _CERTAIN = re.compile(
     r"passw(?:or)?d|passphrase|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$|[a-z0-9]_pwd_$"
     r"|(?:api|access|account|auth|encryption|master|private|service|signing|ssh|storage|subscription)_?keys?_$"
 )
-# Every name of a secret contains one of these; most texts do not, so they are done quickly.
+# Every name of a secret contains one of these. Most texts contain none, which makes them fast.
 _HINT = re.compile(r"pass|pwd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
 _POSSIBLE = re.compile(r"token_$|[a-z0-9]_pass_$|_auth_")
 _UNIT = re.compile(
@@ -52,14 +52,14 @@ _UNIT = re.compile(
     r"|audio|video|text|pad|padding|eos|eot|bos|sos|unk|sep|cls|mask|special|start|end|stop|think|sub)_token_$"
     r"|_(?:forward|backward|fwd|bwd|first|second|last|pre|post|graph|fusion|compiler|optimizer)_pass_$"
 )
-# Such a name describes a secret, or says where it is.
+# Names with these words describe a secret, or its place.
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 # No name is longer.
 _LONGEST_NAME = 100
 
-# A shorter text protects nothing, and would be found inside other words.
+# A shorter text is no secret, and occurs in other words.
 SHORTEST = 8
 # A longer text is not a token, unless it has a known prefix.
 _LONGEST = 256
@@ -114,14 +114,14 @@ def is_secret(name: str, value: str) -> bool:
     """Whether ``value``, a text called ``name``, is a secret."""
     if certainty(name) == Certainty.CERTAIN:
         return not _NONE.fullmatch(value)
-    # The tokens of a language model are words.
+    # Words are tokens of a language model, not secrets.
     word = name.isalpha() and name.islower() and _WORD.fullmatch(value)
     fits = _PLAIN.fullmatch(value) and not (word or _MEASURE.fullmatch(value) or _NONE.fullmatch(value))
     return certainty(name) == Certainty.POSSIBLE and bool(fits)
 
 
 def is_secret_number(name: str, digits: str) -> bool:
-    """Whether the number ``digits`` is a secret: a PIN under the name of a password, never a count of tokens."""
+    """Whether the number ``digits`` is a secret, such as a PIN named like a password, and not a count of tokens."""
     return certainty(name) == Certainty.CERTAIN and digits.isdigit() and len(digits) >= 4
 
 
@@ -142,11 +142,11 @@ def secrets_in(text: str) -> Iterator[Found]:
 
 
 def _begun_in(text: str) -> Iterator[Found]:
-    """The keys and tokens of which only the beginning is left, before the mark of a cut."""
+    """The keys and tokens that are cut off."""
     start = 0
     while (at := text.find(CUT, start)) >= 0:
         rest = text[start:at]
-        # With enough characters after it, the beginning of a token is one.
+        # A beginning of a token counts if a token could follow from it.
         for found in _BEGUN.finditer(rest + _REST) if len(rest) >= SHORTEST else ():
             if found.end() > len(rest) >= found.start() + SHORTEST:
                 yield Found(start + found.start(), at, _KIND_OF[found.lastgroup or ""])
@@ -177,7 +177,7 @@ def _named_in(text: str) -> Iterator[Found]:
         if quote:
             end = _closed(text, start, quote, len(text) if sure == Certainty.CERTAIN else _LONGEST + 1)
         else:
-            # Names within one run of characters share its end, which is looked for once.
+            # Names within one run of characters share its end, which is computed once.
             run = run if start < run else _bare_end(text, start)
             end = run
         if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
@@ -188,7 +188,7 @@ def _named_in(text: str) -> Iterator[Found]:
 
 
 def _begin(text: str, at: int) -> tuple[int, str]:
-    """Where the value at ``at`` begins, and the quote before it, which may be none."""
+    """The start of the value at ``at``, and the quote before it, if any."""
     quote = _QUOTE.match(text, at)
     start = quote.end() if quote else at
     scheme = _SCHEME.match(text, start)
@@ -196,12 +196,12 @@ def _begin(text: str, at: int) -> tuple[int, str]:
 
 
 def _closed(text: str, start: int, quote: str, most: int) -> int:
-    """Where the value in quotes ends, at most ``most`` characters after its ``start``."""
+    """The end of the quoted value, at most ``most`` characters after its ``start``."""
     end = text.find(quote, start, start + most)
     return end if end >= 0 else min(start + most, len(text))
 
 
 def _bare_end(text: str, start: int) -> int:
-    """Where an unquoted value ends: before a space, and before any brackets and commas that precede the space."""
+    """The end of an unquoted value: before a space, and before brackets and commas in front of the space."""
     bare = _BARE.match(text, start)
     return start + len(bare[0].rstrip(",)]}")) if bare else start

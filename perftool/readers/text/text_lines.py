@@ -1,4 +1,4 @@
-"""Reads any text input as lines; the only place that handles encodings, line ends and compression.
+"""Reads any text input as lines; handles encodings, line ends and compression.
 
 Logs reach gigabytes, so the input is decoded and split block by block. The byte order mark determines the encoding,
 else the zero bytes that UTF-16 puts between ASCII letters, else it is UTF-8; a line that is not valid UTF-8 is read
@@ -18,9 +18,9 @@ from perftool.readers.files.stream import ByteStream
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.text_search import TextSearch
 
-# Longer than any log line; a file without line ends must not fill the memory.
+# Longer than any log line. Limits the memory for a file without line ends.
 MAX_LINE = 1 << 20
-# A rewritten JSON file may have all its records on one line.
+# A reformatted JSON file may have all its records on one line.
 MAX_JSON_LINE = 64 << 20
 
 _MARKS = (
@@ -31,12 +31,12 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _HEAD = 4096
-# Smaller pieces while all lines are delivered, because the reader may soon restrict them.
+# Smaller pieces while all lines are delivered, because the reader may restrict ``wanted`` soon.
 _PIECE, _PIECE_OF_ALL = 768 << 10, 64 << 10
 
 
 class TextLine(NamedTuple):
-    """A line without its end. ``number`` counts line feeds, like an editor.
+    """A line without its line end. ``number`` counts line feeds, as in an editor.
 
     The parts of a line between carriage returns (progress bars) are separate, with the same number.
     ``ended`` is false for a last line without a line end, which may be cut off.
@@ -49,10 +49,9 @@ class TextLine(NamedTuple):
 
 @dataclass
 class Wanted:
-    """The lines a reader still wants; the reader may change this after every line.
-
-    While ``texts`` is None it wants all lines, else those with one of ``texts`` and, while ``every`` is set, those
-    between. Other lines are only counted, which is ten times faster than delivering them.
+    """The lines a reader wants, which it may change after every line. It wants all lines if ``texts`` is None or
+    ``every`` is set, else those with one of ``texts``. Other lines are only counted, which is ten times faster than
+    delivering them.
     """
 
     texts: tuple[str, ...] | None = None
@@ -123,7 +122,7 @@ def _split(chunks: Iterator[str], tally: IssueTally, max_line: int, wanted: Want
             pending = text[whole:]
             for piece in _pieces(text, whole, wanted):
                 if len(piece) >= _PIECE_OF_ALL and piece.isspace():
-                    # Tens of thousands of blank lines, which a few bytes can unpack to.
+                    # A fast path for many blank lines.
                     pass
                 elif wanted.texts is None or len(piece) > MAX_LINE or not _is_unicode(piece):
                     for at, line in enumerate(piece[:-1].split("\n"), number):
@@ -139,7 +138,7 @@ def _split(chunks: Iterator[str], tally: IssueTally, max_line: int, wanted: Want
 
 
 def _pieces(text: str, end: int, wanted: Wanted) -> Iterator[str]:
-    """``text`` up to ``end`` in parts of whole lines, each short enough for the reader to change ``wanted`` in time."""
+    """``text`` up to ``end`` in parts of whole lines, short enough for changes of ``wanted`` to matter."""
     begin = 0
     while begin < end:
         size = _PIECE_OF_ALL if wanted.texts is None else _PIECE
@@ -191,7 +190,7 @@ def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: b
 
 
 def _repaired(line: str, number: int, tally: IssueTally) -> str:
-    """``line``, read as Latin-1 if it has bytes that are not UTF-8 (kept as lone surrogates so far)."""
+    """``line``, read as Latin-1 if it has bytes that are not UTF-8 (lone surrogates here)."""
     try:
         line.encode()
     except UnicodeEncodeError:

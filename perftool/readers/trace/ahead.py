@@ -10,16 +10,16 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-# Poll interval while waiting, to notice a stop: the source may be a silent pipe.
+# Poll interval for a stop while waiting, as the source may be a silent pipe.
 _LOOK_S = 0.1
-# After an error, the wait for the thread to end. A thread that reads a pipe ends with the pipe.
+# Time to wait for the thread after an error. A thread that reads a pipe ends with the pipe.
 _PATIENCE_S = 1.0
 
 
 class Ahead(Generic[Item]):
     """The items of ``source``, made on a separate thread, at most ``most`` in advance.
 
-    Several threads may consume them. Errors of ``source`` are raised in a consumer, in place of the item. Use as a
+    Several threads may consume them. Errors of ``source`` are raised in a consumer. Use as a
     context manager: leaving it ends the thread.
     """
 
@@ -58,7 +58,7 @@ class Ahead(Generic[Item]):
         raise StopIteration
 
     def stop(self) -> None:
-        """Make and deliver no more items; waiting consumers notice it soon."""
+        """Make and deliver no more items."""
         self._unwanted.set()
 
     def _make(self) -> None:
@@ -68,7 +68,7 @@ class Ahead(Generic[Item]):
                 if self._unwanted.is_set():
                     return
                 self._made.put(item)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to who takes
+        except BaseException as error:  # noqa: BLE001 - raised in a consumer
             end = _End(error)
         self._made.put(end)
 

@@ -1,9 +1,9 @@
 """Splits Chrome trace JSON (Kineto's format) into small, valid array files.
 
 The event array is cut at event boundaries into chunks of a few megabytes, each written to the spool folder as
-a separate JSON array, so that memory stays bounded and the store can read chunks in parallel. A cut costs a
-search in the last kilobytes of each block; no byte of a healthy file is parsed here. A chunk that the store cannot
-parse goes back to ``repair``.
+a separate JSON array, so that memory stays bounded and the store can read chunks in parallel. A cut needs a search in
+the last kilobytes of each block only; healthy events are not parsed here. ``repair`` mends a chunk that the store
+cannot parse.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from perftool.readers.trace import envelope, mend
 from perftool.readers.trace.event_text import any_boundary, last_boundary, objects_in, parses
 from perftool.readers.trace.time_text import is_lossy, quote_times
 
-# A longer head (metadata before the events) is not parsed, only searched for the key of the events.
+# A longer head (metadata before the events) is only searched for the key of the events.
 _LONGEST_HEAD = 32 << 20
-# Text without a proven boundary is kept together up to this size; then it is cut at a possible one.
+# Text without a proven boundary is kept together up to this size, then cut at a possible boundary.
 _LONGEST_CARRY = 16 << 20
-# Text without even a possible boundary is not an event, and beyond this size it is not metadata either.
+# Longer text without any possible boundary is neither an event nor metadata.
 _LONGEST_EVENT = 32 << 20
 
 
@@ -34,7 +34,7 @@ _LONGEST_EVENT = 32 << 20
 class Chunk:
     """Consecutive events as one JSON array in the file ``path``; ``offset`` counts from the input's beginning.
 
-    With ``exact`` set, times with decimals are JSON strings, because a double would round them.
+    In an ``exact`` chunk, times with decimals are JSON strings, because a double would round them.
     """
 
     path: Path
@@ -81,7 +81,7 @@ class ChromeTrace:
                 block, blocks = envelope.lines_joined(block), map(envelope.lines_joined, blocks)
             self.metadata.update(head.metadata)
             self.bare = head.bare
-            # In JSON Lines a final `]` closes nothing.
+            # JSON Lines have no closing `]`.
             self._damaged = head.damaged > 0 or head.lines
             if head.damaged:
                 text = f"the metadata before the events is damaged: {head.damaged} or more keys could not be read"
@@ -94,7 +94,7 @@ class ChromeTrace:
     def repair(self, chunk: Chunk) -> Chunk | None:
         """The readable events of a chunk that does not parse, as a new chunk; None when there are none.
 
-        Also notices that the event array ended inside the chunk, with more metadata after it. Call it in file order.
+        Also detects the end of the event array inside the chunk. Call it in file order.
         """
         if self.ended:
             return None
@@ -123,7 +123,7 @@ class ChromeTrace:
         if self._damaged:
             self.events_end = None
         if self.ended:
-            # The end was found before the last chunk, so the last chunk was not cut off.
+            # The array ended before the last chunk, so the trace was not cut off.
             self.issues = [issue for issue in self.issues if issue.kind != "cut off"]
             self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
         if isinstance(second := self.metadata.pop("traceEvents", None), list) and second:
@@ -142,7 +142,7 @@ class ChromeTrace:
 
     def lost(self, chunk: Chunk, why: str) -> None:
         """Record that a whole chunk could not be loaded even after its repair."""
-        text = f"{chunk.size:,} bytes from byte {chunk.offset:,} were not understood: {why}"
+        text = f"{chunk.size:,} bytes from byte {chunk.offset:,} could not be parsed: {why}"
         self._lost.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
 
     def _read_head(self, stream: ByteStream, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes, int]:
@@ -155,7 +155,7 @@ class ChromeTrace:
                 continue
             parts.append(block)
             size += len(block)
-            # Retry only at twice the size, so that a long head is not parsed again for each of its blocks.
+            # Parse again only at twice the size, which keeps the time for a long head linear.
             if looked_at and size < min(2 * looked_at, _LONGEST_HEAD):
                 continue
             parts, looked_at = [b"".join(parts)], size
@@ -225,7 +225,7 @@ class ChromeTrace:
                 self._lost.append(_unused(len(data) - tail.end))
             self.metadata.update(tail.metadata)
             self.events_end = offset + tail.end
-            # If the array turns out to end earlier, this text belongs to the metadata after it.
+            # If the array ends earlier, this text is part of the metadata.
             self._last_offset, self._closing = offset, data[tail.end :]
             data = data[: tail.end]
             if data.rstrip().endswith(b","):
@@ -243,14 +243,14 @@ class ChromeTrace:
     def _spooled(self, parts: Sequence[bytes | memoryview], offset: int, *, exact: bool) -> Chunk:
         path = self._spool / f"{offset:015d}.json"
         if exact:
-            # Joined first, because a number may span two parts.
+            # Join first, because a number may span two parts.
             parts = [quote_times(b"".join(parts))]
         with open(path, "wb", buffering=0) as file:
             size = sum(file.write(part) for part in (b"[", *parts, b"]"))
         return Chunk(path, offset, size, exact)
 
     def _read_foreign(self, data: bytes) -> None:
-        """Metadata after the events, when it fits in one chunk."""
+        """The metadata after the events, if it fits in one chunk."""
         try:
             if envelope.is_dense(data):
                 self._lost.append(_unused(len(data)))
@@ -266,7 +266,7 @@ def _unused(size: int) -> ImportIssue:
 
 
 def _needs_mending(data: bytes) -> bool:
-    """Whether ``data`` is more than whole events, as with a killed writer's cut-off event."""
+    """Whether ``data`` is not just whole events, as after a killed writer."""
     events = data.strip(b" \t\r\n,")
     return bool(events) and not parses(events)
 

@@ -28,27 +28,26 @@ _ESCAPED = b"\\u00"
 _ANY_SPELLING = re.compile(
     b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in EVENTS_KEY[1:-1]) + b'"'
 )
-# Bounded, because it is tried at many places; no key is that long.
+# The length is limited, because the pattern is tried at many places.
 _AFTER_EVENTS = re.compile(rb'\s{0,999}(?:\Z|\}\s{0,999}(?:\Z|[^\s,}\]])|,\s{0,999}"(?:[^"\\]|\\.){0,999}"\s{0,999}:)')
 _OPENING, _CLOSING = frozenset(b"{["), frozenset(b"}]")
 _QUOTE, _COLON, _CLOSING_BRACE = b'":}'
 _BLANK = re.compile(rb"\s*")
 _BLANK_LINES = re.compile(rb"\n\s*\n")
 UTF8_BOM = b"\xef\xbb\xbf"
-# The search from the end meets all brackets in later metadata (lists of ranks, of log lines) before the right one.
+# Limits the search from the end, which finds all brackets in later metadata first.
 _TAIL_CANDIDATES = 2000
-# Metadata have a few thousand values. Those of more than a million would take gigabytes, and are not read.
+# Metadata have a few thousand values. More than a million could take gigabytes, and are not read.
 _MOST_TOKENS = 1_000_000
-# Text that may follow the right bracket; only after it is the rest parsed, limited to a multiple of its length.
+# Text that may follow the right bracket. Only then is the rest parsed, in time limited to a multiple of its length.
 _CLOSES = re.compile(rb'\s*(?:\}|,\s*"|\Z)')
 _TAIL_WORK = 64
 
 
 @dataclass
 class Head:
-    """The text up to the first event. ``start`` is the offset just after the ``[`` of the event array; ``damaged``
-    is a lower bound for the unreadable members of the metadata. With ``lines`` there is no array: each line is an
-    event."""
+    """The text up to the first event. ``start`` is the offset just after the ``[`` of the event array; ``damaged`` is
+    the least number of unreadable members of the metadata. With ``lines`` there is no array: each line is an event."""
 
     start: int
     bare: bool
@@ -87,7 +86,7 @@ def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
     data = b""
     for block in stream.blocks():
         data = data + block if data.strip() else block
-        # Metadata may be long, but only in an object.
+        # Only an object has metadata, which may be long.
         begin = data.removeprefix(UTF8_BOM).lstrip()[:1]
         if (head := read_head(data)) is not None or (begin and len(data) >= BLOCK) or begin not in (b"", b"{"):
             return head, data
@@ -97,7 +96,7 @@ def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
 def holds_events(document: object) -> bool:
     """Whether a parsed JSON ``document`` is a trace: it has ``traceEvents``, or is an array with an event.
 
-    Other keys do not change that: a reader that looked only for its own keys would silently drop the events.
+    This has precedence over other keys, so that no reader drops the events.
     """
     if isinstance(document, list):
         return any(isinstance(one, dict) and "ph" in one for one in document)
@@ -125,8 +124,8 @@ class Tail:
 def read_tail(data: bytes, *, bare: bool) -> Tail | None:
     """Find the end of the event array in ``data``, the last piece of a file; None when it is cut off.
 
-    It is a ``]`` after an event such that the document closes properly: a ``]`` inside an event leaves braces that do
-    not parse, and one in the metadata has no event before it. When the last event is damaged, it is the first ``]``
+    It is a ``]`` after an event such that the rest closes the document. A ``]`` inside an event leaves unbalanced
+    braces, and a ``]`` in the metadata has no event before it. When the last event is damaged, it is the first ``]``
     after an object that closes the document.
     """
     position, first, left = len(data), None, _TAIL_WORK * len(data)
@@ -151,7 +150,7 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
 
 
 def is_dense(text: bytes) -> bool:
-    """Whether metadata have more values than any profiler writes."""
+    """Whether metadata have an implausible number of values."""
     return text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_TOKENS
 
 
@@ -185,7 +184,7 @@ def lines_joined(data: bytes) -> bytes:
 def scan_end(data: bytes, start: int) -> int | None:
     """The offset of the ``]`` that closes the array whose content begins at ``start``, by counting brackets.
 
-    Damage may unbalance the brackets, so the document's end or another key must also follow the ``]``.
+    Damage may unbalance the brackets, so the end of the document or another key must follow the ``]``.
     """
     depth = 1
     for begin, end in _tokens(data, start):
@@ -272,6 +271,6 @@ def _keep(metadata: dict[str, Any], key: bytes, value: bytes) -> bool:
     try:
         metadata[orjson.loads(key)] = orjson.loads(value)
     except orjson.JSONDecodeError:
-        # C++ writes NaN and infinity this way; dropping them loses nothing.
+        # C++ writes NaN and infinity this way; they are left out.
         return value.lower().lstrip(b"-") in (b"nan", b"inf", b"infinity")
     return True

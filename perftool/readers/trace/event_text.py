@@ -13,7 +13,7 @@ BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _FIRST_KEY + rb")")
 EVENT_START = re.compile(_FIRST_KEY)
 _CUT_WINDOWS = (4 << 10, 256 << 10)
 _CUT_TRIES = 200
-# Bound on the work of all tries together, as a multiple of the block's length.
+# Limit on the work of all attempts together, as a multiple of the block's length.
 _CUT_WORK = 8
 # Text that spans more boundaries than this is damage, not one event with nested objects.
 MAX_NESTED = 32
@@ -47,10 +47,9 @@ def is_event(text: bytes) -> bool:
 
 
 def last_boundary(block: bytes) -> tuple[int, int] | None:
-    """Where to cut ``block``: the end of one event and the start of the next, near the block's end.
-
-    The text between an earlier boundary and the cut must be an event, so that objects nested in arguments or other
-    lists do not pass for events. None when no boundary near the end can be proven.
+    """The place to cut ``block``: the end of one event and the start of the next, near the block's end. The text
+    between an earlier boundary and the cut must be an event, which rules out objects nested in arguments or lists. None
+    when no boundary near the end can be proven.
     """
     left = _CUT_WORK * len(block)
     for window in (*_CUT_WINDOWS, len(block)):

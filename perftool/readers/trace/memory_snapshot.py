@@ -1,7 +1,8 @@
 """Turns a snapshot of PyTorch's CUDA allocator, saved as JSON, into the events that ``profile_memory=True`` writes.
 
 ``torch.cuda.memory._snapshot()`` holds the segments of the allocator at its end, and the allocations and releases
-before that, which ``torch.cuda.memory._record_memory_history()`` records. Totals are counted back from the segments.
+before that, which ``torch.cuda.memory._record_memory_history()`` records. Totals are computed backwards from the
+segments.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_
 _MOST_FRAMES = 64
 _MOST_SIZE = 2**53
 _MOST_NUMBER = 2**63
-# As Python values a snapshot takes ten times the memory of its text.
+# The Python values of a snapshot need ten times the memory of its text.
 _MOST = 256 << 20
 
 
@@ -118,7 +119,7 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
     actions = [one for one in listed if isinstance(one, dict) and isinstance(one.get("action"), str)]
     allocated = sum(_size(one.get("allocated_size")) for one in segments)
     reserved = sum(_size(one.get("total_size")) for one in segments)
-    # The segments give the totals at the end.
+    # The totals at the end come from the segments.
     allocated -= sum(_ALLOCATED.get(one["action"], 0) * _size(one.get("size")) for one in actions)
     reserved -= sum(_RESERVED.get(one["action"], 0) * _size(one.get("size")) for one in actions)
     for number, one in enumerate(actions):
@@ -150,7 +151,7 @@ def _stack(frames: Any) -> str:
 
 def _is_python(frame: Mapping[str, Any]) -> bool:
     file, name = frame.get("filename"), frame.get("name")
-    # A name may be a list that nests too deeply to be written as text.
+    # A malformed name may be a deeply nested list, which cannot be converted to text.
     typed = isinstance(file, str) and isinstance(frame.get("line"), int) and isinstance(name, str)
     return typed and str(file).endswith(".py")
 

@@ -1,9 +1,9 @@
 """Repairs damaged event text: keeps every readable event, counts the others.
 
-A stretch of events that does not parse is read in ever smaller steps until the damage is isolated in one event.
+A stretch of events that does not parse is divided until the damage is isolated in one event.
 That event is mended as text if the damage is of a kind that real profilers write (raw control characters,
-bad escapes, bad UTF-8, unescaped quotes in names, ``nan`` and ``inf``, trailing commas), else dropped. Numbers
-are never reparsed, so times keep every digit.
+bad escapes, bad UTF-8, unescaped quotes in names, ``nan`` and ``inf``, trailing commas), else dropped. Numbers are not
+converted, so times keep every digit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from perftool.readers.trace.event_text import BOUNDARY, EVENT_START, MAX_NESTED,
 _BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
 _NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-# Text that may follow a closing quote, in an object and in an array; bounded, because every quote is tested.
+# Text that may follow a closing quote, in an object and in an array. The length is limited, because every quote is
+# tested.
 _AFTER_STRING = {
     "{": re.compile(r'\s{0,99}(?:$|[:}]|,\s{0,99}"(?:[^"\\]|\\.){0,199}"\s{0,99}:)'),
     "[": re.compile(r"\s{0,99}(?:$|\]|,\s{0,99}[\"{\[\d\-tfnN])"),
@@ -30,7 +31,7 @@ _PAIR_OR_HALF = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA
 _LONGEST_STEP = 4096
 _SALVAGE_TRIES = 64
 _BETWEEN = b" \t\r\n,"
-# Quotes are examined character by character, in Python. No event that a profiler writes is longer.
+# Longer than any real event. Quotes are examined character by character, which is slow.
 _LONGEST_QUOTED = 1 << 20
 # Work limit for a damaged stretch, in bytes examined per byte; beyond it, the rest of the stretch is dropped. A stretch
 # in which every event is damaged takes 5 to 30.
@@ -85,7 +86,7 @@ class Mended:
 
 
 def mend_events(data: bytes, start: int = 0) -> Mended:
-    """Read as much as possible of ``data``, comma-separated events that do not parse as they are.
+    """Read as much as possible of ``data``, comma-separated events that do not parse.
 
     ``start`` is the offset of ``data`` in the input; offsets in the result count from the input's beginning.
     """
@@ -119,7 +120,7 @@ def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mende
         result.note_repair(offset)
         result.events.append(mended)
         return 1
-    # The boundary may be inside the event, between objects nested in its arguments.
+    # The boundary may be inside an event, between objects nested in its arguments.
     begin = cuts[first + 1] - len(data[cuts[first] : cuts[first + 1]].lstrip(_BETWEEN))
     end = begin + _end_of_event(data[begin : cuts[min(first + MAX_NESTED, len(cuts) - 1)]], result)
     if end > cuts[first + 1]:
@@ -132,7 +133,7 @@ def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mende
 
 
 def _salvage(text: bytes, offset: int, result: Mended) -> None:
-    """Keep a whole event before the garbage in ``text``, and one after it, if there are any."""
+    """Keep a whole event before the garbage in ``text``, and a whole event after it, if any."""
     first_end = _end_of_event(text, result)
     last_start = _start_of_event(text, first_end, result)
     garbage = text[first_end:last_start].strip(_BETWEEN)
@@ -197,7 +198,7 @@ def _escape_control(char: re.Match[str]) -> str:
 
 
 def _escape_quotes(text: str) -> str:
-    """Escape every quote inside a string unless text follows that can follow a string."""
+    """Escape every quote inside a string, unless the text after it could follow a string."""
     out: list[str] = []
     containers = ["{"]
     inside, at = False, 0

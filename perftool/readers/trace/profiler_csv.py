@@ -1,10 +1,10 @@
 """Reads the CSV of the native Synapse profiler (``hl-prof-config --invoc csv``).
 
-A slice is a BEGIN row and an END row of the same engine, recipe, context and node. Their names can
-differ (contexts without a name get that of the hardware port), and an engine works in order, so the
-oldest BEGIN belongs to the next END. On Gaudi 3 an MME op spans SB0_START_EVT to WB0_END and a TPC kernel
-TPC_SPU_START to TPC_SPU_START_TO_SPU_HALT; every other monitor point is an INSTANT and is not work. A COUNTER
-row samples a hardware counter (SPMU) of its engine.
+A slice is a BEGIN row and an END row of the same engine, recipe, context and node. Their names can differ (contexts
+without a name get the name of the hardware port), so the next END belongs to the oldest BEGIN, because an engine works
+in order. On Gaudi 3 an MME op spans SB0_START_EVT to WB0_END and a TPC kernel TPC_SPU_START to
+TPC_SPU_START_TO_SPU_HALT; every other monitor point is an INSTANT and is not work. A COUNTER row samples a hardware
+counter (SPMU) of its engine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLUMNS = ("Name", "Trace Source", "Engine", "Event type", "Timestamp[usec]")
 _NS_PER_US = 1000
 # 64 bits have 20 digits.
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
-# 292 years: a larger time is damage, and would not fit a 64-bit column.
+# 292 years: a larger time would not fit a 64-bit column.
 _MAX_NS = 2**63
 
 
@@ -56,7 +56,7 @@ class ProfilerSlice:
 
 @dataclass(frozen=True, slots=True)
 class CounterSample:
-    """The value of a hardware counter of one engine at ``ts_ns``: 64 bits as printed, so negative ones have wrapped."""
+    """The value of a hardware counter of one engine at ``ts_ns``: 64 bits as printed; negative values have wrapped."""
 
     name: str
     engine: str
@@ -100,7 +100,7 @@ _IDENTITY = ("Device", "Engine", "Recipe ID", "Context ID", "Unique Node ID")
 
 
 def iter_records(source: Source, tally: IssueTally) -> Iterator[ProfilerSlice | CounterSample]:
-    """Yield slices, in the order of their ends, and samples: a file of gigabytes needs memory only for open work.
+    """Yield slices, in the order of their ends, and samples: memory is needed only for unfinished work.
 
     ``tally`` counts dropped rows. Raises InputError when the file cannot be opened or read, or when its first
     line is not the profiler's header.
@@ -147,7 +147,7 @@ def _rows(lines: Iterator[str], columns: list[str], tally: IssueTally) -> Iterat
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of one row; reading line by line keeps a stray quote from swallowing the rest of the file."""
+    """The cells of one row. A stray quote affects only its line."""
     try:
         return next(csv.reader([line]), [])
     except csv.Error:
@@ -188,7 +188,7 @@ def _sample(row: dict[str, str], tally: IssueTally) -> CounterSample | None:
 
 
 def _ns(text: str) -> int | None:
-    """Exact nanoseconds from printed microseconds: absolute times lose nanoseconds in a float."""
+    """Exact nanoseconds from printed microseconds, which a float would round."""
     try:
         value = Decimal(text.strip())
         return round(value * _NS_PER_US) if 0 <= value < _MAX_NS // _NS_PER_US else None

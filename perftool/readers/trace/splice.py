@@ -1,8 +1,7 @@
 """Copies a trace and adds our own events at the end of its event array.
 
-The text of a healthy trace is kept byte for byte. A damaged one becomes valid JSON: every readable event, and the
-metadata as it was read. So does a trace without its secrets, because only text that was read is searched for them: of
-two members with the same name, only the last is read.
+The text of a healthy trace is kept byte for byte. A damaged trace, or one with redacted secrets, is written again as
+valid JSON from its readable events and metadata.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.trace.event_text import objects_in
 from perftool.readers.trace.time_text import unquote_times
 
-# Events added by an earlier copy are together at the end of the array, and the first begins like this.
+# The beginning of the events added by an earlier copy, which are at the end of the array.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _SPACE = b" \t\r\n"
 
@@ -50,7 +49,7 @@ def _verbatim(path: str, end: int, added: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
-    """``blocks`` before and from the offset ``end`` on; read the first part to its end before the second."""
+    """``blocks`` before and after the offset ``end``; read the first part completely before the second."""
     rest: list[bytes] = []
 
     def before() -> Iterator[bytes]:
@@ -83,7 +82,7 @@ def _until_ours(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _separated(last: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """``pieces`` with commas between them, and one before them unless ``last``, the preceding byte, forbids it."""
+    """``pieces`` with commas between them, and before them if the preceding byte ``last`` needs one."""
     for piece in pieces:
         if last not in (b"[", b","):
             yield b",\n"
@@ -128,7 +127,7 @@ def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
         found = trace.repair(chunk)
         text = found.path.read_bytes()[1:-1] if found else b""
     if objects_in(text) is None:
-        # Values other than objects mean nothing in a trace, and may make a viewer refuse all of it.
+        # Values other than objects may make a viewer reject the trace.
         text = b",".join(orjson.dumps(value) for value in orjson.loads(b"[" + text + b"]") if isinstance(value, dict))
     return unquote_times(text) if chunk.exact else text
 

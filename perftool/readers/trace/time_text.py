@@ -6,8 +6,8 @@ import re
 
 # The part of a chunk that is checked for the format of its times.
 _TELLING = 256 << 10
-# Up to 2**43 us (8.796e12) neighbouring doubles are less than a ns apart, so rounding restores three decimals.
-# Kineto's times since its base are below that; those since 1970 are not, and further decimals may make a tie.
+# Up to 2**43 us (8.796e12), doubles are less than a ns apart, so rounding restores three decimals. Kineto's times since
+# its base are below that; times since 1970 are not.
 _LOSSY_TIME = re.compile(
     rb'"(?:ts|dur)"\s*:\s*"?(?:(?:[1-9]\d{13,}|9\d{12}|8[7-9]\d{11})\.\d*[1-9]|[1-9]\d{12}\.\d{3}\d*[1-9])'
 )
@@ -24,7 +24,7 @@ def is_lossy(text: bytes | memoryview) -> bool:
 def quote_times(text: bytes) -> bytes:
     """``text`` with every decimal time as a JSON string."""
     pieces = _TIME.split(text)
-    # Every third piece is a number; this is several times faster than a substitution.
+    # Every third piece is a number. Splitting is several times faster than a substitution.
     pieces[2::3] = [b'"%b"' % number for number in pieces[2::3]]
     return b"".join(pieces)
 
