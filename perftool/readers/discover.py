@@ -310,7 +310,7 @@ def _is_text(path: str) -> bool:
 
 
 def _text_kind(path: str) -> str:
-    # Imported here: text readers load pattern tables that a trace does not need.
+    # Imported here, because traces do not need the pattern tables of text readers.
     from perftool.readers import text_input
 
     return text_input.sniff_input(path).kind

@@ -1,4 +1,4 @@
-"""The recorded steps as a graph of dependencies, replayed unchanged and with a change.
+"""Replays the recorded steps as a graph of dependencies, unchanged and with changes.
 
 ``recording`` loads a few steps from the tables, ``graph`` builds their dependencies, ``run`` replays them.
 """

@@ -44,7 +44,7 @@ def shares(totals: Mapping[str, int]) -> tuple[BoundShare, ...]:
 
 
 def _by_kind(store: TraceStore, model: Model, tasks: Int64s) -> dict[str, np.ndarray]:
-    """Which of ``tasks`` are of each kind."""
+    """The tasks of each kind, as masks of ``tasks``."""
     known = model.graph.recording.tasks
     begin, end = model.window
     filled = store.arrays(_FILLS, {"rank": model.rank, "begin": begin, "end": end})["id"]
@@ -74,7 +74,7 @@ def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> 
 
 
 def _time_inside(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Times, and how much of the time up to each is inside ``spans``, which are sorted by start."""
+    """Times, and the time inside ``spans`` (sorted by start) up to each."""
     times, so_far = [spans[0][0]], [0]
     for ts, end in spans:
         begin = max(ts, times[-1])

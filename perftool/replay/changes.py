@@ -1,4 +1,4 @@
-"""How a fix changes the schedule: durations of host stretches and tasks, and dependencies that it removes."""
+"""Applies the changes of a fix to a graph: durations of host stretches and tasks, and removed dependencies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perftool.replay.threads import MAIN
 
 ChangeKind = Literal["skip", "shorten", "detach", "prefetch", "merge"]
 CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
-# A link with this lag delays nothing.
+# The lag of a removed link.
 _GONE = -(1 << 60)
 _WAITS = (Kind.DONE, Kind.QUEUE, Kind.THREAD)
 
@@ -26,9 +26,9 @@ _WAITS = (Kind.DONE, Kind.QUEUE, Kind.THREAD)
 class Change:
     """One primitive, on the device task ``task`` (slices.id), or on the host from ``ts`` to ``end`` of ``track``.
 
-    ``skip``: it takes no time, and the work it launched disappears. ``shorten``: it takes ``factor`` of its time.
-    ``detach``: the host no longer waits in it or for it. ``prefetch``: it runs concurrently, on ``parallel`` threads or
-    streams. ``merge``: its launches become one, and their device work runs back to back.
+    ``skip`` removes it and the work it launched. ``shorten`` multiplies its time by ``factor``. ``detach``: the host no
+    longer waits in it or for it. ``prefetch``: it runs concurrently, on ``parallel`` threads or streams. ``merge``: its
+    launches become one, and their device work runs back to back.
     """
 
     kind: ChangeKind
@@ -43,7 +43,7 @@ class Change:
 @dataclass
 class Altered:
     """Lags and durations of a graph after changes. ``beside_ns`` is concurrent work: no step can be shorter.
-    ``by_workers`` says that other host processes do some of it, and need cores for that. ``saved`` maps a host thread
+    ``by_workers`` says that other host processes do some of it, for which they need cores. ``saved`` maps a host thread
     to the part of its work up to a time of the recording that is removed.
     """
 
@@ -93,7 +93,7 @@ OnHost = Sequence[tuple[int, Change]]
 
 
 def _gone(graph: Graph, result: Altered, tasks: Int64s) -> None:
-    """These tasks take no time, depend only on their lane, and nothing waits for them."""
+    """Remove the tasks: they take no time, depend only on their lane, and nothing waits for them."""
     nodes = graph.first_task + tasks
     result.dur[nodes] = 0
     links = graph.links
@@ -128,7 +128,7 @@ def _prefetch_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
 
 
 def _merge_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
-    """These tasks lose their launches and run back to back."""
+    """The tasks run back to back, independent of their launches."""
     _close_up(graph, result, _numbers(chosen))
 
 
@@ -139,7 +139,7 @@ def _close_up(graph: Graph, result: Altered, tasks: Int64s) -> None:
 
 
 def _close_up_launched(graph: Graph, result: Altered, spans: Sequence[Span]) -> None:
-    """The same for the tasks launched in each of ``spans``, which may overlap."""
+    """Close up the tasks launched in each of ``spans``, which may overlap."""
     calls, tasks = graph.recording.launches, graph.recording.tasks
     found = np.flatnonzero(_launched_in(graph, spans))
     thread, lane = calls.thread[tasks.launch[found]], tasks.lane[found]
@@ -192,7 +192,7 @@ def _detach_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -
 
 
 def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """``parallel`` loader workers do the work, and each must keep up."""
+    """``parallel`` loader workers do the work; a step takes at least the time of each worker."""
     total = 0.0
     for thread, change in chosen:
         begin, last = max(change.ts, graph.recording.begin), min(change.end, int(graph.recording.steps.host_end[-1]))
@@ -203,7 +203,7 @@ def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts)
 
 
 def _merge_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """The host spends the time of one launch instead of all of them; its own computation takes as long as before."""
+    """The host spends the time of one launch instead of all; its other work takes as long as before."""
     calls = graph.recording.launches
     by_thread: dict[int, list[Change]] = defaultdict(list)
     for thread, change in chosen:
@@ -259,7 +259,7 @@ def _launched_in(graph: Graph, spans: Sequence[Span]) -> Bools:
 def _let_go(graph: Graph, result: Altered, spans: Sequence[Span], kinds: Sequence[Kind]) -> None:
     """Waits that end inside ``spans`` return at once."""
     points, links = graph.points, graph.links
-    # A wait that ends with the interval is inside it; one that ends at its start is before it.
+    # A wait that ends at the end of a span is inside it, a wait that ends at its start is not.
     let_go = np.zeros(len(graph.dur), dtype=bool)
     let_go[: len(points)] = inside(points.thread, points.time - 1, spans)
     result.lag[let_go[links.target] & np.isin(links.kind, list(kinds))] = _GONE
@@ -272,7 +272,7 @@ def _shorten_host(graph: Graph, result: Altered, hosts: _Hosts) -> None:
     by_thread: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for thread, ts, until, factor in hosts.stretches:
         by_thread[thread].append((ts, until, factor))
-    # A thread that waits for another one saves only its own work, before and after the wait.
+    # A thread that waits for another saves only its work before and after the wait.
     lasting = np.flatnonzero(on_host)
     of = points.thread[np.minimum(links.target[lasting], len(points) - 1)]
     for thread, at in of_threads(of, by_thread):

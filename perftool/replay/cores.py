@@ -1,4 +1,4 @@
-"""Cores of the host: work that moves to other processes still needs one."""
+"""Limits a prediction by the cores of the host, which work in other processes needs, too."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
 _LOADS = "SELECT * FROM machine_loads WHERE rank = $rank"
-# The system counts the busy time of each core in ticks of 10 ms; an error at the start and one at the end.
+# The system counts the busy time of each core in ticks of 10 ms, so the error is a tick at the start and one at the
+# end.
 _TICK_NS = 10_000_000
 
 
 @dataclass(frozen=True)
 class Cores:
-    """The cores of the recording machine, in cores' worth of time: how many the run may use, how many it used, and how
-    many others used. None if the trace does not say.
+    """The cores of the recording machine, as mean numbers over time: usable by the run, used by the run, and used by
+    others. None if unknown.
     """
 
     usable: float | None = None
@@ -23,9 +24,9 @@ class Cores:
     others: float = 0.0
 
     def least_step(self, measured_ns: int, predicted_ns: int, on_device: bool) -> tuple[int, str | None]:
-        """The minimum length in ns of a step of ``measured_ns`` with its work spread over all cores; and a clause on
-        what is missing if ``predicted_ns`` is impossible or may be. The work of the step does not change, and other
-        programs keep their cores. Threads that wait in a busy loop count as working, so the true minimum may be
+        """The minimum length in ns of a step of ``measured_ns`` with its work spread over all cores, and a clause on
+        the missing cores if they rule out ``predicted_ns`` or may do so. The work of the step does not change, and
+        other programs keep their cores. Threads that wait in a busy loop count as working, so the true minimum may be
         shorter. ``on_device`` says that the model computes on an accelerator.
         """
         if self.usable is None or self.own is None:

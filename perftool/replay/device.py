@@ -1,4 +1,4 @@
-"""The predecessors of each unit of device work: its launch, its stream, work of other streams."""
+"""Finds the predecessors of each unit of device work: its launch, work of its stream, and of other streams."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from perftool.replay.limits import ACROSS_NS, LAUNCH_NS, NEAR_NS
 from perftool.replay.links import Kind, Links
 from perftool.replay.recording import NONE, Bools, Int64s, Intervals, Recording, Tasks
 
-# Percentile of the known launch delays that replaces an unknown delay on an idle device: that of the quickest launches.
+# Percentile of the known launch delays that replaces an unknown delay on an idle device.
 _QUICKEST = 2
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """Where tasks were submitted: each may start ``lag`` ns after ``time`` on ``thread`` (NONE when it was queued)."""
+    """The submission of each task: it may start ``lag`` ns after ``time`` on ``thread`` (NONE if it was queued
+    before)."""
 
     thread: Int64s
     time: Int64s
@@ -35,7 +36,7 @@ class Order:
 
 def lane_order(recording: Recording) -> Order:
     """The order of tasks on their lanes. ``done_before`` is the last finished task of the lane when a task starts. A
-    task that starts soon after its launch and after other work follows the one that explains its start best.
+    task that starts soon after both its launch and other work follows the better explanation.
     """
     tasks, count = recording.tasks, len(recording.tasks)
     by_lane = np.lexsort((np.arange(count), tasks.lane))
@@ -43,14 +44,14 @@ def lane_order(recording: Recording) -> Order:
     same = tasks.lane[by_lane][1:] == tasks.lane[by_lane][:-1]
     before[by_lane[1:][same]] = by_lane[:-1][same]
     done = last_done(tasks, tasks.lane, tasks.ts)
-    # A task of zero length that ends where it starts is its own predecessor here.
+    # A task of zero length would be its own predecessor.
     done = np.where(done == np.arange(count), before, done)
     gap = tasks.ts - tasks.end[before]
     overlaps = (before != NONE) & (gap < 0)
     gap = np.where(overlaps & (done != NONE), tasks.ts - tasks.end[done], gap)
     near = (before != NONE) & (gap <= NEAR_NS)
     since_launch = _since_launch(recording)
-    # Tasks launched long before they start show how soon work can follow other work.
+    # Tasks launched long before they start show the delay between consecutive work.
     close = gap[near & (gap >= 0) & (since_launch > NEAR_NS)]
     quickest = int(np.percentile(close, _QUICKEST, method="lower")) if len(close) else 0
     follows = near & (gap - quickest <= since_launch)
@@ -70,8 +71,7 @@ def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
     """The task on ``lane`` that ended last at or before ``time``, NONE without one."""
     if not len(tasks):
         return np.full(len(time), NONE, dtype=np.int64)
-    # Keys hold the position among the ends, not ns: with a clock that jumps by years, ns and the lane would overflow
-    # one.
+    # Keys contain positions instead of ns, which could overflow with a clock that jumps by years.
     lanes, ends = np.unique(tasks.lane), np.unique(tasks.end)
     keys = np.searchsorted(lanes, tasks.lane) * (len(ends) + 1) + np.searchsorted(ends, tasks.end)
     order = np.argsort(keys, kind="stable")
@@ -82,7 +82,7 @@ def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
 
 
 def quickest_launch_ns(recording: Recording) -> int:
-    """The time from the start of a call to the earliest start of its work."""
+    """The shortest time from the start of a launch to the start of its work."""
     tasks = recording.tasks
     launched = tasks.launch != NONE
     lags = tasks.ts[launched] - recording.launches.ts[tasks.launch[launched]]
@@ -90,7 +90,7 @@ def quickest_launch_ns(recording: Recording) -> int:
 
 
 def anchors(recording: Recording, order: Order) -> Anchors:
-    """Where each task was submitted: if no launch is recorded, just before it starts, unless it follows other work."""
+    """The submission of each task: its launch, or else just before its start, unless it follows other work."""
     tasks, calls = recording.tasks, recording.launches
     quickest = quickest_launch_ns(recording)
     known = tasks.launch != NONE
@@ -123,7 +123,7 @@ def _before_waits(recording: Recording, time: Int64s) -> Int64s:
 
 
 def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
-    """Each task follows the previous one on its lane. Node ``first`` is that of the first task."""
+    """Each task follows the previous one on its lane. ``first`` is the node of the first task."""
     found = []
     for before in (order.before, order.done_before):
         has = np.flatnonzero(before != NONE)
@@ -134,7 +134,7 @@ def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
 
 
 def across_links(recording: Recording, order: Order, submitted: Anchors, first: int) -> list[Links]:
-    """Work that waits for another stream: where the host requested it, collectives, and tasks without another
+    """Links of work that waits for another stream: on request of the host, collectives, and tasks without another
     explanation.
     """
     tasks = recording.tasks
@@ -149,7 +149,7 @@ def across_links(recording: Recording, order: Order, submitted: Anchors, first: 
 
 
 def _asked_to_wait(recording: Recording) -> Int64s:
-    """All collectives, and the first task launched after a call that makes its stream wait."""
+    """All collectives, and the first task after each call that makes its stream wait."""
     tasks, calls = recording.tasks, recording.launches
     launched = np.flatnonzero(tasks.launch != NONE)
     wanted: list[Int64s] = [np.flatnonzero(tasks.collective & (tasks.launch != NONE))]
@@ -181,7 +181,7 @@ def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int
 
 
 def _after_anything(tasks: Tasks, late: Int64s, first: int) -> Links:
-    """A task without an explanation follows the work that ended just before, or earlier work of the same launch."""
+    """Tasks without another explanation follow the work that ended just before, or earlier work of the same launch."""
     by_end = np.argsort(tasks.end, kind="stable")
     ends = tasks.end[by_end]
     at = np.searchsorted(ends, tasks.ts[late], side="right") - 1
@@ -197,9 +197,7 @@ def _after_anything(tasks: Tasks, late: Int64s, first: int) -> Links:
 
 
 def _same_launch(tasks: Tasks, late: Int64s) -> Int64s:
-    """For each of ``late``, the last finished work of its own launch before it starts: a graph has
-    dependencies inside.
-    """
+    """For each of ``late``, the last finished work of the same launch (such as a graph) before it starts."""
     found = np.full(len(late), NONE, dtype=np.int64)
     together = {call: np.flatnonzero(tasks.launch == call) for call in set(tasks.launch[late].tolist()) - {NONE}}
     for number, (task, call) in enumerate(zip(late.tolist(), tasks.launch[late].tolist(), strict=True)):

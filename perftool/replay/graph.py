@@ -54,7 +54,7 @@ def build_graph(recording: Recording) -> Graph:
     waits = wait_links(recording, points, handed, first)
     position, ordered = _time_order(recording, points, submitted, handed)
     waiting = _in_order(waits.links, position)
-    # A wait without an explanation counts as work.
+    # An unexplained wait counts as work.
     ended = np.zeros(len(points), dtype=bool)
     ended[waiting.target] = True
     least = np.where(ended | waits.for_nothing, waits.least_ns, NONE)
@@ -106,7 +106,7 @@ def _points(recording: Recording, submitted: Anchors, handed: Handovers) -> Poin
 
 
 def _host_links(recording: Recording, points: Points, least: Int64s, origin: int) -> list[Links]:
-    """The stretches of each thread: its work, or the least time of a call that waits."""
+    """Links for the stretches of each thread: its work, or the least time of a call that waits."""
     first = points.first_of_thread
     begins, goes_on = np.flatnonzero(first), np.flatnonzero(~first)
     lasted = points.time[goes_on] - points.time[goes_on - 1]
@@ -132,7 +132,7 @@ def _launch_links(recording: Recording, points: Points, submitted: Anchors, firs
 
 
 def _time_order(recording: Recording, points: Points, submitted: Anchors, handed: Handovers) -> tuple[Int64s, Int64s]:
-    """The position of each node in time order, and the nodes in that order; a wait comes after its cause."""
+    """The position of each node in time order, and the nodes in that order. A wait is after its cause."""
     tasks = recording.tasks
     keys = np.where(submitted.thread != NONE, np.maximum(tasks.ts, submitted.time), tasks.ts)
     by_lane = np.lexsort((np.arange(len(tasks)), tasks.lane))

@@ -1,13 +1,12 @@
-"""Limits on the delays that links may explain. A link has the observed delay. If every delay counted as explained, the
-replay would equal the recording by construction, so delays beyond these limits do not count. Unexplained time is
-missing from the replay, and shows as its error.
+"""Limits on the delays of links. A link has the observed delay. If every delay were a link, the replay would equal the
+recording by construction. So delays above these limits are left out, and become the error of the replay.
 """
 
 NEAR_NS = 10_000
 """Work that starts within this time after the end of other work follows it."""
 
 ACROSS_NS = 25_000
-"""The same for work of another stream: the device has to check an event."""
+"""The limit for work of another stream, for which the device has to check an event."""
 
 LAUNCH_NS = 50_000
 """From the return of a launch to the start of its work on an idle device."""
@@ -19,10 +18,10 @@ PAUSE_NS = 20_000
 """A thread without events for longer than this may be waiting for another thread."""
 
 MOST_RANKS = 8
-"""The most ranks whose steps are replayed: with more, the replays would take longer than everything else."""
+"""The most ranks whose steps are replayed; more would take too long."""
 
 FULL_QUEUE = 512
-"""A launch that takes long while more than this many are outstanding waits for room in the queue."""
+"""A long launch with more than this many outstanding launches waits for space in the queue."""
 
 ROUNDED_NS = 2_000
 """Times are rounded, some to the microsecond: work may seem to begin this much before its predecessor ends."""

@@ -15,23 +15,23 @@ class Kind(IntEnum):
     """Why one node depends on another."""
 
     ORIGIN = 0
-    """The replay begins with it."""
+    """The start of the replay."""
     HOST = 1
-    """The thread works until then."""
+    """The thread works in between."""
     CALL = 2
-    """A call that waits takes at least this long."""
+    """The least length of a call that waits."""
     LAUNCH = 3
-    """The host submitted it."""
+    """The host launches the task."""
     STREAM = 4
-    """It follows other work of its stream or lane."""
+    """The task follows work of its stream or lane."""
     ACROSS = 5
-    """It waits for work of another stream or lane."""
+    """The task waits for work of another stream or lane."""
     DONE = 6
-    """The host waits for it."""
+    """The host waits for the task."""
     THREAD = 7
     """A thread waits for another."""
     QUEUE = 8
-    """A launch waits for room in the queue."""
+    """A launch waits for space in the queue."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Links:
 
     @classmethod
     def together(cls, parts: Sequence[Links]) -> Links:
-        """All of ``parts``."""
+        """All links of ``parts``."""
         return cls(
             np.concatenate([part.source for part in parts]),
             np.concatenate([part.target for part in parts]),

@@ -19,11 +19,11 @@ from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, format_ratio
 
 MOST_ERROR = 0.02
-# A task costs some bytes, and a microsecond in every replay.
+# Limits the memory and the time: a task takes a microsecond in every replay.
 _MOST_TASKS = 400_000
 # Limit on tasks times streams, and on launches times threads, because each task is compared with every stream.
 _MOST_CROSSINGS = 64 * _MOST_TASKS
-# The share of device time, and of tasks, in which clocks and links must agree.
+# The least share of device time, and of tasks, with a known launch that precedes it.
 _LEAST_LINKED = 0.8
 _MOST_BEFORE_LAUNCH = 0.05
 
@@ -31,8 +31,7 @@ _MOST_BEFORE_LAUNCH = 0.05
 @dataclass(frozen=True)
 class Prediction:
     """A replay with changes, ``altered`` by them; ``step_ns`` is the mean length of a step. ``lacks`` is a clause on
-    machine resources that the steps would need but do not have, or may not have. Then ``step_ns`` is only a lower
-    bound.
+    missing resources of the machine; with it, ``step_ns`` is only a lower bound.
     """
 
     step_ns: int
@@ -43,9 +42,9 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Model:
-    """The replayed steps of ``rank``. ``why_not`` is one sentence when nothing may be predicted from it.
+    """The replayed steps of ``rank``. ``why_not`` says why nothing may be predicted, if so.
 
-    ``measured_ns`` and ``replayed_ns`` are mean lengths of a step, as recorded and as the unchanged replay gives them.
+    ``measured_ns`` and ``replayed_ns`` are the mean step times in the recording and in the unchanged replay.
     """
 
     rank: int
@@ -83,7 +82,7 @@ class Model:
         return self.why_not is None
 
     def predict(self, changes: Sequence[Change]) -> Prediction:
-        """The steps with ``changes``; concurrent work bounds them from below."""
+        """The steps with ``changes``; concurrent work is a lower bound."""
         result = altered(self.graph, changes)
         replayed = _replay(self.graph, self.repeats, result.lag, result.dur)
         step_ns = max(replayed.step_ns, result.beside_ns)
@@ -102,7 +101,7 @@ def models_of(store: TraceStore) -> Mapping[int, Model | str]:
 
 
 def model_of(store: TraceStore, rank: int) -> Model | str:
-    """The model of ``rank``, or one sentence saying why there is none; made once for each store."""
+    """The model of ``rank``, or a sentence on why there is none; made once for each store."""
     made = _MADE.setdefault(store, {})
     if rank not in made:
         made[rank] = _make(store, rank)
@@ -128,7 +127,7 @@ def _make(store: TraceStore, rank: int) -> Model | str:
 
 
 def _crowded(recording: Recording) -> str | None:
-    """One sentence when the work is spread over more streams or threads than any machine has."""
+    """A sentence if the number of streams or threads is implausible."""
     lanes = len(np.unique(recording.tasks.lane))
     if lanes * len(recording.tasks) > _MOST_CROSSINGS:
         return f"the work of a step is spread over {lanes:,} streams, too many to replay"
@@ -142,12 +141,12 @@ def _first(steps: Steps) -> Steps:
 
 
 def _replay(graph: Graph, repeats: bool, *arrays: np.ndarray) -> Replay:
-    """Steps repeat, so their long-run length counts; a recording without steps runs once."""
+    """Replays the steps repeatedly, or a recording without steps once."""
     return replay_steady(graph, *arrays) if repeats else replay_once(graph, *arrays)
 
 
 def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
-    """One sentence if the unchanged replay cannot be trusted."""
+    """A sentence if the unchanged replay cannot be trusted."""
     tasks = recording.tasks
     linked = tasks.queued | (tasks.launch != NONE)
     length = tasks.end - tasks.ts
@@ -168,7 +167,7 @@ def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
 
 
 def _unexplained(recording: Recording, missing_ns: int) -> str:
-    """Where the missing time went: submitted work that does not start although the device is idle, or other time."""
+    """A clause on the missing time: submitted work that does not start although the device is idle, or other time."""
     tasks, calls = recording.tasks, recording.launches
     known = np.flatnonzero(tasks.launch != NONE)
     if len(known):

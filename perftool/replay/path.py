@@ -41,10 +41,10 @@ def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
 
 
 def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
-    """The path as nodes that take time, and links that delay a node (None for the node itself), each with its part of
-    the replay in ns.
+    """The path as triples: a node, the link that delays it (None for the node's own time), and the part of the replay
+    in ns.
     """
-    # Plain lists: the path reads tens of thousands of single elements, which is slow in arrays.
+    # Reading single elements is faster in lists than in arrays.
     done, source, lag = replay.done.tolist(), graph.links.source.tolist(), replay.lag.tolist()
     begun = (replay.done - replay.dur).tolist()
     by_target, bounds = graph.by_target.tolist(), graph.bounds.tolist()

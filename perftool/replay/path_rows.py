@@ -128,7 +128,7 @@ def _names_of(store: TraceStore, model: Model, stretches: Sequence[Stretch]) -> 
         ids=recording.tasks.id,
         device={row["id"]: row for row in store.select(_DEVICE, window)},
         host=_by_thread(store.select(_HOST, window), recording.tracks),
-        # The first track of a thread shows most of its work.
+        # The first track of a thread has most of its work.
         tracks={thread: track for track, thread in reversed(list(recording.tracks.items()))},
     )
 
@@ -170,7 +170,7 @@ def _host_parts(stretch: Stretch, slices: _Slices | None, track: int | None) -> 
 
 
 def _shared_out(stretch: Stretch, parts: Sequence[_Part], prediction: Prediction | None) -> list[int]:
-    """The bound of each of ``parts``, by its remaining time, so that they add up to the bound of ``stretch``."""
+    """``parts`` with bounds in proportion to their remaining time, which add up to the bound of ``stretch``."""
     if len(parts) == 1:
         return [stretch.bound_ns]
     left = [part.end - part.ts for part in parts]
@@ -182,7 +182,7 @@ def _shared_out(stretch: Stretch, parts: Sequence[_Part], prediction: Prediction
 
 
 def bound_shares(rows: Iterable[PathRow]) -> tuple[BoundShare, ...]:
-    """What bounds the step: the kinds of ``rows`` with their shares of the path, the largest first."""
+    """The kinds of ``rows`` with their shares of the path, the largest first."""
     totals: Counter[str] = Counter()
     for row in rows:
         totals[row.kind] += row.bound_ns

@@ -28,7 +28,7 @@ class Points:
         pairs = [(np.broadcast_to(np.asarray(thread), time.shape), time) for thread, time in moments]
         thread = np.concatenate([pair[0] for pair in pairs])
         time = np.concatenate([pair[1] for pair in pairs])
-        # Keys hold positions, not ns: with a clock that jumps by years, ns and the thread would overflow one.
+        # Keys contain positions instead of ns, which could overflow with a clock that jumps by years.
         times = np.unique(time)
         keys = np.unique(thread * (len(times) + 1) + np.searchsorted(times, time))
         return cls(keys // (len(times) + 1), times[keys % (len(times) + 1)], times, keys)
@@ -40,14 +40,15 @@ class Points:
         return found
 
     def last(self, thread: Int64s | int, time: Int64s) -> Int64s:
-        """Index of the last moment on ``thread`` at or before ``time``; one of another thread when there is none."""
+        """Index of the last moment on ``thread`` at or before ``time``; if there is none, the result is of another
+        thread."""
         later = np.asarray(thread) * (len(self._times) + 1) + np.searchsorted(self._times, time, side="right")
         found: Int64s = np.searchsorted(self._keys, later) - 1
         return np.maximum(found, 0)
 
     @property
     def first_of_thread(self) -> Bools:
-        """Mask of those that are the first on their thread."""
+        """Mask of the first moment of each thread."""
         first: Bools = np.ones(len(self), dtype=bool)
         first[1:] = self.thread[1:] != self.thread[:-1]
         return first

@@ -14,8 +14,7 @@ from perftool.store.trace_store import TraceStore
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-# Consecutive steps are replayed together, to include work carried over between them. The limit of three bounds the
-# cost.
+# Consecutive steps are replayed together, to include work that runs into the next step. The limit saves time.
 MOST_STEPS = 3
 NONE = -1
 _BOUNDS = ("ts", "end", "host_ts", "host_end")
@@ -39,7 +38,7 @@ class Intervals:
 class Tasks:
     """Units of device work, sorted by start. ``launch`` is an index into the launches, or NONE.
 
-    ``queued`` were submitted before the window; in ``collective`` other ranks take part.
+    ``queued`` tasks were submitted before the window.
     """
 
     id: Int64s
@@ -79,11 +78,11 @@ class Steps:
 
 @dataclass(frozen=True)
 class Recording:
-    """A few steps of one rank. Thread 0 is the thread that has the steps.
+    """A few steps of one rank. Thread 0 has the steps.
 
     ``leaves`` are the ops and calls of the host that contain no others; ``waits`` the calls that return when the device
-    or another thread is done; ``event_waits`` the calls after which a stream waits for another. ``computing`` are the
-    ops that compute on a thread itself if the CPU is the device: they are part of the thread's work, not tasks.
+    or another thread is done; ``event_waits`` the calls after which a stream waits for another. ``computing`` are ops
+    that compute on the CPU, if it is the device; they are part of a thread's work, not tasks.
     """
 
     steps: Steps
@@ -142,7 +141,7 @@ def read_recording(store: TraceStore, rank: int, steps: Steps) -> Recording:
     )
 
 
-# Gaudi shows one thread on lanes of several processes, so the tid identifies a thread.
+# On Gaudi, a thread has lanes in several processes, so only the tid identifies it.
 _THREADS = """
 WITH chosen AS (
     SELECT track FROM feeding_tracks WHERE rank = $rank
@@ -165,8 +164,8 @@ ORDER BY part, steps DESC, slices DESC, t.id
 def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
     """The index of the thread of every relevant host track; the thread of the steps is 0.
 
-    Gaudi's Synapse shows its part of the launching thread on a lane without that thread's number: such traces show two
-    threads, and Synapse's is the one without the steps.
+    Gaudi's Synapse shows its part of the launching thread on a lane with another number. Of these two threads,
+    Synapse's is the one without steps.
     """
     numbers: dict[str, int] = {}
     tracks = {}
@@ -179,7 +178,7 @@ def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
 _INSIDE = "rank = $rank AND ts >= $begin AND ts < $end"
 _LAUNCHES = f'SELECT id, track, ts, "end" FROM launches WHERE {_INSIDE} AND NOT own_work'
 _COMPUTING = f'SELECT id, track, ts, "end" FROM device_ops WHERE {_INSIDE} AND op = id'
-# Reading a value waits in a nested call; if that call was not recorded, the read itself is the wait.
+# Reading a value waits in a nested call. If that was not recorded, the read itself is the wait.
 _WAITS = """
 WITH calls AS (
     SELECT id, track, ts, "end" FROM slices
@@ -215,7 +214,7 @@ def _intervals(store: TraceStore, sql: str, window: Mapping[str, int], threads: 
     return Intervals(found["id"][order], known[order], found["ts"][order], found["end"][order])
 
 
-# Work without a launch, before any work that has one, was queued before the recording began.
+# Work without a launch that precedes all work with a launch was queued before the recording.
 _TASKS = f"""
 WITH work AS (
     SELECT d.id, d.track, d.ts, d."end", d.launch, d.kind, l.ts AS launched,

@@ -1,4 +1,4 @@
-"""Passes over a graph: the time of each node."""
+"""Computes the time of each node in passes over a graph."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from perftool.replay.graph import Graph
 from perftool.replay.recording import NONE, Int64s
 
-# Earlier than every node: nothing waits for it.
+# A time so early that nothing waits for it.
 _NEVER = -(1 << 60)
-# The first pass starts with an idle device, the second with the final state of the first.
+# The second pass starts with the state after the first one.
 _PASSES = 3
 
 
@@ -30,7 +30,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Before:
-    """The initial state of a pass: when it begins, when queued tasks are done, and the earliest starts of nodes."""
+    """The initial state of a pass: its start, the ends of queued tasks, and the earliest starts of nodes."""
 
     origin: int
     queued_done: Int64s | None
@@ -48,8 +48,8 @@ def replay_once(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = No
 
 def replay_steady(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = None) -> Replay:
     """Replay the steps repeatedly, each time from the final state of the previous pass. A host that runs ahead of the
-    device hides its own time only until its lead is used up, so the long-run length of a step is the time between the
-    ends of two passes.
+    device hides its own time only until its lead is used up, so the step time is the time between the ends of two
+    passes.
     """
     lags, durs = _or_own(graph, lag, dur)
     never = np.full(int(graph.recording.tasks.queued.sum()), _NEVER, dtype=np.int64)
@@ -94,13 +94,13 @@ def _pass(graph: Graph, lag: Int64s, dur: Int64s, before: Before) -> Int64s:
 
 
 def reach(graph: Graph, done: Int64s) -> int:
-    """When the last step and all work that the steps launched have finished."""
+    """The end of the last step and of all work that the steps launched."""
     launched = _tasks(graph, done)[graph.step_of != NONE]
     return max(int(done[graph.step_end].max()), int(launched.max(initial=0)))
 
 
 def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
-    """Steps as the table ``steps`` defines them: from the end of the work of the one before to the end of its own."""
+    """The mean step as in the table ``steps``: from the end of the previous step's work to the end of its own."""
     tasks = _tasks(graph, done)
     reach, total = before, 0
     bounds = zip(done[graph.step_begin].tolist(), done[graph.step_end].tolist(), strict=True)
@@ -112,7 +112,7 @@ def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
 
 
 def _left_behind(graph: Graph, done: Int64s) -> Before:
-    """The state after a pass. The first tasks of the next pass queue behind the last tasks of their lanes."""
+    """The state after a pass, in which the next tasks queue behind the last tasks of their lanes."""
     tasks = graph.recording.tasks
     ends = _tasks(graph, done)
     not_before: dict[int, int] = {}

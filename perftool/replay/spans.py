@@ -1,4 +1,4 @@
-"""Intervals of host threads: their contents and their savings, in time linear in their number."""
+"""Operations on intervals of host threads, in linear time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from perftool.replay.recording import Bools, Int64s
 
-# Thread, ts, end.
+# Thread, start and end.
 Span = tuple[int, int, int]
 
 
 class IntervalReach:
-    """The reach of one thread's intervals that begin by a given time."""
+    """The last end of a thread's intervals that begin by a given time."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         mine = np.array(sorted(spans), dtype=np.int64).reshape(-1, 2)
@@ -56,9 +56,8 @@ def inside(thread: Int64s, time: Int64s, spans: Iterable[Span]) -> Bools:
 
 
 def saved(stretches: Sequence[tuple[int, int, float]]) -> tuple[Int64s, Int64s]:
-    """Times, and the savings up to each; where ``stretches`` overlap, the one that saves most counts.
-
-    Each is (ts, end, factor): ``factor`` of its time is left.
+    """Times, and the savings up to each. If ``stretches`` overlap, the one that saves most counts. Each is (ts, end,
+    factor), where ``factor`` is the remaining share of its time.
     """
     cuts = sorted({moment for ts, end, _ in stretches for moment in (ts, end)})
     waiting = sorted(stretches, reverse=True)

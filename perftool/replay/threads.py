@@ -1,6 +1,6 @@
-"""Waits between threads, inferred from their events. No trace records that a thread waits for another. It only shows a
-thread that is silent (no op, no runtime call) while another works: the main thread during a backward pass, the autograd
-thread for the rest of the step.
+"""Waits between threads, inferred from their events. Traces do not record that a thread waits for another; they only
+show that it is silent (no op, no runtime call) while another works: the main thread during a backward pass, the
+autograd thread in the rest of the step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAIN = 0
 class Handovers:
     """A thread resumes when another reaches a point: ``to`` resumes at ``resumed`` and was silent since ``since``.
 
-    ``cause`` is the other thread and ``caused`` the point that it has reached. All times in ns.
+    ``cause`` is the other thread and ``caused`` the time of the point it reached. All times in ns.
     """
 
     to: Int64s
@@ -34,7 +34,7 @@ class Handovers:
 
 @dataclass(frozen=True)
 class Runs:
-    """Stretches in which a thread works without a pause, in time order."""
+    """Stretches of a thread's work without a pause, in time order."""
 
     ts: Int64s
     end: Int64s
@@ -56,7 +56,7 @@ class Runs:
 
 
 def hand_overs(recording: Recording) -> Handovers:
-    """Where the main thread wakes another thread, and where it waits for one."""
+    """The points at which the main thread wakes another thread, or waits for one."""
     main = Runs.of(recording, MAIN)
     found: list[tuple[Int64s, Int64s, Int64s, Int64s, Int64s]] = []
     if len(main.ts):
@@ -73,7 +73,7 @@ def _woken(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s
     since = np.append(np.int64(np.iinfo(np.int64).min // 4), other.end[:-1])
     woken = main.at_work(since, other.ts)
     resumed = other.ts[woken]
-    # If the main thread is silent too, it woke the other when its own work ended.
+    # If the main thread is also silent, it woke the other when its own work ended.
     run = np.searchsorted(main.ts, resumed, side="right") - 1
     caused = np.where(run >= 0, np.minimum(main.end[np.maximum(run, 0)], resumed), resumed)
     count = len(resumed)

@@ -1,4 +1,4 @@
-"""Waits of the host: for device work, for another thread, for room in the launch queue."""
+"""Finds the waits of the host: for device work, for another thread, for space in the launch queue."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from perftool.replay.points import Points
 from perftool.replay.recording import NONE, Bools, Int64s, Recording
 from perftool.replay.threads import Handovers, Runs
 
-# A call that takes this many times the usual time of its kind was delayed.
+# A call that takes this many times the usual time was delayed.
 _HELD_UP = 5
-# Percentiles: of undelayed calls, and of the quickest returns after work ends.
+# Percentiles of call times and of return delays that count as undelayed.
 _UNTROUBLED, _QUICKEST = 25, 2
 
 
 @dataclass(frozen=True)
 class Waits:
-    """``links`` that end waits, and ``least_ns``: the length of the stretch that ends at a waiting point without them.
-
+    """``links`` that end waits, and ``least_ns``, the length of each stretch that ends at a wait, without the waiting.
     ``least_ns`` is NONE for points before which the host works. ``for_nothing`` are ends of waits without a reason in
     the trace.
     """
@@ -33,7 +32,7 @@ class Waits:
 
 
 def wait_links(recording: Recording, points: Points, handed: Handovers, first: int) -> Waits:
-    """All waits of the host. Node ``first`` is that of the first task; those of ``points`` begin at 0."""
+    """All waits of the host. ``first`` is the node of the first task; nodes of ``points`` begin at 0."""
     least = np.full(len(points), NONE, dtype=np.int64)
     by_calls = _calls_that_wait(recording, points, first, least)
     for_nothing = least == WAKE_NS
@@ -58,7 +57,7 @@ def _calls_that_wait(recording: Recording, points: Points, first: int, least: In
     if not len(waits):
         return []
     target = points.at(waits.thread, waits.end)
-    # A call with launches or waits inside starts to wait after the last of these.
+    # A call with nested launches or waits starts to wait after the last of these.
     begun = np.clip(points.time[np.maximum(target - 1, 0)], waits.ts, waits.end)
     released = np.full(len(waits), np.iinfo(np.int64).min, dtype=np.int64)
     causes = []
@@ -83,8 +82,7 @@ def _calls_that_wait(recording: Recording, points: Points, first: int, least: In
 
 
 def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools) -> Int64s:
-    """The delay from a cause to the end of its wait. A call no longer than others may have started after the work
-    ended."""
+    """The delay from a cause to the end of its wait. A call of usual length may have started after the work ended."""
     tail = np.minimum(observed, WAKE_NS)
     surely = waited & (lasted > _usual_ns(recording))
     quickest = int(np.percentile(tail[surely], _QUICKEST, method="lower")) if surely.any() else 0
@@ -121,7 +119,7 @@ def _calls_that_copy(recording: Recording, points: Points, first: int, least: In
 
 
 def _full_queue(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Launches that wait for earlier work to make room in the queue."""
+    """Launches that wait for space in the queue."""
     tasks, calls = recording.tasks, recording.launches
     usual = _usual_ns(recording)
     order = np.argsort(calls.ts, kind="stable")
@@ -140,7 +138,7 @@ def _full_queue(recording: Recording, points: Points, first: int, least: Int64s)
 
 
 def _queued_since(recording: Recording) -> Int64s:
-    """A time before the window for each task that was queued at its start."""
+    """A submission time before the window for each task that was queued at its start."""
     return np.full(int(recording.tasks.queued.sum()), recording.begin - 1, dtype=np.int64)
 
 

@@ -1,1 +1,1 @@
-"""One module per output format. A reporter turns a Report into text and decides nothing."""
+"""Turns reports into text, with one module per output format."""

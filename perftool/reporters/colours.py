@@ -1,6 +1,5 @@
-"""The colour of each kind of time, the same on the page, in a notebook and on a terminal.
-
-After Okabe and Ito, distinguishable with all common types of colour vision; each for light and dark backgrounds.
+"""The colour of each kind of time, for light and dark backgrounds. After Okabe and Ito, so that people with colour
+blindness can distinguish them.
 """
 
 from __future__ import annotations

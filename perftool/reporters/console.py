@@ -15,12 +15,12 @@ from perftool.errors import OutputClosedError
 from perftool.reporters.escape import commands_in, escaped_mark, on_terminal
 
 ColorMode = Literal["auto", "always", "never"]
-# Wide enough that nothing wraps in a pipe, where other programs read the lines.
+# Wide enough to avoid line breaks in a pipe.
 _PIPE_WIDTH = 10_000
 
 
 class _Trimmed:
-    """A renderable without trailing blanks, which are noise in a pipe."""
+    """A renderable without trailing blanks."""
 
     def __init__(self, content: RenderableType) -> None:
         self._content = content
@@ -65,12 +65,12 @@ class _Trim(RenderHook):
 
 class _Console(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Show escape sequences in names from a trace as text; only the console's own may reach the terminal."""
+        """Escape control characters in names from a trace; only the console's own may reach the terminal."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=on_terminal(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """When the reader has left, end like all other output, instead of with rich's exit code 1."""
+        """Raise our error if the reader has exited; rich would exit with 1."""
         raise OutputClosedError
 
 
@@ -92,7 +92,7 @@ def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextI
         color_system="auto" if coloured else None,
         no_color=not coloured,
         width=None if terminal or os.environ.get("COLUMNS") else _PIPE_WIDTH,
-        # Names from traces may look like rich markup.
+        # No markup, as names from traces may look like it.
         markup=False,
         emoji=False,
         highlight=False,

@@ -25,7 +25,7 @@ METHOD = "percentile bootstrap of the median, 2000 resamples"
 _MOST = 10
 _LONGEST_NAME = 80
 _LONGEST_PLACE = 60
-_MODULES = "Modules, without the ones inside them"
+_MODULES = "Modules, without inner modules"
 _LONGEST_PART, _MOST_PARTS = 40, 4
 
 
@@ -127,7 +127,7 @@ def render_diff_json(result: Comparison) -> bytes:
 
 
 def _apart(result: Comparison) -> list[str]:
-    """The most important caveats: a run is incomplete, or the runs also differ in their settings."""
+    """The most important caveats: an incomplete run, or different settings."""
     lost = [
         f"The {which} run is incomplete: {one_line('; '.join(side.lost))}."
         for which, side in (("base", result.base), ("new", result.new))
@@ -146,7 +146,7 @@ def _findings(result: Comparison) -> tuple[tuple[str, Sequence[Finding]], ...]:
 
 
 def _word(result: Comparison) -> str:
-    """What both programs call a step."""
+    """The runs' word for a step."""
     words = {result.base.step_word, result.new.step_word}
     return words.pop() if len(words) == 1 else "step"
 
@@ -155,12 +155,12 @@ def headline(result: Comparison) -> str:
     """The step times, their change with its interval, and the verdict, in one sentence."""
     before, after = _median(result.base), _median(result.new)
     if before is None or after is None:
-        # The numbers of a server need no steps.
+        # A server has results even without steps.
         return "" if result.served else "Step times cannot be compared: a side has no complete step."
     times = f"Median {_word(result)} {format_ns(before)} -> {format_ns(after)}"
     interval = result.interval
     if interval is None:
-        change = f"{_signed(after / before - 1)}" if before else "no change known"
+        change = f"{_signed(after / before - 1)}" if before else "change unknown"
         return f"{times} ({change}); significance cannot be judged: {of_steps(result.reason or '', _word(result))}."
     bounds = f"{_signed(interval.low)} to {_signed(interval.high)}"
     share = f"{format_ratio(interval.confidence)} interval {bounds}"
@@ -220,7 +220,7 @@ def _rates(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
 
 
 def _split(change: RateChange, result: Comparison) -> str:
-    """Which part of the difference two devices' peaks explain; empty for the same device."""
+    """The parts of the difference due to peaks and to kernels; empty for the same device."""
     if not _other_device(result) or change.by_peaks is None:
         return ""
     return f" (peaks x{change.by_peaks:.2f}, kernels x{change.by_kernels:.2f})"
@@ -231,7 +231,8 @@ def _other_device(result: Comparison) -> bool:
 
 
 def _together(result: Comparison) -> list[str]:
-    """All ops with equal shapes and a known best on both devices: their time, and the time that the peaks predict."""
+    """A sentence on all ops with equal shapes and a known best on both devices: their time, and the time that the peaks
+    predict."""
     known = [change for change in result.rates if change.factor is not None and change.by_peaks is not None]
     if not known or not _other_device(result):
         return []
@@ -259,7 +260,7 @@ def _fusions(result: Comparison) -> Iterable[str]:
 
 
 def _some(side: FusedSide) -> str:
-    """At most four names, cut where they are long, with time and calls."""
+    """At most four names, cut if long, with time and calls."""
     names = side.names
     shown = [name if len(name) <= _LONGEST_PART else f"{name[: _LONGEST_PART - 1]}…" for name in names[:_MOST_PARTS]]
     more = len(names) - len(shown)

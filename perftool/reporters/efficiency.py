@@ -10,9 +10,9 @@ from perftool.model.unmodelled import why_no_model
 from perftool.units import format_ns, format_ratio
 
 _MOST_PEAKS = 4
-# Rates below this, in TFLOP/s or TB/s, are shown in GFLOP/s or GB/s: two digits would round the rates of a CPU to zero.
+# Lower rates, in TFLOP/s or TB/s, are shown in GFLOP/s or GB/s.
 _SMALL_RATE = 0.1
-# Kernels may need fewer operations or bytes than the op's formula counts: Winograd convolutions, caches.
+# A kernel may need fewer operations or bytes than the formula, due to Winograd convolutions or caches.
 ABOVE_MODEL = "above its model"
 
 
@@ -62,7 +62,7 @@ def efficiency_notes(efficiency: Efficiency) -> list[str]:
         known = f"{format_ns(efficiency.bounded_ns)} of {format_ns(efficiency.work_ns)}"
         share = format_ratio(efficiency.best_ns / efficiency.bounded_ns)
         lines.append(
-            f"{known} of work have a known best: {format_ns(efficiency.best_ns)}, {share} of the time they took"
+            f"The best time is known for {known} of work: {format_ns(efficiency.best_ns)}, {share} of that time"
         )
     if efficiency.peaks:
         rates = ", ".join(

@@ -1,4 +1,4 @@
-"""Escapes names from traces for output formats: they may hold any character."""
+"""Escapes names from traces, which may hold any character, for output formats."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from functools import lru_cache
 _UNUSUAL = re.compile(r"[^\x20-\x7e]")
 _UNUSUAL_IN_LINES = re.compile(r"[^\n\x20-\x7e]")
 _NO_ASCII = re.compile(r"[^\x00-\x7e]")
-# Unicode's Default_Ignorable_Code_Point contains these besides the categories Cf and Cn: variation selectors, fillers
-# and joiners, which are letters or marks by category.
+# Ignorable characters outside the categories Cf and Cn: variation selectors, fillers and joiners.
 _IGNORABLE = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
 # CI commands that work anywhere in a line: ##[error], ##vso[...], ##teamcity[...].
 _ANYWHERE = re.compile(r"#(?=#[\w.]*\[)")
@@ -31,10 +30,8 @@ def one_line(text: str) -> str:
 
 @lru_cache(4096)
 def _is_hidden(character: str) -> bool:
-    """Whether ``character`` is invisible, or moves others.
-
-    These are control and format characters, line separators, lone surrogates, private and unassigned characters, and
-    those that fonts ignore.
+    """Whether ``character`` is invisible, or affects others: control and format characters, line separators, lone
+    surrogates, private and unassigned characters, and characters that fonts ignore.
     """
     blank = unicodedata.category(character) == "Zs"
     return not (character.isprintable() or blank) or _IGNORABLE.match(character) is not None
@@ -53,15 +50,14 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def on_terminal(text: str) -> str:
-    """``text`` that can neither control a terminal nor contain hidden text: all hidden characters but the line feed are
-    escaped."""
+    """``text`` with all hidden characters except the line feed escaped."""
     return _UNUSUAL_IN_LINES.sub(_escape_hidden, text)
 
 
 def shown(text: str) -> str:
     """``text`` made safe for a terminal or a CI log: it contains no control characters and no CI commands.
 
-    All printed output passes through this, or through a console, which does the same for each line.
+    All printed output passes through this function, or through a console, which uses it.
     """
     plain = on_terminal(text)
     parts, last = [], 0
@@ -85,7 +81,7 @@ def escaped_mark(mark: str) -> str:
 
 
 def shown_document(document: bytes) -> bytes:
-    """``document`` made safe to print: text as by ``shown``, and JSON with the same meaning."""
+    """``document`` made safe to print: text as in ``shown``, JSON with escapes that keep its values."""
     if document[:1] in (b"{", b"["):
         document = _ANYWHERE_IN_JSON.sub(rb"\\u0023", document)
         if not document.isascii() or b"\x7f" in document:
@@ -109,12 +105,12 @@ def xml_text(text: str) -> str:
 
 
 def json_text(text: str) -> str:
-    """``text`` with lone surrogates, which UTF-8 cannot encode, spelled as in every other output."""
+    """``text`` with lone surrogates, which UTF-8 cannot encode, escaped as in other outputs."""
     return _LONE_SURROGATE.sub(_escape, text)
 
 
-# After these characters, GitHub, GitLab and chats mention users or make links, even if the characters are escaped. A
-# zero-width space prevents it.
+# A zero-width space after these characters prevents mentions and links on GitHub, GitLab and in chats, which escapes do
+# not.
 _LINKED = re.compile(r"@|:(?=//)|\bwww(?=\.)|#(?=\d)", re.IGNORECASE)
 
 

@@ -130,7 +130,7 @@ def _shares(rows: tuple[Share, ...]) -> list[dict[str, Any]]:
 
 
 def dump(data: Any, *, indent: bool = False) -> bytes:
-    """``data`` as UTF-8 JSON with sorted keys and a trailing newline, whatever characters names hold."""
+    """``data`` as UTF-8 JSON with sorted keys and a trailing newline."""
     options = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     return orjson.dumps(cleaned(data), option=options | (orjson.OPT_INDENT_2 if indent else 0))
 
@@ -141,7 +141,8 @@ def plain(value: Any) -> Any:
 
 
 def cleaned(value: Any) -> Any:
-    """``value`` with what JSON cannot hold replaced: lone surrogates, integers beyond 64 bits, decimals."""
+    """``value`` without values that JSON cannot hold: replaces lone surrogates, integers beyond 64 bits, and
+    decimals."""
     if isinstance(value, str):
         return json_text(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The numbers of the summary as readable text, and what bounds the step."""
+"""Metrics of the summary and bounds of the step as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.model.report import Metric, Report
 from perftool.model.words import kind_label, of_steps
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# Smaller shares of the step would be noise.
+# Smaller shares of the step are not listed.
 _NAMED = 0.005
 
 

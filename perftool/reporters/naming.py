@@ -15,12 +15,12 @@ _MOST_HOSTS = 4
 
 
 def device_word(report: Report) -> str:
-    """The reports' word for the unit that computes: device or CPU."""
+    """The word for the unit that computes: device or CPU."""
     return "CPU" if report.device.type == "cpu" else "device"
 
 
 def run_title(report: Report) -> str:
-    """The name of the run for people: nanoseconds in the name of a file are shown as a date in UTC."""
+    """The name of the run, in which a timestamp of nanoseconds is replaced by a date in UTC."""
     return with_date(run_name(report))
 
 
@@ -48,7 +48,7 @@ def device_name(device: Device) -> str:
 
 
 def facts(report: Report) -> list[str]:
-    """The known facts: the device, the kind of run, its steps and their length, how busy the device is."""
+    """The known facts: the device, the kind of run, its steps and their length, the busy share of the device."""
     summary = report.summary
     known = [name for name in [device_name(report.device)] if name]
     steps, window = summary["steps"].value, summary["window_ms"].value
@@ -79,7 +79,7 @@ def step_time(report: Report) -> tuple[str, str]:
 
 
 def _hosts(ranks: Sequence[RankSummary]) -> str:
-    """The ranks of each of a few hosts; empty where one of them is unknown, and where there is only one."""
+    """The ranks by host, for a few hosts; empty if a host is unknown, and for a single host."""
     places: dict[str, list[int]] = {}
     for rank in ranks:
         places.setdefault(one_line(rank.host or ""), []).append(rank.rank)
@@ -89,7 +89,7 @@ def _hosts(ranks: Sequence[RankSummary]) -> str:
 
 
 def steps_text(report: Report, steps: int) -> str:
-    """How many steps were recorded, on each rank if there are several."""
+    """The number of recorded steps, on each rank if there are several."""
     counts = sorted({rank.steps for rank in report.ranks if rank.status == "ok" and rank.steps})
     least, most = (counts[0], counts[-1]) if counts else (steps, steps)
     ending = "s" if most > 1 else ""
@@ -97,9 +97,8 @@ def steps_text(report: Report, steps: int) -> str:
 
 
 def _busy(report: Report, ratio: float) -> str:
-    """How busy the device is. A collective that waits for another rank occupies the device but does not count as
-    busy."""
-    # The collectives of a CPU run on threads beside the compute.
+    """The busy share of the device. A collective that waits for another rank does not count as busy."""
+    # The collectives of a CPU run on other threads than the compute.
     if report.device.type == "cpu":
         return f"busy {format_ratio(ratio)}"
     waiting = sum(map(_waiting_ns, report.ranks))
@@ -111,7 +110,8 @@ def _busy(report: Report, ratio: float) -> str:
 
 
 def _waiting_ns(rank: RankSummary) -> int:
-    """How long the rank certainly waits for others while nothing else runs: all that compute hides may be waiting."""
+    """The least time that the rank waits for others while nothing else runs; hidden collective time may be waiting,
+    too."""
     return max(0, (rank.waited_ns or 0) - ((rank.collective_ns or 0) - (rank.exposed_ns or 0)))
 
 

@@ -1,8 +1,7 @@
 """The numbers of a run as OpenMetrics text, which Prometheus also reads as its own text format.
 
-Only gauges, in base units (seconds, bytes, ratio), so that the node exporter's textfile collector, which expects the
-older format, accepts them. Names and escapes follow the OpenMetrics 1.0 specification. Numbers missing from the input
-are left out.
+Uses only gauges in base units (seconds, bytes, ratio), which the node exporter's textfile collector accepts, too. Names
+and escapes follow the OpenMetrics 1.0 specification. Numbers missing from the input are left out.
 """
 
 from __future__ import annotations

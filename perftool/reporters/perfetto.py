@@ -14,22 +14,22 @@ import orjson
 from perftool.model.annotations import CATEGORY, RANKS_KEY, Annotations, Counter, Flow, Lane, RankTimeline
 from perftool.reporters.json import cleaned
 
-# Perfetto sorts processes by this. Profilers start at 0, and some write -1 for processes to show on top.
+# Perfetto sorts processes by this. Profilers start at 0; some use -1 for processes on top.
 _SORT_INDEX = -1_000_000
 _EVENTS_PER_BLOCK = 1000
 # In a file with several ranks each process has its own number: above thread ids, which Linux limits to 2**22, and below
 # 2**31 for 200,000 ranks.
 _FIRST_OF_RANKS, _PER_RANK, _MOST_PROCESSES = 10_000_000, 10_000, 5_000
-# Viewers require numeric flow ids: made of the recording's own id and the rank. Ours come after all others.
+# Viewers require numeric flow ids, which are made from the recorded id and the rank. Our own ids are larger.
 _RANKS, _IDS = 2**12, 2**40
-# Some profilers write these as numbers, which is invalid JSON, so a viewer may refuse the whole file.
+# Numbers that some profilers write but JSON does not have, so that a viewer may reject the file.
 _NOT_FINITE = re.compile(r"([:\[,]\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,\]}])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the annotations of a rank go: an offset to their times in ns, their order among processes, and the id of
-    their first flow."""
+    """Where to put the annotations of a rank: the offset of their times in ns, their order among processes, and the id
+    of their first flow."""
 
     offset_ns: int = 0
     sort_index: int = _SORT_INDEX
@@ -107,10 +107,10 @@ def _process_name(args: str | None) -> str:
 
 
 def _readable(args: str) -> str | None:
-    """``args`` as the JSON object that viewers expect; None for anything else that a recording may contain."""
+    """``args`` as the JSON object that viewers expect; None for other values."""
     if not _NOT_FINITE.search(args):
         return args if args.startswith("{") else None
-    # The match may be inside a string; then ``args`` is valid already.
+    # If the match was inside a string, ``args`` was already valid.
     for form in (args, _NOT_FINITE.sub(r"\1null", args)):
         if isinstance(_parsed(form), dict):
             return form
@@ -126,7 +126,7 @@ def _parsed(text: str) -> Any:
 
 
 def _number(text: str | None) -> int | str:
-    """The number of a thread or stream, else its name as recorded."""
+    """The number of a thread or stream, else its recorded name."""
     return int(text) if text and text.isdecimal() and len(text) < 10 else text or 0
 
 
@@ -150,7 +150,7 @@ def _events(annotations: Annotations, place: _Place) -> Iterator[dict[str, Any]]
 
 
 def _lane(lane: Lane, pid: int, tid: int, place: _Place) -> Iterator[dict[str, Any]]:
-    """Begin and end events: readers' rounding cannot make them overlap, unlike starts and durations."""
+    """Begin and end events, which cannot overlap by rounding, unlike starts with durations."""
     where = {"pid": pid, "tid": tid}
     open_ends: list[int] = []
     for mark in lane.marks:
@@ -188,7 +188,7 @@ def shown_ns(ns: int) -> int:
 
 
 def _us(ns: int) -> orjson.Fragment:
-    """Microseconds as text: a double would round the times of a clock that counts from 1970."""
+    """Microseconds as text, as a double would round times since 1970."""
     return orjson.Fragment(_text(ns).encode())
 
 

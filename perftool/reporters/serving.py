@@ -11,7 +11,7 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 # Phases and stages below this share are not mentioned.
 _NAMED = 0.01
-# A reader notices a pause of five tokens (SRV104).
+# A pause of five tokens is noticeable (SRV104).
 _LONG = 5
 _RATES = {"output_tokens_per_s": "output tokens/s", "requests_per_s": "requests/s", "preemptions": "preemptions"}
 _TIMES = {
@@ -27,7 +27,7 @@ _STAGES = {
 
 
 def server_lines(report: Report) -> Iterator[str]:
-    """What the recorded iterations show, and what clients and counters of the server measured."""
+    """Lines on the recorded iterations, and on measurements by clients and counters of the server."""
     if report.serving:
         yield from serving_lines(report.serving)
     known = {name: format_metric(metric) for name, metric in report.summary.items() if metric.value is not None}
@@ -36,7 +36,7 @@ def server_lines(report: Report) -> Iterator[str]:
         yield f"According to the log, {decode}."
     rates = [f"{known[name].removesuffix('/s')} {what}" for name, what in _RATES.items() if name in known]
     times = [f"{what} {known[name]}{_p99(name, known)}" for name, what in _TIMES.items() if name in known]
-    # Counters of an idle server say nothing.
+    # An idle server has no rates.
     if set(known) & {*_RATES, *_TIMES} - {"preemptions"}:
         yield f"Measured by the client or the server: {', '.join(rates + times)}."
 
@@ -47,7 +47,7 @@ def _p99(name: str, known: Mapping[str, str]) -> str:
 
 
 def serving_lines(serving: Serving) -> Iterator[str]:
-    """Throughput, one line for each phase, and where the time of a decode goes."""
+    """Lines on throughput, on each phase, and on the time of a decode."""
     yield f"{_throughput(serving)}."
     for phase in serving.phases:
         if phase.share >= _NAMED and phase.name != "idle":

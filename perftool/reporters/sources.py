@@ -10,7 +10,7 @@ _LONGEST = 200
 
 
 def weighed_source(source: Source) -> str:
-    """The line with its time, and its share of the time at stake."""
+    """The line with its time, and its share of the lost time."""
     share = format_ratio(source.share)
     return f"{plain_source(source)} ({f'{format_ns(source.ns)}, {share}' if source.ns else share})"
 

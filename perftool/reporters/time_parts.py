@@ -1,4 +1,4 @@
-"""Where the time of a step goes, as drawn by the terminal, the page and a notebook alike."""
+"""The parts of the time, drawn by the terminal, the page and a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renders a number over many runs: on a terminal, and as JSON."""
+"""Renders the trend of a metric: on a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def render_trend_json(trend: Trend) -> bytes:
 
 
 def level_rows(trend: Trend) -> list[tuple[str, str, str, str, str, str]]:
-    """Each level in words: median, change from the previous level, runs, first, last, and new findings."""
+    """The texts for each level: median, change from the previous level, runs, first, last, and new findings."""
     return [
         (_value(trend, level.median), _change(level), f"{level.runs}", level.first[:_MINUTE], level.last[:_MINUTE],
          ", ".join(level.new_codes))

@@ -1,4 +1,4 @@
-"""Who waits how long in the process groups of a role, in words."""
+"""Texts on which ranks wait in the process groups of a role, and how long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _MOST_SETS, _MOST_PIECES = 4, 4
 
 
 def waiting_text(role: GroupRole) -> str:
-    """Who waits how long (a range if the times differ much), and whether all groups have equally fast links."""
+    """The ranks that wait, how long (a range if the times differ much), and whether all groups have equally fast
+    links."""
     return f"{_times(role.waiting)}{'   links even' if role.even_links else ''}"
 
 

@@ -1,6 +1,6 @@
 """A lazy-mode Gaudi, simulated on the CPU: real values, virtual time. ``simulate`` runs a script and writes the files
 of a Gaudi run: a trace, a log and a metrics file, all marked as simulated. ``python -m perftool.sim SCRIPT`` does the
-same in a separate process. docs/simulator.md states the model.
+same in a separate process. docs/simulator.md describes the model.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _NO_TORCH = "simulate needs PyTorch; the extra `bench` brings it: pip install 'h
 @dataclass(frozen=True)
 class Simulated:
     """The result of a simulated run. ``interrupted`` says why it ended early; ``used`` whether the device did anything.
-    ``notes`` say what a real device does differently, ``causes`` where and why graphs ended, values were read, ops ran
-    on the CPU and graphs were recompiled, in the whole run. ``steps`` of the trace, ``skipped`` steps before it and
-    ``compilations`` of the whole run are counts; ``length_ns`` is how long the run took in virtual time, and
+    ``notes`` list differences from a real device, ``causes`` the reasons why graphs ended, values were read, ops ran on
+    the CPU and graphs were recompiled, in the whole run. ``steps`` of the trace, ``skipped`` steps before it and
+    ``compilations`` of the whole run are counts; ``length_ns`` is the virtual time of the run, and
     ``compiling_ns`` the time of its compilations. A launcher may have started ``ranks`` processes, of which this is
     number ``rank``. ``spawned`` are the traces of ranks that the script itself started; then ``trace`` is written only
     if the script also used the device.
@@ -62,8 +62,8 @@ def simulate(
     beside it. The trace begins after ``skip_steps`` steps, like that of a profiler with a warm-up; None leaves out the
     first steps that compile, at most three and at most half of all. ``steps_from`` says what marks a step (profiler,
     optimizer, loader, mark_step); None detects it. Log and metrics cover the whole run. The script runs in this
-    process, which should do nothing else: the simulation changes ``torch`` meanwhile. Raises InputError for a
-    missing script, MissingExtraError without torch, and PerfToolError for an unknown device, mode or kind of step.
+    process, in which the simulation changes ``torch``. Raises InputError for a missing script, MissingExtraError
+    without torch, and PerfToolError for an unknown device, mode or kind of step.
     """
     _require_torch()
     from perftool.sim.run import run

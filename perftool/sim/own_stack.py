@@ -1,4 +1,4 @@
-"""The running lines of the script's own files, as a trace with stacks names them."""
+"""The running lines of the script's own files, by their names in a trace with stacks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from perftool.model.own_code import is_own
 
-# Files below it are the simulator's, not the script's.
+# # Files of the simulator, not of the script.
 HERE = str(Path(__file__).parent)
-# Neither are the replacements of Gaudi's ops.
+# # Replacements of Gaudi's ops, not part of the script.
 _OURS = (HERE, str(Path(__file__).parents[1] / "fused"))
 
 
@@ -23,7 +23,7 @@ def own_stack() -> str:
         if file := _shown(code.co_filename):
             lines.append(f"{file}({frame.f_lineno}): {code.co_name}")
         elif lines and code.co_filename.startswith(HERE):
-            # The function that runs the script: no outer frame belongs to the script.
+            # This function runs the script, so outer frames are not the script's.
             break
         frame = frame.f_back  # type: ignore[assignment]
     return ";".join(lines)

@@ -8,7 +8,7 @@ from perftool.fused.porting.bridge import ranks_of_launcher
 
 
 def place(script: Path, output: Path | None) -> Path:
-    """The trace of ``script``; each of several ranks started by a launcher has its own."""
+    """The path of the trace of ``script``, which is different for each rank."""
     trace = output or Path(f"{script.stem}.simulated.json.gz")
     ranks, rank, _ = ranks_of_launcher()
     return of_rank(trace, rank) if ranks > 1 else trace

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perftool.sim.places import of_rank, place
 
-# Poll interval for ended processes, and the time that one may take to end on request.
+# Poll interval for ended processes, and the time limit for a process to end on request.
 _LOOK_S, _END_S = 0.05, 10.0
 
 
@@ -21,8 +21,8 @@ def run_ranks(
 ) -> tuple[int, list[Path]]:
     """Run ``script`` in ``ranks`` processes, with ``options`` of ``python -m perftool.sim``.
 
-    Returns the exit code of the first one to fail, or 0, and the traces. If one fails, the others are ended, since they
-    would wait for it.
+    Returns the exit code of the first process that fails, or 0, and the traces. If one fails, the others are ended,
+    because they would wait for it.
     """
     target = place(script, output).resolve()
     command = [sys.executable, "-m", "perftool.sim", *options, "-o", str(target), str(script), *args]
@@ -35,7 +35,7 @@ def run_ranks(
             children.append(subprocess.Popen(command, env=own))
         code = _wait(children)
     except KeyboardInterrupt:
-        # They also got the signal, and write their files.
+        # The other ranks got the signal, too, and write their files.
         code = max(_wait_for_each(children), 130)
     finally:
         _end(children)
@@ -44,7 +44,7 @@ def run_ranks(
 
 
 def _wait(children: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Wait for all, or until one fails; returns its exit code."""
+    """Wait until all end or one fails; returns the exit code of the failed one."""
     while True:
         codes = [child.poll() for child in children]
         failed = next((code for code in codes if code), None)

@@ -1,5 +1,5 @@
-"""Processes that a script spawns, such as one for each card: each is a separate simulation with its own trace. A
-spawned process unpickles data of its parent before it imports the script; that starts its simulation.
+"""Simulates the processes that a script spawns, such as one for each card, with a separate trace for each. A spawned
+process unpickles data of its parent before it imports the script, which starts the simulation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _EARLY = 200
 
 @dataclass(frozen=True)
 class Settings:
-    """Data that a process gets from its parent: its ``trace``, and where a rank announces that it wrote one."""
+    """Data that a process gets from its parent: the path of its ``trace``, and a folder in which a rank notes that it
+    wrote it."""
 
     device: str
     mode: str
@@ -36,7 +37,7 @@ class Settings:
     started: Path
 
     def written(self) -> tuple[Path, ...]:
-        """The traces of the ranks that have written theirs."""
+        """The traces that ranks have written."""
         return tuple(of_rank(self.trace, rank) for rank in sorted(int(each.name) for each in self.started.iterdir()))
 
 
@@ -52,7 +53,7 @@ class _Entrance:
 
 @contextmanager
 def spawning(settings: Settings) -> Iterator[None]:
-    """Within the block, spawned processes are simulated too."""
+    """Within the block, spawned processes are simulated, too."""
     plain = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:

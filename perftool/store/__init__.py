@@ -1,1 +1,1 @@
-"""The rows of an analysis and the SQL tables over them. Owns the DuckDB connection."""
+"""The rows of an analysis and the SQL tables over them, in DuckDB."""

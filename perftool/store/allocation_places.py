@@ -1,4 +1,4 @@
-"""Finds what ran around each allocation of memory: its op, module and line, for millions of slices at once."""
+"""Finds the op, module and line of each memory allocation, for millions of slices at once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# The meanings of a slice for an allocation inside it, as bits. The innermost slice counts for the meanings in
-# _INNERMOST, the outermost for the others.
+# The roles of a slice for an allocation inside it, as bits. For the roles in _INNERMOST, the innermost slice counts,
+# for others the outermost.
 _COMPUTING, _MODULE, _LINE, _CALL, _OP, _SETUP = range(6)
 _MEANINGS = f"""
 WITH caller AS (
@@ -48,7 +48,7 @@ WHERE s.side = 'host' AND s."end" >= s.ts AND s.track IN (SELECT track FROM _mem
 UNION ALL
 SELECT id, track, ts, ts, {event} FROM _memory_blocks WHERE track IS NOT NULL
 """
-# The meaning that marks an allocation among the slices.
+# The bit that marks an allocation among the slices.
 _ALLOCATION = 1 << (_SETUP + 1)
 
 
@@ -70,7 +70,7 @@ def place_allocations(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[i
 
 
 class _Open(NamedTuple):
-    """Slices by ascending id: ids, ends, and for each meaning (one row each) the id of the slice that has it."""
+    """Slices by ascending id: ids, ends, and for each role (one row each) the id of the slice that has it."""
 
     id: Int64s
     end: Int64s
@@ -84,7 +84,8 @@ class _Open(NamedTuple):
         return cls(empty, empty, np.zeros((_SETUP + 1, 0), dtype=np.int64))
 
     def extended(self, slices: Slices, nested: Nested) -> _Open:
-        """These slices and ``slices``, whose kinds are meanings; each inherits from its parent what it lacks itself."""
+        """These slices and ``slices``, whose kinds are bits of roles; each slice inherits missing roles from its
+        parent."""
         import numpy as np
 
         known = len(self.id)
@@ -110,7 +111,7 @@ class _Open(NamedTuple):
 
 
 def _positions(ids: Int64s, order: Int64s, wanted: Int64s) -> Int64s:
-    """The positions of the ids ``wanted`` in ``ids``, which ``order`` sorts; -1 for those that are not there."""
+    """The positions of the ids ``wanted`` in ``ids``, which ``order`` sorts; -1 for missing ids."""
     import numpy as np
 
     if not len(ids):
@@ -120,7 +121,7 @@ def _positions(ids: Int64s, order: Int64s, wanted: Int64s) -> Int64s:
 
 
 def _levels(depth: Int64s) -> list[Int64s]:
-    """The positions of each depth, the smallest first."""
+    """The positions of the slices of each depth, the smallest depth first."""
     import numpy as np
 
     by_depth = np.argsort(depth, kind="stable")
@@ -135,7 +136,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
     names = ("computing", "module", "line", "call", "op", "setup")
     arrays = {"id": allocations, **dict(zip(names, found, strict=True))}
     connection.register("_found", {name: np.ascontiguousarray(values) for name, values in arrays.items()})
-    # A call inside the function records the line that made it.
+    # A nested call records the line that made it.
     connection.execute(
         """INSERT INTO _memory_places
            SELECT f.id, coalesce(nullif(f.computing, -1), nullif(f.op, -1)), nullif(f.module, -1),
@@ -151,7 +152,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
 def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the table ``_own_lines``: the user's own functions, and calls with own lines in their stacks.
 
-    Memory events have stacks of their own in a snapshot of the allocator.
+    In a snapshot of the allocator, memory events have stacks.
     """
     connection.execute(
         """CREATE OR REPLACE TEMP TABLE _stacked AS
@@ -166,7 +167,7 @@ def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
         caller = innermost(stack) if stack is not None else (file, line, function) if file and is_own(file) else None
         if caller:
             own_file, own_line, own_function = caller
-            # The table repeats both for each allocation.
+            # The longest module path and function, which the table repeats for each allocation.
             shown = f"…{own_file[-_LONGEST:]}" if own_file and len(own_file) > _LONGEST else own_file
             named = f"{own_function[:_LONGEST]}…" if len(own_function) > _LONGEST else own_function
             own.append((file, line, function, stack, shown, own_line, named))

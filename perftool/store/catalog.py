@@ -2,7 +2,7 @@
 
 A table is one file below ``perftool/tables``, in the folder of its topic: a comment that says what a row is, which
 tables it needs and what each column means, then one SELECT. A table that SQL cannot derive names its ``maker``
-(makers.py) instead. Names that begin with an underscore are internal steps.
+(makers.py) instead. Tables whose names begin with an underscore are internal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Precondition:
-    """A row to look for: any row, one whose ``column`` is neither NULL nor false, or one with ``value`` there."""
+    """A required row: any row, a row whose ``column`` is neither NULL nor false, or a row with ``value`` in it."""
 
     table: str
     column: str | None = None
@@ -42,8 +42,8 @@ class Precondition:
 class Table:
     """One analysis table: its documentation, and the SELECT or the ``maker`` that makes it.
 
-    ``absent`` says why it may be empty; ``drops`` lists tables that are unused once it is made. It has no rows unless
-    each group of ``empty_without`` has a match; without one it is created empty, and its other needs are not made.
+    ``absent`` says why it may be empty; ``drops`` lists tables that are unused once it is made. If a group of
+    ``empty_without`` has no match, the table is created empty without making its other needs.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Table:
 
     @property
     def definition(self) -> str:
-        """The table as ``CREATE TABLE`` wants it."""
+        """The table's name and columns for ``CREATE TABLE``."""
         columns = ", ".join(f'"{column.name}" {column.type}' for column in self.columns)
         return f'"{self.name}" ({columns})'
 
@@ -97,7 +97,7 @@ def public_tables() -> list[Table]:
 
 @cache
 def macros() -> str:
-    """SQL that defines the functions the tables share; ``kind_text`` is the readable label of a kind or a cause."""
+    """SQL that defines the functions of the tables; ``kind_text`` returns the label of a kind or a cause."""
     labels = ", ".join(f"'{kind}': '{label}'" for kind, label in KIND_LABELS.items())
     kind_text = f"CREATE MACRO kind_text(kind) AS coalesce(MAP {{{labels}}}[kind], replace(kind, '_', ' '));\n"
     return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8") + kind_text

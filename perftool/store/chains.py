@@ -1,4 +1,4 @@
-"""Finds sequences of kernels that recur one right after the other, as the layers of a model do."""
+"""Finds sequences of kernels that repeat directly, such as the layers of a model."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from perftool.model.inputs import ImportIssue
 from perftool.store.catalog import catalog
 
 Ints = NDArray[np.int64]
-# A longer unit is not a layer; the search is bounded by these.
+# Limits of the search; a longer unit is not a layer.
 _LONGEST, _MOST_PERIODS = 400, 12
 _FEWEST_TIMES = 3
-# A unit of one or two kinds of work is a loop over tensors, such as an optimizer's, not a layer.
+# A unit of one or two kinds of work is a loop over tensors, as in an optimizer, not a layer.
 _FEWEST_KINDS = 3
 _MOST_CHAINS = 3
-# A chain that takes less of the device's work says nothing about the step.
+# Chains with less of the device's work are left out.
 _LEAST_SHARE = 0.05
-# A multiple of the period fits a little more of the sequence by chance.
+# A multiple of the period may cover a little more of the sequence by chance.
 _CLEARLY = 1.05
 
 
@@ -73,7 +73,7 @@ def repeats(kinds: Ints, lengths: Ints) -> list[Repeat]:
         if best is None or lengths[best.start : best.end].sum() < _LEAST_SHARE * lengths.sum():
             break
         found.append(best)
-        # The pieces of this chain must not match again.
+        # Pieces of this chain must not match again.
         kinds[best.start : best.end] = -1 - np.arange(best.start, best.end)
     return sorted(found, key=lambda one: one.start)
 
@@ -102,7 +102,7 @@ def _periods(kinds: Ints) -> list[int]:
 
 
 def _runs(kinds: Ints, period: int) -> list[Repeat]:
-    """Where the sequence repeats itself ``period`` pieces later, at least three times."""
+    """The runs in which the sequence repeats with ``period``, at least three times."""
     same = np.concatenate([[False], kinds[:-period] == kinds[period:], [False]])
     edges = np.flatnonzero(np.diff(same.astype(np.int8)))
     runs = [(int(start), int(end - start) + period) for start, end in edges.reshape(-1, 2)]

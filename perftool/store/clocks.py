@@ -14,7 +14,7 @@ from perftool.store.catalog import catalog
 
 @dataclass(frozen=True)
 class Edge:
-    """``offset_ns`` added to the times of ``rank`` makes them comparable with those of ``anchor``.
+    """Adding ``offset_ns`` to times of ``rank`` makes them comparable with times of ``anchor``.
 
     It is a median of ``matches`` differences; half of them lie within ``spread_ns``.
     """
@@ -28,7 +28,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Offset:
-    """The clock of ``rank`` against the lowest rank, along the chain of pairs with the least spread."""
+    """The clock offset of ``rank`` from the lowest rank, along the chain of pairs with the least spread."""
 
     rank: int
     offset_ns: int
@@ -48,7 +48,7 @@ def align(edges: Iterable[Edge]) -> list[Offset]:
     lowest = min(neighbours)
     most = max(edge.matches for edge in neighbours[lowest])
     found: dict[int, Offset] = {}
-    # Dijkstra's shortest paths by spread; ties go to the shorter chain, then to the lower rank.
+    # Dijkstra's shortest paths by spread; for equal spreads the shorter chain, then the lower rank.
     waiting = [(0, 0, lowest, 0, most)]
     while waiting:
         spread, hops, rank, offset, matches = heappop(waiting)

@@ -14,11 +14,11 @@ from perftool.store.database import open_database
 from perftool.store.sizing import free_memory_mb
 
 Made = TypeVar("Made")
-# Each connection has its own values.
+# Settings for every connection.
 _SETTINGS = (
-    # DuckDB draws its progress bar on stdout, into our documents.
+    # DuckDB would write its progress bar to stdout.
     "SET enable_progress_bar = false",
-    # DuckDB misjudges the sizes: for a few moments it would choose a loop join over every stretch of a recording.
+    # For few rows on one side, DuckDB would choose a slow loop join.
     "SET asof_loop_join_threshold = 0",
 )
 
@@ -49,8 +49,8 @@ class Connections:
     def use(self, cores: int, *, side_by_side: bool) -> None:
         """Use at most ``cores`` processor cores, for two statements at a time with ``side_by_side``.
 
-        That leaves one core for the second statement. A statement that cannot use several cores keeps the others
-        waiting, and DuckDB busy-waits: that costs a tenth of all CPU time on two cores.
+        That leaves one core for the second statement. If a statement cannot use its cores, DuckDB busy-waits on them,
+        which takes 10 % of all CPU time on two cores.
         """
         self.side_by_side = side_by_side and cores > 1
         self._cores = cores
@@ -81,9 +81,8 @@ class Connections:
         self.here().execute(f"SET memory_limit = '{memory_mb}MB'")
 
     def with_room(self, ask: Callable[[], Made]) -> Made:
-        """What ``ask`` returns; retried with twice the memory when it exceeds the limit.
-
-        DuckDB cannot spill everything. Raises OutOfMemoryError when the machine has no more memory either.
+        """The result of ``ask``, which is retried with twice the memory when it exceeds the limit. DuckDB cannot spill
+        everything. Raises OutOfMemoryError when the machine has no more memory.
         """
         while True:
             limit_mb = self._limit_mb

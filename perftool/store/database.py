@@ -1,4 +1,4 @@
-"""Opens DuckDB databases and turns results into rows; every part of the tool uses it."""
+"""Opens DuckDB databases and turns results into rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import duckdb
 
-# Only this tool reads the file. Older storage formats, the default of some versions, compress less.
+# The newest storage format compresses best, and only this program reads the file.
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {"storage_compatibility_version": "latest"}
-# Before DuckDB 2.0 this optimizer fails on some of our tables: "expression type mismatch".
+# Before DuckDB 2.0, this optimizer fails on some of our tables ("expression type mismatch").
 _BROKEN_BEFORE_2 = "top_n_window_elimination"
 _PARSED: dict[str, list[duckdb.Statement]] = {}
 
@@ -20,9 +20,8 @@ def open_database(path: str) -> duckdb.DuckDBPyConnection:
 
 
 def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.Statement]:
-    """The statements of ``sql``, parsed once per process: a store for each rank runs the SQL of the same files.
-
-    Only for such SQL, of which there is a fixed amount; nothing is ever dropped.
+    """The statements of ``sql``, parsed once per process. Only for the SQL of our files, because the cache has no
+    limit.
     """
     if sql not in _PARSED:
         _PARSED[sql] = connection.extract_statements(sql)

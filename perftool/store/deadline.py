@@ -18,7 +18,7 @@ def interrupted_after(
 ) -> Iterator[None]:
     """Interrupt ``connection`` when the block takes longer than ``limit_s``; DuckDB errors become QueryErrors.
 
-    With ``time.process_time`` as ``clock``, no query fails because the machine was busy or suspended.
+    With ``time.process_time`` as ``clock``, a busy or suspended machine makes no query fail.
     """
     begun, over = clock(), threading.Event()
 

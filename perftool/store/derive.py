@@ -1,4 +1,4 @@
-"""Tables that SQL cannot derive, or not as fast: begin/end pairs, the nesting of slices, and the timeline."""
+"""Makes tables that SQL cannot derive, or only slowly: begin/end pairs, the nesting of slices, and the timeline."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 """
 
 
-# The arrays have one row for each row of the part, in the same order.
+# The arrays have a row for each row of the part, in the same order.
 _SLICES = """
 SELECT s.id, s.rank, s.track, s.side, s.name, s.cat, s.ts, s."end" - s.ts AS dur, s."end", n.depth::INTEGER AS depth,
        nullif(n.parent, -1) AS parent, n.outermost
@@ -60,7 +60,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``slices`` from ``_spans`` and the nesting of host spans, one period of time after the other."""
+    """Make the table ``slices`` from ``_spans`` and the nesting of host spans, period by period."""
     nesting = Nesting()
     periods = periods_of(connection, "_spans WHERE side = 'host'")
     for number, (begin, until) in enumerate(periods):
@@ -83,7 +83,7 @@ def _nested(
 
     # Row ids of an uncommitted table do not start at 0.
     rows, first = connection.execute(f"SELECT count(*), coalesce(min(rowid), 0) FROM {part}").fetchall()[0]
-    # Steps (in old traces) and wrappers of compiled code are written as ops, with other ops inside them.
+    # Steps (in old traces) and wrappers of compiled code look like ops, but contain other ops.
     row, *spans = columns_of(
         connection,
         f"""rowid, id, track, ts, "end",
@@ -111,16 +111,15 @@ def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[i
 
 
 def inside_of(after: str, begin: int | None, until: int | None) -> str:
-    """SQL condition for rows of a period: ``after`` its begin, and starting before its end."""
+    """SQL condition for rows of a period: the condition ``after`` on its begin, and a start before its end."""
     return " AND ".join(
         ["true", *([f"{after} {begin}"] * (begin is not None)), *([f"ts < {until}"] * (until is not None))]
     )
 
 
 def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_timeline`` from ``_activity_intervals`` and the bounds of steps, one period after the other.
-
-    Arrays take a quarter of the time that SQL takes.
+    """Make the table ``_timeline`` from ``_activity_intervals`` and the bounds of steps, period by period. Arrays are
+    four times as fast as SQL.
     """
     connection.execute(f"CREATE TABLE {catalog()['_timeline'].definition}")
     periods = periods_of(connection, "_activity_intervals")

@@ -1,4 +1,4 @@
-"""Which kind of device a run used."""
+"""Detects the device of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perftool.model.vendors import accelerators, type_of_name, type_of_unsigned
 from perftool.store.device_signs import from_gaudi_bridge
 from perftool.store.trace_store import TraceStore
 
-# The vendors that categories, lanes and host calls point to, when the metadata names no device.
+# The vendors shown by categories, lanes and host calls, if the metadata names no device.
 _SIGNS = """
 WITH seen AS (
     SELECT DISTINCT 'category' AS subject, cat AS name FROM raw
@@ -30,9 +30,9 @@ _ELSEWHERE = "SELECT 1 FROM device_ops WHERE op IS DISTINCT FROM id LIMIT 1"
 class DeviceSigns:
     """The evidence for the device of a run.
 
-    ``names`` come from the metadata of its traces, or else from its lanes. ``by_event`` is the type its events show,
-    ``devices`` the number that did work, ``by_text`` the type the logs point to, ``lost`` whether the run uses a
-    device that left no event.
+    ``names`` come from the metadata of its traces, or else from its lanes. ``by_event`` is the type that its events
+    show, ``devices`` the number of devices with work, ``by_text`` the type that logs show, ``lost`` whether the run
+    uses a device without events.
     """
 
     names: tuple[str, ...]
@@ -45,12 +45,12 @@ class DeviceSigns:
 
 
 def detect_device(store: TraceStore) -> Device:
-    """The device of the run; type ``cpu`` when the trace shows host work alone, None when it shows nothing."""
+    """The device of the run; type ``cpu`` if the trace shows only host work, None if it shows no work."""
     return decide_device([device_signs(store)])
 
 
 def device_signs(store: TraceStore) -> DeviceSigns:
-    """What the inputs of ``store`` say about the device."""
+    """The evidence in ``store`` for the device."""
     store.build(["slices", "tracks", "device_ops", "_name_roles", "known_devices", "_cpu_runs"])
     tracks = store.select("SELECT count(DISTINCT (rank, device)) AS n FROM device_ops WHERE device IS NOT NULL")
     given = tuple(part.reading.device.name for part in store.readings if part.reading.device)
@@ -80,7 +80,7 @@ def decide_device(signs: Sequence[DeviceSigns]) -> Device:
         return Device(by_event, name, 1)
     by_name = next((kind for kind in map(type_of_name, names) if kind), None)
     if by_event in ("cpu", None) and not any(sign.has_work for sign in signs):
-        # A device that was idle in the recording is still the run's device, if the metadata names it.
+        # A device in the metadata is the run's device even if it was idle.
         return Device(by_name or (None if any(sign.lost for sign in signs) else by_event), name, 0)
     return Device(by_name or by_event, name, max(sum(sign.devices for sign in signs), 1))
 

@@ -1,11 +1,8 @@
-"""Stores event names and categories as numbers: a recording has millions of events, but few names.
+"""Stores event names and categories as numbers (ENUM types of DuckDB), because a recording has millions of events, but
+few names. The values are sorted, so rows sort as by text. Queries from outside see text (``Table.as_text``).
 
-DuckDB calls such a type ENUM. Its values are sorted, so rows sort as they would by text, and comparisons with other
-columns use the text. Queries from outside see text (``Table.as_text``).
-
-If the names are too many or too long for an ENUM, each row of each table holds its own copy: 20,000 kernels of one op
-would repeat a name of 60 kB that the recording holds once. Long names are then cut in the middle, because template
-kernels often differ at the end of their names.
+If the names are too many or too long for an ENUM, each row holds a copy, which needs much memory for long names. They
+are then cut in the middle, because template kernels often differ at the end of their names.
 """
 
 from __future__ import annotations
@@ -14,13 +11,13 @@ import duckdb
 
 from perftool.model import vendors
 
-# As many as fit into two bytes. With more names an ENUM gains little: its values stay in memory, outside of any limit.
+# As many values as fit into two bytes. The values of an ENUM stay in memory, outside of any limit.
 _MOST_VALUES = 65_535
-# DuckDB writes the whole type each time that it copies a plan: a dictionary of 18 MB took 12 s.
+# DuckDB copies the whole type with each plan: 18 MB took 12 s.
 _MOST_BYTES = 1 << 20
 # The longest name, in bytes, when all names together are too long for a dictionary.
 _LONGEST_TEXT = 1 << 10
-# Categories that the tables assign, besides those of the vendor files.
+# Categories that the tables assign, in addition to those of the vendor files.
 _KINDS = ("", "collective", "kernel", "memcpy", "memset", "runtime", "wait")
 _NAMES = "SELECT DISTINCT name AS value FROM raw WHERE name IS NOT NULL"
 _CATEGORIES = "SELECT lower(cat) AS value FROM (SELECT DISTINCT cat FROM raw WHERE cat IS NOT NULL)"

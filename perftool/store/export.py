@@ -17,17 +17,17 @@ from perftool.store.database import literal
 _SHEET_ROWS = 1_048_575
 _LONGEST_CELL = 32_767
 _ROWS_AT_A_TIME = 10_000
-# Letters that fit into a column.
+# The widest column, in letters.
 _NAME_WIDTH, _TEXT_WIDTH = 24, 120
-# Excel keeps 15 digits of a number; a longer one stays text, so that none of it is lost.
+# Excel keeps 15 digits of a number, so longer numbers are written as text.
 _EXACT = 10**15
 
 Writer = Callable[[duckdb.DuckDBPyConnection, Sequence[Table], Path], list[str]]
-"""Writes tables that exist already to a path, and returns sentences on what did not fit."""
+"""Writes tables that are already made to a path, and returns sentences on what did not fit."""
 
 
 def write_duckdb(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
-    """A DuckDB database; tables and columns have their documentation as comments."""
+    """Write a DuckDB database, with documentation of tables and columns as comments."""
     connection.execute(f"ATTACH {literal(str(place))} AS exported")
     try:
         for table in tables:
@@ -37,7 +37,7 @@ def write_duckdb(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table],
             for column in table.columns:
                 name = f'exported."{table.name}"."{column.name}"'
                 connection.execute(f"COMMENT ON COLUMN {name} IS {literal(column.meaning)}")
-        # A store never checkpoints by itself; without this, the rows would stay in a log beside the file.
+        # Without a checkpoint, the rows would stay in a log beside the file.
         connection.execute("CHECKPOINT exported")
     finally:
         connection.execute("DETACH exported")
@@ -45,7 +45,7 @@ def write_duckdb(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table],
 
 
 def write_parquet(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
-    """A folder with one Parquet file for each table; a file's metadata documents the table and its columns."""
+    """Write a folder with a Parquet file for each table, whose metadata documents the table and its columns."""
     place.mkdir()
     for table in tables:
         texts = {"table": table.description, **{column.name: column.meaning for column in table.columns}}
@@ -58,9 +58,8 @@ def write_parquet(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table]
 
 
 def write_workbook(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
-    """An Excel workbook with one sheet for each table, and one that documents them. Empty tables have no sheet.
-
-    Text is written as text: a name from a trace that looks like a formula or a link stays a name.
+    """Write an Excel workbook with a sheet for each table that is not empty, and one that documents them. Names that
+    look like formulas or links stay text.
     """
     try:
         xlsxwriter = importlib.import_module("xlsxwriter")

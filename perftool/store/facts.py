@@ -7,7 +7,7 @@ from typing import Any
 
 from perftool.model.devices import DeviceFacts, find_device, known_devices
 
-# Bounds for plausible values; the first is also what the column can hold.
+# Bounds for plausible values; the first is also the limit of the column.
 _MOST_BYTES = 2**63 - 1
 _MOST_UNITS = 100_000
 
@@ -37,7 +37,7 @@ def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
 
 
 def named_devices(metadata: Mapping[int, Mapping[str, Any]], given: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
-    """The devices named in the ``metadata`` of traces, by rank; known as ``given`` where the user says so."""
+    """The devices in the ``metadata`` of traces, by rank, or the device ``given`` by the user."""
     rows: list[tuple[Any, ...]] = []
     for rank, top in metadata.items():
         before = len(rows)
@@ -54,7 +54,7 @@ def named_devices(metadata: Mapping[int, Mapping[str, Any]], given: DeviceFacts 
 
 
 def _known(device: DeviceFacts | None, units: int | None = None, capability: int | None = None) -> tuple[Any, ...]:
-    """Memory, name, compute units and capability of a known ``device``; what the trace states comes first."""
+    """Memory, name, compute units and capability of a known ``device``; values in the trace take precedence."""
     if device is None:
         return None, None, units, capability
     return device.memory_bytes or None, device.name, units or device.units, capability or device.capability
@@ -67,7 +67,7 @@ def _units(device: Mapping[str, Any]) -> int | None:
 
 
 def _capability(device: Mapping[str, Any]) -> int | None:
-    """CUDA's compute capability, times 10. None for AMD, which writes its architecture number there."""
+    """CUDA's compute capability, times 10. None for AMD, whose number is the architecture."""
     major, minor = device.get("computeMajor"), device.get("computeMinor")
     if type(major) is not int or type(minor) is not int or not (0 < major < 100 and 0 <= minor < 10):
         return None

@@ -1,4 +1,4 @@
-"""The small tables that no query derives: inputs, what they state about the run, and built-in facts."""
+"""The small tables that no query derives: inputs, facts that they state about the run, and built-in facts."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def given_tables(
 
 
 def _as_text(value: Any) -> Any:
-    """Escape the non-UTF-8 bytes of a file name, since a table holds valid text only."""
+    """Escape the non-UTF-8 bytes of a file name, because tables hold only valid text."""
     if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _group_roles(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """The role of each process group, as the lowest rank that names one gives it."""
+    """The role of each process group, from the lowest rank that names it."""
     found: dict[str, str] = {}
     for _, stated in sorted(metadata.items()):
         info = stated.get("distributedInfo")

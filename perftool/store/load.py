@@ -1,4 +1,4 @@
-"""Loads trace files into the raw table: one row per event, exactly as in the file, times in ns."""
+"""Loads trace files into the raw table: an unchanged row per event, with times in ns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.store.deadline import one_transaction
 from perftool.store.together import Sequencer, StoppedError, Work
 
-# Arguments are most of the text. On disk, zstd needs half the space of DuckDB's default compression, and less time.
+# Arguments are most of the text. zstd is faster than DuckDB's default compression, and needs half of the space.
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
                   ts BIGINT, dur BIGINT, id VARCHAR, args JSON USING COMPRESSION zstd)
 """
-# Chunks read by one statement: few enough to bound the spool folder, which holds those of four statements at most.
+# Chunks read by one statement. Limits the spool folder, which holds the chunks of at most four statements.
 _BATCH = 6
 _COLUMNS = {
     "ph": "VARCHAR",
@@ -35,15 +35,14 @@ _COLUMNS = {
     "tid": "VARCHAR",
     "id": "VARCHAR",
 }
-# No recording ends after the year 2043. A larger number is damage, and the sum of two would not fit 64 bits.
+# The year 2043. The sum of two larger times would not fit 64 bits.
 _MOST_US = 2**61 // 1000
-# Microseconds to ns. A double holds the whole microseconds of any date, but their decimals only up to 2**53 ns; the
-# reader writes later times as text.
+# Microseconds to ns. A double is exact up to 2**53 ns; the reader writes later times as text.
 _FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT")
 _EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
 
-# Names are compared with many patterns, and some tables hold them as text in each row. The longest names seen, of
-# template kernels, have 5 kB; longer ones are cut.
+# Longer names are cut, because names are compared with many patterns and copied into rows. The longest known names, of
+# template kernels, have 5 kB.
 LONGEST_NAME = 6 << 10
 _CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"
 
@@ -65,7 +64,7 @@ def load_trace(
     and again at its end. ``progress`` is called with the bytes of text loaded so far. Raises InputError when the file
     contains no trace.
     """
-    # After an error the thread that splits the file may still be running, and write once more.
+    # After an error, the thread that splits the file may still write a chunk.
     with tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as spool:
         trace = ChromeTrace(path, Path(spool))
         batches = _Batches(trace, rank_for)
@@ -85,7 +84,7 @@ def load_trace(
 
 
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
-    """Notes that every output must carry for a trace that is hand-made, simulated or interrupted."""
+    """Notes for every output on a trace that is hand-made, simulated or interrupted."""
     notes = {"handMade": "made by hand, not recorded on a device", "simulated": "simulated, not recorded on a device"}
     issues = [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
     early = metadata.get("interrupted")
@@ -99,7 +98,7 @@ class _Batch(NamedTuple):
 
 
 class _Batches:
-    """The chunks of a trace, grouped by the statement that reads them, and the rank to file them under."""
+    """The chunks of a trace, grouped by the statement that reads them, and their rank."""
 
     def __init__(self, trace: ChromeTrace, rank_for: RankFor) -> None:
         self._trace, self._rank_for = trace, rank_for
@@ -118,7 +117,7 @@ class _Batches:
 class _Loading:
     """Loads the chunks of a trace into the raw table, one batch at a time on each thread.
 
-    Batches commit in file order: repairs and row ids depend on it.
+    Batches commit in file order, on which repairs and row ids depend.
     """
 
     def __init__(
@@ -172,7 +171,7 @@ class _AfterEndError(Exception):
 
 def _settle_rank(connection: duckdb.DuckDBPyConnection, rank: int | None, final: int) -> None:
     if rank is not None and final != rank:
-        # Rewriting every row is slow, but the metadata that names the rank nearly always precedes the events.
+        # Updating all rows is slow, but rare: the metadata with the rank usually precedes the events.
         connection.execute(f"UPDATE raw SET rank = {final} WHERE rank = {rank}")
 
 

@@ -1,4 +1,4 @@
-"""The machines that traces were recorded on, as our recorders describe them (perftool/integrations/machine.py)."""
+"""The machines that traces were recorded on, from descriptions by our recorders (perftool/integrations/machine.py)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...
 def device_of(found: Any) -> str | None:
     """The name of the CPU that ``found`` describes as a device with measured rates; None without these.
 
-    The name includes the number of threads, because rates grow with it.
+    The name includes the number of threads, on which rates depend.
     """
     machine, process = _object(found.get("machine")), _object(found.get("process"))
     threads = _whole(process, "threads")
@@ -93,7 +93,7 @@ def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]
 def _figures(peaks: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     products = _object(peaks.get("products"))
     rates = {f"matrix peak {dtype}": _number(products, dtype) for dtype in ("fp32", "bf16")}
-    # Products in 32 bit run on the vector units of a CPU.
+    # The vector units of a CPU run products in 32 bit.
     rates["vector peak fp32"] = _number(products, "fp32")
     for fact, rate in rates.items():
         if is_rate(rate):

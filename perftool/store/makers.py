@@ -16,7 +16,7 @@ from perftool.store.derive import nest_slices, pair_slices, sweep_timeline
 from perftool.store.op_costs import model_ops
 from perftool.store.shortfalls import judge_ops
 
-# Makes its table from those it needs; returns the issues found, each with its rank.
+# A function that makes a table from its needs; returns issues, each with its rank.
 Maker = Callable[[duckdb.DuckDBPyConnection], Iterable[tuple[int, ImportIssue]]]
 MAKERS: dict[str, Maker] = {
     "pair_slices": pair_slices, "nest_slices": nest_slices, "sweep_timeline": sweep_timeline,
@@ -33,7 +33,7 @@ def fill(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[tup
     """Make ``table`` from ``rows``."""
     connection.execute(f"CREATE TABLE {table.definition}")
     if rows:
-        # Inserting by column is twenty times faster than by row.
+        # Inserting columns is twenty times faster than inserting rows.
         columns = [list(column) for column in zip(*rows, strict=True)]
         marks = ", ".join(["unnest(?)"] * len(columns))
         connection.execute(f'INSERT INTO "{table.name}" SELECT {marks}', columns)

@@ -1,9 +1,8 @@
 """Rewrites the native Synapse profiler's JSON (``hl-prof-config --invoc json``) into the form the bridge uses.
 
-The native form has a process for each kind of engine (``*MME (accel5)``) and begin and end events. An engine may begin
-work before the previous work ends, and the names of begin and end may differ, so ends match begins of the same
-engine, recipe, context and node, first in first out.
-Arguments are spelled differently (``arguments`` in the vendor's file).
+The native form has a process for each kind of engine (``*MME (accel5)``) and begin and end events. Work of an engine
+may overlap, and the names of begin and end may differ, so ends match begins of the same engine, recipe, context and
+node, first in first out. Arguments have other names (``arguments`` in the vendor's file).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from perftool.model import vendors
 from perftool.model.inputs import ImportIssue
 from perftool.readers.nodes import HOST_TRACE
 
-# The arguments that identify work on a lane, in the bridge's spelling.
+# The arguments that identify work on a lane, by the bridge's names.
 _IDENTITY = ("recipeId", "contextId", "Unique Node ID")
 _OPERATION = "operation"
 
@@ -90,7 +89,7 @@ WITH events AS (
     SELECT rowid AS id, ph, pid, tid, name, ts, dur, coalesce(args, '{{}}') AS args
     FROM raw WHERE rank = $rank AND ph IN ('B', 'E', 'X') AND list_contains($pids, pid) AND ts IS NOT NULL
 ),
--- An E has no begin if it brings the count of ends above that of begins.
+-- -- An E has no begin if there are then more ends than begins.
 counted AS (
     SELECT *, {identity} AS key, count_if(ph = 'B') OVER w AS begun, count_if(ph = 'E') OVER w AS ended
     FROM events WHERE ph <> 'X'

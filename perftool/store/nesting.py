@@ -1,4 +1,4 @@
-"""Computes how the slices of a track nest: depth and parent of each, for millions of slices at once."""
+"""Computes depth and parent of nested slices, for millions of slices at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 class Slices(NamedTuple):
-    """Slices with their ids and a number for each one's category; ``end`` is not before ``start``."""
+    """Slices with ids and numbers of their categories; ``end`` is not before ``start``."""
 
     id: Int64s
     track: Int64s
@@ -33,7 +33,7 @@ class Nested(NamedTuple):
 class Nesting:
     """Nests slices period by period, with the same result as all at once.
 
-    It keeps possible parents of later slices: those still open, and the last one of each depth.
+    It keeps possible parents of later slices: open ones, and the last one of each depth.
     """
 
     def __init__(self) -> None:
@@ -63,11 +63,11 @@ def nest(
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Sort slices into nesting order, and find the depth and the parent of each.
 
-    Takes arrays of equal length; returns (order, depth, parent): ``order`` sorts the input by track, start, longer
-    first and number: of two with equal times, the one earlier in the file is the outer one. ``depth[i]`` is the
-    number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the index into the input of the
-    innermost of these, -1 at depth 0. A slice that begins inside another and outlasts it counts as inside. ``known``
-    gives the depth of the first slices, some of whose parents are absent.
+    Takes arrays of equal length; returns (order, depth, parent): ``order`` sorts the input by track, start, descending
+    length and number: of two with equal times, the earlier one in the file is outer. ``depth[i]`` is the number of
+    slices still open when slice ``order[i]`` starts; ``parent[i]`` is the index into the input of the innermost of
+    these, -1 at depth 0. A slice that starts inside another is nested in it, even if it ends later. ``known`` gives the
+    depth of the first slices, some of whose parents are absent.
     """
     order = np.lexsort((number, -end, start, track))
     track, start, end = track[order], start[order], end[order]
@@ -78,11 +78,11 @@ def nest(
         depth[given] = known[order[given]]
     parent = np.full(len(order), -1, dtype=np.int64)
     by_depth = np.argsort(depth, kind="stable")
-    # Scanning all slices once per level would be quadratic for deep nesting.
+    # One scan per level would be quadratic for deep nesting.
     levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
     above: Int64s = levels[0][lasting[levels[0]]]
     for here in levels[1:]:
-        # The last slice that started one level up must still be open: otherwise this slice would not be at this depth.
+        # The parent is the last slice one level up: the depth shows that it is still open.
         parent[here] = order[above[np.searchsorted(above, here) - 1]]
         above = here[lasting[here]]
     return order, depth, parent
@@ -100,9 +100,9 @@ def _worth_keeping(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, unt
 
 
 def _open_slices(track: Int64s, start: Int64s, end: Int64s, lasting: npt.NDArray[np.bool_]) -> Int64s:
-    """Number of earlier slices of the same track that have not ended when each slice starts.
+    """For each slice, the number of earlier slices of its track that are open at its start.
 
-    Slices of no length contain nothing, so only the ``lasting`` ones count.
+    Only ``lasting`` slices count, as empty ones contain nothing.
     """
     earlier: Int64s = np.cumsum(lasting) - lasting
     ended = np.empty(len(start), dtype=np.int64)

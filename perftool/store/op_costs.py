@@ -24,7 +24,7 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
            FROM _op_work WHERE input_dims IS NOT NULL"""
     ).fetchall()
     seen = _seen(connection)
-    # Steps and ranks repeat the same calls.
+    # Cached, because steps and ranks repeat the same calls.
     known = {
         call: cost_of(call[0], call[1], call[2], call[3], call[4], call[5], seen, call[6], call[7])
         for call in {tuple(call) for _, *call in calls}

@@ -23,7 +23,7 @@ class Pairs:
 
 
 class _OpenBegins:
-    """The open begins of a track, innermost last; counts by name avoid futile searches."""
+    """The open begins of a track, innermost last; counts by name avoid failing searches."""
 
     def __init__(self) -> None:
         self._stack: list[tuple[int, str | None]] = []
@@ -34,7 +34,7 @@ class _OpenBegins:
         self._names[name] += 1
 
     def close(self, name: str | None) -> list[int]:
-        """Pop the innermost begin of ``name`` (of any name for None) after those inside it; nothing if none is open."""
+        """Pop the innermost begin of ``name`` (None: of any name) and those inside it; nothing if none is open."""
         if not (self._stack if name is None else self._names[name]):
             return []
         closed = [self._pop()]
@@ -55,10 +55,9 @@ class _OpenBegins:
 def pair(events: Iterable[tuple[int, object, str, str | None, int]]) -> Pairs:
     """Match begins and ends, given as (id, track, phase, name, ts) in time order.
 
-    Within a track an end closes the innermost open begin of the same name; an end without a name closes the
-    innermost. Begins skipped over on the way (an exception can skip an end) close at the same time. An end
-    without a begin started before the recording and is dropped; a begin without an end is still open when the
-    recording stops and closes with the last event of its track.
+    Within a track, an end closes the innermost open begin of the same name, or any begin if it has no name. Begins
+    inside that one, whose ends are missing (as after an exception), close at the same time. An end without a begin,
+    which was before the recording, is dropped; a begin without an end closes with the last event of its track.
     """
     pairs = Pairs()
     open_begins: defaultdict[object, _OpenBegins] = defaultdict(_OpenBegins)

@@ -16,7 +16,7 @@ from perftool.store.catalog import catalog
 from perftool.store.database import literal
 from perftool.store.shift import Shift
 
-# Each row belongs to one rank. There are few rows: per step, per collective, per name; never per slice.
+# Tables with a row per step, collective or name of a rank, not per slice.
 EXPORTED = (
     "tracks", "windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
     "_idle_totals", "_idle_annotations", "_device_op_totals", "_op_totals", "_traced_compilations", "fallback_calls",
@@ -26,8 +26,8 @@ EXPORTED = (
 )  # fmt: skip
 # Limit for one table of one task; a large trace has about ten thousand collectives.
 MOST_ROWS = 5_000_000
-# Rows and text that a table may have per byte of its file, on top of a free amount. Parquet stores a repeated name
-# once, but each row that we write takes at least a byte.
+# Rows and text that a table may have per byte of its file, in addition to a free amount. Parquet stores a repeated name
+# once, but each of our rows takes at least a byte.
 _ROWS_PER_BYTE, _FREE_ROWS = 16, 10_000
 _TEXT_PER_BYTE, _FREE_TEXT = 200, 4 << 20
 _TIMES = {"ts", "end", "host_ts", "host_end", "called", "ready"}
@@ -53,7 +53,7 @@ def corrupt_as_input_error() -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, UnicodeDecodeError) as error:
-        # DuckDB's message about damaged bytes quotes them, so the message itself may not be valid text.
+        # DuckDB's message may quote damaged bytes, and then is not valid text.
         if is_interrupt(error):
             raise
         why = str(error).splitlines()[0][:LONGEST_REASON]
@@ -83,8 +83,8 @@ def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[st
 def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedTables], folder: Path) -> None:
     """Import each table of EXPORTED from all ``parts``.
 
-    Raises duckdb.Error for a part with other columns or types, with rows of ranks that are not its own, or, if it is
-    foreign, with more rows than any rank has.
+    Raises duckdb.Error for a part with other columns or types, with rows of other ranks, or, if it is foreign, with too
+    many rows.
     """
     connection.execute("CREATE TEMP TABLE owners (file VARCHAR, rank INTEGER, shift_ns BIGINT)")
     for name in EXPORTED:
@@ -94,7 +94,7 @@ def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedT
             if part.foreign:
                 _require_size(connection, name, Path(file))
         _name_owners(connection, files, parts)
-        # The row order of a store that reads all ranks itself: by file name, as the parts are.
+        # The row order of a store that reads all ranks: parts are sorted by file name.
         connection.execute(
             f"""CREATE TABLE "{name}" AS SELECT {_columns(name)}
                 FROM read_parquet({files}, filename = true, file_row_number = true) AS t

@@ -12,9 +12,9 @@ from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files import rank_name
 from perftool.readers.files.host_name import hosts_of
 
-# Python's literal parser fails badly on deeply nested text; the info of a real run is far shorter.
+# Longer than the info of a real run. Python's literal parser crashes on deeply nested text.
 _LONGEST_INFO = 100_000
-# No run has as many ranks; a larger number is damage.
+# More ranks than any run has.
 LARGEST_RANK = 1 << 17
 # In the year 2043.
 LATEST_NS = 1 << 61
@@ -41,7 +41,7 @@ def base_time(metadata: Mapping[str, Any]) -> int:
 
 
 def number_ranks(stated: Sequence[int | None]) -> list[int]:
-    """The rank to file each trace of a run under: the one it states, first come first served, else a free one."""
+    """The rank for each trace of a run: the stated one for its first trace, else a free one."""
     named = {rank for rank in stated if rank is not None}
     free = (rank for rank in count() if rank not in named)
     first: set[int] = set()
@@ -54,21 +54,21 @@ def number_ranks(stated: Sequence[int | None]) -> list[int]:
 
 
 def free_rank(stated: int | None, taken: Container[int]) -> int:
-    """The rank to file a trace under: the one it states if that is free, else the lowest free one."""
+    """The rank for a trace: the stated one if it is free, else the lowest free one."""
     if stated is not None and stated not in taken:
         return stated
     return next(rank for rank in count() if rank not in taken)
 
 
 def rank_taken(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
-    """The issue for a trace that states one rank and is filed under another ``rank``."""
+    """The issue for a trace that states one rank and gets another ``rank``."""
     if stated in (None, rank):
         return ()
     return (ImportIssue("rank taken", 1, f"rank {stated} was read before; this file is shown as rank {rank}"),)
 
 
 def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
-    """The issue for one of several traces that states no rank and is filed under ``rank``."""
+    """The issue for one of several traces that states no rank and gets ``rank``."""
     if stated is not None:
         return ()
     return (
@@ -79,7 +79,7 @@ def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
 def ranks_of_run(
     traces: Iterable[InputFile], metadata: Mapping[int, Mapping[str, Any]], unreadable: Iterable[InputFile] = ()
 ) -> list[tuple[int, str, str | None]]:
-    """Every rank, its status (``ok``, ``unreadable``, or ``missing``), and its host, None where it is unknown.
+    """Every rank, its status (``ok``, ``unreadable``, or ``missing``), and its host (None if unknown).
 
     Absent ranks below the run's ``world_size`` are missing, even when a single trace is given.
     """
@@ -98,5 +98,5 @@ def world_size(metadata: Mapping[int, Mapping[str, Any]]) -> int | None:
 
 
 def _number(value: object, most: int) -> int | None:
-    """``value`` if it is a whole number from 0 to ``most``: anything else is damage."""
+    """``value`` if it is a whole number from 0 to ``most``, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None

@@ -1,4 +1,4 @@
-"""Turns the contents of logs, metrics and configuration into rows beside those of the traces."""
+"""Turns the contents of logs, metrics and configuration into rows of tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perftool.units import NS_PER_US
 
 @dataclass(frozen=True)
 class Reading:
-    """One text input and what its reader found in it."""
+    """A text input and its contents."""
 
     path: str
     size: int
@@ -47,7 +47,7 @@ class Reading:
 
 def read_text(path: str) -> Reading:
     """Read a log, a metrics file or a configuration. Raises InputError when it cannot be read."""
-    # Imported here: text readers load pattern tables that a trace does not need.
+    # Imported here, because traces do not need the pattern tables of text readers.
     from perftool.readers import text_input
 
     shown = "<stdin>" if path == STDIN else path
@@ -65,7 +65,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins), is_registered(t.op)) for t in totals
         ],
         "unsupported_dtypes": _missing_dtypes(totals),
-        # Inputs that would list fallbacks: with one of them, an empty list means that none happened.
+        # Inputs that would list fallbacks: with one of them, an empty list means no fallbacks.
         "_log_fallback_sources": [(r.path,) for r in readings if _would_show_fallbacks(r.reading)],
         "_captured": captured_rows([kernel for part in parts for kernel in part.captured]),
         "_log_compilations": [

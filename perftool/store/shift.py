@@ -1,4 +1,4 @@
-"""Moves the times of some ranks to the origin of the others. Only this module does that."""
+"""Moves the times of some ranks to the origin of the others."""
 
 from __future__ import annotations
 

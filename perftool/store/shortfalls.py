@@ -16,7 +16,7 @@ from perftool.op_costs.sizes import Sizes, sizes_of
 from perftool.store.catalog import Table, catalog
 from perftool.units import format_ns, format_ratio
 
-# Starting and draining any kernel takes 2 to 5 us on current devices.
+# Starting and draining a kernel takes 2 to 5 us on current devices.
 _LEAST_CALL_NS = 2000
 # Smaller differences come from clock variation and the order of calls.
 _CLEARLY = 1.1
@@ -107,12 +107,12 @@ def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _small(sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """``sizes`` with None for numbers too large for a column; a recording may hold any number."""
+    """``sizes`` with None for numbers that are too large for a column."""
     return {name: None if isinstance(size, int) and size > _MOST_NUMBER else size for name, size in sizes.items()}
 
 
 def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
-    """How the kernel divides the work: its grid, its tile, and how both fill the compute units."""
+    """Columns on how the kernel divides the work: its grid, its tile, and how both fill the compute units."""
     try:
         args = json.loads(op["args"] or "{}")
     except (ValueError, RecursionError):
@@ -142,7 +142,7 @@ def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None) -> tuple[int, float]:
     """The number of tiles that cover the results, and the elements they cover per element needed.
 
-    Column-major libraries swap both sides; the arrangement that matches the grid counts, else the better one.
+    Column-major libraries swap rows and columns; the order that matches the grid is used, else the better one.
     Each of the ``parts`` of the inner dimension has its own tiles; more blocks than tiles mean that it is split, too.
     """
     assert sizes.m is not None
@@ -158,11 +158,11 @@ def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None
 
 
 def shape_text(sizes: Sizes, input_dims: str) -> str:
-    """The sizes in short, as an engineer would name the call."""
+    """A short text on the sizes."""
     if sizes.heads is not None:
         return f"{sizes.batch} x {sizes.heads} heads, {sizes.queries} x {sizes.keys}, head size {sizes.head_size}"
     if sizes.channels is not None:
-        parts = [f"{sizes.channels} channels, {sizes.m} places x {sizes.n} filters of {sizes.k}"]
+        parts = [f"{sizes.channels} channels, {sizes.m} positions x {sizes.n} filters of {sizes.k}"]
         parts += [f"{sizes.groups} groups"] if sizes.groups and sizes.groups > 1 else []
         return ", ".join(parts)
     if sizes.m is not None:

@@ -11,15 +11,15 @@ from perftool.readers.files.stream import reads_once
 
 # Approximate growth when gzip or zstd is decompressed.
 _COMPRESSION = 12
-# Assume that an input of unknown size is large: a small database on disk does less harm than a large one in memory.
+# An input of unknown size counts as large, because a large database in memory would be worse than a small one on disk.
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750
-# Memory for a database on disk: with Python, numpy, the rules and the text being read, the total is 600 MB.
+# Memory for a database on disk. The whole process then uses 600 MB.
 _CACHE_MB = 400
-# Above this much text the database lives in a temporary file, where it is compressed and can be spilled.
+# Above this size of text, the database is in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
-# The rest is for Python, its libraries, and memory that DuckDB does not count.
+# Leaves memory for Python, its libraries, and for use that DuckDB does not count.
 _SHARE = 0.5
 # Memory limits of this process's control group: version 2, version 1.
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))

@@ -1,4 +1,4 @@
-"""Unions and sweeps of intervals in arrays, like the SQL macros, for the one table that is too large for them.
+"""Unions and sweeps of intervals in arrays, like the SQL macros, for a table that is too large for SQL.
 
 Intervals are half open, [ts, end), in ns. Arrays of 64-bit integers, all of equal length, hold rank, class and times.
 """
@@ -27,7 +27,8 @@ def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
     group = np.zeros(len(ts), dtype=np.int64)
     group[1:] = np.cumsum((rank[1:] != rank[:-1]) | (kind[1:] != kind[:-1]))
     reach = _running_maximum(group, end)
-    # A merged interval starts where no earlier one of its group reaches, and ends where those before the next one end.
+    # A merged interval starts where no earlier interval of its group reaches, and ends at the largest end before the
+    # next.
     first = np.ones(len(ts), dtype=bool)
     first[1:] = (group[1:] != group[:-1]) | (ts[1:] > reach[:-1])
     last = np.ones(len(ts), dtype=bool)
@@ -45,7 +46,7 @@ def sweep(rank: Int64s, bits: Int64s, ts: Int64s, end: Int64s) -> Intervals:
     times = np.concatenate((ts, end))
     order = np.lexsort((times, ranks))
     ranks, times = ranks[order], times[order]
-    # Every interval that starts also ends, so each rank begins with an empty mask.
+    # Every interval ends, so each rank begins with an empty mask.
     masks = np.cumsum(np.concatenate((bits, -bits))[order])
     begin = np.flatnonzero((ranks[1:] == ranks[:-1]) & (times[1:] > times[:-1]))
     return ranks[begin], times[begin], times[begin + 1], masks[begin]
@@ -55,7 +56,7 @@ class Sweep:
     """Sweeps intervals period by period, with the same result as all at once.
 
     ``marks`` are (rank, ts, end) of intervals that only mark their ends. With several periods, each rank needs a mark
-    from its first moment to its last.
+    over its whole extent.
     """
 
     def __init__(self, marks: tuple[Int64s, Int64s, Int64s]) -> None:
@@ -78,7 +79,8 @@ class Sweep:
         return self._without_cut(sweep(rank, bits, ts, end), begin, until)
 
     def _without_cut(self, swept: Intervals, begin: int | None, until: int | None) -> Intervals:
-        """``swept`` joined with stretches held back at the period boundary; holds back those that may continue."""
+        """``swept`` joined with stretches that were held back at the boundary; holds back stretches that may
+        continue."""
         rank, ts, end, mask = swept
         held_rank, held_ts, held_end, held_mask = self._held
         first = np.searchsorted(rank, held_rank)
@@ -115,7 +117,7 @@ def _running_maximum(group: Int64s, values: Int64s) -> Int64s:
     low = int(values.min())
     span = int(values.max()) - low + 1
     if span * (int(group[-1]) + 1) < _LARGEST:
-        # Give each group its own range of values, above those before it.
+        # Move the values of each group above those of earlier groups.
         base = group * span - low
         reach: Int64s = np.maximum.accumulate(values + base) - base
         return reach

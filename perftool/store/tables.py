@@ -16,15 +16,15 @@ from perftool.store.deadline import one_transaction
 from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
 from perftool.store.together import SecondThread, TableScheduler
 
-# Nearly every other table needs these, so no other is made at the same time.
+# Nearly all other tables need these, so they are made first.
 _FIRST = {"tracks", "_pairs", "_spans", "slices"}
 
 
 class Tables:
-    """The tables made so far over ``connections``; any thread may ask for one.
+    """The tables made over ``connections``; any thread may request one.
 
     ``given`` holds the rows of tables that no query derives; ``replay`` makes the rows of tables derived by a replay.
-    Issues found on the way go to ``note``, with their rank.
+    Issues go to ``note``, with their rank.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Tables:
         self._values: dict[tuple[str, str], set[Any]] = {}
 
     def import_tables(self, names: Iterable[str]) -> None:
-        """Accept the tables ``names``, made elsewhere, as they are."""
+        """Register the tables ``names``, which were made elsewhere."""
         self._made.update(names)
 
     def make_all(self, names: Iterable[str]) -> None:
@@ -65,13 +65,13 @@ class Tables:
     def missing(self, name: str) -> list[str] | None:
         """The tables to make before the table ``name``; None when it is already made or is not a table.
 
-        A precondition table may need building first; until then the other needs are unknown.
+        Other needs are unknown until the tables of its preconditions are made.
         """
         if name in self._made or name not in catalog():
             return None
         table = catalog()[name]
         for group in table.empty_without:
-            # Builds only the preconditions that decide.
+            # Makes only the preconditions that decide.
             for precondition in group:
                 if precondition.table in catalog() and precondition.table not in self._made:
                     return [precondition.table]
@@ -83,7 +83,7 @@ class Tables:
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[bool]:
-        """Hold the sole right to make the table ``name``; yields whether it still has to be made."""
+        """Lock the table ``name``; yields whether it still has to be made."""
         with self._changed:
             while name in self._making:
                 self._changed.wait()
@@ -99,7 +99,7 @@ class Tables:
     def _make(self, table: Table) -> None:
         connection = self._connections.here()
         cores = self._connections.all_cores() if table.name in _FIRST else nullcontext()
-        # A single statement is atomic anyway.
+        # A single statement is already atomic.
         with cores, one_transaction(connection) if table.maker or table.drops else nullcontext():
             if self.known_empty(table):
                 connection.execute(f"CREATE TABLE {table.definition}")

@@ -1,4 +1,4 @@
-"""Shares work between two threads: a second statement uses the cores that one statement leaves idle."""
+"""Shares work between two threads, because one statement does not use all cores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Work(Protocol):
 class SecondThread:
     """A thread beside the calling one, started on first use; ``interrupt`` interrupts its statement.
 
-    It is used only while ``side_by_side`` says that a core is free for it.
+    It is used only if ``side_by_side`` says that a core is free.
     """
 
     def __init__(self, interrupt: Callable[[], None], side_by_side: Callable[[], bool]) -> None:
@@ -99,7 +99,7 @@ class StoppedError(Exception):
 
 
 class Sequencer:
-    """Orders parts numbered from 0: threads run them in parallel up to the point where each waits for its turn."""
+    """Orders parts numbered from 0, which threads run in parallel until each waits for its turn."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -170,7 +170,7 @@ class TableScheduler:
             return None
 
     def _first_ready(self, name: str, seen: set[str]) -> str | None:
-        """``name``, or else its first need that is ready to make and that no thread is making."""
+        """``name``, or its first need that is ready to make and that no thread is making."""
         if name in seen or name in self._busy:
             return None
         seen.add(name)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Made = TypeVar("Made")
-# Maps the rank that a trace states to the rank to file it under.
+# Maps the rank that a trace states to the rank it gets.
 Number = Callable[[int | None], int]
 # Makes the rows of the named table from other tables of a store.
 Rows = Callable[["TraceStore", str], Sequence[tuple[Any, ...]]]
@@ -62,7 +62,7 @@ class TraceStore:
         self.unreadable: list[InputFile] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._ready = False
-        # The origin of all times, in ns since 1970. Files may differ; the first one that states its origin sets it.
+        # The origin of all times, in ns since 1970, from the first file that states one.
         self.base_ns = 0
         limit_mb = memory_limit_mb()
         large = not fits_in_memory(input_bytes, limit_mb)
@@ -72,7 +72,7 @@ class TraceStore:
         self._connections.use(cores(), side_by_side=True)
         self._second = SecondThread(self._connections.interrupt, lambda: self._connections.side_by_side)
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
-        # Nothing here outlives the process, so checkpoints along the way are pointless.
+        # The database is temporary, so it needs no checkpoints.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
             self._connections.limit(cache_limit_mb(limit_mb))
@@ -108,7 +108,7 @@ class TraceStore:
     def add_trace(self, path: str, progress: load.Progress | None = None, number: Number | None = None) -> InputFile:
         """Read one trace file, here or at a URL. Raises InputError when it cannot be read at all.
 
-        ``number`` maps the rank it states to the rank to file it under; the default keeps that rank if it is free.
+        ``number`` maps the rank it states to the rank it gets; the default keeps that rank if it is free.
         """
         self._require_open()
         with local_copy(path) as place, as_trace(place) as native, snapshot_as_trace(native) as events:
@@ -196,7 +196,7 @@ class TraceStore:
     def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The columns of our own SQL as numpy arrays; masked where one holds NULL. Whole numbers have 64 bits.
 
-        Times would not fit into arrays derived from narrower numbers, such as ranks.
+        Results of narrow columns, such as ranks, could not be combined with times otherwise.
         """
         found = self._connection.execute(sql, dict(params)).fetchnumpy()
         return {
@@ -239,7 +239,7 @@ class TraceStore:
     def timed(self, sql: str, params: dict[str, Any], time_limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run the SQL of the shipped rules; returns column names and rows. Raises QueryError like ``query``.
 
-        The limit is CPU time of the process, because this SQL is our own: only its work counts, not a busy machine.
+        The limit is on CPU time, so that a busy machine makes no rule fail.
         """
         self.build(names_in(sql))
 
@@ -251,7 +251,8 @@ class TraceStore:
             return self._connections.with_room(rows)
 
     def export(self, names: Sequence[str], writer: Writer, place: Path) -> list[str]:
-        """Have ``writer`` write the tables ``names`` to ``place``. Returns a sentence for each that did not fit."""
+        """Write the tables ``names`` to ``place`` with ``writer``. Returns a sentence for each table that did not
+        fit."""
         self.build(names)
         return writer(self._connection, [catalog()[name] for name in names], place)
 
@@ -261,7 +262,7 @@ class TraceStore:
         self._tables.make_all(names)
 
     def side_by_side(self, calls: Sequence[Callable[[], Made]]) -> list[Made]:
-        """The return values of independent ``calls`` on this store, made two at a time where cores allow."""
+        """The return values of independent ``calls`` on this store, made two at a time if cores allow."""
         work = ParallelCalls(calls)
         self._second.share(work)
         return work.results
@@ -282,17 +283,18 @@ class TraceStore:
         return self._connection.execute(catalog()[name].as_text)
 
     def _prepare(self) -> None:
-        """Collect the tables that no query derives, once all inputs are in."""
+        """Collect the tables that no query derives, after all inputs are read."""
         if self._ready:
             return
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         if self._large:
-            # A database on disk lacks the memory for two tables at a time. Event order matters; table order does not.
+            # A database on disk has no memory for two tables at a time. Only the order of events matters, not of
+            # tables.
             self._connections.one_at_a_time()
             self._connection.execute("SET preserve_insertion_order = false")
         self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
-        # Set at the end, because other threads may check it.
+        # Set last, because other threads may check it.
         self._ready = True
 
     def _note(self, rank: int, issue: ImportIssue) -> None:

@@ -135,7 +135,7 @@ def test_what_was_dropped_is_said_first(shown: Callable[..., list[str]]) -> None
     lines = shown(replace(report, inputs=(replace(report.inputs[0], issues=issues),)))
 
     assert lines[1:4] == ["rank0.json: remark 0", "rank0.json: remark 1",
-                          "and 2 more remarks on the inputs; --full prints them"]  # fmt: skip
+                          "and 2 more notes on the inputs; --full prints them"]  # fmt: skip
 
 
 def test_in_a_pipe_a_finding_is_one_line(shown: Callable[..., list[str]]) -> None:

@@ -1,1 +1,1 @@
-"""Replays the ranks of a run together: collectives join them, and each continues when the last has arrived."""
+"""Replays the ranks of a run together: at a collective, each rank waits for the last one."""

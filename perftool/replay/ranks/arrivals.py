@@ -32,7 +32,7 @@ def arrivals_of(
         each.add(who, int(ranks["ts"][at]), int(ranks["offset_ns"][at]), parts)
     kind = np.concatenate([found["kind"], np.full(len(ranks["rank"]), int(found["kind"].max()) + 1)])
     peers, roles = peers_of(all_of, kind, each.orders, stages, single)
-    # Work after the last collective makes no recorded rank wait.
+    # After the last collective, no recorded rank waits.
     usual = usual_of(all_of, each.work, peers, roles, each.orders)
     compared = {
         name: (values, usual.excess(each.cause_sums[name], each.cause_begins[name], all_of.rank))
@@ -92,12 +92,12 @@ class _Collectives:
         hold = np.searchsorted(cuts[holds.end], ready + ROUNDED_NS, side="right") - 1
         cause = np.where(hold >= 0, np.append(holds.arrival, NONE)[hold], NONE)
         let_go = np.append(cuts[holds.end], begin)[hold]
-        # Work that ends after this collective began, or before the window, cannot explain when it began.
+        # Work that ends after this collective began, or before the window, did not delay it.
         held = (cause != NONE) & (all_of.meeting[cause] < all_of.meeting[mine]) & (let_go > begin)
         self.own[mine] = np.where(held, cause, NONE)
         free = np.where(hold < 0, begin + offset + moments - begun[0], ready + offset)
         self.own_lag[mine] = np.where(held, let_go - all_of.end[cause] + moments - done.until(let_go), free)
-        # The work of the rank, cut where it is ready for a collective.
+        # The work of the rank up to each cut; cuts include the times when it is ready for a collective.
         order = np.lexsort((all_of.begin[mine], ready))
         self.work[mine[order]] = np.diff(moments[order], prepend=begun)
         self.sums[mine], self.begun[who] = moments, float(begun[0])
@@ -122,7 +122,7 @@ class _Holds:
 
 
 class _Done:
-    """The own work of a rank up to any time: the time in which no known collective blocks it."""
+    """The own work of a rank up to any time, in which no known collective blocks it."""
 
     def __init__(self, cuts: Int64s, holds: _Holds) -> None:
         free = np.ones(len(cuts) - 1)
@@ -153,8 +153,9 @@ def _holds(cuts: Int64s, held_until: Int64s, arrivals: Int64s, end: Int64s) -> _
 def _followed(all_of: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """For each arrival of a rank: the collective that ended just before it, how long before, and when it was ready.
 
-    A collective queued behind another on its stream was ready when the work before its launch was done; so was one that
-    follows another on some other stream, unless its own work ended just then. Others began when they were ready.
+    A collective that was queued behind another one was ready when the work before its launch was done. It was queued if
+    it began just after another on its stream, or on another stream while its own work had ended earlier. Other
+    collectives began when they were ready.
     """
     begin, end, meeting = all_of.begin, all_of.end, all_of.meeting
     collectives = mine[mine < all_of.count]
@@ -172,7 +173,7 @@ def _followed(all_of: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64
                 (at >= 0) & (begin[mine[chosen]] - end[found] <= ACROSS_NS) & (meeting[found] < meeting[mine[chosen]])
             )
             if not same:
-                # It may also have waited for compute launched before it.
+                # The collective may have waited for compute launched before it.
                 late = begin[mine[chosen]] - all_of.ready[mine[chosen]] > ACROSS_NS
                 just &= late | (all_of.known[mine[chosen]] == 0)
             rows = np.flatnonzero(chosen)[just]

@@ -18,9 +18,9 @@ from perftool.units import format_ns, ranks_text
 _AGREE, _AGREE_STEP = 0.1, 0.01
 # A rank's own additional time must account for half of the others' wait for it.
 _EXPLAINS = 0.5
-# A rank that loses this part of a step's lateness before one collective paused there.
+# A rank with this share of its lateness in a step before one collective paused there.
 _AT_ONCE = 0.5
-# Up to this many ranks, each rank's reason is given.
+# With at most this many ranks, the reason is given for each rank.
 _MOST_WORDED = 4
 _WORDS = {
     "compute": "its kernels take {own}, those of {others} {usual}",
@@ -29,7 +29,7 @@ _WORDS = {
     "compile": "compiling takes {own} there, compared with {usual} on {others}",
     "host": "its device waits {own} for its host, that of {others} {usual}",
 }
-# The same if the CPU is the device.
+# Texts for runs whose device is the CPU.
 _CPU_WORDS = {
     "compute": "its ops compute for {own}, those of {others} for {usual}",
     "host": "no op computes there for {own}, compared with {usual} on {others}",
@@ -93,18 +93,18 @@ class CulpritRowMaker(Lateness):
     ) -> CulpritRow | None:  # fmt: skip
         least, estimate = self.estimate(late)
         if estimate <= LEAST * self.step_ns * (len(late.steps or self.steps) / len(self.steps)):
-            # Nobody waits for it.
+            # No rank waits for it.
             return None
         chosen = np.isin(self.steps, late.steps or self.steps)
         own = self.excess[np.isin(self.meetings.ranks, late.ranks)][:, chosen].sum(axis=1).max() / len(self.steps)
         if reason is None and own < _EXPLAINS * estimate:
-            # Its own work is not the reason why the others wait.
+            # The others wait for another reason than its own work.
             return None
         replayed = None if self.model.why_not else self.saved_each([changes or late.changes])[0]
         steps = self._steps_of(late)
         cause, own, usual = reason or self._cause(late, steps)
-        # A slow host submits collectives when the compute that hides them on other ranks is over, so the exposed ones
-        # of this rank may be saved too.
+        # A slow host launches collectives after the compute that would hide them, so the gain may include the exposed
+        # collectives of this rank.
         mine = np.isin(self.meetings.ranks, late.ranks)
         bared = float(self.exposed[mine].mean(axis=1).max()) if cause == "host" else 0.0
         trusted = replayed is not None and self.agree(replayed, least, estimate + bared)
@@ -133,7 +133,7 @@ class CulpritRowMaker(Lateness):
         return min(alike, key=lambda rank: (elsewhere[rank], abs(rank - first), -rank), default=None)
 
     def _everywhere(self, late: Late) -> bool:
-        """Whether ``late`` lose their time before many collectives, not before one of a step."""
+        """Whether ``late`` lose their time before several collectives of a step."""
         come = self.meetings.arrivals
         excess = np.maximum(come.excess[np.isin(come.rank, late.ranks)], 0.0)
         return bool(excess.max(initial=0.0) <= _AT_ONCE * excess.sum() / len(self.steps))
@@ -150,7 +150,8 @@ class CulpritRowMaker(Lateness):
         return [step for number, step in enumerate(self.steps) if at[:, number].any()] or self.steps
 
     def _cause(self, late: Late, steps: Sequence[int]) -> tuple[str | None, float, float]:
-        """The cause of at least half of the lateness, its time in a late step, and that of the median rank."""
+        """The cause of at least half of the lateness, with its time in a late step on ``late`` and on the median
+        rank."""
         rows, columns = np.isin(self.meetings.ranks, late.ranks), np.isin(self.steps, steps)
         count = max(1, int(rows.sum()) * int(columns.sum()))
         more = {
@@ -172,7 +173,7 @@ class CulpritRowMaker(Lateness):
         self, late: Late, steps: Sequence[int], reason: tuple[str | None, float, float], others: str,
         slowdown: Slowdown | None,
     ) -> str:  # fmt: skip
-        """A clause that says what takes ``late`` longer; one per rank if the causes differ."""
+        """A clause on what takes longer on ``late``; one per rank if the causes differ."""
         each = [Late((rank,), late.steps) for rank in late.ranks]
         causes = [self._cause(one, steps) for one in each]
         if 1 < len(each) <= _MOST_WORDED and len({cause for cause, _, _ in causes}) > 1:
@@ -191,13 +192,13 @@ class CulpritRowMaker(Lateness):
 
 
 def why_text(cause: str | None, own: float, usual: float, others: str, *, cpu: bool) -> str:
-    """A clause that says what takes ``own`` ns instead of ``usual``; ``cpu`` says that the CPU is the device."""
+    """A clause on ``cause``, which takes ``own`` ns instead of ``usual``; ``cpu``: the device is the CPU."""
     words = _UNKNOWN if cause is None else ({**_WORDS, **_CPU_WORDS} if cpu else _WORDS)[cause]
     return words.format(own=format_ns(own), usual=format_ns(usual), others=others)
 
 
 def _period(steps: Sequence[int], every: Sequence[int]) -> int | None:
-    """The number of steps after which it is late again, if that is constant."""
+    """The number of steps between late steps, if it is constant."""
     places = [every.index(step) for step in steps]
     gaps = {later - earlier for earlier, later in pairwise(places)}
     return gaps.pop() if len(gaps) == 1 and gaps != {1} and len(steps) > 1 else None

@@ -1,4 +1,4 @@
-"""Finds who keeps the other ranks waiting, and the cost by two independent estimates."""
+"""Finds culprits (ranks, stages, links), and their cost by two independent estimates."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from perftool.replay.ranks.reading import LEAST
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, ranks_text
 
-# Up to this many ranks that are late together, each is tried alone.
+# If at most this many ranks are late together, each is also tried alone.
 _MOST_TRIED = 32
-# If two ranks are late by chance, one of them is late in most steps. So a rank is only named if its excess is at least
-# this many times that of the others.
+# Even by chance, one of two ranks is late in most steps. So the excess of a culprit must be at least this many times
+# the excess of the others.
 _STEADY = 3.0
-# On CPUs, other processes may take a core at any time, so chance makes some rank late in most of a few steps. With
-# fewer than the first number of steps a rank must be late in each of them, and in the second number at least.
+# On CPUs, other processes may use a core at any time, so some rank is late in most of a few steps by chance. With fewer
+# than the first number of steps, a culprit must be late in all of them, and there must be at least the second number.
 _MANY_STEPS, _FEWEST_STEPS = 8, 5
-# A group's collectives are slow if they take this much longer than others; topologies differ by less.
+# A group's collectives are slow if they take this many times as long as others; topologies differ by less.
 _SLOW_LINK = 1.5
 
 
@@ -68,14 +68,14 @@ class _Search(CulpritRowMaker):
             if not more or len(found) + len(more) > len(self.ranks) / 2:
                 break
             both = self.saved(Late((*found, *more)))
-            # The ranks found so far may hide the lateness of further ones, which then cost nothing.
+            # Lateness of further ranks that the found ranks hide costs nothing.
             if found and both < max(1.25 * saved, saved + LEAST * self.step_ns):
                 break
             found, saved = sorted([*found, *more]), both
         return self._needed(Late(tuple(found))) if found else None
 
     def _steady(self, late: Sequence[int], found: Sequence[int]) -> list[int]:
-        """The ranks in ``late`` whose total excess is not chance, compared with the ranks in neither ``late`` nor
+        """The ranks in ``late`` whose total excess is more than chance, compared with the ranks in neither ``late`` nor
         ``found``.
         """
         wholes = dict(zip(self.ranks, np.maximum(self.excess, 0.0).sum(axis=1).tolist(), strict=True))
@@ -124,7 +124,7 @@ class _Search(CulpritRowMaker):
     # Links.
 
     def _links(self) -> CulpritRow | None:
-        """The groups whose collectives take longer than those of similar groups, once all have arrived."""
+        """The groups whose transfers take longer than those of similar groups."""
         whole, usual = self._wires()
         slow = [lane for lane in whole if whole[lane] > _SLOW_LINK * usual[lane] > 0]
         if not slow or len(slow) == len(whole):
@@ -154,7 +154,7 @@ class _Search(CulpritRowMaker):
         )  # fmt: skip
 
     def _wires(self) -> tuple[dict[int, float], dict[int, float]]:
-        """The time of each group's collectives without waiting, and that of the median similar group, in ns."""
+        """The transfer time of each group, and of the median similar group, in ns."""
         meet = self.meetings
         whole: dict[int, float] = {}
         usual: dict[int, float] = {}
@@ -239,7 +239,7 @@ class _Search(CulpritRowMaker):
             self.step_ns, estimate, None if self.model.why_not else replayed, replayed if trusted else None,
         )  # fmt: skip
 
-    # Lateness from before the recording.
+    # Lateness that began before the recording.
 
     def before_the_recording(self) -> Iterator[CulpritRow]:
         """The rank that the others wait for most in the only recorded step, if its work there is not the reason."""

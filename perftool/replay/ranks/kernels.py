@@ -1,4 +1,4 @@
-"""The kernels that take late ranks longer than the others: each of them slower, or more of them."""
+"""Explains why kernels take longer on late ranks: each is slower, has more data, or there are more of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perftool.store.trace_store import TraceStore
 
 # Kernels of equal work differ by a percent or two from rank to rank.
 _NOTICED = 1.02
-# Share of the time in which all kernels must be equally slower: a clock slows all of them, other causes only some.
+# Kernels with this share of the time must be equally slower to count as all kernels, as with a lower clock.
 _MOST, _ALIKE = 0.8, 0.05
 # A single kernel is named if it makes up more than half of the difference.
 _NAMED = 0.5
@@ -26,7 +26,7 @@ GROUP BY d.rank, d.name ORDER BY d.rank, d.name
 """
 
 
-# What the ops of each rank read and write in a step, where the shapes of most of the work are known.
+# Bytes that the ops of each rank read and write in a step, if the shapes of most of the work are known.
 _SIZES = """
 SELECT rank, e.sized_bytes / greatest(w.steps, 1) AS bytes FROM _efficiency_totals AS e JOIN windows AS w USING (rank)
 WHERE e.sized_bytes > 0 AND e.sized_ns >= 0.5 * e.work_ns
@@ -35,8 +35,8 @@ WHERE e.sized_bytes > 0 AND e.sized_ns >= 0.5 * e.work_ns
 
 @dataclass(frozen=True)
 class Slowdown:
-    """``kind`` is slower (as many kernels, each takes longer), larger (longer, and their inputs are larger) or more
-    (more of them); ``words`` say so.
+    """``kind`` is slower (as many kernels, each takes longer), larger (they also have larger inputs) or more (more
+    kernels); ``words`` is a clause on it.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Slowdown:
 
 
 def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> Slowdown | None:
-    """How the kernels of ``late`` differ from those of the other ``ranks``; None if neither kind explains it."""
+    """How the kernels of ``late`` differ from those of the other ``ranks``; None if no kind explains it."""
     known: dict[int, dict[str, tuple[float, float]]] = {}
     for row in store.select(_TOTALS):
         known.setdefault(row["rank"], {})[row["name"]] = (row["times"], row["ns"])
@@ -67,7 +67,7 @@ def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> float | None:
-    """How much more data the kernels of ``late`` use than those of the other ``ranks``; None if that is not known."""
+    """How much more data the kernels of ``late`` use than those of the other ``ranks``; None if unknown."""
     sizes = {row["rank"]: row["bytes"] for row in store.select(_SIZES)}
     mine = [sizes[rank] for rank in late if rank in sizes]
     rest = [sizes[rank] for rank in ranks if rank in sizes and rank not in late]
@@ -75,7 +75,7 @@ def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _where(mine: Mapping[str, float], usual: Mapping[str, float], length: float) -> str:
-    """Whether all kernels are equally slower, or which one makes up most of the difference."""
+    """A clause that all kernels are equally slower, or on the one with most of the difference."""
     both = {name: (mine[name], usual[name]) for name in mine if usual.get(name, 0) > 0}
     whole = sum(ns for _, ns in both.values())
     alike = sum(ns for own, ns in both.values() if abs(own / ns - length) <= _ALIKE * length)
@@ -102,7 +102,7 @@ def _median(many: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, floa
 
 
 def _by_name(many: Sequence[Mapping[str, tuple[float, float]]], summed: object) -> dict[str, float]:
-    """The time of each kernel on all of ``many``, by ``summed``."""
+    """The time of each kernel on the ranks ``many``, combined by ``summed``."""
     assert callable(summed)
     names = {name for kernels in many for name in kernels}
     return {name: float(summed([kernels.get(name, (0, 0))[1] for kernels in many])) for name in names}

@@ -1,4 +1,4 @@
-"""The additional time of each rank compared with the median rank, and who waits for whom."""
+"""Measures the lateness of each rank compared with the median rank, and which ranks wait for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perftool.replay.ranks.model import RunModel
 from perftool.replay.ranks.reading import LEAST
 from perftool.store.trace_store import TraceStore
 
-# A rank that is late by half as much as the latest one is late together with it.
+# A rank counts as late with the latest rank if it is at least half as late.
 _TOGETHER = 0.5
 
 
@@ -80,7 +80,8 @@ class Lateness:
         return np.where(mine[:, None], np.nan, self.exposed - least)
 
     def estimate(self, late: Late) -> tuple[float, float]:
-        """The cost of ``late`` in a step by exposed collectives: for the rank that waits least, and in the median."""
+        """The cost of ``late`` per step, estimated from exposed collectives: for the rank that waits least, and the
+        median."""
         waiting = self.waiting_for(late)
         if np.isnan(waiting).all():
             return 0.0, 0.0
@@ -113,7 +114,7 @@ class Lateness:
         return float((len(stages) - 1) / micro * computed)
 
     def late_at(self, left_out: Sequence[int]) -> Floats:
-        """Where a rank is late in a step: at least half as late as the latest, among those not ``left_out``."""
+        """A mask of late ranks in each step: at least half as late as the latest, among ranks not ``left_out``."""
         excess = np.where(np.isin(self.meetings.ranks, left_out)[:, None], 0.0, self.excess)
         most = excess.max(axis=0)
         found: Floats = (excess >= _TOGETHER * most) & (excess > LEAST * self.step_ns)

@@ -1,6 +1,5 @@
-"""Meetings of ranks: each arrives at a collective after its own work, and all leave it once the last has arrived. For
-each rank, the model holds sums of its work between collectives, not each unit of work, so its size per rank does not
-depend on the number of ranks.
+"""A model of ranks that meet at collectives: each arrives after its own work, and all leave once the last has arrived.
+The model holds sums of work between collectives rather than each unit of work, which bounds its size per rank.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from perftool.replay.recording import NONE, Int64s
 
 Floats = npt.NDArray[np.float64]
-# Earlier than everything, so nothing waits for it.
+# A time so early that nothing waits for it.
 NEVER = -(1 << 60)
 CAUSES = ("compute", "copy", "dataloader", "compile", "host")
 
@@ -25,13 +24,13 @@ CAUSES = ("compute", "copy", "dataloader", "compile", "host")
 class Arrivals:
     """Arrivals of ranks at collectives, in the order of the collectives, which ``meeting`` numbers from 0.
 
-    Rank ``rank`` is ready, at ``ready`` on the common clock, ``own_lag`` ns after it left arrival ``own`` (after the
-    time 0 of all clocks, where that is NONE). ``before`` and ``before_lag`` say which collective ended just before it
-    began (NONE for none): on the same stream it queues behind that one. ``lane`` is the previous one in its group.
-    ``work`` is the rank's own work since it was ready for its last collective, in ns: time in which no collective
-    blocks it. ``excess`` is its additional time compared with the median rank that does the same there. ``left`` is the
-    position in that work at which the arrival ``own`` let it continue: a number of arrivals in order of readiness, and
-    a part of the next one. ``causes`` has the part of each of CAUSES in the work, and its excess.
+    Rank ``rank`` is ready at ``ready`` on the common clock, ``own_lag`` ns after it left arrival ``own`` (if NONE,
+    after time 0). ``before`` and ``before_lag`` say which collective ended just before it began (NONE for none): on the
+    same stream it queues behind that one. ``lane`` is the previous one in its group. ``work`` is the rank's own work
+    since it was ready for its last collective, in ns: time in which no collective blocks it. ``excess`` is its
+    additional time compared with the median rank that does the same there. ``left`` is the position in that work at
+    which arrival ``own`` ended, as a number of arrivals in order of readiness and a fraction. ``causes`` splits the
+    work and the excess by CAUSES.
     """
 
     rank: Int64s
@@ -53,9 +52,8 @@ class Arrivals:
 @dataclass(frozen=True)
 class Less:
     """Rank ``rank`` spends ``factor`` of the time for ``cause``, in ``step`` or (None) in all steps. ``cause`` is one
-    of CAUSES, or ``own`` for all work of the rank itself. Without ``factor`` it takes as long as the median rank that
-    does the same. For ``link``, the collectives of the rank's process group ``group`` become that much faster once all
-    have arrived.
+    of CAUSES, or ``own`` for all work of the rank itself. Without ``factor``, the rank takes as long as the median rank
+    of its role. For ``link``, the factor applies to the transfers of the rank's process group ``group``.
     """
 
     rank: int
@@ -69,7 +67,7 @@ class Less:
 class Meetings:
     """A few steps of all ranks. Meeting n lasts ``wire[n]`` ns once all have arrived; ``kind`` combines its operation,
     size and number of ranks. ``group`` names its process group, numbered by ``lane``; ``passes`` marks a send with its
-    receive. Each arrival spends ``spent`` ns there. Ranks with the same number in ``roles`` do the same; ``stages`` has
+    receive. Each arrival spends ``spent`` ns in it. Ranks with the same number in ``roles`` do the same; ``stages`` has
     the ranks of each pipeline stage. The last of ``arrivals``, one for each of ``ranks``, are the ends of the ranks'
     windows; ``begin`` is where they begin, on the common clock. ``floor_ns`` is the time that each rank's host needs
     for a step.
@@ -99,15 +97,13 @@ class Meetings:
         return self.predict_each([changes])[0]
 
     def predict_each(self, many: Sequence[Sequence[Less]]) -> list[int]:
-        """The length of a step with each of several sets of changes: at least the time of the hosts whose work is
-        unchanged.
-        """
+        """The step time with each of several sets of changes; at least the time of hosts with unchanged work."""
         found = []
         for changes, took in zip(many, self._took(many).tolist(), strict=True):
             changed = {change.rank for change in changes if change.cause != "link"}
             needs = zip(self.ranks.tolist(), self.floor_ns.tolist(), strict=True)
             floor = max((ns for rank, ns in needs if rank not in changed), default=0)
-            # A host's own time never makes the prediction longer than the unchanged step.
+            # The host time never makes a prediction longer than the unchanged step.
             found.append(max(int(took), min(floor, self.unchanged_ns)))
         return found
 
@@ -115,8 +111,8 @@ class Meetings:
         less = np.stack([self._less(changes) for changes in many], axis=1)
         wire = np.stack([self._wires(changes) for changes in many], axis=1)
         ends = self._ends(less, wire)
-        # From the time at which the last rank began to the time at which the last one ends: ranks that are early at the
-        # start of the recording waited for one that was late before it.
+        # From the start of the last rank to the end of the last rank: ranks that start early waited for a rank that was
+        # late before the recording.
         took: Floats = (ends[len(ends) - len(self.ranks) :].max(axis=0) - self.begin.max()) / len(self.steps)
         return took
 
@@ -156,7 +152,7 @@ class Meetings:
         """When each arrival leaves its meeting; a column for each scenario."""
         come = self.arrivals
         count, columns = less.shape
-        # The savings until each arrival is ready, in order of readiness, and until it could continue before.
+        # The savings until each arrival is ready, in order of readiness, and until its arrival ``own`` ended.
         saved = np.concatenate([np.zeros((1, columns)), np.cumsum(less[come.order], axis=0)])
         place = np.empty(count, dtype=np.int64)
         place[come.order] = np.arange(count)
@@ -165,7 +161,7 @@ class Meetings:
         until_left = saved[whole] + part * (saved[np.minimum(whole + 1, count)] - saved[whole])
         lag = come.own_lag[:, None] - (saved[place + 1] - until_left)
         ends = np.zeros((count + 1, columns))
-        # The last element means none: time 0, or a meeting that never blocks.
+        # The last element is for NONE: time 0, or a meeting that never blocks.
         own, before, lane = (np.where(n == NONE, count, n) for n in (come.own, come.before, come.lane))
         before_lag = np.where(come.before == NONE, NEVER, come.before_lag)[:, None]
         lane_lag = np.where(come.lane == NONE, NEVER, 0)[:, None]

@@ -15,7 +15,7 @@ from perftool.units import format_ns
 
 @dataclass(frozen=True)
 class RunModel:
-    """The steps of all ranks, joined by their collectives. ``why_not`` is one sentence if it may not predict.
+    """The steps of all ranks, joined by their collectives. ``why_not`` says why it may not predict, if so.
 
     ``measured_ns`` is the mean step, as recorded.
     """
@@ -43,7 +43,7 @@ _MADE: WeakKeyDictionary[TraceStore, RunModel | str] = WeakKeyDictionary()
 
 
 def run_model_of(store: TraceStore) -> RunModel | str:
-    """The model of the ranks of ``store``, or one sentence saying why there is none; made once for each store."""
+    """The model of the ranks of ``store``, or a sentence on why there is none; made once for each store."""
     if store not in _MADE:
         meetings = read_meetings(store)
         _MADE[store] = meetings if isinstance(meetings, str) else _judged(meetings)

@@ -13,7 +13,7 @@ from perftool.replay.recording import NONE, Int64s
 
 @dataclass
 class ArrivalFacts:
-    """The facts about each arrival at a collective; those after the first ``count`` are the ends of the windows."""
+    """The facts about each arrival at a collective; entries after the first ``count`` are the ends of the windows."""
 
     count: int
     rank: Int64s
@@ -59,9 +59,9 @@ def peers_of(
 @dataclass(frozen=True)
 class Usual:
     """The counterpart of each arrival: ``there`` is the same arrival on the median rank of the same role. ``since`` is
-    the last arrival of the rank in the previous step, ``since_there`` the same one on the median rank; NONE is the
-    begin of the window or, in ``there``, means that there is no counterpart. ``before`` is the arrival before this one
-    in the same step, in order of readiness, NONE for the first.
+    the last arrival of the rank in the previous step, ``since_there`` the same arrival on the median rank; NONE is the
+    start of the window or, in ``there``, a missing counterpart. ``before`` is the arrival before this one in the same
+    step, in order of readiness, NONE for the first.
     """
 
     there: Int64s
@@ -70,9 +70,9 @@ class Usual:
     before: Int64s
 
     def excess(self, sums: Floats, begins: Mapping[int, float], rank: Int64s) -> Floats:
-        """The excess before each arrival over the median rank. ``sums`` is the amount until each arrival, ``begins``
-        until the window of a rank. The work since the previous step is compared, not that since the last collective,
-        because ranks reach concurrent collectives in any order.
+        """The excess before each arrival over the median rank. ``sums`` is the work until each arrival, ``begins``
+        until the start of a rank's window. Compares the work since the previous step rather than since the last
+        collective, because ranks reach concurrent collectives in any order.
         """
         begun = np.array([begins[one] for one in rank.tolist()])
         begun_there = np.where(self.there == NONE, 0.0, begun[self.there])

@@ -17,11 +17,11 @@ TABLES = (
     "collectives", "_collective_matches", "_collective_waits", "_rank_stretches", "clocks", "windows", "steps",
     "gain_limits", "_cpu_runs",
 )  # fmt: skip
-# Ranks never take equally long: smaller shares of a step are ignored.
+# Smaller differences between ranks are normal; a share of the step.
 LEAST = 0.02
 _MET = "m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL"
-# The steps that all ranks have; a rank whose recording was cut off early, and that has few of them, is left out, unless
-# the others wait for it.
+# The steps that all ranks have. A rank with few steps, whose recording was cut off, is left out unless the others wait
+# for it.
 _STEPS = f"""
 WITH met AS (
     SELECT DISTINCT m.rank, m.step FROM _collective_matches AS m JOIN clocks AS c USING (rank) WHERE {_MET}
@@ -75,14 +75,14 @@ _PASSES = "SELECT DISTINCT source, target FROM collectives WHERE source <> targe
 _STRETCHES = f"""
 SELECT rank, ts, "end", coalesce("end" - held_ns, {NEVER}) AS held_until,
        compute_ns, copy_ns, dataloader_ns, compile_ns,
-       -- A host that does not wait for its collectives has work of its own.
+       -- -- If the host does not wait for collectives, its time in them is work.
        host_ns + CASE WHEN held_ns IS NULL THEN exposed_ns ELSE 0 END AS host_ns
 FROM _rank_stretches ORDER BY rank, ts
 """
 
 
 def read_meetings(store: TraceStore) -> Meetings | str:
-    """The meetings of the ranks of ``store``, or one sentence saying why their steps are not replayed together."""
+    """The meetings of the ranks of ``store``, or a sentence on why their steps are not replayed together."""
     store.build(TABLES)
     spans = store.select(_STEPS, {"least": LEAST})
     if len(spans) < 2:
@@ -147,7 +147,7 @@ def _stages(pairs: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
         near.setdefault(other, set()).add(one)
     stages: dict[int, list[int]] = {}
     seen: set[int] = set()
-    # From the lowest end of each chain; a ring begins at its lowest rank.
+    # Start at the lowest end of each chain, or at the lowest rank of a ring.
     for first in sorted(near, key=lambda rank: (len(near[rank]) > 1, rank)):
         place, rank = 0, first
         while rank not in seen:

@@ -1,4 +1,4 @@
-"""The validation table: rules before and after, promised and measured gain; prints each row as it ends."""
+"""The validation table: rules before and after, promised and measured gain. Prints rows as they finish."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Column:
     justify: Literal["left", "right"] = "right"
 
 
-# The columns for names and codes grow with the expected rows.
+# The widths of the columns for names and codes depend on the expected rows.
 _COLUMNS = (
     _Column("status", 9, "left"),
     _Column("benchmark", 9, "left"),

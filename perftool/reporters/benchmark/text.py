@@ -1,4 +1,4 @@
-"""Benchmark results as text: a block for each benchmark as it ends, and the validation table."""
+"""Benchmark results as text: a block for each finished benchmark, and the validation table."""
 
 from __future__ import annotations
 

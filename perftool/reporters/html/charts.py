@@ -17,7 +17,7 @@ from perftool.model.words import kind_label
 from perftool.units import format_bytes, format_ns
 
 _MOST_COLUMNS = 120
-# More columns leave no room for gaps.
+# With more columns, there is no space for gaps.
 _MOST_GAPS = 60
 _DWARFED = 4
 # The activities of a device in a strip, from bottom to top.
@@ -99,7 +99,7 @@ def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
     parts = [Series(part, kind_label(part), [float(rank.breakdown_ns[part]) for rank in shown]) for part in BREAKDOWN]
     series = [one for one in parts if any(one.values)]
     note = (
-        f"each column is the one of {per_column} neighbours that spends most outside collectives"
+        f"each column is one of {per_column} neighbours: the one with most time outside collectives"
         if per_column > 1
         else ""
     )
@@ -126,7 +126,7 @@ def strip_chart(strip: Strip, several: bool, device: str) -> Chart:
 
 @dataclass(frozen=True)
 class _Scale:
-    """How values are shown: ``size`` is one unit, ``top`` a fixed upper end of the axis."""
+    """The scale of an axis: ``size`` is one unit, ``top`` a fixed upper end."""
 
     unit: str
     size: float
@@ -198,7 +198,9 @@ def memory_steps_chart(drawn: MemorySteps, several: bool) -> Chart:
     highest = max(map(sum, zip(*drawn.kinds.values(), strict=True)))
     size, unit = _byte_unit(highest)
     series = [Series(kind, kind_label(kind), values) for kind, values in drawn.kinds.items()]
-    several_steps = f"each column is the fullest of {drawn.per_column} steps" if drawn.per_column > 1 else ""
+    several_steps = (
+        f"each column is the step of {drawn.per_column} with the highest peak" if drawn.per_column > 1 else ""
+    )
     title = f"{f'Rank {drawn.rank}, ' if several else ''}{drawn.device}: memory in use at the peak of each step"
     chart = Chart(f"memory-steps-{drawn.rank}", title[:1].upper() + title[1:], several_steps)
     return _stacked(chart, [str(step) for step in drawn.steps], series, _Scale(unit, size, format_bytes, grid=size))
@@ -210,7 +212,8 @@ def _byte_unit(highest: float) -> tuple[int, str]:
 
 
 def _memory_lines(curve: MemoryCurve) -> tuple[list[tuple[str, str, list[int]]], str]:
-    """The lines to draw, and a note on them. A reserve that dwarfs the rest is not drawn: it would flatten the rest."""
+    """The lines to draw, and a note on them. A very large reserve is not drawn, because it would flatten the other
+    lines."""
     thinned = "; thinned, peaks kept" if len(curve.ts_ns) < curve.samples else ""
     note = f"{curve.samples:,} readings{thinned}"
     lines = [("kernel", "allocated", list(curve.allocated))]

@@ -1,4 +1,4 @@
-"""The template engine, which escapes every value from a trace even if the template forgets."""
+"""The template engine, which escapes every value from a trace."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def asset(name: str) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Text with every control character made visible: names can hold any, even ones that reverse the text direction."""
+    """Text with control characters escaped, including those that reverse the text direction."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return one_line(value)
     return value

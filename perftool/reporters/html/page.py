@@ -73,13 +73,13 @@ class Page:
 
     @property
     def missing(self) -> int:
-        """The number of unnamed metrics: those about a device, in a run that shows none."""
+        """The number of metrics left out: those about a device, if the run shows none."""
         without = self.report.summary["device_busy_ratio"].value is None and self.report.device.type in (None, "cpu")
         return sum(metric.value is None for metric in self.metrics) if without else 0
 
     @property
     def serving(self) -> list[str]:
-        """What the iterations of a serving engine show; empty for any other run."""
+        """Lines on the iterations of a serving engine; empty for other runs."""
         return list(server_lines(self.report))
 
     def of_steps(self, text: str) -> str:
@@ -94,7 +94,7 @@ class Page:
 
     @property
     def first(self) -> list[view.ShownFinding]:
-        """What to change first: the most worthwhile advice not yet accepted."""
+        """The most valuable advice that is not accepted by a baseline."""
         return [shown for shown in self.findings if shown.finding.advice and not shown.finding.suppressed][:_FIRST]
 
     @property
@@ -130,7 +130,7 @@ def render_html(
 
 
 def make_page(report: Report, pictures: Pictures) -> Page:
-    """The content of the page, in its wording."""
+    """The content of the page."""
     findings = view.shown_findings(report, pictures)
     several = len({strip.rank for strip in pictures.strips} | {step.rank for step in report.steps}) > 1
     full, rest = findings[: view.MOST_FINDINGS], findings[view.MOST_FINDINGS :]
@@ -163,6 +163,6 @@ def make_page(report: Report, pictures: Pictures) -> Page:
 
 
 def _ranks_to_list(report: Report, pictures: Pictures) -> list[RankTimes]:
-    """The ranks listed in the table: those named by findings, and those that differ most."""
+    """The ranks to list in the table: those named by findings, and those that differ most."""
     told = {row.rank for row in ranks_to_show(report.ranks, report.findings, _MOST_STEPS_LISTED)}
     return [row for row in pictures.ranks if row.rank in told]

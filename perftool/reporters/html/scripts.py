@@ -31,7 +31,7 @@ def policy(script: str | None) -> str:
 
 
 def packed_plotly() -> str | None:
-    """plotly.js as base64 of zlib data, which browsers inflate themselves; None when plotly is not installed."""
+    """plotly.js as base64 of zlib data, which browsers can inflate; None if plotly is not installed."""
     spec = find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
         return None

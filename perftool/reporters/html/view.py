@@ -1,4 +1,4 @@
-"""The content of the page in its wording and order, ready for the template."""
+"""The content of the page, ready for the template."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from perftool.reporters.sources import plain_source, weighed_source
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# Nobody reads more; the page states how many are left out, and the JSON report has them all.
+# The page says how many are left out; the JSON report has all.
 MOST_FINDINGS = 40
 MOST_LISTED = 200
 OPEN_FINDINGS = 1
 _LONGEST_TEXT = 300
 _PARTS = (("_ns", "time", format_ns), ("_bytes", "size", format_bytes), ("_ratio", "share", format_ratio))
-# These names obviously mean times and sizes.
+# Units by the last part of a name.
 _MEASURES = {
     "average", "cost", "excess", "excluded", "histogram", "interval", "least", "longest", "mean", "median", "more",
     "most", "moved", "p95", "reserved", "wait",
@@ -40,7 +40,7 @@ _SPELT = {
 
 @dataclass(frozen=True)
 class Tile:
-    """A headline number; ``value`` is None when it is missing from the input."""
+    """A headline number."""
 
     label: str
     value: str | None
@@ -50,7 +50,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class ShownSource:
-    """A line of the user's code; ``file`` is its file as the report names it, None if it is not on this machine."""
+    """A line of the user's code; ``file`` is its path in the report, None if it is not on this machine."""
 
     text: str
     weight: str
@@ -81,7 +81,7 @@ class ShownFinding:
 
 @dataclass(frozen=True)
 class ShownMetric:
-    """A number of the summary; ``value`` is None when it is missing from the input."""
+    """A number of the summary; ``value`` is None if missing."""
 
     label: str
     value: str | None
@@ -91,7 +91,7 @@ class ShownMetric:
 def shown_findings(report: Report, pictures: Pictures) -> list[ShownFinding]:
     """The findings in order; a finding repeated on several ranks is shown once and lists the other ranks.
 
-    The anchor of a finding depends only on its position among those of its code.
+    The anchor of a finding depends on its position among the findings with its code.
     """
     groups = grouped(report.findings)
     of_code = Counter(report.findings[first].code for first, *_ in groups)
@@ -127,7 +127,7 @@ def _shown_source(source: Source) -> ShownSource:
 
 
 def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
-    """The evidence as labels and values with units; texts quoted in full by the message are omitted."""
+    """The evidence as labels and values with units; texts that the message contains are omitted."""
     rows = []
     for key, value in finding.evidence.items():
         if value is None or (isinstance(value, str) and value in finding.message):

@@ -1,4 +1,4 @@
-"""Findings as JUnit XML: a suite per input and a case per rule, so that a passing report shows what was checked."""
+"""Findings as JUnit XML: a suite per input and a case per rule, so that a passed report lists the checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def render_junit(result: LintReport) -> bytes:
 
 
 def _suite(read: InputFile, result: LintReport) -> Element:
-    """All rules for a trace; for another input only those that fired, because rules look at the run as a whole."""
+    """The suite of an input: all rules for a trace, only those that fired for other inputs."""
     here = [found for found in result.findings if found.file == read.path]
     whole = _stands_for_the_run(read, result.report.inputs)
     suite = Element("testsuite", name=xml_text(read.path), hostname="localhost")
@@ -53,7 +53,7 @@ def _stands_for_the_run(read: InputFile, inputs: Sequence[InputFile]) -> bool:
 
 
 def _case_of(found: LintFinding) -> str:
-    """The rule whose case shows ``found``; a crash belongs to the rule that crashed."""
+    """The rule whose case shows ``found``; for a crash, the rule that crashed."""
     return found.finding.subject if found.finding.code == _CRASHED else found.finding.code
 
 

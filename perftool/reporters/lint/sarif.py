@@ -21,7 +21,7 @@ _PROBLEM = {"error": "error", "warning": "warning", "info": "recommendation"}
 # GitHub code scanning's limits on descriptions and tags.
 _LONGEST = 1024
 _MOST_TAGS = 10
-# A trace has no lines: its place in time is a logical location, and its physical location is the start of the file.
+# A trace has no lines: a place in time is a logical location, and the physical location is the start of the file.
 _REGION = {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 2}
 
 

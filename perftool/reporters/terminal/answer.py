@@ -1,4 +1,4 @@
-"""The one-screen answer: what the run loses, where a step goes, what to change, and where to look next."""
+"""The one-screen report: the verdict, where the time goes, what to change, and the next command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_LINES = 25
 _MOST_FINDINGS = 5
 _MOST_NOTES = 2
 _MOST_NAMED = 4
-# From this width on, a finding and its fix share a line.
+# From this width on, a finding and its fix are on one line.
 _WIDE = 150
 _NO_STACKS = "Lines of code: record --stacks, or with_stack=True (which slows the run down)."
 _ENDINGS = (".gz", ".json.gz", ".json", ".pt.trace.json.gz", ".pt.trace.json")
@@ -50,7 +50,7 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     parts = time_parts(report)
     above = [*_header(report, console), *_notes(report, console), Text()]
     above += _wrapped(Text(verdict.headline, style="bold"), console)
-    # The bar already shows every idle cause, but not how far a busy device is from its best.
+    # The bar shows every idle cause, so only a busy device needs the detail.
     hidden = any(part.idle for part in parts) and not is_well_fed(report.summary)
     below = " ".join(filter(None, (verdict.caveats, "" if hidden else verdict.detail)))
     above += _wrapped(Text(below), console) if below else []
@@ -73,7 +73,7 @@ def _heads(report: Report) -> tuple[str, str, str]:
 
 
 def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) -> Sequence[_Row]:
-    """As many of ``rows`` as fit in ``room`` lines together with the lines below them; at least the first."""
+    """The ``rows`` that fit in ``room`` lines together with the lines below them; at least the first."""
     for count in range(min(_MOST_FINDINGS, len(rows)), 1, -1):
         taken = rows[:count]
         lines = len(_table(taken, console, _heads(report))) + 1 + len(_below(report, Choice(), taken, console))
@@ -99,7 +99,7 @@ def _shortened(name: str, width: int) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """``text`` in at most ``width`` cells, cut in the middle, where names differ least."""
+    """``text`` in at most ``width`` cells, cut in the middle."""
     if len(text) <= width:
         return text
     tail = width // 2
@@ -115,7 +115,7 @@ def _notes(report: Report, console: Console) -> list[Text]:
     notes = [*strange, *(text for text in dict.fromkeys(issues) if text not in printed)]
     shown = [line for note in notes[:_MOST_NOTES] for line in _wrapped(Text(note, style="yellow"), console)]
     more = len(notes) - _MOST_NOTES
-    return [*shown, *([Text(f"and {more} more remarks on the inputs; --full prints them", style="dim")] * (more > 0))]
+    return [*shown, *([Text(f"and {more} more notes on the inputs; --full prints them", style="dim")] * (more > 0))]
 
 
 def _remark(read: InputFile, message: str) -> str:
@@ -135,7 +135,7 @@ def _rows(report: Report, choice: Choice) -> list[_Row]:
 
 
 def _worth_a_row(finding: Finding) -> bool:
-    """Whether the fix makes a noticeable difference: a finding without a gain of its own goes under ``Also``."""
+    """Whether the fix makes a noticeable difference. Other findings are listed under ``Also``."""
     if finding.gain is None:
         return finding.explained_by is None
     return finding.gain.share_of_step >= FELT
@@ -161,7 +161,7 @@ def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) 
     rows = [_spelled(row, console) for row in rows]
     heads = tuple(head if not at or any(row.cells[at] for row in rows) else "" for at, head in enumerate(names))
     widths = [max(map(cell_len, column)) for column in zip(heads, *(row.cells for row in rows), strict=True)]
-    # If the lines of code do not fit next to the gains, each gets a line of its own.
+    # If the lines of code do not fit next to the gains, each is printed on a separate line.
     beside = sum(widths) + 4 <= console.width
     lines = [Text(), Text(_aligned(heads if beside else (*heads[:2], ""), widths), style="dim")]
     for number, row in enumerate(rows):
@@ -173,7 +173,7 @@ def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) 
             lines += [line, *_wrapped(Text(row.fix), console, indent=7)]
         if row.cells[2] and not beside and console.width < _WIDE:
             lines.append(Text(f"       {_shortened_left(row.cells[2], console.width - 7)}"))
-        # Without a gain, the evidence says how much the first is worth.
+        # Without a gain, print the evidence of the first finding.
         if not number and not row.finding.gain:
             lines += _wrapped(Text(one_line(row.finding.message)), console, indent=7)
     return lines
@@ -215,7 +215,7 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
     together = report.verdict.together
     lines = _wrapped(Text(together), console) if together else []
     lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
-    # A device-only recording has no lines of code.
+    # A recording of the device alone has no lines of code.
     recorded = bool(report.top_ops) and not origins(report)
     if shown and not any(row.cells[2] for row in shown) and recorded:
         lines += _wrapped(Text(_NO_STACKS, style="dim"), console)
@@ -234,7 +234,7 @@ def _next(shown: Sequence[_Row]) -> str:
 
 
 def _wrapped(text: Text, console: Console, indent: int = 0) -> list[Text]:
-    """``text`` wrapped for a terminal; unbroken for a pipe, where a line break would break searches."""
+    """``text`` wrapped for a terminal, or on one line for a pipe."""
     width = max(20, console.width - indent)
     lines = list(text.wrap(console, width)) if text.cell_len > width else [text]
     for line in lines:

@@ -1,4 +1,4 @@
-"""One bar of where the time goes, readable without colour."""
+"""A bar of the time by kind, readable without colour."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _cells(shares: Sequence[float], width: int) -> list[int]:
 
 
 def _legend(marked: Sequence[tuple[TimePart, str]], width: int) -> Text:
-    """The largest parts in words, as many as fit on one line, and the sum of the rest."""
+    """The largest parts that fit on one line, and the sum of the rest."""
     wanted = sorted((pair for pair in marked if pair[0].share >= _SMALLEST), key=lambda pair: -pair[0].share)
     while wanted:
         line = _entries([pair for pair in marked if pair in wanted], marked)

@@ -13,7 +13,7 @@ from perftool.units import format_ratio
 
 
 def line_of(trace: str, report: Report, width: int) -> Text:
-    """``trace``, device, step time, how busy the device is, and the first finding; names take ``width`` cells."""
+    """A line with ``trace``, device, step time, busy share, and the first finding; names take ``width`` cells."""
     step, busy = report.summary["step_time_ms"], report.summary["device_busy_ratio"].value
     cells = (
         f"{device_name(report.device) or 'no device':<24}",
@@ -29,5 +29,5 @@ def line_of(trace: str, report: Report, width: int) -> Text:
 
 
 def line_of_failure(trace: str, error: Exception, width: int) -> Text:
-    """Why ``trace`` has no result."""
+    """A line on why ``trace`` has no result."""
     return Text(f"{one_line(trace):<{width}}  {one_line(str(error))}", style="red")

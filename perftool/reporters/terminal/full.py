@@ -1,4 +1,4 @@
-"""The full text report: what was read, where the time goes, what to change first."""
+"""The full text report: inputs, verdict, tables and findings."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_efficiency(report, console)
     for chain in report.chains:
         _print_table(chain_title(chain, device, report.run.step_word), chain_table(chain), console)
-    _print_table("Time on the device by module, the ones inside it included", modules_table(report.modules), console)
+    _print_table("Time on the device by module, with inner modules", modules_table(report.modules), console)
     _print_table("Host ops by self time", shares_table(report.top_ops), console)
     _print_memory(report, console)
     _print_findings(report, console)
@@ -99,7 +99,7 @@ def _print_serving(report: Report, console: Console) -> None:
 
 
 def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
-    """Each input; many traces that were read without remarks are summed up in one line."""
+    """Each input; many traces without issues are listed on one line."""
     plain = [read for read in inputs if read.kind == "trace" and read.status == "ok" and not read.issues]
     many = plain if len(plain) > _MOST_INPUTS else []
     if many:
@@ -252,7 +252,7 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], rep
 
 
 def _paragraph(text: Text, console: Console) -> None:
-    """Indented and wrapped on terminals; one line for pipes, where a line break would break searches."""
+    """Prints ``text`` indented and wrapped on terminals, or on one line for pipes."""
     if console.is_terminal or console.width < _WIDEST_PAGE:
         console.print(Padding(text, (0, 0, 0, 4)))
     else:

@@ -1,4 +1,4 @@
-"""The process groups of a run of many ranks: their time on the wire, and who waits in which."""
+"""The process groups of a run of many ranks: their transfer time, and which ranks wait."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def chain_table(chain: Chain) -> Table:
 
 
 def modules_table(modules: Sequence[ModuleTime]) -> Table:
-    """The modules that take most, indented below the one around them."""
+    """The modules that take most time, indented below the outer module."""
     trained = any(module.backward_ns for module in modules)
     table = table_of("module", "calls", *(("forward", "backward") if trained else ("time",)), "itself", "share")
     for module in [module for module in modules if module.share >= _LEAST_MODULE][:_MOST_MODULES]:
@@ -168,7 +168,7 @@ def fallbacks_table(fallbacks: Sequence[Fallback]) -> Table:
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print ``table`` without cutting numbers: half a number is a wrong number.
+    """Print ``table`` without cutting numbers.
 
     A table that is too wide gets narrower padding, wraps cells of several words, and cuts long names. If it is still
     too wide, the terminal wraps its lines.
@@ -202,7 +202,7 @@ def table_of(first: str, *others: str) -> Table:
 
 
 def _name(name: str) -> Text:
-    # Escaped before the table measures it: an escape is longer than the character.
+    # Escape before the table measures it, because an escape is longer than the character.
     shown = one_line(name)
     return Text(shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…")
 

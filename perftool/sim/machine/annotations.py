@@ -11,7 +11,7 @@ LOADER = "enumerate(DataLoader)#"
 OPTIMIZER = "Optimizer.step#"
 PROFILER_STEP = "ProfilerStep#"
 MARK_STEP = "mark_step"
-# The owner of a loader call that returned nothing.
+# The owner of a loader call that returned no batch.
 NO_BATCH = "no batch"
 
 
@@ -43,23 +43,23 @@ class Annotations:
         self._stepping = 0
 
     def about_to_step(self, optimizer: object) -> None:
-        """The open annotation belongs to ``optimizer``; optimizers are numbered in the order of their first steps."""
+        """Assign the open annotation to ``optimizer``; optimizers are numbered in the order of their first steps."""
         self._stepping = self._owners.setdefault(id(optimizer), len(self._owners))
         try:
             self.on_step(self._stepping)
         except BaseException:
-            # The step past the limit is already annotated.
+            # The annotation of the step after the limit has already begun.
             self._open.pop()
             self._open.append(("", self._machine.now))
             raise
 
     def mark_step(self, line: str) -> None:
-        """The script calls ``mark_step`` at ``line``."""
+        """Note a call of ``mark_step`` at ``line``."""
         self.on_mark_step(line)
         self.marks.append(Mark(MARK_STEP, self._machine.now, self._machine.now, line))
 
     def no_batch(self) -> None:
-        """The last request to the loader returned nothing: it has no more batches."""
+        """Note that the last request to the loader returned no batch."""
         if self.marks and self.marks[-1].name.startswith(LOADER):
             self.marks[-1] = replace(self.marks[-1], owner=NO_BATCH)
 
@@ -77,7 +77,6 @@ class Annotations:
         if not name:
             return
         self.on_leave(name)
-        # No line of the script calls a step.
         has_line = not name.startswith(PROFILER_STEP)
         self._machine.recorder.host(name, begin, self._machine.now, "user_annotation", has_line=has_line)
         self.marks.append(Mark(name, begin, self._machine.now, self._stepping if name.startswith(OPTIMIZER) else 0))
@@ -89,4 +88,4 @@ class Annotations:
 
 
 def _nothing(what: object) -> None:
-    """There is no listener."""
+    """Does nothing, without a listener."""

@@ -10,7 +10,7 @@ from perftool.sim.machine.graph import Node
 from perftool.sim.machine.keys import Keys
 from perftool.sim.own_stack import own_line
 
-# Reasons that read tensor values, in the words of the bridge's log.
+# Reasons that read tensor values, by their texts in the bridge's log.
 _READS = frozenset({"local scalar", "d2h_maybe_eval"})
 # In descending order of importance.
 _CALLED = {
@@ -25,8 +25,8 @@ KINDS = tuple(_CALLED)
 @dataclass(frozen=True)
 class Cause:
     """One cause, ``count`` times at one ``line`` (``train.py:12 main``). ``kind`` is one of KINDS. ``what`` is the
-    changed argument of a recompilation, from what to what; the op of a fallback with its argument types; or the reason
-    of a cut in the words of the bridge.
+    change of an argument that causes a recompilation; the op of a fallback with its argument types; or the reason of a
+    cut as in the bridge's log.
     """
 
     kind: str
@@ -54,21 +54,22 @@ class Causes:
         return tuple(Cause(*named, count) for named, count in ordered)
 
     def ended(self, reason: str) -> None:
-        """A graph ends for ``reason``; reads and fallbacks, which end graphs too, are reported separately."""
+        """Count a graph that ends for ``reason``. Reads and fallbacks, which also end graphs, are counted
+        separately."""
         if reason not in _READS and not reason.startswith("cpu fallback"):
             self._count("cut", reason)
 
     def copied(self, reason: str | None) -> None:
-        """Device memory is copied to the host for ``reason``; None when nothing was pending."""
+        """Count a copy from device to host for ``reason`` (None when nothing was pending)."""
         if reason is None or reason in _READS:
             self._count("read", "a value on the host" if reason == "local scalar" else "a copy to the host")
 
     def fell_back(self, op: str, types: Mapping[str, str]) -> None:
-        """``op`` runs on the CPU."""
+        """Count an ``op`` that runs on the CPU."""
         self._count("fallback", " ".join([op, *(f"{name}={kind}" for name, kind in types.items())]))
 
     def compiled(self, nodes: Sequence[Node]) -> None:
-        """A graph has no recipe yet. A new combination of ops is not a recompilation."""
+        """Count a recompilation, unless the combination of ops is new."""
         difference = self._keys.add(nodes)
         if difference is not None:
             self._counts["recompilation", difference.what, difference.line] += 1

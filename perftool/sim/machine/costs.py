@@ -61,7 +61,7 @@ def default_costs() -> Costs:
 
 
 def us(microseconds: float) -> int:
-    """Whole nanoseconds."""
+    """Microseconds as whole nanoseconds."""
     return round(microseconds * NS_PER_US)
 
 
@@ -95,15 +95,15 @@ class Roofline:
         return rate * self.facts.engines["TPC"] / reference.engines["TPC"]
 
     def matrix_ns(self, flops: float, moved: float, dtype: str) -> int:
-        """Length of a product of ``flops`` that moves ``moved`` bytes."""
+        """Time of a product of ``flops`` that moves ``moved`` bytes."""
         return self._length(flops / self.matrix_rate(dtype), moved)
 
     def vector_ns(self, elements: float, moved: float) -> int:
-        """Length of an elementwise kernel or reduction over ``elements``."""
+        """Time of an elementwise kernel or reduction over ``elements``."""
         return self._length(elements / self.vector_rate(), moved)
 
     def transfer_ns(self, size: int) -> int:
-        """Length of a copy of ``size`` bytes over PCIe."""
+        """Time of a copy of ``size`` bytes over PCIe."""
         rate = self.facts.pcie_bandwidth * self.costs.copies_link_share
         return us(self.costs.copies_setup_us) + round(size / rate * NS_PER_S)
 

@@ -24,11 +24,11 @@ class DeviceQueue:
 
     @property
     def done(self) -> int:
-        """When everything except the copies is done."""
+        """The end of all submitted work except copies."""
         return max(self.free, self.links_free)
 
     def run(self, kernels: Sequence[Kernel], recipe: int, name: str, submitted: int, after: int = 0) -> int:
-        """Run a recipe that was enqueued at ``submitted``, not before ``after``; returns when its last kernel ends."""
+        """Run a recipe that was enqueued at ``submitted``, not before ``after``; returns the end of its last kernel."""
         costs = self._speed.costs
         ready = max(submitted, self.copies_free, after)
         begin = max(ready + us(costs.device_start_us), self.free + us(costs.device_recipe_gap_us))
@@ -51,9 +51,7 @@ class DeviceQueue:
         return len(self._ends)
 
     def collective(self, collective: Collective, ready: int, begin: int) -> int:
-        """A collective for which this card is ready at ``ready``, and the last card at ``begin``;
-        returns when it ends.
-        """
+        """Run a collective. This card is ready at ``ready``, the last card at ``begin``; returns the end."""
         self.links_free = begin + collective.length(self._speed.facts, self._speed.costs)
         self._recorder.collective(collective.kind, ready, self.links_free, collective.args)
         return self.links_free
@@ -63,7 +61,7 @@ class DeviceQueue:
         self._recorder.commands(begin, begin + us(self._speed.costs.copies_setup_us))
 
     def transfer(self, size: int, direction: str, ready: int) -> int:
-        """Copy ``size`` bytes over PCIe, not before ``ready``; returns when it ends."""
+        """Copy ``size`` bytes over PCIe, not before ``ready``; returns the end of the copy."""
         begin = max(ready, self.copies_free)
         self.copies_free = begin + self._speed.transfer_ns(size)
         self._recorder.transfer(direction, begin, self.copies_free)

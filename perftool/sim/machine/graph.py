@@ -30,8 +30,8 @@ class Work:
 class Node:
     """An op of a graph. ``sources`` are the nodes whose results it reads, with the bytes of each.
 
-    Only ``name`` and the ``parts`` of its arguments make its key; ``names`` are those of the arguments, and ``line`` is
-    the calling line of the script.
+    Its key consists of ``name`` and the ``parts`` of its arguments; ``names`` are the names of the arguments, and
+    ``line`` is the calling line of the script.
     """
 
     work: Work
@@ -43,7 +43,7 @@ class Node:
 
     @property
     def key(self) -> Hashable:
-        """The key part that equal nodes share."""
+        """The part of a graph's key for this node."""
         return self.name, self.parts
 
 
@@ -109,7 +109,7 @@ class Graph:
 
 
 def _chains(nodes: Sequence[Node]) -> list[_Chain]:
-    """Each node in one chain: pointwise nodes join the chain of a source if no outside node must run in between."""
+    """The nodes in chains: a pointwise node joins the chain of a source if no other node must run in between."""
     chains: list[_Chain] = []
     chain_of: dict[int, _Chain] = {}
     for index, node in enumerate(nodes):
@@ -131,7 +131,7 @@ def _joinable(node: Node, nodes: Sequence[Node], chain_of: dict[int, _Chain]) ->
         chain = chain_of[source]
         others = [each for each, _ in node.sources if chain_of[each] is not chain]
         fits = nodes[source].work.pointwise and len(chain.nodes) < _LONGEST_CHAIN
-        # A source that runs after the chain has begun may itself need the chain.
+        # A source that runs after the start of the chain may depend on it.
         if fits and all(other < chain.nodes[0] for other in others):
             return chain
     return None
@@ -141,5 +141,5 @@ def _kernel_name(works: Sequence[Work]) -> str:
     if len(works) == 1:
         return works[0].name
     names = "_".join(work.name for work in works)
-    # The suffix of the compiler's own name is not the type of the kernel.
+    # Kernel names of the compiler end in a constant suffix, not in the type.
     return f"fused_kernel_0x{hashlib.sha1(names.encode()).hexdigest()[:8].upper()}_C_f32"

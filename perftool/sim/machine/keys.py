@@ -22,7 +22,7 @@ class TensorPart(NamedTuple):
 
 
 class NumberPart(NamedTuple):
-    """A number, a truth value, a name or a type: ``kind`` because True == 1 == 1.0."""
+    """A number, a truth value, a name or a type. ``kind`` distinguishes True, 1 and 1.0."""
 
     kind: str
     value: Hashable
@@ -30,14 +30,14 @@ class NumberPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """Why a graph needs a new recipe: ``what`` differs from a graph of the same ops, at ``line``."""
+    """The reason why a graph needs a new recipe: ``what`` differs from a graph of the same ops, at ``line``."""
 
     what: str
     line: str
 
 
 class Keys:
-    """The keys of all graphs so far, by their ops."""
+    """The keys of all graphs, by their ops."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[Hashable, ...], Sequence[Node]] = {}

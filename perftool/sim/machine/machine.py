@@ -21,7 +21,7 @@ _LIMITS = {
     "PT_HPU_MAX_ACCUM_SIZE": "max accumulated graph size",
     "PT_HPU_MAX_COMPOUND_OP_SIZE": "reaching max accumulated compound op size",
 }
-# Synapse draws the ids of recipes from these, shuffled, and starts over when they are used up.
+# The ids of recipes, which Synapse uses in shuffled order, and again when all are used.
 _FIRST_ID, _IDS, _STRIDE = 0xE001, 8_190, 4_093
 # Start of a run's clock, relative to the base of the trace.
 _START_NS = 1_000_000_000
@@ -61,17 +61,17 @@ class Machine:
         self._launches = 0
         self._downloaded: set[int] = set()
         self._limits: dict[str, int] | None = None
-        # The time when a collective has finished writing a storage, by the serial of the storage.
+        # The end of the last collective that writes a storage, by the serial of the storage.
         self._arriving: dict[int, int] = {}
 
     @property
     def end(self) -> int:
-        """When everything submitted so far is done."""
+        """The end of all submitted work."""
         return max(self.now, self._launch_free, self._queue.done, self._queue.copies_free)
 
     @property
     def length(self) -> int:
-        """The length of the run so far, in nanoseconds."""
+        """The length of the run up to now, in ns."""
         return self.end - _START_NS
 
     @property
@@ -88,7 +88,7 @@ class Machine:
         self.now += us(microseconds)
 
     def sleep(self, microseconds: float) -> None:
-        """The script's thread sleeps."""
+        """Let the script's thread sleep."""
         begin = self.now
         self.spend(microseconds)
         self.recorder.python_call("<built-in function sleep>", begin, self.now)
@@ -105,7 +105,7 @@ class Machine:
 
     @contextmanager
     def op(self, name: str, args: Args | None = None, microseconds: float | None = None) -> Iterator[None]:
-        """A host op around everything that happens inside it; it takes ``microseconds`` before that."""
+        """A host op that contains the block; it takes ``microseconds`` before the block."""
         begin = self.now
         self.spend(self.costs.host_plain_op_us if microseconds is None else microseconds)
         yield
@@ -124,7 +124,7 @@ class Machine:
         return index
 
     def _keep_limits(self) -> None:
-        # Read at the first op: until then a script may set them.
+        # Read at the first op, because a script may set them before.
         if self._limits is None:
             given = {reason: os.environ.get(name, "") for name, reason in _LIMITS.items()}
             self._limits = {reason: int(value) for reason, value in given.items() if value.isdecimal()}
@@ -138,7 +138,7 @@ class Machine:
             return
         self.log.cut(reason, self.now)
         self.causes.ended(reason)
-        # Only one launch is pending at a time, so this waits while the previous graph is compiled.
+        # Only one launch is pending at a time, so wait while the previous graph is compiled.
         self._join()
         begin = self.now
         self.spend(self.costs.graph_build_us + self.costs.graph_build_per_op_us * len(self.graph))
@@ -148,7 +148,7 @@ class Machine:
         self._submit_graph("lazy" if self.mode == "lazy" else "compile")
 
     def replay(self, call: str) -> None:
-        """End the graph as the replay of a captured HPU graph by ``call``, without building or lookup."""
+        """Launch the graph as the replay of a captured HPU graph by ``call``, without building or lookup."""
         if not self.graph:
             return
         self.log.cut(call, self.now)
@@ -176,7 +176,7 @@ class Machine:
             recipe = self._make_recipe(graph, form)
             at = self._compile(recipe, graph, form, at)
             if form == "eager":
-                # Ops are compiled one at a time; a host that ran ahead would finish before the first op has run.
+                # Wait for the compilation of an op, so that the host does not run ahead of it.
                 self.now = at
         else:
             self.log.hits[recipe.number + 1] += 1
@@ -194,7 +194,7 @@ class Machine:
         return recipe
 
     def _compile(self, recipe: Recipe, graph: Graph, form: str, at: int) -> int:
-        """Compile on the launch thread; returns when it is done."""
+        """Compile on the launch thread; returns the end time."""
         whole = ms(self.costs.graph_compile_ms + self.costs.graph_compile_per_op_ms * len(graph))
         length = ms(self.costs.graph_eager_compile_ms) if form == "eager" else whole
         begin, end = at + us(2), at + us(2) + length
@@ -205,7 +205,8 @@ class Machine:
         return end + us(4)
 
     def _launch(self, recipe: Recipe, at: int, after: int) -> int:
-        """Enqueue a recipe that cannot run before ``after``; returns when the launch thread is free again."""
+        """Enqueue a recipe that cannot run before ``after``; returns the time at which the launch thread is free
+        again."""
         begin, end = at + us(1), at + us(1 + self.costs.graph_launch_us)
         self._launches += 1
         self.recorder.synapse("synLaunchWithExternalEvents", begin, end, LAUNCH_THREAD)
@@ -221,7 +222,7 @@ class Machine:
     # Waiting and copying -----------------------------------------------------------------------------
 
     def synchronize(self, reason: str = "bindings-synchronize_device") -> None:
-        """Launch what is pending and wait until the device is done."""
+        """Launch pending ops and wait for the device."""
         self.cut(reason)
         self.wait()
 
@@ -231,7 +232,7 @@ class Machine:
         self._wait(self._queue.done)
 
     def copy_in(self, size: int, *, pinned: bool, non_blocking: bool) -> None:
-        """Copy from host to device. Only pinned memory can be copied without waiting."""
+        """Copy from host to device, without waiting only from pinned memory."""
         begin = self.now
         self.spend(self.costs.copies_call_us)
         if not pinned:

@@ -9,13 +9,13 @@ from perftool.model.devices import DeviceFacts
 from perftool.sim.machine.costs import Costs, us
 from perftool.units import NS_PER_S
 
-# Every card of a box has equally many links to each other card.
+# Every card of a box has the same number of links to each other card.
 _CARDS_OF_A_BOX = 8
 
 
 @dataclass(frozen=True)
 class Collective:
-    """One collective as a rank sees it. ``size`` is its contribution in bytes, ``elements`` in elements.
+    """A collective from the view of a rank. ``size`` is its contribution in bytes, ``elements`` in elements.
 
     ``kind`` is all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter or barrier;
     ``ranks`` are the members of the group.

@@ -16,7 +16,7 @@ LAUNCH_THREAD = 14_790
 _SYNAPSE_LOGGER = MAIN + 10_000
 _BRIDGE_LOGS = MAIN + 20_000
 DEVICE_PROCESS = 0
-# The bridge uses the engine type as the process of Synapse's own lanes, and names them after pthreads.
+# On the bridge's lanes for Synapse, the process is the engine type, and the names are those of pthreads.
 SYNAPSE_HOST = 22_101
 _SYNAPSE_LANE = "Synapse/140233817864768"
 # An engine kind of -1 times 1000 wraps in unsigned 32-bit arithmetic.
@@ -47,7 +47,7 @@ class LaneKind:
     name: str
 
 
-# The thousands come from the bridge; the names on Gaudi 3, and 7019, from a recording; the rest is invented. Each
+# The thousands are from the bridge; the names on Gaudi 3, and 7019, from a recording; other values are invented. Each
 # engine has one lane.
 _GAUDI2 = {
     "PDMA": LaneKind(3001, "PDMA 0"),
@@ -70,14 +70,14 @@ LANES: Mapping[str, Mapping[str, LaneKind]] = {
         "NIC": LaneKind(14_096, "NIC 0"),
     },
 }
-# The hardware monitor that ends the work of an engine; its name on the first Gaudi is unknown.
+# The hardware monitor at the end of an engine's work; its name on the first Gaudi is unknown.
 _MONITORS: Mapping[str, Mapping[str, str]] = {
     "GAUDI": {},
     "GAUDI2": {"MME": "MMEH_WB0_MON_TS_BIT1", "TPC": "TPC_SPU_START_TO_SPU_HALT"},
     "GAUDI3": {"MME": "WB0_END", "TPC": "TPC_SPU_START_TO_SPU_HALT"},
 }
-# Copies between host and device are named after the host DMA stream that carries them. The first Gaudi has no such
-# streams; its name is invented.
+# Copies between host and device are named after their host DMA stream. The first Gaudi has no such streams, so its name
+# is invented.
 _STREAMS = {"0": "pdma_tx", "1": "pdma_rx"}
 _FIRST_GAUDI_COPIES = {"0": "memcpy HtoD", "1": "memcpy DtoH"}
 _COMMANDS = "pdma_tx_commands"
@@ -86,7 +86,8 @@ _API_IDS = 32
 
 @dataclass(frozen=True)
 class Submitted:
-    """A launch: the recipe's ``id``, ``number`` and ``name``, the launch's ``sequence``, and how many are not done."""
+    """A launch: the recipe's ``id``, ``number`` and ``name``, the launch's ``sequence``, and the number of launches in
+    flight."""
 
     id: int
     number: int
@@ -107,7 +108,7 @@ class Recorder:
     def __init__(self, device: str) -> None:
         self.events: list[Event] = []
         self.device = device
-        # The line of the script that the last event came from.
+        # The script line of the last event.
         self.line = ""
         self._lanes = LANES[device]
         self._monitors = _MONITORS[device]
@@ -118,7 +119,7 @@ class Recorder:
     def host(
         self, name: str, begin: int, end: int, cat: str = "cpu_op", args: Args | None = None, *, has_line: bool = True
     ) -> None:
-        """A framework op or annotation of the main thread; ``has_line`` if a line of the script called it."""
+        """A framework op or annotation of the main thread; ``has_line``: a line of the script called it."""
         numbers = {"Ev Idx": self._number, "External id": self._number + 1, "Record function id": 0}
         self._number += 1
         stack = own_stack() if has_line else ""
@@ -128,7 +129,7 @@ class Recorder:
         self._add(Event("X", name, MAIN, MAIN, begin, end - begin, cat, {**numbers, **(args or {}), **lines}))
 
     def python_call(self, name: str, begin: int, end: int) -> None:
-        """A function that the script calls, inside its callers, as a profiler with stacks records it."""
+        """A function that the script calls, with its callers, as in a recording with stacks."""
         callers = [caller for caller in reversed(own_stack().split(";")) if caller]
         for number, function in enumerate((*callers, name), 1):
             parent = number - 1 or None
@@ -152,10 +153,10 @@ class Recorder:
         self._add(Event("X", name, SYNAPSE_HOST, _SYNAPSE_TID, begin, end - begin, "Runtime", args))
 
     def launch(self, launch: Submitted, begin: int, end: int) -> None:
-        """Synapse's method for a launch, and the annotation that it writes inside."""
+        """Synapse's method for a launch, with its annotation."""
         recipe = launch.id, launch.name
         if not self._has_streams:
-            # The first Gaudi writes a count of its recipes there instead of their ids.
+            # The first Gaudi writes a counter of recipes instead of their ids.
             name = f"enqueueWithExternalEvents seqId:{launch.sequence} recipeId:{launch.number + 1}"
             self.annotation(name, begin, end, *recipe)
             return
@@ -193,14 +194,14 @@ class Recorder:
         self._add(Event("X", name, DEVICE_PROCESS, tid, begin, end - begin, "Runtime", recipe_args(0, "")))
 
     def collective(self, kind: str, begin: int, end: int, args: Args) -> None:
-        """A collective on the links to other cards, from when this card is ready; ``args`` describe it."""
+        """A collective on the links to other cards, from the time this card is ready."""
         name = f"hccl_{kind}"
         tid = self._lanes["NIC"].tid
         row = {**recipe_args(0, ""), **args, "device": DEVICE_PROCESS}
         self._add(Event("X", name, DEVICE_PROCESS, tid, begin, end - begin, "Runtime", row))
 
     def forget_before(self, ns: int) -> None:
-        """Drop events that began before ``ns``, as if the profiler had been switched on then."""
+        """Drop events that began before ``ns``, as if the profiler had started then."""
         kept: list[Event] = []
         for event in self.events:
             # An end event directly follows its begin event.

@@ -28,12 +28,12 @@ class RunLog:
         self.misses: Counter[int] = Counter()
 
     def cut(self, reason: str, now: int) -> None:
-        """Why the lazy graph was cut (``LOG_LEVEL_PT_IRGRAPH=1``)."""
+        """Log why the lazy graph was cut (``LOG_LEVEL_PT_IRGRAPH=1``)."""
         if self._mode == "lazy":
             self._record("PT_IRGRAPH", "debug", f"step marker due to {reason}", now)
 
     def fallback(self, op: str, types: Mapping[str, str], now: int) -> None:
-        """An op that runs on the CPU, with the types of its arguments (``LOG_LEVEL_PT_FALLBACK=1``)."""
+        """Log an op that runs on the CPU, with the types of its arguments (``LOG_LEVEL_PT_FALLBACK=1``)."""
         self.fallbacks[op] += 1
         shown = " ".join(f"{name}={kind}" for name, kind in types.items())
         short = op.removeprefix("aten::").split(".")[0]
@@ -41,12 +41,12 @@ class RunLog:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Differences between a Gaudi and the simulation that matter for this run, and remarks on its settings."""
+        """Notes on differences between a Gaudi and this simulated run, and on its settings."""
         wide = f"{self.computed_in_fp32} ops on float64 tensors: a Gaudi silently computes them in fp32"
         return (*([wide] if self.computed_in_fp32 else []), *self.remarks)
 
     def text(self, now: int, causes: Sequence[Cause]) -> str:
-        """The whole log of a run that ends at ``now``; additional lines name the script lines of its ``causes``."""
+        """The whole log of a run that ends at ``now``, with additional lines for the script lines of its ``causes``."""
         lines = [*self._lines, *(f"note: {note}" for note in self.notes), *(f"cause: {each.text}" for each in causes)]
         if self.fallbacks:
             ordered = sorted(self.fallbacks.items(), key=lambda item: (-item[1], item[0]))

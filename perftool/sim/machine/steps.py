@@ -1,4 +1,4 @@
-"""Finds the steps of a script by its annotations, since the script does not mark them."""
+"""Finds the steps of a script by its annotations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _LONGEST_WARM_UP = 3
 
 def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None = None) -> list[tuple[int, int]]:
     """Start and end of each step of a run from ``begin`` to ``end``; empty if nothing repeats. A script that uses
-    PyTorch's profiler marks its steps itself. Otherwise a step ends where the next batch is requested after an
-    optimizer step; without a loader, at the end of the optimizer step; without an optimizer, a batch is a step; with
-    neither, a step ends at ``mark_step``. With several optimizers, as in a GAN, the one that steps least often counts,
-    and among equals the last; the same holds for several lines with ``mark_step``. With a ``source``, one of SOURCES,
-    only that one counts.
+    PyTorch's profiler marks its steps itself. Otherwise a step ends at the request for the next batch after an
+    optimizer step; without a loader, at the end of the optimizer step; without an optimizer, a batch is a step; without
+    both, a step ends at ``mark_step``. Of several optimizers, as in a GAN, the one that steps least often counts, or
+    the last of equals; likewise for several lines with ``mark_step``. A ``source``, one of SOURCES, is used alone.
     """
     counted = [mark for mark in marks if source is None or mark.name.startswith(SOURCES[source])]
     ordered = sorted(counted, key=lambda mark: mark.begin)
@@ -46,8 +45,8 @@ def warm_up(bounds: Sequence[tuple[int, int]], compiled_at: Sequence[int]) -> in
 
 
 def _updates(marks: Sequence[Mark]) -> list[int]:
-    """The ends of iterations: the times of the owner with the fewest marks, among equals the last one. A single mark
-    belongs to no iteration if other owners have several.
+    """The ends of iterations: the times of the owner with the fewest marks, or the last of equals. An owner with a
+    single mark does not count if others have several.
     """
     counts = Counter(mark.owner for mark in marks)
     order = {owner: place for place, owner in enumerate(counts)}
@@ -56,7 +55,7 @@ def _updates(marks: Sequence[Mark]) -> list[int]:
 
 
 def _cuts(loads: Sequence[int], done: Sequence[int], end: int) -> list[int]:
-    """Where the next batch is requested after each time in ``done``, or that time if the next one comes first."""
+    """The request for the next batch after each time in ``done``, or that time if another of ``done`` is earlier."""
     cuts = []
     for at, following in zip(done, [*done[1:], end], strict=True):
         asked = next((load for load in loads if load > at), end)

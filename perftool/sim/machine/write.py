@@ -13,7 +13,7 @@ from perftool.model.devices import DeviceFacts
 from perftool.output_file import write_errors_named, write_file
 from perftool.sim.machine.recorder import MAIN, Event
 
-# The start of a three-month interval, which is the zero of the bridge's relative times.
+# The zero of the bridge's relative times, which is the start of a three-month interval.
 BASE_NS = 1_727_743_122_000_000_000
 NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
 
@@ -22,7 +22,7 @@ NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
 class About:
     """The top-level metadata of the trace. ``interrupted`` says why the run ended early.
 
-    ``rank`` is that of this trace among ``ranks``.
+    The trace is of ``rank`` among ``ranks``.
     """
 
     device: DeviceFacts
@@ -33,7 +33,7 @@ class About:
 
 
 def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]) -> bytes:
-    """The trace: one line, keys sorted, the bridge's events after Kineto's closing record."""
+    """The trace on one line, with sorted keys, and the bridge's events after Kineto's closing record."""
     kineto = [event for event in events if event.pid == MAIN]
     others = [event for event in events if event.pid != MAIN]
     begin = min((event.ts_ns for event in events), default=0)
@@ -65,11 +65,10 @@ def write(path: Path, data: bytes) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Create the folder of ``path``, and raise PerfToolError if it cannot be written, before a script runs for
-    hours."""
+    """Create the folder of ``path``. Raises PerfToolError, before the script runs, if it is not writable."""
     _make_folder(path)
     there = path.exists()
-    # A device or a pipe can only be tested by writing to it.
+    # A device or a pipe cannot be tested without writing to it.
     if there and not path.is_file() and not path.is_dir():
         return
     with write_errors_named(path):

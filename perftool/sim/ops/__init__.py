@@ -1,1 +1,1 @@
-"""Ops on their way to the device: where each runs, what it costs the device, and its values."""
+"""Decides where each op runs, what it costs on the device, and computes its values."""

@@ -1,7 +1,7 @@
-"""``torch.autocast("hpu")`` with Gaudi's lists of ops, as kernels under PyTorch's own dispatch key for it.
+"""``torch.autocast("hpu")`` with Gaudi's lists of ops, as kernels for PyTorch's dispatch key.
 
-Which ops are cast differs from the CPU's autocast: softmax, norms, products and means in the lower precision, losses
-and embeddings in fp32. Every call casts again: the bridge has no cache of casts.
+Unlike on the CPU, softmax, norms, products and means run in the lower precision, losses and embeddings in fp32. Every
+call casts again, because the bridge has no cache of casts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perftool.sim.patches import attribute
 
 _KEY: Any = torch._C._dispatch_key_parse("AutocastHPU")
 _KEYS = torch._C.DispatchKeySet(_KEY)
-# Each list, and the variables that name a file to replace it; the second is an older name of the first.
+# Each list with the variables that name a file to replace it; the second variable is the older one.
 LOWER_VARIABLES = ("PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "LOWER_LIST")
 FP32_VARIABLES = ("PT_HPU_AUTOCAST_FP32_OPS_LIST", "FP32_LIST")
 
@@ -31,8 +31,8 @@ _Policy = Callable[[Sequence[torch.Tensor]], tuple[torch.dtype, bool]]
 class HpuAutocast:
     """Casts the arguments of listed ops while autocast for ``hpu`` is on.
 
-    ``on_device`` says whether a tensor counts as being there; ``note`` receives problems with the settings. The lists
-    are read when autocast is first switched on, so that a script can set the variables that replace them.
+    ``on_device`` says whether a tensor counts as being on the device; ``note`` receives problems with the settings. The
+    lists are read when autocast is first switched on, so that a script can set the variables that replace them.
     """
 
     def __init__(self, on_device: Callable[[torch.Tensor], bool], note: Callable[[str], object]) -> None:
@@ -54,7 +54,7 @@ class HpuAutocast:
         with ExitStack() as stack:
             stack.callback(self._remove)
             stack.enter_context(attribute(torch, "set_autocast_enabled", switch))
-            # The tensors are really CPU tensors, which do not have this key by themselves.
+            # The tensors are CPU tensors, which do not have this key.
             stack.enter_context(torch._C._IncludeDispatchKeyGuard(_KEY))
             yield
 
@@ -73,7 +73,7 @@ class HpuAutocast:
         self._libraries = []
 
     def _policies(self) -> dict[str, _Policy]:
-        """How to cast for each op; the first list that contains an op wins."""
+        """The way to cast for each op, by the first list that contains it."""
         facts = hpu_bridge()
         policies: dict[str, _Policy] = dict.fromkeys(facts.autocast_promote, _widest)
         policies |= dict.fromkeys(self._listed(FP32_VARIABLES, facts.autocast_fp32), _fp32)
@@ -82,7 +82,7 @@ class HpuAutocast:
         return policies
 
     def _listed(self, variables: tuple[str, ...], default: frozenset[str]) -> frozenset[str]:
-        """The ops of a list: those of the file that a variable names, one per line, or the default."""
+        """The ops of a list: one per line of the file that a variable names, or the default."""
         variable = next((each for each in variables if each in os.environ), None)
         if variable is None:
             return default
@@ -119,7 +119,7 @@ class HpuAutocast:
 
 @contextmanager
 def without_autocast() -> Iterator[None]:
-    """Within the block, nothing is cast: a device kernel uses its arguments unchanged."""
+    """Within the block, no argument is cast."""
     with torch._C._ExcludeDispatchKeyGuard(_KEYS):
         yield
 
@@ -138,7 +138,7 @@ def _lower(inputs: Sequence[torch.Tensor]) -> tuple[torch.dtype, bool]:
 
 
 def _lower_first(inputs: Sequence[torch.Tensor]) -> tuple[torch.dtype, bool]:
-    """Norms: their weights and statistics stay as they are."""
+    """For norms: their weights and statistics are not cast."""
     return torch.get_autocast_dtype("hpu"), True
 
 

@@ -18,7 +18,7 @@ _KINDS = {
     "_reduce_scatter_base": ("reduce_scatter", 1), "reduce_scatter_tensor_coalesced": ("reduce_scatter", 1),
     "alltoall": ("all_to_all", 1), "alltoall_base": ("all_to_all", 1),
 }  # fmt: skip
-# As PyTorch's profiler spells them.
+# Type names of PyTorch's profiler.
 _TYPES = {torch.bfloat16: "BFloat16", torch.float16: "Half", torch.float32: "Float", torch.float64: "Double",
           torch.int64: "Long", torch.int32: "Int", torch.uint8: "Byte", torch.bool: "Bool"}  # fmt: skip
 
@@ -30,7 +30,7 @@ def group_of(call: Call) -> Any:
 
 
 def collective_of(call: Call, group: Any) -> Collective:
-    """The collective ``call``, as the links see it."""
+    """The collective that ``call`` makes."""
     kind, place = _KINDS[call.op.kind]
     given = () if kind == "barrier" else tensors(call.args[place])
     dtype = _TYPES.get(given[0].dtype, str(given[0].dtype)) if given else ""
@@ -40,14 +40,14 @@ def collective_of(call: Call, group: Any) -> Collective:
 
 
 def finish(call: Call) -> None:
-    """Wait, in real time, until ``call`` has its result: on a device, later work runs after it in any case."""
+    """Wait, in real time, for the result of ``call``, which later ops may use."""
     works = [each for each in _boxed(call.result) if "Work" in str(each._type())]
     for each in works:
         torch.distributed.Work.unbox(each).wait()
 
 
 def last_to_come(group: Any, ns: int) -> int:
-    """The latest of the times of the members of ``group``."""
+    """The latest of the times ``ns`` of the members of ``group``."""
     options = torch.distributed.AllreduceOptions()
     options.reduceOp = torch.distributed.ReduceOp(torch.distributed.ReduceOp.MAX)
     with torch._C.DisableTorchFunction():

@@ -1,7 +1,6 @@
-"""The values of an op, on any processor: types that it cannot compute are computed in a wider type and rounded. Which
-types a CPU op supports, and how fast, depends on the build, on the processor and on oneDNN's settings. Products of low
-precision are always computed in fp32 and rounded once, as a matrix engine does; a processor without such products would
-take a hundred times as long.
+"""Computes the values of an op on any processor: in a wider type, with rounding, if the CPU does not support the type,
+which depends on the build, the processor and oneDNN's settings. Products of low precision are always computed in fp32
+and rounded once, like on a matrix engine, which is much faster on a processor without them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from torch.utils.flop_counter import flop_registry
 
 from perftool.sim.ops.op_work import tensors
 
-# Every value of the narrow type is one of the wide type.
+# The wide type contains all values of the narrow type.
 _WIDER = {
     torch.bfloat16: torch.float32,
     torch.float16: torch.float32,
@@ -29,7 +28,7 @@ _WIDER = {
 }
 _FLOATING = frozenset(narrow for narrow in _WIDER if narrow.is_floating_point)
 _PRODUCTS = frozenset({torch.bfloat16, torch.float16})
-# Error texts of PyTorch and oneDNN for missing support by the processor; all others are errors of the script.
+# Error texts of PyTorch and oneDNN for missing support by the processor; other errors are the script's.
 _INCAPABLE = (
     "not implemented for",
     "could not create a primitive",
@@ -112,7 +111,7 @@ class _Widened:
 
 
 def _result_types(func: Any, args: Any, kwargs: Any) -> Sequence[torch.dtype]:
-    """The types of the results of ``func`` by its shape function; empty if it has none."""
+    """The types of the results of ``func``, from its shape function; empty if it has none."""
 
     def shape_only(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Ops on device tensors: into the graph, or to the CPU when the device cannot run them."""
+"""Accounts for ops on device tensors: adds them to the graph, or runs them on the CPU if the device cannot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perftool.sim.ops.fallbacks import argument_types, falls_back
 from perftool.sim.ops.op_work import Call, names_of, parts_of, recorded_shapes, size, work_of
 from perftool.sim.ops.placement import Placement
 
-# No kernel: memory without content, or another view of what is there.
+# Ops without a kernel: they allocate memory or create views.
 _FREE = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh", "detach",
                    "alias", "_unsafe_view", "resize_", "set_", "_reshape_alias", "set_data"})  # fmt: skip
 
@@ -29,7 +29,7 @@ class DeviceOps:
         self._device = device
 
     def run(self, call: Call, *, recorded: bool = False) -> None:
-        """Account for one op; with ``recorded``, the host's part of it is already recorded."""
+        """Account for one op; with ``recorded``, its host part is already recorded."""
         if call.op.view or call.op.base in _FREE:
             self._free(call)
         elif falls_back(call, self._device):
@@ -44,7 +44,7 @@ class DeviceOps:
 
     @contextmanager
     def around(self, name: str, arguments: Iterable[Any]) -> Iterator[None]:
-        """Record one host op around the block, which may wait for the size of its result."""
+        """Record a host op around the block, which may wait for the size of its result."""
         if self.quiet:
             yield
             return
@@ -58,7 +58,7 @@ class DeviceOps:
         inputs: Iterable[torch.Tensor],
         outputs: Iterable[torch.Tensor],
     ) -> None:
-        """Put a unit of work into the graph. Storages of ``outputs`` are on the device from now on. ``key`` holds the
+        """Put a unit of work into the graph. Storages of ``outputs`` are then on the device. ``key`` holds the
         name of the op, the parts of its arguments that belong to the recipe's key, and their names.
         """
         graph = self._machine.graph
@@ -98,7 +98,7 @@ class DeviceOps:
             self._machine.log.computed_in_fp32 += 1
 
     def _bring_operands(self, call: Call) -> None:
-        """Host operands with more than one element would have to be copied first."""
+        """Account for copies of host operands with more than one element."""
         for each in call.inputs:
             if self._placement.find(each) is None and each.numel() > 1:
                 self._machine.copy_in(size(each), pinned=False, non_blocking=False)
@@ -134,5 +134,5 @@ class DeviceOps:
 
 
 def _on_device(call: Call) -> tuple[torch.Tensor, ...]:
-    """The results that are on the device: the lengths of a packed sequence stay on the host."""
+    """The results on the device, without the lengths of a packed sequence, which stay on the host."""
     return call.outputs[:1] if call.op.base == "_pack_padded_sequence" else call.outputs

@@ -1,4 +1,4 @@
-"""Intercepts every op of the script: runs it on the CPU and tells the machine what a Gaudi would do."""
+"""Intercepts every op of the script, runs it on the CPU, and accounts for it in the machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return self._annotate(func, args, kwargs)
         arguments = tuple(leaves((args, kwargs)))
         inputs = tensors(arguments)
-        # Determined before the op, which may resize or free its arguments.
+        # Determine this before the op, which may resize or free its arguments.
         before = any(self.placement.find(each) is not None for each in inputs)
         forms = [_form(each) for each in inputs] if facts_of(func).resizes else []
         result = compute(func, args, kwargs)
@@ -62,7 +62,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextmanager
     def handing_to(self, handler: Callable[[Call], None]) -> Iterator[None]:
-        """Pass the ops inside to ``handler`` instead of the machine."""
+        """Within the block, pass ops to ``handler`` instead of the machine."""
         self._handlers.append(handler)
         try:
             yield
@@ -117,15 +117,15 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.device_ops.run(call)
 
     def _find_places(self, call: Call, mask: torch.Tensor) -> None:
-        """A mask used as an index first becomes a list of positions, whose length the host waits for."""
+        """Account for a mask as an index: it becomes a list of positions, and the host waits for its length."""
         if call.op.kind != "index":
             self.machine.cut("index_put_frontend_impl_hpu_lazy")
-        # The bridge calls its own search, not the op, so no aten::nonzero is recorded.
+        # The bridge does not call the op for its search, so no aten::nonzero is recorded.
         self.device_ops.find_places(mask)
         self._read_length("non zero")
 
     def _read_length(self, reason: str) -> None:
-        """The bridge reads the length of a result, like a script reads a value."""
+        """Account for reading the length of a result, which is like reading a value."""
         with self.machine.op("aten::item"), self.machine.op("aten::_local_scalar_dense"):
             self.machine.copy_out(8, reason)
 
@@ -153,7 +153,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.machine.cut("H2D copy")
             self.copy_in(source, non_blocking)
         elif from_device and self.placement.is_open(target):
-            # PyTorch created it on the device of a tensor. For PyTorch, that device is the host.
+            # PyTorch created it on the device of a tensor, which for PyTorch is the host.
             self.placement.put(target)
             self.device_ops.run(call)
         elif from_device:
@@ -173,18 +173,18 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.machine.copy_out(size(tensor), "d2h_maybe_eval" if self._pending(tensor) else None)
 
     def _pending(self, tensor: torch.Tensor) -> bool:
-        """Whether an op of the graph that is not launched yet makes ``tensor``."""
+        """Whether an op of the pending graph makes ``tensor``."""
         entry = self.placement.find(tensor)
         return entry is not None and entry.node[0] == self.machine.graph.serial
 
     def _resize(self, inputs: Iterable[tuple[torch.Tensor, tuple[torch.Size, bool]]]) -> None:
-        """An op changed the shape of one of its arguments: a view first becomes a separate tensor."""
+        """Account for an op that changed the shape of an argument: a view first becomes a separate tensor."""
         for each, (shape, was_view) in inputs:
             if each.shape != shape:
                 self.machine.cut("view tensor resize" if was_view else "out shape changed")
 
     def _collect(self, call: Call, on_device: bool) -> None:
-        """A collective: it ends the graph; with one card it moves nothing."""
+        """Account for a collective, which ends the graph and, with one card, moves no data."""
         if on_device:
             self.machine.cut(_COLLECTIVES.get(call.op.kind, "ProcessGroupHCCL::collective"))
             for each in call.outputs:

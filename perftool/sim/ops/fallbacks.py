@@ -1,4 +1,4 @@
-"""Which ops the device runs, and which fall back to the CPU."""
+"""Decides which ops fall back to the CPU."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 from perftool.model.hpu_ops import ANY_ARGUMENT, accepts, is_registered
 from perftool.sim.ops.op_work import Call
 
-# Kernels that PyTorch selects on a CPU; on an HPU it gets the same result with other kernels.
+# Kernels that PyTorch selects only on a CPU; an HPU uses other ops for the same result.
 _CPU_ONLY_FORMS = frozenset({
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
 })  # fmt: skip
-# An alias of all backends: an op with such a kernel is composed of other ops on every device.
+# The dispatch key of all backends: an op with such a kernel is composed of other ops.
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 # These only move data, which works for any type.
 _MOVES = frozenset({"copy", "_to_copy", "clone", "fill", "zero", "cat", "stack", "contiguous", "lift_fresh"})
@@ -36,7 +36,7 @@ def _runs(op: str) -> bool:
 
 
 def falls_back(call: Call, device: str) -> bool:
-    """Whether ``call`` runs on the CPU: it has no kernel of any form, or its registration refuses a type."""
+    """Whether ``call`` runs on the CPU: no form of its op has a kernel, or its registration lacks a type."""
     op = call.op.name
     if not _runs(op):
         return True
@@ -68,7 +68,7 @@ def _computed_in(call: Call) -> torch.dtype:
 
 
 def argument_types(call: Call) -> dict[str, str]:
-    """The tensor arguments by name, with their types as the log of fallbacks spells them."""
+    """The tensor arguments by name, with their types as in the log of fallbacks."""
     return {
         name: _HPU_TYPES.get(value.dtype, f"HPU{dtype_word(value.dtype)}Type")
         for name, value in zip(call.op.arguments, call.args, strict=False)
@@ -77,6 +77,6 @@ def argument_types(call: Call) -> dict[str, str]:
 
 
 def dtype_word(dtype: torch.dtype) -> str:
-    """A data type in the words of PyTorch's old type names: ``ComplexFloat``."""
+    """A data type by PyTorch's old type name: ``ComplexFloat``."""
     words = str(dtype).removeprefix("torch.").split("_")
     return "".join(word.capitalize() for word in words)

@@ -15,7 +15,7 @@ from perftool.sim.ops.op_work import size, tensors
 
 HPU = torch.device("hpu", 0)
 _CPU = torch.device("cpu")
-# These take host data, so with a device they copy.
+# Functions that copy host data if they get a device.
 _FROM_HOST = frozenset({"tensor", "as_tensor", "asarray", "scalar_tensor", "sparse_coo_tensor"})
 _NO_NUMPY = "can't convert hpu:0 device type tensor to numpy. Use Tensor.cpu() to copy it to host memory first."
 
@@ -65,7 +65,7 @@ class FunctionMode(TorchFunctionMode):
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Keep the mode active inside the block."""
+        """Activate the mode inside the block, if it is not active."""
         if self in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
             yield
             return
@@ -127,7 +127,7 @@ class FunctionMode(TorchFunctionMode):
         origin = converted if source is None else source
         self._dispatch.copy_in(origin, non_blocking)
         with self._dispatch.handing_to(_ignore):
-            # ``to`` returned the source itself, or already a copy.
+            # ``to`` returned the source itself or a copy.
             moved = converted.clone() if source is None or converted is source else converted
         self._placement.put(moved)
         return moved
@@ -142,7 +142,7 @@ class FunctionMode(TorchFunctionMode):
     def _padded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._placement.find(args[0]) is None:
             return func(*args, **kwargs)
-        # This function creates its result on the device of the packed data. For PyTorch, that device is the host.
+        # This function creates its result on the device of the packed data, which for PyTorch is the host.
         with self._dispatch.handing_to(self._dispatch.device_ops.run):
             padded, lengths = func(*args, **kwargs)
         self._placement.forget(lengths)
@@ -177,7 +177,7 @@ def is_hpu(device: Any) -> bool:
 
 
 def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run as the chain of ops of an HPU; whether oneDNN has a single kernel depends on the processor."""
+    """Run without oneDNN, whose single kernels depend on the processor, as the chain of ops of an HPU."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -187,4 +187,4 @@ def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _ignore(call: Any) -> None:
-    """An op that is replaced by others."""
+    """An op that is not accounted for."""

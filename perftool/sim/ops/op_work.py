@@ -15,7 +15,7 @@ from perftool.model.hpu_ops import base_name
 from perftool.sim.machine.graph import Work
 from perftool.sim.machine.keys import NumberPart, TensorPart
 
-# As Synapse spells them.
+# Names of Synapse.
 DTYPE_NAMES = {
     torch.bfloat16: "bf16",
     torch.float8_e5m2: "float8",
@@ -26,22 +26,23 @@ _SUFFIX = {"float32": "f32", "float16": "f16", "int64": "i64", "int32": "i32"}
 _LIST_TYPES = {torch.float32: "float", torch.float64: "double", torch.int64: "long int", torch.int32: "int"}
 _MATRIX_NAMES = {"mm": "GEMM", "addmm": "GEMM", "bmm": "BatchGemm", "baddbmm": "BatchGemm",
                  "convolution": "Convolution", "convolution_backward": "ConvolutionGradient"}  # fmt: skip
-# Numbers combined with a tensor in these ops arrive as tensors, before any front end of the bridge.
+# PyTorch passes numbers to these ops as tensors.
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "rsub", "mul"})
 # Ops that take a list of indices as their second argument.
 _INDEXING = frozenset({"index", "index_put", "_index_put_impl"})
-# This op first reads its largest input value, which determines the length of its result.
+# This op reads its largest input value for the length of its result.
 COUNTING = "bincount"
-# The front end of these ops does not convert the number 1.
+# For these ops, the bridge does not convert the number 1.
 _BUT_FOR_ONE = frozenset({"addcdiv", "addcmul"})
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format)
 
 
 @dataclass(frozen=True)
 class OpFacts:
-    """The facts about an op that do not depend on a call. ``base`` has neither namespace nor overload; ``kind`` no
-    underscore. ``written`` says for each argument whether the op writes to it, ``resizes`` whether it may change the
-    shape of one. ``operands`` are the arguments that are always single tensors; for an ``out`` form, without the last.
+    """The facts about an op that do not depend on a call. ``base`` is its name without namespace and overload, ``kind``
+    also without underscores. ``written`` says for each argument whether the op writes to it, ``resizes`` whether the op
+    may change an argument's shape. ``operands`` are the arguments that are always single tensors, without the
+    destination of an ``out`` form.
     """
 
     name: str
@@ -98,7 +99,7 @@ def tensors(tree: Any) -> tuple[torch.Tensor, ...]:
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """The leaves (neither list, tuple nor dictionary), in order. PyTorch's own traversal takes five times as long."""
+    """The leaves (neither list, tuple nor dictionary), in order. PyTorch's traversal is five times slower."""
     if isinstance(tree, (list, tuple)):
         for each in tree:
             if isinstance(each, (list, tuple, dict)):
@@ -113,7 +114,7 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """A data type as Synapse spells it."""
+    """The Synapse name of a data type."""
     return DTYPE_NAMES.get(dtype) or str(dtype).removeprefix("torch.")
 
 
@@ -156,7 +157,7 @@ def parts_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> tuple[Ha
     as_tensors = kind in _WRAPPED_NUMBERS or kind in _numbers_as_tensors()
     if kind in _BUT_FOR_ONE and 1 in [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]:
         as_tensors = False
-    # The list made from a mask has at most as many entries as the mask has positions.
+    # A mask becomes a list with at most one entry per position.
     lengths = [int(mask.count_nonzero()) for mask in masks_of(call)]
     if kind == COUNTING:
         lengths = [call.outputs[0].numel()]

@@ -1,4 +1,4 @@
-"""Tracks which tensors are on the device: all are really in host memory, so their storages are recorded."""
+"""Tracks the storages of tensors that count as being on the device, as all are in host memory."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Placement:
         self._sweep_at = _SWEEP_AT_LEAST
 
     def put(self, tensor: torch.Tensor) -> DeviceStorage:
-        """Count the storage of ``tensor`` as being on the device from now on."""
+        """Count the storage of ``tensor`` as being on the device."""
         found = self.find(tensor)
         if found is not None:
             return found
         storage = tensor.untyped_storage()
         self._serial += 1
-        # The reference prevents reuse of the address, so the address identifies the storage.
+        # The reference keeps the storage alive, so that its address identifies it.
         entry = DeviceStorage(_weak(storage), self._serial, storage.nbytes())
         self._storages[storage._cdata] = entry
         if len(self._storages) >= self._sweep_at:
@@ -64,7 +64,7 @@ class Placement:
         return tensor in self._pinned
 
     def leave_open(self, tensor: torch.Tensor) -> None:
-        """Count a host tensor as created by PyTorch itself: the data copied into it decides its side."""
+        """Note that PyTorch created a host tensor; the source of a copy into it decides whether it is on the device."""
         self._undecided.add(tensor)
 
     def is_open(self, tensor: torch.Tensor) -> bool:

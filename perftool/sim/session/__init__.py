@@ -1,1 +1,1 @@
-"""One simulated run of a script: the replacements while it runs, and its effect on the device."""
+"""Runs a script in a simulation."""

@@ -15,7 +15,7 @@ from perftool.sim.session.simulation import Simulation
 
 
 class Touched:
-    """The total work of the ops in a fused op: arithmetic, and device memory read and written."""
+    """The total work of the ops in a fused op: arithmetic, and device memory that is read and written."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.flops = 0
@@ -30,7 +30,7 @@ class Touched:
             self.include(tensors(value), written=written)
 
     def include(self, touched: Iterable[torch.Tensor], *, written: bool) -> None:
-        """Count device tensors; of several views of a storage, only the largest."""
+        """Count device tensors; of several views of a storage, the largest."""
         into = self._written if written else self._read
         for each in touched:
             entry = self._find(each)
@@ -52,8 +52,7 @@ class Touched:
 @contextmanager
 def fused_op(simulation: Simulation, name: str, key: Hashable) -> Iterator[Touched]:
     """The ops in the block count as one kernel called ``name``, which reads and writes each piece of memory once.
-
-    ``key`` holds the shapes and options that make it another kernel.
+    ``key`` holds the shapes and options that distinguish it from other kernels.
     """
     machine, touched = simulation.machine, Touched(simulation)
     with simulation.plain_tensors(), simulation.dispatch.handing_to(touched):
@@ -78,8 +77,7 @@ def shapes(touched: Iterable[torch.Tensor]) -> Hashable:
 
 @contextmanager
 def replayed(simulation: Simulation, call: str = "HPUGraph::replay") -> Iterator[None]:
-    """The ops in the block are the replay of a captured HPU graph, which the host submits with the one call
-    ``call``."""
+    """The ops in the block count as the replay of a captured HPU graph, which the host submits with ``call``."""
     simulation.machine.cut(call)
     with _quietly(simulation):
         yield
@@ -88,7 +86,7 @@ def replayed(simulation: Simulation, call: str = "HPUGraph::replay") -> Iterator
 
 @contextmanager
 def compiled(simulation: Simulation) -> Iterator[None]:
-    """The ops in the block are one graph of torch.compile; nested regions belong to the outer one."""
+    """The ops in the block count as one graph of torch.compile; nested regions are part of the outer one."""
     machine = simulation.machine
     machine.regions += 1
     try:

@@ -14,7 +14,7 @@ from perftool.sim.session.simulation import Simulation
 
 @contextmanager
 def step_limit(simulation: Simulation, limit: int | None, source: str | None) -> Iterator[None]:
-    """Within the block, StepLimit is raised where the step after the last allowed one would begin.
+    """Within the block, StepLimit is raised when the step after the last allowed one begins.
 
     ``source`` says what marks a step, as in :func:`perftool.sim.machine.steps.step_bounds`.
     """
@@ -37,24 +37,24 @@ class _Counter:
         self._ended = dict.fromkeys(SOURCES.values() if source is None else [SOURCES[source]], 0)
 
     def enter(self, name: str) -> None:
-        """A step that is counted by its batch or by the script's profiler begins."""
+        """Count the step before, if a batch or the script's profiler marks steps."""
         if name.startswith((LOADER, PROFILER_STEP)):
             self._check()
 
     def optimizer(self, owner: int) -> None:
-        """An optimizer begins a step; those of one iteration count once."""
+        """Count an optimizer step, once per iteration."""
         if self._steps[owner] >= self._limit:
             self._check()
         self._steps[owner] += 1
 
     def leave(self, name: str) -> None:
-        """An annotation ended."""
+        """Note the end of an annotation."""
         for kind in self._ended:
             if name.startswith(kind):
                 self._ended[kind] = min(self._steps.values(), default=0) if kind == OPTIMIZER else self._ended[kind] + 1
 
     def mark_step(self, line: str) -> None:
-        """Steps of a script without annotations are counted by its marks; those of one iteration count once."""
+        """Count a mark of a script without annotations, once per iteration."""
         if MARK_STEP not in self._ended:
             return
         if self._marks[line] >= self._limit:

@@ -1,7 +1,7 @@
 """Data loaders: the work of a dataset takes virtual time, in worker processes parallel to the training thread.
 
 A worker measures the virtual cost of each batch in its own process and sends it along. The parent computes when a real
-worker would have had the batch ready and waits until then.
+worker would have finished the batch, and waits until then.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class MeteredFetcher:
 
 @dataclass
 class WorkerClocks:
-    """When the workers of one loader are free, and when each batch was requested."""
+    """The times at which the workers of one loader are free, and at which each batch was requested."""
 
     free: list[int]
     asked: dict[int, int] = field(default_factory=dict)
 
     def ready(self, batch: int, worker: int, cost: int) -> int:
-        """When ``worker`` has finished ``batch``; call this for the batches of a worker in their order."""
+        """The time at which ``worker`` has finished ``batch``. Call this for the batches of a worker in order."""
         begin = max(self.asked.pop(batch, 0), self.free[worker])
         self.free[worker] = begin + cost
         return self.free[worker]
@@ -65,7 +65,7 @@ class WorkerClocks:
 
 @contextmanager
 def metered_loaders(simulation: Simulation) -> Iterator[None]:
-    """Data loaders created inside take virtual time."""
+    """Within the block, new data loaders take virtual time."""
     base, several = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
     with ExitStack() as stack:
         patches = (
@@ -85,7 +85,7 @@ def metered_loaders(simulation: Simulation) -> Iterator[None]:
 
 
 def _after_fork() -> None:
-    """A child of the script only counts host work: it has no device and writes no trace."""
+    """In a child process, count only host work: it has no device and writes no trace."""
     for simulation in _current:
         simulation.become_worker()
 
@@ -155,7 +155,7 @@ def _unpack(simulation: Simulation) -> Callable[[Any], Any]:
     plain: Callable[[Any], Any] = dataloader._MultiProcessingDataLoaderIter._get_data
 
     def _get_data(self: Any) -> Any:
-        # Batches arrive, and their tensors are created, in an order that differs from run to run.
+        # The order in which batches arrive differs from run to run, so their tensors must not count here.
         with simulation.dispatch.handing_to(_ignore):
             return plain(self)
 
@@ -167,7 +167,7 @@ def _receive(simulation: Simulation) -> Callable[..., Any]:
 
     def _process_data(self: Any, data: Any, *worker: Any) -> Any:
         if isinstance(data, CostedBatch):
-            # The batch being returned precedes the next one that is due.
+            # This batch is the one before the next.
             place = worker[0] if worker else (self._rcvd_idx - 1) % len(self._perftool_clocks.free)
             ready = self._perftool_clocks.ready(self._rcvd_idx - 1, place, data.cost)
             simulation.machine.now = max(simulation.machine.now, ready)

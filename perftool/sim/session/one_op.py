@@ -16,7 +16,7 @@ _NUMBERS = (bool, int, float, str, type(None))
 
 
 def one_op(simulation: Simulation, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """``plain``, with its arithmetic counted as a kernel ``name``; its backward recomputes it, as ``name_bwd``."""
+    """``plain`` as a kernel ``name``, with a backward that recomputes it, as a kernel ``name_bwd``."""
 
     class OneOp(torch.autograd.Function):
         @staticmethod

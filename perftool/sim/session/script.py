@@ -32,7 +32,7 @@ def read_script(path: Path) -> CodeType:
 
 
 def run_script(simulation: Simulation, path: Path, args: Sequence[str]) -> tuple[int, str | None]:
-    """Run the script to its end; returns its exit code, and why it ended early if it did."""
+    """Run the script; returns its exit code, and the reason if it ended early."""
     try:
         code = read_script(path)
         with _as_main(path, args) as namespace, simulation.running():
@@ -67,7 +67,7 @@ def _as_main(path: Path, args: Sequence[str]) -> Iterator[dict[str, object]]:
         yield main.__dict__
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = before
-        # Our files belong in the user's working directory, even if the script changed to another one.
+        # Our files go to the original working directory, even if the script changed it.
         os.chdir(folder)
 
 
@@ -76,12 +76,12 @@ def _exit_code(stop: SystemExit) -> tuple[int, str | None]:
         return 0, None
     if isinstance(stop.code, int):
         return stop.code, f"the script ended with exit code {stop.code}"
-    print(stop.code, file=sys.stderr)  # noqa: T201 - what Python does with such a code
+    print(stop.code, file=sys.stderr)  # noqa: T201 - as Python does for a text
     return 1, "the script ended with exit code 1"
 
 
 def _show(error: BaseException) -> None:
-    """Print the traceback without the frames between the script and PyTorch."""
+    """Print the traceback without our frames."""
     traceback.print_exception(type(error), error, without(error.__traceback__, _hidden))
 
 

@@ -37,9 +37,9 @@ class Simulation:
             lambda tensor: self.placement.find(tensor) is not None, self.machine.log.remarks.append
         )
         self.owner = os.getpid()
-        # Set by the launcher, or by a script that starts its ranks itself.
+        # Ranks, set by the launcher or by a script that starts its ranks.
         self.ranks, self.rank, _ = ranks_of_launcher()
-        # Whether the last forward was a captured or compiled graph, so that its backward is one too.
+        # Whether the last forward was a captured or compiled graph; then its backward is one, too.
         self.graphed_backward = False
 
     @contextmanager
@@ -59,13 +59,13 @@ class Simulation:
             self.functions.active = before
 
     def become_worker(self) -> None:
-        """This process is a child of the script: from now on only host time counts."""
+        """Count only host time from now on, as this process is a child of the script."""
         self.functions.active = False
         self.dispatch.hand_to(self.dispatch.host_op)
 
     def finish(self, skip_steps: int | None = None, steps_from: str | None = None) -> int:
         """Launch the pending ops, close open annotations, and mark the steps; returns the number of first steps that
-        are not recorded. These are ``skip_steps``, or those that warm up. ``steps_from`` says what marks a step.
+        are not recorded: ``skip_steps``, or the warm-up steps. ``steps_from`` says what marks a step.
         """
         begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
         self.machine.cut("host step marker")

@@ -1,4 +1,4 @@
-"""``habana_frameworks.torch.core`` and the support of several cards: the end of a graph, settings, process groups."""
+"""``habana_frameworks.torch.core``, and process groups of several cards."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
 
 
 def _nothing(model: Any = None, *args: object, **options: object) -> Any:
-    """Does nothing in this model."""
+    """Returns the model unchanged."""
     return model
 
 
@@ -52,12 +52,12 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
     named: list[str] = []
 
     def init_process_group(backend: str | None = None, *args: Any, **options: Any) -> None:
-        """Start gloo under this name; a single simulated card is its own group."""
+        """Start gloo under this name; a single simulated card is a group."""
         named[:] = [backend] if backend and "hccl" in backend else []
         if not named:
             made(backend, *args, **options)
             return
-        # Gloo does not know our device.
+        # Gloo does not support our device.
         options.pop("device_id", None)
         asked = options.get("world_size", simulation.ranks)
         if asked > 1 and simulation.ranks == 1 and parent_process() is None:

@@ -1,6 +1,6 @@
-"""``HPUDeepSpeedStrategy``: Lightning's own strategy with the real DeepSpeed, which detects the device. DeepSpeed comes
-from PyPI and uses its HPU accelerator if ``habana_frameworks`` can be imported. This module adds what Habana's strategy
-adds: the backend, settings for inference, and the guide's notes on each device.
+"""``HPUDeepSpeedStrategy``: Lightning's strategy with the real DeepSpeed, which uses its HPU accelerator if
+``habana_frameworks`` can be imported. Like Habana's strategy, this module adds the backend, settings for inference, and
+the guide's notes on each device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 from perftool.sim.ops.function_mode import HPU
 from perftool.sim.session.simulation import Simulation
 
-# The keys of a configuration for deepspeed.init_inference; a configuration without them is for training.
+# Keys of configurations for deepspeed.init_inference; a configuration without them is for training.
 _INFERENCE = frozenset({
     *("tensor_parallel", "dtype", "replace_with_kernel_inject", "enable_cuda_graph", "replace_method"),
     *("injection_policy", "mp_size", "quant", "checkpoint", "max_out_tokens", "return_tuple"),
@@ -42,7 +42,7 @@ def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
                 inference = {**settings.pop("config"), **inference}
             super().__init__(*args, **{"process_group_backend": "hccl", **settings})
             self._inference = inference
-            # Lightning asks the accelerator for the devices, because the accelerator knows their number.
+            # Lightning gets the devices from the accelerator.
             wanted = len(parallel_devices) if isinstance(parallel_devices, list) else parallel_devices
             limits = _limits(simulation, self.config, inference, wanted)
             remarks.extend(each for each in limits if each not in remarks)
@@ -65,7 +65,7 @@ def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
             self.model = deepspeed.init_inference(model, **_for_the_cards(self._inference, simulation.ranks))
 
         def batch_to_device(self, batch: Any, *args: Any, **options: Any) -> Any:
-            """In inference the inputs have the type of the model: the plugin has cast them to its own."""
+            """In inference, cast the inputs to the type of the model, as the plugin uses its own type."""
             dtype, moved = self._inference.get("dtype"), super().batch_to_device(batch, *args, **options)
             return tree_map(partial(_cast, dtype), moved) if isinstance(dtype, torch.dtype) else moved
 
@@ -85,7 +85,7 @@ def _for_the_cards(inference: Mapping[str, Any], cards: int) -> dict[str, Any]:
 
 
 def _limits(simulation: Simulation, config: Any, inference: Mapping[str, Any], wanted: object) -> list[str]:
-    """What the device cannot do according to the guide, and what is not simulated."""
+    """Note settings that the device does not support according to the guide, or that are not simulated."""
     zero = (config or {}).get("zero_optimization", {})
     offload = {zero.get(kind, {}).get("device", "none") for kind in ("offload_optimizer", "offload_param")}
     cards = (inference.get("tensor_parallel") or {}).get("tp_size", wanted)

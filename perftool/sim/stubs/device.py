@@ -19,7 +19,7 @@ from perftool.sim.session.simulation import Simulation
 from perftool.sim.stubs.frameworks import module
 from perftool.units import NS_PER_MS
 
-# Settings that change nothing in this model either.
+# Settings without an effect in this model.
 _ALSO_NOTHING = ("set_device", "reset_accumulated_memory_stats")
 
 
@@ -103,7 +103,8 @@ def _memory(simulation: Simulation) -> dict[str, Callable[..., Any]]:
 
 
 class _Stream:
-    """All streams share one queue: work runs in the order of submission. ``current`` holds the one in use."""
+    """A stream. All streams share one queue, so work runs in the order of submission. ``current`` holds the current
+    one."""
 
     def __init__(self, machine: Machine, current: list[_Stream], *args: object, **options: object) -> None:
         self.device_index = 0
@@ -130,10 +131,10 @@ class _Stream:
         return self._machine.is_idle()
 
     def wait_stream(self, stream: object) -> None:
-        """Nothing to wait for in one queue."""
+        """Does nothing, as there is only one queue."""
 
     def wait_event(self, event: object) -> None:
-        """Nothing to wait for in one queue."""
+        """Does nothing, as there is only one queue."""
 
     def record_event(self, event: _Event | None = None) -> _Event:
         """Record ``event`` or a new one."""
@@ -143,7 +144,7 @@ class _Stream:
 
 
 class _Event:
-    """A virtual time: when the device has finished all work submitted before."""
+    """A virtual time: the end of all work submitted before."""
 
     def __init__(self, machine: Machine, current: list[_Stream], *args: object, **options: object) -> None:
         self._machine = machine
@@ -157,7 +158,7 @@ class _Event:
         self._ns = self._machine.end
 
     def wait(self, stream: object = None) -> None:
-        """Nothing to wait for in one queue."""
+        """Does nothing, as there is only one queue."""
 
     def query(self) -> bool:
         """Whether the recorded time has passed."""
@@ -212,7 +213,7 @@ def _metrics(simulation: Simulation) -> dict[str, Any]:
             self._name = name
 
         def name(self) -> str:
-            """Its name."""
+            """The name of the metric."""
             return self._name
 
         def stats(self) -> list[tuple[str, object]]:

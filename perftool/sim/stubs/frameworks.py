@@ -25,7 +25,8 @@ def module(name: str, **members: Any) -> ModuleType:
 
 @contextmanager
 def installed(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Inside, ``modules`` can be imported, each as an attribute of its parent; missing parent packages are created."""
+    """Within the block, ``modules`` can be imported, each as an attribute of its parent; missing parent packages are
+    created."""
     with ExitStack() as stack:
         for name, each in frameworks.with_packages(modules, _not_modelled).items():
             stack.enter_context(item(sys.modules, name, each))

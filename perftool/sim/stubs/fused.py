@@ -26,7 +26,7 @@ _OPTIMIZERS = {
     "FusedLamb": "optimizer_lamb",
     "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum",
 }
-# These update one group at a time, and copy the step size of each to the device.
+# Optimizers that update one group at a time, and copy the step size of each to the device.
 _BY_GROUP = frozenset({"FusedAdamW"})
 _STEP_SIZE = 4
 
@@ -60,7 +60,7 @@ def custom_ops(simulation: Simulation) -> ModuleType:
 
 
 def _applied(function: Callable[..., Any]) -> type:
-    """A class as ``autograd.Function``: only its ``apply`` is for users."""
+    """A class with ``function`` as its ``apply``, like an ``autograd.Function``."""
     return type("Function", (), {"apply": staticmethod(function)})
 
 
@@ -156,7 +156,7 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
             states = tensors([dict(self.state[each]) for each in params])
             for each in states:
                 simulation.placement.put(each)
-            # The first step also creates the state; its kernel is the same as later.
+            # The kernel of the first step, which also creates the state, is the same.
             touched.include((*params, *states), written=True)
 
     members = {"__init__": __init__, "step": step, "__module__": "habana_frameworks.torch.hpex.optimizers"}

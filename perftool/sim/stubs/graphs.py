@@ -25,7 +25,7 @@ class GraphedFunction:
         self._captured: set[Hashable] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function; only the host's cost differs."""
+        """Run the function as a graph."""
         bypass = kwargs.pop("bypass_hpu_graphs", False)
         key = tuple(_call_key(leaf) for leaf in leaves((args, kwargs)))
         if key in self._captured and not bypass:
@@ -95,7 +95,7 @@ def _hpu_graph(simulation: Simulation) -> type:
     base = fused.HPUGraph
 
     class HPUGraph(base):  # type: ignore[misc, valid-type]
-        """Capture a region once, replay it on the same memory."""
+        """Captures a region once, and replays it on the same memory."""
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             return object.__new__(cls)
@@ -106,12 +106,12 @@ def _hpu_graph(simulation: Simulation) -> type:
             self._replaying = False
 
         def capture_begin(self, dry_run: bool = False) -> None:
-            """From now on, ops are recorded and run."""
+            """Start recording ops, which also run."""
             simulation.machine.cut("new HPUGraph::capture_begin")
             super().capture_begin(dry_run)
 
         def capture_end(self) -> None:
-            """The region is complete."""
+            """End the region."""
             super().capture_end()
             simulation.machine.cut("HPUGraph::capture_end")
 
@@ -185,7 +185,7 @@ def compile_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def backward_function(simulation: Simulation) -> Callable[..., Any]:
-    """``torch.autograd.backward``: for a captured or compiled graph it is one graph too."""
+    """``torch.autograd.backward``, which is one graph for a captured or compiled graph."""
     plain = torch.autograd.backward
 
     def backward(*args: Any, **kwargs: Any) -> None:
@@ -200,7 +200,7 @@ def backward_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def engine_function(simulation: Simulation) -> Callable[..., Any]:
-    """Runs a backward in the function mode: PyTorch leaves the mode before it, but script code inside needs it."""
+    """Runs a backward in the function mode, which PyTorch leaves before it, but script code inside needs."""
     plain = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -211,7 +211,7 @@ def engine_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def hooks_function(simulation: Simulation) -> Callable[..., Any]:
-    """Installs the hooks of saved tensors, which PyTorch calls from within its ops, in the function mode too."""
+    """Installs the hooks of saved tensors, so that they run in the function mode, too."""
     plain = torch._C._autograd._push_saved_tensors_default_hooks
 
     def entered(hook: Callable[..., Any]) -> Callable[..., Any]:

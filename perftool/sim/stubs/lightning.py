@@ -39,7 +39,7 @@ def lightning_modules(simulation: Simulation) -> list[ModuleType]:
 
 
 def _marking(simulation: Simulation, base: Any) -> Any:
-    """A strategy that ends the graph like Habana's: after each backward and each optimizer step."""
+    """A strategy that ends the graph after each backward and each optimizer step, like Habana's."""
 
     class Marking(base):  # type: ignore[misc]
         def post_backward(self, closure_loss: torch.Tensor) -> None:
@@ -56,10 +56,10 @@ def _marking(simulation: Simulation, base: Any) -> Any:
 
 def _accelerator(simulation: Simulation) -> type:
     class HPUAccelerator:
-        """The simulated cards. Calling it returns an accelerator of Lightning's own class."""
+        """The simulated cards. Calling it returns an accelerator of Lightning."""
 
         def __new__(cls) -> Any:
-            # Without a named strategy, Lightning puts a model on the device of this class of accelerator.
+            # Without a named strategy, Lightning puts the model on the device of this class.
             base: Any = part("accelerators").MPSAccelerator
             members = {
                 "setup_device": lambda self, device: None,

@@ -55,7 +55,7 @@ def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str |
             *((torch.distributed, name, function) for name, function in process_groups(simulation).items()),
             (torch.Tensor, "is_hpu", property(lambda tensor: simulation.placement.find(tensor) is not None)),
             (torch.Tensor, "hpu", _to_hpu),
-            # All streams share one queue, so no memory is reused too early.
+            # All streams share one queue, so memory is never reused too early.
             (torch.Tensor, "record_stream", lambda tensor, stream: None),
             (torch.nn.Module, "hpu", _to_hpu),
             (torch._C, "_group_tensors_by_device_and_dtype", _grouping(simulation)),
@@ -69,7 +69,7 @@ def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str |
         hook = register_optimizer_step_pre_hook(lambda optimizer, *_: simulation.annotations.about_to_step(optimizer))
         stack.callback(hook.remove)
         stack.enter_context(step_limit(simulation, max_steps, steps_from))
-        # Attention as on an HPU: PyTorch's plain form, not the fused kernel of a CPU.
+        # Use PyTorch's plain attention, as on an HPU, not the fused kernel of a CPU.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
         yield
@@ -109,7 +109,7 @@ def _grouping(simulation: Simulation) -> Callable[..., Any]:
     plain = torch._C._group_tensors_by_device_and_dtype
 
     def group(lists: list[list[torch.Tensor | None]], with_indices: bool = False) -> Any:
-        """Groups by the device that tensors report; PyTorch's own code sees the real one."""
+        """Group by the device that tensors report, not by the real one, as PyTorch would."""
         groups = plain(lists, with_indices)
         named = {}
         for (device, dtype), value in groups.items():
@@ -124,7 +124,7 @@ def _profiler() -> Callable[..., None]:
     plain = torch.profiler.profile.__init__
 
     def init(self: Any, *args: Any, activities: Any = None, **kwargs: Any) -> None:
-        """The script's own profiler sees only the real CPU; its steps are those of the simulation."""
+        """Limit the script's profiler to the real CPU; its steps are the steps of the simulation."""
         plain(self, *args, activities=[torch.profiler.ProfilerActivity.CPU], **kwargs)
 
     return init

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _SELECTS = ("SELECT", "SELECT_STATEMENT")
 ONLY_SELECT = "only a single SELECT is allowed"
 NO_LIST = "SHOW is not allowed"
-# Functions whose rows come from their arguments. All others read files, settings or logs, or change something.
+# Table functions that only use their arguments. Others read files, settings or logs, or have side effects.
 TABLE_FUNCTIONS = frozenset(
     ("range", "generate_series", "unnest", "json_each", "json_tree", "repeat", "repeat_row",
      "histogram", "histogram_values")
 )  # fmt: skip
-# Functions that DuckDB calls volatile but that are harmless.
+# Harmless functions that DuckDB calls volatile.
 _HARMLESS = frozenset(("random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "error", "stats", "vector_type"))
 # Functions that reveal the process or its environment, wait, write, or take SQL or plans as text.
 _REFUSED = re.compile(
@@ -55,7 +55,7 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, tables: Collection[st
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         raise RefusedError(ONLY_SELECT)
     nodes = list(_nodes(tree))
-    # The sandbox holds only the tables that a statement names, so the list would be empty.
+    # SHOW would list nothing, because the sandbox holds only the tables that a statement names.
     if any(node.get("show_type") == "SHOW_SPECIAL" for node in nodes):
         raise RefusedError(NO_LIST)
     _check_functions(connection, nodes)
@@ -105,7 +105,7 @@ def _computing(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
     ).fetchall()
     acting = {name for name, acts in rows if acts} - _HARMLESS
     names = {name for name, _ in rows if not _REFUSED.fullmatch(name)}
-    # The last two are the parser's own names for syntax; their arguments determine what they do.
+    # The last two are the parser's names for syntax.
     return frozenset((names - acting) | _TIMES | _HARMLESS | {"unnest", "count_star"})
 
 

@@ -14,7 +14,7 @@ from perftool.store.database import literal
 class SandboxTables:
     """Exports tables of ``connection`` into ``folder``, each once, as a DuckDB database of one table.
 
-    This form keeps every type, streams in and out, and lets queries read only the columns they use.
+    This format keeps all types, streams, and lets queries read single columns.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
@@ -34,7 +34,7 @@ class SandboxTables:
         self._connection.execute(f"ATTACH {literal(str(path))} AS handed")
         rows = catalog()[name].as_text if name in catalog() else f'SELECT * FROM main."{name}"'
         try:
-            # Compressing read-once files doubles the cost.
+            # Compression would double the time.
             self._connection.execute("SET force_compression = 'uncompressed'")
             self._connection.execute(f'CREATE TABLE handed."{name}" AS {rows}; CHECKPOINT handed')
         finally:

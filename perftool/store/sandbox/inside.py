@@ -1,6 +1,6 @@
 """The child process of the sandbox: reads requests from stdin and answers on stdout.
 
-Before it sees any SQL it gives up what it does not need: files, the network, other processes, memory, settings.
+Before it reads any SQL, it gives up access to files, the network, other processes, more memory and settings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIMPLE = frozenset(
     ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
      "FLOAT", "DOUBLE", "VARCHAR")
 )  # fmt: skip
-# Room for threads, allocators and memory that DuckDB does not count.
+# Memory for threads, allocators and other use that DuckDB does not count.
 _SLACK_MB = 512
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 
@@ -58,7 +58,7 @@ def _take_pipe() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _closed_connection(setup: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
-    """A connection that can read the folder of the tables and nothing else; locks down the process as well."""
+    """A connection that can only read the folder of the tables. Also locks down the process."""
     from perftool.store.database import literal, open_database
 
     leave_network()
@@ -69,7 +69,7 @@ def _closed_connection(setup: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
         "SET enable_progress_bar = false", "SET autoinstall_known_extensions = false",
         "SET autoload_known_extensions = false", "SET allow_community_extensions = false",
         "SET allow_persistent_secrets = false", f"SET allowed_directories = [{folder}]", setup["macros"],
-        # Starts the threads and the parser while that is still allowed.
+        # Start the threads and the parser while that is still allowed.
         "SELECT count(*) FROM range(1000000) WHERE hash(range) % 7 = 0",
         "SET enable_external_access = false", "SET lock_configuration = true",
     ):  # fmt: skip
@@ -88,7 +88,7 @@ def leave_network() -> bool:
 
 
 def _limit_resources(memory_mb: int) -> None:
-    """Have the kernel enforce limits that DuckDB might miss: memory, written files, new processes, core dumps."""
+    """Set limits that the kernel enforces: memory, written files, new processes, core dumps."""
     if sys.platform == "win32":
         return
     import resource
@@ -108,7 +108,7 @@ def _allowed(limit: int, hard: int) -> int:
 
 
 def _hold(seconds: float, threads: int) -> None:
-    """Make this process end itself after its CPU time or wall time, in case its parent does not kill it."""
+    """Limit the CPU time and wall time of this process, in case its parent does not kill it."""
     if sys.platform == "win32":
         return
     import resource

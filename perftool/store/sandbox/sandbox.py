@@ -25,7 +25,7 @@ from perftool.store.sandbox.wire import (
     unpacked_rows,
 )
 
-# The child imports our code from this process's module path, with no site packages or environment of its own.
+# The child imports our code from the module path of this process, without site packages or an environment.
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from perftool.store.sandbox.inside import main; main()"
 )
@@ -33,14 +33,14 @@ _PROGRAM = (
 _KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "LANG", "LC_ALL")
 _MOST_THREADS = 4
 _LONGEST_SQL = 1 << 20
-# The part of an answer besides its rows: column names.
+# Size limit for the column names in an answer.
 _BESIDE_ROWS = 16 << 20
 _LONGEST_ERROR = 2_000
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits on the time and the result of one query; ``explain`` asks for its plan and times instead of its rows."""
+    """Limits on the time and the result of one query; ``explain`` returns its plan and times instead of its rows."""
 
     seconds: float
     rows: int = 1_000_000
@@ -75,7 +75,7 @@ class Sandbox:
         used, begin = self._child is not None, time.monotonic()
         result = self._ask(sql, params, tables, bounds)
         if result == OUT_OF_MEMORY:
-            # Memory that an earlier query still holds is missing for this one, so retry in a fresh process.
+            # An earlier query may still hold memory, so retry in a new process.
             self.close()
             left = bounds.seconds - (time.monotonic() - begin)
             if used and left > 0:
@@ -99,7 +99,7 @@ class Sandbox:
                 result = read_result(_pipe(child.stdout), bounds)
         finally:
             if result is None:
-                # Also after Ctrl-C: the next query must not read the answer to this one.
+                # Also after Ctrl-C, so that the next query does not read this answer.
                 self.close()
         if late.is_set():
             self.close()
@@ -129,7 +129,7 @@ class Sandbox:
             "threads": min(_MOST_THREADS, os.cpu_count() or 1),
         }  # fmt: skip
         try:
-            # The child gets its own session, so Ctrl-C reaches only this process, which ends the child.
+            # The child gets a new session, so that Ctrl-C reaches only this process, which ends the child.
             child: subprocess.Popen[bytes] = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=kept,
                 cwd=self._folder, start_new_session=True,

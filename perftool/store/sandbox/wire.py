@@ -1,6 +1,6 @@
 """The protocol between this process and the sandbox: frames of JSON, with the values of rows in JSON.
 
-It avoids pickle on purpose: unpickling data from a compromised process would compromise this one, too.
+It avoids pickle, because unpickling data from a compromised process would compromise this one, too.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from uuid import UUID
 _LENGTH = struct.Struct(">I")
 # The sandbox's answer when it exceeds its memory limit.
 OUT_OF_MEMORY = "it needs more memory than a query may have"
-# No honest frame is longer: rows are sent a few hundred at a time, and cut off well below this.
+# Longer than any valid frame: rows are sent a few hundred at a time.
 LONGEST_FRAME = 1 << 30
 # Values of these types map directly to JSON. ``json`` writes and reads NaN and the infinities too.
 _PLAIN = (bool, int, float, str, type(None))
 _PLAIN_TYPES = frozenset(_PLAIN)
 _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-# DuckDB's decimals have 38 digits; other code would write a number like 1E+999999 out in full.
+# DuckDB's decimals have 38 digits; a number such as 1E+999999 could become a huge text.
 _MOST_DIGITS = 40
-# Code that writes values fails on deeper nesting.
+# Deeper nesting would exceed the recursion limit.
 _DEEPEST = 100
-# The other types by a tag, each with its conversions to and from text.
+# The other types by a tag, with conversions to and from text.
 _AS_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "number": (Decimal, str, Decimal),
     "moment": (datetime, datetime.isoformat, datetime.fromisoformat),
