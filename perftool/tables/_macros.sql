@@ -2,7 +2,7 @@
 -- has the columns rank, class, ts and "end". Classes are small integers; class -1 only marks a boundary.
 
 -- Merges overlapping and touching intervals of a rank and class. A merged interval starts where no earlier one reaches,
--- and ends at the last end before the next merged interval. (Window aggregates with FILTER are 20 times slower.)
+-- and ends at the last end before the next merged interval. (Window aggregates with FILTER would be 20 times slower.)
 CREATE MACRO interval_union(source) AS TABLE (
     WITH reached AS (
         SELECT rank, class, ts,
@@ -16,7 +16,7 @@ CREATE MACRO interval_union(source) AS TABLE (
     FROM reached WHERE reach IS NULL OR ts > reach
 );
 
--- Total length of the union of the intervals of a rank and class, in ns, for half the work of a union.
+-- Total length of the union of the intervals of a rank and class, in ns. Twice as fast as interval_union.
 CREATE MACRO interval_lengths(source) AS TABLE (
     WITH reached AS (
         SELECT rank, class, ts, "end",
@@ -36,8 +36,7 @@ CREATE MACRO interval_sweep(source) AS TABLE (
         UNION ALL
         SELECT rank, "end", CASE WHEN class < 0 THEN 0 ELSE -(1::BIGINT << class) END FROM query_table(source)
     ),
-    -- The sum includes all edges at the same time, and only the last of them starts a stretch. (Aggregating them first
-    -- takes a quarter longer.)
+    -- The sum includes all edges at the same time, and only the last of them starts a stretch.
     stretches AS (
         SELECT rank, t AS ts, lead(t) OVER w AS "end", (sum(delta) OVER w)::BIGINT AS mask
         FROM edges WINDOW w AS (PARTITION BY rank ORDER BY t)
@@ -45,10 +44,10 @@ CREATE MACRO interval_sweep(source) AS TABLE (
     SELECT rank, ts, "end", mask FROM stretches WHERE "end" > ts
 );
 
--- Which intervals of one source are inside which of another, on the same lane: a row (outside, inside) of ids for each
--- pair. Both sources have the columns lane, id, ts and "end", and no negative lengths. Each inside is compared with the last
--- outside that starts before it, and with the outsides in which that one starts. Comparing it with all of them would be
--- quadratic in the length of the recording. Deep nests would be, too, so outsides more than 32 deep are left out.
+-- The pairs of an interval of one source inside an interval of another, on the same lane: a row (outside, inside) of
+-- ids for each. Both sources have the columns lane, id, ts and "end", and no negative lengths. To avoid quadratic time,
+-- each inside is compared only with the last outside that starts before it, and with the outsides in which that one
+-- starts. Outsides more than 32 deep are left out.
 CREATE MACRO interval_pairs(insides, outsides) AS TABLE (
     WITH edges AS (
         SELECT lane, id, ts AS t, 1 AS delta FROM query_table(outsides)
@@ -72,8 +71,8 @@ CREATE MACRO interval_pairs(insides, outsides) AS TABLE (
     WHERE i."end" <= n."end"
 );
 
--- The same pairs for outsides that never overlap partially, such as calls on one thread: the time is proportional to their
--- number, not to its square. On each lane and level, the last one to start is the only one that can still be open.
+-- The same pairs in linear time, for outsides that never overlap partially, such as calls on one thread: on each lane
+-- and level, only the last one to start can still be open.
 CREATE MACRO nested_pairs(insides, outsides) AS TABLE (
     WITH edges AS (
         SELECT lane, id, ts AS t, "end", 1 AS delta FROM query_table(outsides) WHERE "end" > ts
@@ -103,10 +102,10 @@ CREATE MACRO nested_pairs(insides, outsides) AS TABLE (
 CREATE MACRO arg(args, key) AS json_extract_string(args, '$."' || key || '"');
 CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || key || '"') AS BIGINT);
 
--- A list as JSON; NULL for anything else, on which JSON functions would fail.
+-- A list as JSON; NULL for other values, on which JSON functions would fail.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
 
--- A list of ranks as PyTorch writes it: for more than thirty, the first 29 and the last.
+-- A list of ranks, shortened as in PyTorch: for more than 30, the first 29 and the last.
 CREATE MACRO listed_ranks(value) AS
     CASE WHEN length(value) > 100 THEN regexp_replace(value, '^(\[(?:\s*\d+,){29})(?:\s*\d+,){2,}(\s*\d+\])$', '\1 ...,\2') ELSE value END;
 
@@ -114,10 +113,10 @@ CREATE MACRO listed_ranks(value) AS
 -- it, and idle time that seems to begin up to this long after a wait follows it.
 CREATE MACRO clock_slack_ns() AS 20000;
 
--- Submitted work starts within microseconds unless something holds it up: a longer delay has a cause of its own.
+-- Submitted work normally starts within microseconds; a longer delay has another cause.
 CREATE MACRO handover_ns() AS 1000000;
 
--- Causes of idle time in which a thread needs a core, but not for as long as a time slice.
+-- Causes of idle time in which a thread needs a core for less than a time slice.
 CREATE MACRO needs_core(cause) AS cause IN ('python', 'optimizer', 'framework_op');
 
 -- Whether a length is possible: 2**53 ns are 104 days. The sum of longer ones would not fit 64 bits.
@@ -126,7 +125,7 @@ CREATE MACRO is_length(ns) AS ns BETWEEN 0 AND 9007199254740992;
 -- The annotation of a profiler step.
 CREATE MACRO is_step(name) AS starts_with(name, 'ProfilerStep#');
 
--- Activities of a device or of the host; _timeline explains each. The position is the class.
+-- Activities of a device or of the host, which _timeline explains. The position is the class.
 CREATE TYPE activity AS ENUM (
     'compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill',
     'process_group', 'other_call', 'other_loading', 'other_op', 'call', 'copy_call',
@@ -172,7 +171,7 @@ CREATE MACRO period_text(times, steps, every) AS
     CASE WHEN steps = 1 THEN 'in the one step recorded' ELSE 'in ' || times || ' of ' || steps || ' steps' END
     || CASE WHEN every = 2 THEN ', every other one' WHEN every = 3 THEN ', every 3rd' WHEN every > 3 THEN ', every ' || every || 'th' ELSE '' END;
 
--- The data type of a node in the words of devices.toml, from the spellings of Gaudi's software; NULL for others.
+-- The name in devices.toml of a node's data type, from the names of Gaudi's software; NULL for others.
 CREATE MACRO node_dtype(dtype) AS
     CASE WHEN regexp_matches(dtype, '^(bf16|bfloat16|syn_type_bf16)$', 'i') THEN 'bf16'
          WHEN regexp_matches(dtype, '^(f16|fp16|float16|syn_type_fp16)$', 'i') THEN 'fp16'

@@ -1,5 +1,6 @@
--- The calls on several ranks that belong to one collective: the n-th of a kind within a step, if all ranks in the step made
--- as many calls of that kind. The kind is name, process group and size. A send and its receive match by their two ranks.
+-- The calls on several ranks that belong to one collective: the n-th of a kind within a step, if all ranks in the step
+-- made the same number of calls of that kind. The kind is name, process group and size. A send and its receive match by
+-- their two ranks.
 --
 -- needs: collectives, steps
 -- empty without: collectives
@@ -21,10 +22,10 @@
 -- column ready: BIGINT, collectives.ready
 -- column overlapped_ns: BIGINT, collectives.overlapped_ns
 -- column sends: INTEGER, for a send and its receive: 1 on the sending rank, 2 on the receiving one; else 0
--- A collective belongs to the step that launched it: it may begin before the device has finished the step before.
+-- A collective belongs to the step that launched it: it may begin before the device has finished the previous step.
 WITH begun AS (
     SELECT *, called IS NOT NULL AS launching, coalesce(called, ts) AS begun FROM collectives
-    -- The first ones of a stream may have been launched before the recording.
+    -- The first collectives of a stream may have been launched before the recording.
     QUALIFY called IS NOT NULL OR count(called) OVER (PARTITION BY rank, track) = 0
         OR count(called) OVER (PARTITION BY rank, track ORDER BY ts) > 0
 ),
@@ -41,7 +42,7 @@ placed AS (
            -- In an all-to-all, sizes may differ by rank.
            CASE WHEN c.operation IS DISTINCT FROM 'all_to_all' THEN c.bytes END AS bytes
     FROM begun AS c ASOF JOIN spans AS s ON s.rank = c.rank AND s.launching = c.launching AND c.begun >= s.ts
-    -- Sends and receives involve two ranks; if those are not named, pairs cannot be matched.
+    -- Sends and receives cannot be matched unless their two ranks are named.
     WHERE (c.begun < s."end" OR c.ts < s.done) AND NOT s.partial AND (c.operation IS DISTINCT FROM 'send_receive' OR c.source IS NOT NULL)
 ),
 numbered AS (

@@ -1,5 +1,5 @@
 -- The waiting of each rank in each collective recorded on several ranks. A collective takes least time on the last rank
--- to arrive, so the excess on other ranks is waiting. Lengths need no common clock; clocks only expose false matches.
+-- to arrive, so the excess on other ranks is waiting. Lengths need no common clock, which only rules out false matches.
 --
 -- needs: _collective_matches, clocks
 -- empty without: _collective_matches
@@ -12,8 +12,8 @@
 -- column ends_together: BOOLEAN, no rank can leave it before all have arrived
 -- column passes: BOOLEAN, it is a send and its receive
 -- column wire_ns: BIGINT, its time on the rank that waits least
--- column waited_ns: BIGINT, the waiting of this rank, except while it also waits in an earlier collective of the group
--- column exposed_ns: BIGINT, the part of it that no compute can hide: the waiting beyond the work that ran during the collective
+-- column waited_ns: BIGINT, the waiting of this rank, without time in which it also waits in an earlier collective of the group
+-- column exposed_ns: BIGINT, the part of the waiting that compute during the collective does not hide
 -- column place: BIGINT, 1 for the rank that waits least, and so on
 -- column ranks: BIGINT, number of the ranks that show it
 -- column last_rank: INTEGER, the rank that waits least: it arrived last

@@ -1,5 +1,5 @@
--- One row per pair of ranks and process group whose all-to-alls state split sizes (all_to_all_single with sizes of its own): what
--- one rank sends to the other. Groups of more than 30 ranks are missing, since PyTorch shortens their lists.
+-- One row per pair of ranks and process group whose all-to-alls state split sizes (all_to_all_single): bytes that one
+-- rank sends to the other. Groups of more than 30 ranks are missing, since PyTorch shortens their lists.
 --
 -- needs: collectives
 -- empty without: collectives

@@ -1,10 +1,10 @@
 -- One row per kind of collective in steps of several ranks: its size, and its speed once all ranks have arrived. On the
 -- last rank a collective takes only the time of the network (wire_ns); the excess on other ranks is waiting.
 --
--- The size S follows nccl-tests: the bytes each rank reduces, sends to all others together, or has gathered in the end.
--- The algorithm bandwidth is S per time. The bus bandwidth is that times 2(n-1)/n for an all-reduce of n ranks and
--- (n-1)/n for an all-gather, a reduce-scatter and an all-to-all: it makes groups and operations comparable with a
--- link's rate.
+-- The size S is defined as in nccl-tests: the bytes that each rank reduces, sends to all others together, or has
+-- gathered at the end. The algorithm bandwidth is S per time. The bus bandwidth, which is comparable with the rate of a
+-- link, is that times 2(n-1)/n for an all-reduce of n ranks, and times (n-1)/n for an all-gather, a reduce-scatter and
+-- an all-to-all.
 --
 -- needs: _collective_matches
 -- empty without: _collective_matches

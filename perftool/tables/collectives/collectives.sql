@@ -15,11 +15,11 @@
 -- column group_size: BIGINT, number of its ranks, when recorded
 -- column dtype: VARCHAR, data type, when recorded
 -- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive, by its name; NULL for others
--- column together: BOOLEAN, it lasts until the last of its ranks has arrived; a call on the host may only launch it
--- column overlapped_ns: BIGINT, part of it during which compute ran on the same device; NULL where the trace does not show the device
+-- column together: BOOLEAN, whether it lasts until the last of its ranks has arrived; a call on the host may only launch it
+-- column overlapped_ns: BIGINT, time of it in which compute ran on the same device; NULL if the trace does not show the device
 -- column track: BIGINT, stream or host thread that it ran on
 -- column called: BIGINT, start of the call that launched it, in ns, when recorded
--- column ready: BIGINT, time when this rank had finished the work it was launched behind, in ns; NULL where the trace does not show that
+-- column ready: BIGINT, end of the work on this rank that precedes it, in ns; NULL if the trace does not show it
 -- column source: INTEGER, sending rank, for a send or receive that names its peer
 -- column target: INTEGER, receiving rank
 WITH device AS (
@@ -37,7 +37,7 @@ kernel_kinds AS (
     SELECT DISTINCT k.kernel AS name FROM (SELECT DISTINCT kernel FROM device) AS k
     JOIN _vocabulary AS v ON v.subject = 'collective' AND lower(k.kernel) GLOB v.pattern AND v.role <> 'send_receive'
 ),
--- Keep only the needed arguments: they are long, and each rank of a large group lists all others.
+-- Keep only the needed arguments, as lists of ranks are long.
 every AS (
     SELECT c.* EXCLUDE (op_name), coalesce(arg(r.args, 'Collective name'), o.name, c.kernel) AS name,
            int_arg(r.args, 'In msg nelems') AS elements, try_cast(json_extract(r.args, '$."Input Dims"[0]') AS BIGINT[]) AS dims,
@@ -69,7 +69,7 @@ behind AS (
 compute AS (
     SELECT rank, 0 AS class, ts, "end" FROM device_ops WHERE kind = 'kernel' AND valid
 ),
--- Compute time before each stretch, so that the compute time up to any moment takes one lookup.
+-- Compute time before each stretch, for a fast lookup of the compute time up to any moment.
 computing AS (
     SELECT rank, ts, "end", sum("end" - ts) OVER (PARTITION BY rank ORDER BY ts) - ("end" - ts) AS before
     FROM interval_union(compute)
@@ -89,7 +89,7 @@ operations AS (
 )
 SELECT e.id, e.rank, e.side, e.name,
        e.ts, e."end" - e.ts AS dur, e."end",
-       -- NCCL's kernels name the number of elements; a host op has the shape of its first input.
+       -- NCCL's kernels state the number of elements; a host op has the shape of its first input.
        try_cast(coalesce(e.elements, list_product(e.dims))
         * CASE e.type WHEN 'double' THEN 8 WHEN 'long' THEN 8 WHEN 'long int' THEN 8 WHEN 'float' THEN 4 WHEN 'int' THEN 4
            WHEN 'half' THEN 2 WHEN 'c10::half' THEN 2 WHEN 'bfloat16' THEN 2 WHEN 'c10::bfloat16' THEN 2 WHEN 'short' THEN 2

@@ -8,7 +8,7 @@
 -- column group_name: VARCHAR, process group, when recorded
 -- column members: VARCHAR, its ranks, when recorded
 -- column waited_ns: BIGINT, waiting in ns; overlapping collectives count once
--- column wire_ns: BIGINT, the time of each on the rank that waits least, summed over the collectives
+-- column wire_ns: BIGINT, transfer time, summed over the collectives (the time of each on the rank that waits least)
 -- column collectives: BIGINT, number of collectives
 -- column last: BIGINT, number of collectives in which this rank came last
 SELECT rank, step, side, group_name, members, sum(waited_ns)::BIGINT AS waited_ns, sum(wire_ns)::BIGINT AS wire_ns, count(*) AS collectives,

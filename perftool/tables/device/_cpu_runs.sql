@@ -1,8 +1,8 @@
--- The ranks whose device is the CPU: nothing shows that another device did the work of their ops.
+-- The ranks whose device is the CPU: there is no sign of another device.
 --
--- A recording of a job on an accelerator may lack all events of that device. Then calls into its runtime, ops that only
--- its tensors have, metadata or logs show it, or a thread that runs nothing but the backward pass: the autograd engine
--- has a thread for each accelerator, while the CPU's backward pass runs on the calling thread.
+-- A recording of a job on an accelerator may lack all events of that device. Signs of it are then calls into its
+-- runtime, ops that only its tensors have, metadata, logs, or a thread that runs only the backward pass: the autograd
+-- engine has a thread for each accelerator, while the CPU's backward pass runs on the calling thread.
 --
 -- needs: slices, tracks, roles, _device_signs
 -- empty without: slices

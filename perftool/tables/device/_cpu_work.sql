@@ -1,7 +1,8 @@
--- The compute of the CPU, where that is the device: the ops that do it.
+-- The ops that compute, if the CPU is the device.
 --
 -- An op computes when most of its time is its own; ops inside it belong to it. Ops that only describe or allocate
--- tensors do not compute. Nor do ops of a data loader or of a process group, whose time is reported separately.
+-- tensors do not compute. Ops of a data loader or of a process group do not count, either, as their time is reported
+-- separately.
 --
 -- needs: ops, slices, _name_roles, _cpu_runs
 -- empty without: _cpu_runs
@@ -26,7 +27,7 @@ candidates AS (
     FROM slices AS s JOIN (FROM _cpu_runs) AS r USING (rank) JOIN names AS n ON n.name = s.name AND n.cat = s.cat
     WHERE s.cat = 'user_annotation' AND n.apart
 ),
--- Slices of a thread nest, so the outermost candidate is the one that no earlier one reaches.
+-- Slices of a thread nest, so a candidate is outermost if no earlier one reaches it.
 outermost AS (
     SELECT *, max("end") OVER (PARTITION BY track ORDER BY ts, "end" DESC, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
     FROM candidates

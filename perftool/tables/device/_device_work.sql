@@ -1,5 +1,5 @@
--- Work on a device as the trace shows it, with the reason why an impossible event is set aside. Where the CPU is the
--- device, its work is that of its ops (_cpu_work).
+-- Work on a device, with the reason why an impossible event is set aside. If the CPU is the device, the work is its ops
+-- (_cpu_work).
 --
 -- needs: slices, tracks, _extents, _name_roles, monitors, _vocabulary, _cpu_work
 -- empty without: tracks.side=device or _cpu_work
@@ -29,8 +29,8 @@ WITH collective_lanes AS (
 ),
 placed AS (
     SELECT s.id, s.rank, s.track, s.name, s.cat, s.ts, s."end", t.engine,
-           -- A stream runs in order, so later work starts when this ends; a neighbour or two may start early
-           -- (programmatic dependent launch), the fourth may not.
+           -- A stream runs in order, so later work starts after this. A few neighbours may start early (programmatic
+           -- dependent launch), but not the fourth.
            lead(s.ts, 4) OVER (PARTITION BY s.track ORDER BY s.ts, s."end") AS fourth_next
     FROM slices AS s
     JOIN tracks AS t ON t.id = s.track
@@ -39,13 +39,13 @@ placed AS (
 ),
 work AS (
     SELECT p.*,
-           -- All values are read at once, because each access to the arguments parses the whole text.
+           -- Read all values at once, because each access to the arguments parses the whole text.
            json_extract_string(r.args, [
                '$.correlation', '$."External id"', '$."external id"', '$."graph node id"', '$.stream', '$.device',
                '$.bytes', '$.size', '$.dataType', '$.recipeId', '$.direction']) AS a
     FROM placed AS p JOIN raw AS r ON r.rowid = p.id
-    -- Gaudi's monitors write several records per execution; some only mark a point of it.
-    -- On other devices the arguments are not searched for them.
+    -- Gaudi's monitors write several records per execution, some of which only mark a point.
+    -- Other devices have no monitors.
     WHERE coalesce(CASE WHEN p.engine IS NOT NULL THEN r.args ->> 'HW event name' END, '')
           NOT IN (SELECT monitor FROM monitors WHERE role = 'point')
 )

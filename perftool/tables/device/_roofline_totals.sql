@@ -1,4 +1,4 @@
--- The matrix products of a rank together, against the roofline of the device.
+-- Totals of the matrix products of a rank, compared with the roofline of the device.
 --
 -- needs: rooflines
 -- empty without: rooflines

@@ -27,7 +27,7 @@ SELECT d.id, d.rank,
        -- On Gaudi the op that requested a blocking copy returns after the transfer.
        coalesce(list_contains(h.roles, 'blocking_copy') OR w.op IS NOT NULL
                 OR d."end" <= c.op_end, false) AS blocking,
-       -- Otherwise the names would become text in each row.
+       -- Keeps the ENUM type of names.
        coalesce(c.op_name::event_name, d.op_name) AS op_name,
        coalesce(c.call, d.launch) AS call,
        coalesce(c.op_end - c.op_ts, o.dur, l.dur) AS host_dur
@@ -37,7 +37,7 @@ LEFT JOIN _name_roles AS n ON n.name = d.name AND n.cat = 'memcpy'
 LEFT JOIN launches AS l ON l.id = d.launch
 LEFT JOIN _name_roles AS h ON h.name = l.name AND h.cat = 'runtime'
 LEFT JOIN _synapse_copies AS c ON c.work = d.id
--- An annotation around a call is not an op that requests a copy.
+-- Annotations are not ops that request a copy.
 LEFT JOIN slices AS o ON o.id = d.op AND o.cat = 'cpu_op'
 LEFT JOIN waited AS w ON w.op = o.id
 WHERE d.kind = 'memcpy' AND d.valid AND NOT k.internal

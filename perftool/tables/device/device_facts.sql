@@ -1,7 +1,7 @@
 -- One row per published or estimated figure of a known device, from devices.toml, and per figure measured on a CPU.
 --
 -- maker: given
--- column device: VARCHAR, name as traces spell it
+-- column device: VARCHAR, name in traces
 -- column fact: VARCHAR, memory, memory_bandwidth, pcie_bandwidth, link_bandwidth (to the other devices of a host, one way), compute_units (SMs, CUs), lanes of an engine, matrix_clock (of Gaudi's MME), or peak rate of a unit and type
 -- column value: DOUBLE, in unit
 -- column unit: VARCHAR, bytes, bytes/s, count, Hz or FLOP/s

@@ -18,7 +18,7 @@
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes moved, for copies
 -- column launch: BIGINT, host call that submitted it (launches.id)
--- column op: BIGINT, framework op that submitted it (slices.id); Python frames may be between both
+-- column op: BIGINT, framework op that submitted it (slices.id); there may be Python frames in between
 -- column op_name: VARCHAR, name of that op
 -- column valid: BOOLEAN, false for impossible events, which no sum includes
 -- column set_aside: VARCHAR, why it is impossible
@@ -30,13 +30,13 @@ shared AS (SELECT work FROM linked GROUP BY work HAVING count(*) > 1),
 launched AS (
     SELECT work AS id, id AS launch, parent FROM linked ANTI JOIN shared USING (work)
     UNION ALL
-    -- Work that several calls share (a wrapper and the driver call inside it) belongs to the first.
+    -- If several calls (a wrapper and its driver call) share work, it belongs to the first.
     SELECT work, first(id ORDER BY ts, "end" DESC, id), first(parent ORDER BY ts, "end" DESC, id) FILTER (parent IS NOT NULL)
     FROM linked SEMI JOIN shared USING (work) GROUP BY work
 ),
 parents AS (SELECT id, name, cat FROM slices WHERE id IN (SELECT parent FROM launched)),
--- A custom op written in Python has frames between itself and the launches of its kernels. Such a launch has the op's
--- External id. Only an op with inputs counts: an annotation of the whole forward pass says nothing about a kernel.
+-- A custom op written in Python has frames between itself and the launches of its kernels, which have the op's External
+-- id. Only ops with inputs count, so that an annotation of the whole forward pass does not.
 framed AS (
     SELECT l.launch, c.ts, c.track, try_cast(json_extract_string(r.args, '$."External id"') AS BIGINT) AS external_id
     FROM (SELECT DISTINCT launch, parent FROM launched) AS l

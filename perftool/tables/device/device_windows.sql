@@ -1,13 +1,14 @@
 -- The part of the window in which the trace shows the device's activity.
 --
--- Nothing is known about a device before its first recorded work if that work was submitted before the recording, or
--- started more than a millisecond after its submission: the device was busy with unrecorded work. Otherwise the
--- queue was empty, and the device idle. A copy is submitted when its call begins, since such calls may wait for it.
+-- The device's state before its first recorded work is unknown if that work was submitted before the recording, or
+-- started more than a millisecond after its submission, because the device was busy with unrecorded work. Otherwise the
+-- queue was empty, and the device idle. A copy counts as submitted when its call begins, because the call may wait for
+-- it.
 --
--- Nothing is known either once the host submits work that left no device events. The unknown part begins at the first call
--- without device work, or op without a call, after the last one that has any; only names that nearly always have some
--- count. If a wait for the device returned before that call, later work may run on the host, so this does not apply.
--- A recording that lacks most of its events says nothing about the time between the others.
+-- The state is also unknown after the host submits work without device events: from the first call without device work,
+-- or op without a call, after the last one with device work. Only names that nearly always have device work count. If a
+-- wait for the device returned before that call, later work may run on the host, so this does not apply. If most events
+-- are missing, the state between the others is unknown.
 --
 -- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers, _cpu_runs
 -- empty without: device_ops
@@ -46,7 +47,7 @@ lost AS (
 ),
 known AS (
     SELECT w.rank, w.ts AS window_ts, w."end" AS window_end,
-           -- A trace without any submission says nothing about the queue, so the device counts as known from the start.
+           -- Without submissions in the trace, the device counts as known from the start.
            CASE WHEN b.ts > w.ts AND b.rank IN (SELECT DISTINCT rank FROM launches)
                     AND (b.submitted IS NULL OR b.ts - b.submitted > 1000000)
                 THEN least(b.ts, w."end") ELSE w.ts END AS ts,

@@ -1,8 +1,8 @@
 -- One row per kernel of a matrix product or convolution on a device, inside the complete steps.
 --
--- A kernel counts when the op that launched it is a product, a convolution or a layer of an RNN, when its name says that it is one, or when
--- it runs on Gaudi's MME, where each lane has its own piece of a kernel. The dimensions are known for mm, addmm, bmm
--- and baddbmm with recorded shapes.
+-- A kernel counts if the op that launched it is a product, a convolution or a layer of an RNN, if its name says that it
+-- is one, or if it runs on Gaudi's MME, whose lanes each run a piece of a kernel. The dimensions are known for mm,
+-- addmm, bmm and baddbmm with recorded shapes.
 --
 -- needs: device_ops, ops, windows
 -- empty without: device_ops.kind=kernel
@@ -29,7 +29,7 @@ WITH work AS (
 ),
 names AS (
     SELECT name, regexp_matches(name, '(^|[^b])gemm|Cijk_|xmma|nvjet|wgrad|dgrad|implicit_convolve|igemm|fc-dtype', 'i') AS matrix,
-           -- Cores for single precision (ffma, simt) have no such instruction; nvjet runs on matrix engines alone.
+           -- Kernels on single-precision cores (ffma, simt) do not use TF32; nvjet runs only on matrix engines.
            regexp_matches(name, 'tf32|s1688|tensorop_s|nvjet', 'i') AS tf32,
            CASE WHEN regexp_matches(name, 'bf16|f16f16|h?884|[hs]16816|hgemm|fp16|half|bfloat16|'
                                           || '_(HHS|BBS|HB|BH|B|H)_(BS|HS|BH|HA|H|B)|nvjet_[th]s', 'i') THEN 16
@@ -44,7 +44,7 @@ matrix AS (
 ),
 described AS (
     SELECT x.*, o.input_types AS types,
-           -- The first input of these two is the term that is added.
+           -- The first input of these two ops is the added term.
            x.op_name IN ('aten::addmm', 'aten::baddbmm') AS added,
            json_extract(o.input_dims, CASE WHEN added THEN '$[1]' ELSE '$[0]' END)::VARCHAR AS first,
            json_extract(o.input_dims, CASE WHEN added THEN '$[2]' ELSE '$[1]' END)::VARCHAR AS second

@@ -3,9 +3,9 @@
 -- A product is a call (mm, addmm, bmm, baddbmm) with all kernels that it launched. The bound is the longer of two
 -- times: its operations at the peak rate of its data type, and its operands and result, each moved once, at the
 -- bandwidth of the memory (the formulas of op_efficiency). Products of 32-bit operands count as TF32 only when a
--- kernel's name says so; those whose data type has no published rate on the device are left out.
+-- kernel's name says so; products whose data type has no published rate on the device are left out.
 --
--- absent: the trace shows no matrix products with shapes (record_shapes=True) and a data type the device is known to compute
+-- absent: the trace shows no matrix products with shapes (record_shapes=True) and a data type with a known rate on the device
 -- needs: matmuls, ops, _op_work, _op_bounds
 -- empty without: matmuls, _op_bounds.compute_ns
 -- column rank: INTEGER, distributed rank
@@ -31,7 +31,7 @@ best AS (
            b.memory_ns / w.calls AS memory_ns
     FROM _op_work AS w JOIN _op_bounds AS b USING (id)
     WHERE w.source = 'op' AND b.compute_ns IS NOT NULL AND b.memory_ns IS NOT NULL
-    -- Other arguments of a product change neither its operations nor its bytes.
+    -- Other arguments of a product do not affect its operations and bytes.
     QUALIFY row_number() OVER (PARTITION BY w.rank, w.name, w.input_dims, w.input_types ORDER BY w.id) = 1
 )
 SELECT p.rank, p.op, p.name, b.device, b.dtype, p.batch, p.m, p.k, p.n, p.ts, p.dur, b.compute_ns, b.memory_ns,

@@ -1,6 +1,6 @@
 -- The kernels of one step in order, on the lane of a rank with the most kernel time: for chains.
 --
--- The step is the first complete one, since one is enough to find repeats inside a step. It is cut after 50,000 kernels.
+-- The step is the first complete one, cut after 50,000 kernels.
 --
 -- needs: device_ops, steps
 -- empty without: device_ops

@@ -1,12 +1,12 @@
--- The ops of a rank together, against the device's peaks. Where compiled graphs contain the shapes of a Gaudi's work,
--- the totals are those of their nodes.
+-- Totals of the ops of a rank, compared with the device's peaks. If compiled graphs contain the shapes of a Gaudi's
+-- work, the totals are of their nodes.
 --
 -- needs: _op_work, _op_bounds, op_kinds, _node_totals
 -- empty without: _op_work
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, length of all work that runs at the speed of the device
 -- column bounded_ns: BIGINT, the part of it in ops whose time at the device's best is known
--- column best_ns: DOUBLE, their time at the device's best; no op counts for more than it took
+-- column best_ns: DOUBLE, their time at the device's best, at most their actual time
 -- column matrix_ns: BIGINT, length of the kernels of products and convolutions
 -- column counted_ns: BIGINT, the part of it whose operations and rate are known
 -- column peak_ns: DOUBLE, time of the operations of products, convolutions and attention at the peak rate
@@ -16,8 +16,8 @@
 -- column shaped_ns: BIGINT, length of the work with recorded shapes, without transfers
 -- column sized_ns: BIGINT, length of the work of ops with a cost model
 -- column graph_ns: BIGINT, length of the work of captured graphs
--- column sized_bytes: DOUBLE, what the ops with a cost model read and write
--- Fractions are added in the order of their size: in another order the last digit would differ.
+-- column sized_bytes: DOUBLE, bytes that the ops with a cost model read and write
+-- Floating-point sums need a fixed order to be reproducible.
 WITH ops AS (
     SELECT w.rank, coalesce(sum(w.kernel_ns) FILTER (NOT w.transfer), 0)::BIGINT AS work_ns,
            coalesce(sum(w.kernel_ns) FILTER (b.memory_ns IS NOT NULL), 0)::BIGINT AS bounded_ns,

@@ -7,4 +7,4 @@
 -- column flops: BIGINT, operations, NULL where only the bytes are known
 -- column bytes: BIGINT, bytes of device memory, each input read once and each result written once
 -- column unit: VARCHAR, matrix or vector: the peak rate that applies
--- column dtype: VARCHAR, type of its operands as devices.toml names it, NULL for types without a rate
+-- column dtype: VARCHAR, type of its operands by its name in devices.toml, NULL for types without a rate

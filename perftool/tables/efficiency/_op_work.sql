@@ -1,11 +1,11 @@
 -- The device work that starts inside the window, by the innermost op or annotation that launched it; work launched by a
--- captured graph, a recipe or a step goes by its name on the device.
+-- captured graph, a recipe or a step has its name on the device.
 --
 -- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, slices, recomputed_ops, _captured
 -- empty without: device_ops
 -- column id: BIGINT, number of the row
 -- column rank: INTEGER, distributed rank
--- column name: VARCHAR, name of the op, or of the kernel where no op launched it; calls of an attention that only looks at a window end with " (window)"
+-- column name: VARCHAR, name of the op, or of the kernel where no op launched it; calls of sliding-window attention end with " (window)"
 -- column source: VARCHAR, op, graph, recipe or kernel: see op_efficiency
 -- column engine: VARCHAR, device_ops.engine, NULL where the work runs on several
 -- column input_dims: VARCHAR, ops.input_dims
@@ -14,7 +14,7 @@
 -- column outer_dims: VARCHAR, ops.input_dims of the enclosing op, for the gradients of convolutions
 -- column recomputed: BOOLEAN, whether checkpointing runs the op again in the backward pass
 -- column element_bytes: INTEGER, size of the elements of its kernels, by their names, for ops on lists of tensors
--- column around: VARCHAR, for ops of a serving engine: the annotation around the call, which says how long the sequences are
+-- column around: VARCHAR, for ops of a serving engine: the annotation around the call, which states the lengths of the sequences
 -- column grids: VARCHAR, for these ops: names and grids of the kernels of a call, as JSON
 -- column calls: BIGINT, calls that launched work; kernels where no op launched them
 -- column kernel_ns: BIGINT, length of the work
@@ -26,7 +26,7 @@ transfers AS (SELECT id FROM _device_work WHERE transfer OR coalesce(direction, 
 graphs AS (SELECT id FROM launches WHERE name IN (SELECT name FROM roles WHERE role = 'graph_launch')),
 named AS (
     SELECT d.*, m.id IS NOT NULL AS matrix, coalesce(m.tf32, false) AS tf32, d.kind = 'collective' OR t.id IS NOT NULL AS transfer,
-           -- Work launched by a step directly has no op.
+           -- Work that a step launches directly has no op.
            d.op IS NOT NULL AND NOT is_step(d.op_name) AND d.recipe IS NULL AND g.id IS NULL AS by_op,
            CASE WHEN by_op THEN 'op' WHEN g.id IS NOT NULL THEN 'graph' WHEN d.recipe IS NOT NULL THEN 'recipe' ELSE 'kernel' END AS source
     FROM device_ops AS d
@@ -36,8 +36,8 @@ named AS (
     LEFT JOIN graphs AS g ON g.id = d.launch
     WHERE d.valid AND d.kind <> 'wait'
 ),
--- A replay repeats the launches of the capture, so the nth kernel of a name is the capture's nth kernel of that name. If
--- their numbers differ, none can be matched, unless the capture has a multiple (several captures).
+-- A replay repeats the launches of the capture, so the nth kernel of a name is the capture's nth kernel of that name.
+-- Numbers of kernels must be equal, or a multiple in the capture (several captures).
 numbered AS (
     SELECT id, launch, name, row_number() OVER (PARTITION BY launch, name ORDER BY ts, id) AS nth, count(*) OVER (PARTITION BY launch, name) AS times
     FROM named WHERE source = 'graph' AND EXISTS (FROM _captured)
@@ -47,7 +47,7 @@ replayed AS (
     JOIN _captured AS c ON c.kernel = n.name AND c.nth = n.nth AND c.times % n.times = 0
 ),
 calls AS (SELECT DISTINCT op, input_dims, input_types, concrete_inputs FROM _captured),
--- Some ops of vLLM hide their sizes, which are in the annotation around the step and in the grids of the kernels.
+-- The sizes of some ops of vLLM are only in the annotation around the step and in the grids of the kernels.
 batches AS (
     SELECT track, ts, "end", name FROM slices
     WHERE side = 'host' AND cat = 'user_annotation' AND regexp_matches(name, '^execute_.*context.*generation')

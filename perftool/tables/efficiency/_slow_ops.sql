@@ -1,6 +1,6 @@
 -- The ops of op_efficiency that could be clearly faster, with one of their kernels: for op_shortfalls.
 --
--- Only ops with a fiftieth of a rank's device work are considered: an op can save at most its time.
+-- Only ops with at least a fiftieth of a rank's device work are considered.
 --
 -- needs: op_efficiency, _op_work, _op_bounds, device_ops, ops, windows, devices, _name_roles
 -- empty without: _op_bounds.memory_ns
@@ -33,7 +33,7 @@
 -- column ts: BIGINT, start of that kernel in ns
 -- column dur: BIGINT, length of that kernel in ns
 WITH top AS (
-    -- Numbers group faster than texts.
+    -- Grouping numbers is faster than grouping texts.
     SELECT row_number() OVER (ORDER BY rank, name, input_dims, input_types) AS number, rank, name, input_dims, input_types, kind, calls, kernel_ns, bound,
            flops * calls AS flops, bytes * calls AS bytes
     FROM op_efficiency

@@ -1,7 +1,8 @@
--- One row per kernel of a sequence that runs at least three times in a row, as the layers of a model do.
+-- One row per kernel of a sequence that runs at least three times in a row, such as a layer of a model.
 --
--- Only the first complete step is searched, on the lane with the most kernel time. The sequences of a rank (at most three, of a twentieth of
--- that lane's work or more) do not overlap; where one begins within the layer is arbitrary.
+-- Only the first complete step is searched, on the lane with the most kernel time. The sequences of a rank (at most
+-- three, of a twentieth of that lane's work or more) do not overlap; the start of a sequence within a layer is
+-- arbitrary.
 --
 -- absent: no sequence of kernels repeats itself three times in a row
 -- needs: _chain_places, device_ops, ops, op_efficiency

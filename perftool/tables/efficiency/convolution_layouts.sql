@@ -1,7 +1,7 @@
 -- One row per convolution of images that oneDNN computes on a CPU, with the memory layout of its input.
 --
--- oneDNN keeps the channels of a pixel together. It converts tensors whose channels are apart, and the result back,
--- unless the filters already have its layout.
+-- oneDNN stores the channels of a pixel together (NHWC). It converts NCHW tensors, and the result back, unless the
+-- filters already have its layout.
 --
 -- absent: the CPU is not the device, or strides are not recorded (record_shapes=True)
 -- needs: ops, _cpu_runs
@@ -14,7 +14,7 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column channels_apart: BOOLEAN, whether input and filters have NCHW layout; NULL where their strides are not recorded
--- column converted_ns: BIGINT, time in which a forward pass converted its result to NCHW layout; NULL where no op inside shows it
+-- column converted_ns: BIGINT, time in which a forward pass converted its result to NCHW layout; NULL if no nested op shows it
 -- column converted_elements: BIGINT, elements of that result
 WITH convolutions AS (
     SELECT o.*, json_extract(r.args, '$."Input Strides"') AS strides, o.name = 'aten::mkldnn_convolution' AS forward
@@ -28,7 +28,7 @@ laid_out AS (
 ),
 named AS (SELECT *, try_cast(sizes[1] AS INTEGER[])::BIGINT[] AS size, try_cast(strides[1] AS BIGINT[]) AS stride, try_cast(sizes[2] AS INTEGER[])::BIGINT[] AS filter,
                     try_cast(strides[2] AS BIGINT[]) AS filter_stride FROM laid_out),
--- oneDNN's result is copied between the allocation of a tensor and the op that sets its strides.
+-- oneDNN's result is copied after the allocation of a tensor and before the op that sets its strides.
 inner_ops AS (
     SELECT o.parent AS id, o.name, o.ts - lag(o."end") OVER siblings AS ns, lag(o.name) OVER siblings AS previous,
            try_cast(o.input_dims->>'$[0]' AS BIGINT[]) AS size
@@ -38,7 +38,7 @@ converted AS (
     SELECT id, sum(ns)::BIGINT AS ns, least(sum(list_product(size)), 1e18)::BIGINT AS elements FROM inner_ops
     WHERE name = 'aten::as_strided_' AND previous = 'aten::empty' AND ns > 0 AND len(size) = 4 GROUP BY id
 )
--- A single channel, and a single pixel, have both layouts.
+-- For a single channel or pixel, both layouts are the same.
 SELECT n.id, rank, name, input_dims, input_types, ts, dur,
        n.size[2] > 1 AND n.size[3] * n.size[4] > 1 AND stride[4] = 1 AND stride[2] = n.size[3] * n.size[4]
        AND NOT (filter_stride[2] = 1 AND filter[3] * filter[4] > 1) AS channels_apart,

@@ -1,10 +1,10 @@
--- Time on the device by module of the model (torch.nn.Module), forward and backward. One row per place in the hierarchy of
--- modules, where equal layers share a place, and one per rank for work outside modules.
+-- Time on the device by module of the model (torch.nn.Module), forward and backward. One row per place in the hierarchy
+-- of modules, where equal layers share a place, and one per rank for work outside modules.
 --
 -- Work belongs to the modules around its launch. Work of a backward function belongs to the modules around the op that
 -- it differentiates, by its sequence number. Modules with less than a thousandth of the rank's work are left out.
 --
--- absent: the trace has no modules (with_stack=True records them), or no work on the device
+-- absent: the trace has no modules (with_stack=True records them), or no device work
 -- needs: device_ops, windows, slices, ops, roles
 -- empty without: device_ops, roles.role=module
 -- column rank: INTEGER, distributed rank
@@ -13,9 +13,9 @@
 -- column depth: INTEGER, number of modules in the path; 0 for work outside modules
 -- column modules: BIGINT, number of modules at this place
 -- column calls: BIGINT, number of their calls
--- column forward_ns: BIGINT, time of the work that they and the modules inside them launched, without the backward pass
--- column backward_ns: BIGINT, the same for the backward pass; includes what checkpointing computes again
--- column own_ns: BIGINT, the part of both that belongs to no module inside them
+-- column forward_ns: BIGINT, time of the work that they and their inner modules launched, without the backward pass
+-- column backward_ns: BIGINT, the same for the backward pass, including recomputation by checkpointing
+-- column own_ns: BIGINT, the part of both outside of inner modules
 -- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
 WITH names AS (
     SELECT name, cat, CASE WHEN length(class) > 100 THEN left(class, 99) || '…' ELSE class END AS class
@@ -32,8 +32,8 @@ around AS (
            first(o.name ORDER BY o.ts, o."end" DESC, o.id) AS outermost
     FROM nested_pairs(spans, spans) AS p JOIN calls AS o ON o.id = p.outside GROUP BY p.inside
 ),
--- Checkpointing calls a module again in the backward pass, without the modules around it: those are taken from another
--- call of it.
+-- Checkpointing calls a module again in the backward pass, without its outer modules, which are taken from another
+-- call.
 known AS (
     SELECT c.rank, c.name, arg_min(a.path[:-2], (c.ts, c.id)) AS path
     FROM around AS a JOIN calls AS c USING (id) WHERE len(a.path) > 1 GROUP BY c.rank, c.name
@@ -56,7 +56,7 @@ inside_functions AS (
     SELECT p.inside AS id, arg_max(f.id, (f.ts, f.id)) AS function
     FROM nested_pairs(launched, functions) AS p JOIN functions AS f ON f.id = p.outside GROUP BY p.inside
 ),
--- The last op with the number of a function is the one that it differentiates.
+-- A function differentiates the last op with its number.
 forwards AS (
     SELECT rank, sequence, id, track AS lane, ts, "end" FROM ops
     WHERE sequence >= 0 AND coalesce(fwd_thread, 0) = 0 AND NOT starts_with(name, 'autograd::engine::evaluate_function')
@@ -78,7 +78,7 @@ placed AS (
     GROUP BY l.rank, coalesce(p.path, [])
 ),
 totals AS (SELECT rank, sum(coalesce(forward_ns, 0) + coalesce(backward_ns, 0)) AS ns FROM placed GROUP BY rank),
--- The work of a place also counts for all places around it.
+-- The work of a place also counts for its outer places.
 summed AS (
     SELECT rank, path[:depth] AS path, sum(forward_ns) AS forward_ns, sum(backward_ns) AS backward_ns,
            sum(coalesce(forward_ns, 0) + coalesce(backward_ns, 0)) FILTER (depth = len(path)) AS own_ns

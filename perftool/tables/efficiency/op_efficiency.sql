@@ -1,12 +1,11 @@
--- One row per op, shapes and types of its inputs, and rank: the time of its kernels against the device's peaks.
+-- One row per op, shapes and types of its inputs, and rank: the time of its kernels compared with the device's peaks.
 --
 -- Device work (kernels, copies, fills, collectives) that starts inside the complete steps counts once: under the
 -- innermost op or annotation that launched it, else under its name on the device. Work on several lanes at once adds
--- up, so the sum may exceed the busy time of the device. An op without a model has no flops and bytes. A call is
--- modelled to read each input once and write each result once: caches that keep them between ops can raise a share
--- above 1. Operations of products, convolutions and attention count at the peak rate of their type (as TF32 only when a
--- kernel's name says so), others at that of the vector units. Where arguments other than tensors differ, flops and
--- bytes are means.
+-- up, so the sum may exceed the busy time of the device. An op without a model has no flops and bytes. In the model, a
+-- call reads each input once and writes each result once; caches can raise a share above 1. Operations of products,
+-- convolutions and attention count at the peak rate of their type (as TF32 only when a kernel's name says so), others
+-- at that of the vector units. If arguments other than tensors differ, flops and bytes are means.
 --
 -- absent: the trace shows no device work
 -- needs: _op_work, _op_bounds, op_kinds
@@ -26,7 +25,7 @@
 -- column bound: VARCHAR, compute or memory, whichever takes longer at the device's best; NULL where that is unknown
 -- column roofline_ratio: DOUBLE, time at the device's best / kernel_ns; NULL where the device or its rate is unknown
 -- column kind: VARCHAR, op_kinds.kind, collective, generated (kernels of TorchInductor); NULL for others
--- Fractions are added in a fixed order, because in another one the last digit would differ.
+-- Floating-point sums need a fixed order to be reproducible.
 WITH merged AS (
     SELECT w.rank, w.name, w.source, w.input_dims, w.input_types,
            CASE WHEN count(w.engine) = count(*) AND min(w.engine) = max(w.engine) THEN min(w.engine) END AS engine,

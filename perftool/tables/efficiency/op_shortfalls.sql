@@ -1,9 +1,9 @@
 -- One row per op and shapes that take clearly longer than the device needs, with the reason.
 --
 -- The attainable time is the longer of two: operations at the share of the peak rate that such ops reach on good
--- shapes, and bytes at the share of the bandwidth that kernels reach (perftool/shortfalls.toml, with sources); no call
--- takes less than 2 us, the cost of starting and draining a kernel. A call is judged by its longest kernel. The reasons
--- are conditions on these columns, in the same file; reason is NULL when none holds.
+-- shapes, and bytes at the share of the bandwidth that kernels reach (perftool/shortfalls.toml, with sources); it is at
+-- least 2 us, the cost of starting and draining a kernel. The longest kernel represents a call. The reasons are
+-- conditions on these columns, in the same file; reason is NULL when none holds.
 --
 -- absent: no op with a model takes clearly longer than the device needs, or its shapes or its device are unknown
 -- maker: judge_ops
@@ -11,7 +11,7 @@
 -- empty without: _slow_ops
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the op
--- column shape: VARCHAR, the sizes in short, for people
+-- column shape: VARCHAR, the sizes as short text
 -- column input_dims: VARCHAR, shapes of the inputs as JSON
 -- column input_types: VARCHAR, types of the inputs as JSON
 -- column kind: VARCHAR, op_kinds.kind
@@ -39,7 +39,7 @@
 -- column capability: INTEGER, compute capability (times 10) of the device
 -- column layout_ratio: DOUBLE, share of the time in kernels that only change a layout
 -- column batch: BIGINT, products, or sequences of an attention
--- column m: BIGINT, rows of the result; for a convolution its places
+-- column m: BIGINT, rows of the result; for a convolution its positions
 -- column n: BIGINT, columns of the result; for a convolution the filters of a group
 -- column k: BIGINT, inner dimension; for a convolution the weights of a filter
 -- column groups: BIGINT, groups of a convolution, or experts of a grouped product

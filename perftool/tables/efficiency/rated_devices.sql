@@ -1,7 +1,7 @@
--- The known devices whose peak rates nothing in the recording contradicts.
+-- The known devices, except those with implausible peak rates.
 --
--- The rates of a CPU were measured when the trace was recorded. Other processes disturbed the measurement if the run's own
--- products are faster.
+-- The rates of a CPU were measured when the trace was recorded. If the run's products are faster, other processes
+-- disturbed the measurement.
 --
 -- absent: the device is unknown, or the run's products are faster than the rates that its recorder measured
 -- needs: known_devices, machines, device_facts, _op_work, _op_costs
@@ -14,7 +14,7 @@ WITH outrun AS (
     JOIN device_facts AS f ON f.device = m.device AND f.fact = 'matrix peak ' || c.dtype
     WHERE c.unit = 'matrix'
     GROUP BY w.rank, f.device, f.value, c.dtype, w.name
-    -- The precision of clocks decides below 1 ms.
+    -- Shorter times are too imprecise.
     HAVING sum(w.kernel_ns) > 1e6 AND sum(1e9 * c.flops * w.calls) > 1.1 * f.value * sum(w.kernel_ns)
 )
 SELECT rank, device FROM known_devices ANTI JOIN outrun USING (rank, device)

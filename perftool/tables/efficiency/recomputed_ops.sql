@@ -1,8 +1,8 @@
 -- The ops that checkpointing runs again in the backward pass.
 --
 -- Backward functions run their ops without recording gradients; an op with a sequence number there builds a new graph.
--- It repeats the forward pass when an op of its name and shapes also ran outside the backward pass (a gradient penalty
--- builds graphs of other ops).
+-- It is recomputed if an op of its name and shapes also ran outside the backward pass, unlike the ops of a gradient
+-- penalty.
 --
 -- needs: ops
 -- empty without: ops
@@ -22,5 +22,5 @@ repeated AS (
     WHERE g.repeated
 ),
 united AS (SELECT rank AS track, ts, "end" FROM interval_union(repeated))
--- Without a backward pass, ASOF JOIN would sort all ops for nothing.
+-- Saves ASOF JOIN from sorting all ops if there is no backward pass.
 SELECT o.id AS op FROM (FROM ops WHERE EXISTS (FROM united)) AS o ASOF JOIN united AS u ON u.track = o.track AND o.ts >= u.ts WHERE o."end" <= u."end"

@@ -26,7 +26,7 @@ times AS (
     FROM whole WHERE any_engine > 0
 )
 SELECT metric, part / 1e6 AS value, part / 1e6 AS numerator, whole / 1e6 AS denominator FROM times
-WHERE part IS NOT NULL -- an engine without a lane is missing, not idle
+WHERE part IS NOT NULL -- an engine without a lane is unknown, not idle
 UNION ALL
 SELECT 'mme_low_precision_ratio', low / typed, low / 1e6, typed / 1e6 FROM whole WHERE typed > 0
 UNION ALL

@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, length of all runs
 -- column bounded_ns: BIGINT, the part of it in runs whose time at the device's best is known
--- column best_ns: DOUBLE, their time at the device's best; no node counts for more than it took
+-- column best_ns: DOUBLE, their time at the device's best, at most their actual time
 -- column matrix_ns: BIGINT, length of the runs on the MME
 -- column counted_ns: BIGINT, the part of it whose operations and rate are known
 -- column peak_ns: DOUBLE, time of their operations at the peak rate

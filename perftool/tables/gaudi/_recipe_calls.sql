@@ -1,5 +1,5 @@
--- One row per launch of a recipe on Gaudi, whichever events show it: the method of Synapse, the annotation inside it,
--- or both. Recipe data from either of them applies to the launch.
+-- One row per launch of a recipe on Gaudi, shown by the method of Synapse, the annotation inside it, or both, which
+-- also name the recipe.
 --
 -- needs: _runtime, roles
 -- empty without: roles.role=recipe_launch

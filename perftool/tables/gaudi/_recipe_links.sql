@@ -1,9 +1,9 @@
 -- Gaudi: the launch of each unit of device work. The trace names the recipe on both sides but does not link them.
 --
--- A recipe's runs follow its launches in order. If there are as many runs as launches, they are paired by position. If
--- one side lacks some, at the edges of a recording or because the profiler dropped them, launches are counted back from
--- the last one by their numbers, and runs from the last run, because all work is done when a recording ends. If that
--- does not fit, work belongs to the last launch before it.
+-- A recipe's runs follow its launches in order. If their numbers are equal, they are paired by position. If some are
+-- missing (at the edges of a recording, or dropped by the profiler), both are counted from the end, launches by their
+-- numbers, because all work is done when a recording ends. If that does not fit, work belongs to the last launch before
+-- it.
 --
 -- needs: _device_work, _recipe_calls, _recipe_parts
 -- empty without: _recipe_calls, _recipe_parts
@@ -19,8 +19,7 @@ work AS (
     SELECT w.id, w.rank, w.ts, p.graph, lag(p.graph) OVER (PARTITION BY w.rank ORDER BY w.ts, w.id) IS DISTINCT FROM p.graph AS begins
     FROM _device_work AS w JOIN _recipe_parts AS p USING (id) WHERE w.set_aside IS NULL
 ),
--- A run of a recipe begins where the device switches to it. Back-to-back runs of one recipe count as one, and then the
--- counts differ.
+-- A run of a recipe begins when the device switches to it. Back-to-back runs of one recipe count as one.
 placed AS (
     SELECT id, rank, ts, graph,
            sum(begins::INTEGER) OVER (PARTITION BY graph ORDER BY ts, id ROWS UNBOUNDED PRECEDING) AS ordinal,

@@ -1,13 +1,12 @@
--- The recipe of each launch and each unit of device work of a Gaudi. Synapse draws recipe ids from 8,190 values, so two
--- recipes may share one: their names separate them, or their handles if all events with the id have one. A recipe
--- without a name is the only one of its id, or a separate one.
+-- The recipe of each launch and each unit of device work of a Gaudi. Synapse has only 8,190 recipe ids, so two recipes
+-- may share one. Names distinguish them, or handles if all events with the id have one.
 --
 -- needs: _device_work, _recipe_calls
 -- empty without: _device_work.recipe
 -- column id: BIGINT, launch or unit of device work (slices.id)
 -- column rank: INTEGER, distributed rank
 -- column graph: BIGINT, number of the recipe in the run
--- column recipe: BIGINT, Synapse's id of it
+-- column recipe: BIGINT, Synapse's id of the recipe
 -- column name: VARCHAR, its name, NULL when it has none
 WITH stated AS (
     SELECT w.id, w.rank, w.recipe, json_extract_string(r.args, ['$.recipeName', '$.recipeHandle']) AS a

@@ -1,6 +1,6 @@
--- Gaudi: the host call that requested each transfer. The calls hold direction and size, the device lanes the time. They
--- are paired in order if their numbers are equal, per direction if both sides state it; else a transfer belongs to the
--- last call before it.
+-- Gaudi: the host call that requested each transfer. The calls have direction and size, the device lanes the times. If
+-- their numbers are equal (per direction if both sides state it), they are paired in order; else a transfer belongs to
+-- the last call before it.
 --
 -- needs: slices, tracks, roles, _device_work, _method_calls
 -- empty without: roles.role=transfer, _device_work

@@ -15,7 +15,7 @@
 -- column active_ns: BIGINT, time in which any of its lanes works
 -- column exposed_ns: BIGINT, the part of it that no other engine hides
 -- column activations: BIGINT, pieces of work
--- column lanes: BIGINT, lanes that took part
+-- column lanes: BIGINT, lanes that worked on it
 -- column min_engine_ns: BIGINT, work of the least busy lane
 -- column max_engine_ns: BIGINT, work of the busiest lane
 -- column avg_engine_ns: BIGINT, work of a lane on average

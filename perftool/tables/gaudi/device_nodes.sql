@@ -1,9 +1,10 @@
 -- Gaudi: one row per node of a recipe that ran, over all its runs, with data from the graph compiler (graph_nodes) and
 -- Intel's trace analyzer.
 --
--- A node of the trace matches one of a compiled graph if recipe, name and engine agree, and the number if both have one.
+-- A node of the trace matches one of a compiled graph if recipe, name and engine agree, and the number if both have
+-- one.
 --
--- absent: the input does not say which nodes the device's work belongs to (a trace with hardware lanes, the profiler's CSV or JSON, or *_analyzed_nodes.csv do)
+-- absent: the input does not name the nodes of the device's work, as a trace with hardware lanes, the profiler's CSV or JSON, or *_analyzed_nodes.csv does
 -- needs: node_runs, _node_work, graph_nodes, analyzed_nodes, known_devices, device_facts
 -- empty without: _node_work or analyzed_nodes
 -- column rank: INTEGER, distributed rank
@@ -14,7 +15,7 @@
 -- column node_id: BIGINT, number of the node in its graph
 -- column engine: VARCHAR, MME, TPC, DMA, NIC ...
 -- column op: VARCHAR, operation of the node
--- column dtype: VARCHAR, data type, as the input spells it
+-- column dtype: VARCHAR, data type, by its name in the input
 -- column input_shapes: VARCHAR, shapes of its inputs, the slowest dimension first
 -- column output_shapes: VARCHAR, shapes of its results, the slowest dimension first
 -- column ops: VARCHAR, the ops that the compiler fused into it
@@ -25,7 +26,7 @@
 -- column active_ns: BIGINT, time in which any of its lanes works
 -- column exposed_ns: BIGINT, the part of it that no other compute engine hides
 -- column activations: BIGINT, pieces of work
--- column lanes: BIGINT, lanes that took part in a run, at most
+-- column lanes: BIGINT, largest number of lanes of a run
 -- column min_engine_ns: BIGINT, work of the least busy lane of a run, summed over the runs
 -- column max_engine_ns: BIGINT, work of the busiest lane of a run, summed over the runs
 -- column avg_engine_ns: DOUBLE, mean work of a lane of a run, summed over the runs
@@ -37,7 +38,7 @@
 -- column flops: BIGINT, operations of one run
 -- column bytes: BIGINT, bytes of device memory that one run reads and writes
 -- column tflops: DOUBLE, achieved TFLOP/s
--- column mfu: DOUBLE, that as a share of the device's peak rate for the type
+-- column mfu: DOUBLE, tflops as a share of the device's peak rate for the type
 -- column roofline_ratio: DOUBLE, time at the device's peak rate or memory bandwidth, whichever is longer / span_ns
 WITH ran AS (
     SELECT rank, graph, min(recipe) AS recipe, min(recipe_name) AS recipe_name, node, node_id, engine, first(op ORDER BY ts, run) AS op, first(dtype ORDER BY ts, run) AS dtype,
@@ -53,7 +54,7 @@ analyzed AS (
            max(expected_ns) AS expected_ns, max(utilisation) AS utilisation, max(strategy) AS strategy
     FROM analyzed_nodes GROUP BY ALL
 ),
--- Recipe ids recur, so two graphs with one id and name may hold the same node: then it is unknown which one ran.
+-- Two graphs with the same id and name may hold the same node; then it is unknown which one ran.
 compiled AS (
     SELECT rank, recipe, recipe_name, node, node_id, engine, min(guid) AS guid, min(dtype) AS dtype, min(input_shapes) AS input_shapes,
            min(output_shapes) AS output_shapes, min(flops) AS flops, min(bytes) AS bytes, min(expected_cycles) AS expected_cycles,

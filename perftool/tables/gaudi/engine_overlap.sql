@@ -1,4 +1,4 @@
--- One row per rank with engines: the time in which Gaudi's engines work alone and together, over the window. Lanes of
+-- One row per rank with engines: the time in the window in which Gaudi's engines work alone and together. Lanes of
 -- an engine count once.
 --
 -- needs: _engine_masks, windows
@@ -11,9 +11,9 @@
 -- column tpc_ns: BIGINT, the TPC works
 -- column dma_ns: BIGINT, DMA or PDMA work
 -- column together_ns: BIGINT, MME and TPC work at the same time
--- column mme_alone_ns: BIGINT, the MME works and nothing else
--- column tpc_alone_ns: BIGINT, the TPC works and nothing else
--- column dma_alone_ns: BIGINT, copies run and nothing else, excluding internal ones of the runtime or the profiler
+-- column mme_alone_ns: BIGINT, only the MME works
+-- column tpc_alone_ns: BIGINT, only the TPC works
+-- column dma_alone_ns: BIGINT, only copies run, without internal ones of the runtime or the profiler
 SELECT m.rank, min(t.steps) AS steps, min(t.dur) AS window_ns,
        sum(m.ns)::BIGINT AS busy_ns,
        coalesce(sum(m.ns) FILTER (mask & 1 = 1), 0)::BIGINT AS mme_ns,

@@ -1,4 +1,4 @@
--- Gaudi 2 and 3: one row per launch of a recipe that says how many launches of its stream were not done yet (inFlight).
+-- Gaudi 2 and 3: one row per launch of a recipe that states the number of unfinished launches of its stream (inFlight).
 -- It shows whether the host is ahead of the device, even if the device's lanes are not recorded.
 --
 -- needs: _recipe_calls

@@ -1,5 +1,5 @@
--- Gaudi: the hardware monitors that ended the events of each engine, and whether such an event is work. Known points
--- are dropped from the device's work; everything else counts, so that unknown names lose no work.
+-- Gaudi: the hardware monitors that ended the events of each engine, and whether such an event is work. Known point
+-- events do not count as work of the device; unknown names do.
 --
 -- needs: slices, tracks, _vocabulary
 -- empty without: tracks.engine
@@ -8,7 +8,7 @@
 -- column monitor: VARCHAR, its name in the trace (HW event name)
 -- column role: VARCHAR, work or point, from the vendor file; NULL for an unknown name
 -- column events: BIGINT, events with a length that it ended
--- column ns: BIGINT, their lengths added up, lanes and overlaps counted separately
+-- column ns: BIGINT, sum of their lengths, over all lanes and with overlaps
 WITH ended AS (
     SELECT s.rank, t.engine, r.args ->> 'HW event name' AS monitor, s.dur
     FROM slices AS s JOIN tracks AS t ON t.id = s.track JOIN raw AS r ON r.rowid = s.id

@@ -1,9 +1,9 @@
 -- Gaudi: one row per run of a node, over all its lanes, in the whole recording.
 --
--- An execution ends where no lane works on the node and one of these follows: other work on that engine, work of
--- another launch, or a lane that already ran the node. Intel's analyzer cuts the one public recording (Gaudi 3)
--- further: where no lane works after as many activations as fill the cores of the device some whole number of times.
--- The reason is unpublished; runs here follow the same rule. Only Gaudi 3 names cores; elsewhere an execution is one run.
+-- An execution ends when no lane works on the node and one of these follows: other work on that engine, work of another
+-- launch, or a lane that already ran the node. Like Intel's analyzer (in the only public recording, of a Gaudi 3), an
+-- execution is split into runs at times when no lane works and the number of activations is a multiple of the cores.
+-- Only Gaudi 3 names cores; elsewhere an execution is one run.
 --
 -- Where no trace shows the work, the runs are those of Intel's trace analyzer, whose rows name no recipe.
 --
@@ -19,7 +19,7 @@
 -- column node_id: BIGINT, number of the node in its graph
 -- column engine: VARCHAR, MME, TPC, DMA, NIC ...
 -- column op: VARCHAR, operation of the node
--- column dtype: VARCHAR, data type, as the trace spells it
+-- column dtype: VARCHAR, data type, by its name in the trace
 -- column run: BIGINT, ordinal of the run, from 1
 -- column execution: BIGINT, ordinal of its execution of the node, from 1
 -- column ts: BIGINT, start in ns
@@ -28,8 +28,8 @@
 -- column active_ns: BIGINT, time in which any of its lanes works
 -- column exposed_ns: BIGINT, the part of it that no other compute engine hides: of the MME without the TPC, of the TPC without the MME, of others without both
 -- column activations: BIGINT, pieces of work
--- column lanes: BIGINT, lanes that took part; NULL where unknown
--- column node_lanes: BIGINT, lanes that took part in the execution; NULL where unknown
+-- column lanes: BIGINT, lanes that worked on it; NULL if unknown
+-- column node_lanes: BIGINT, lanes that worked on the execution; NULL if unknown
 -- column min_engine_ns: BIGINT, work of the least busy lane
 -- column max_engine_ns: BIGINT, work of the busiest lane
 -- column avg_engine_ns: DOUBLE, work of a lane on average
@@ -71,7 +71,7 @@ work AS (
            CASE engine WHEN 'MME' THEN 1 WHEN 'TPC' THEN 2 ELSE 3 END AS class
     FROM rounds
 ),
--- The engines that hide the work of each class: the other compute engine, or both.
+-- The engines that hide the work of each class: the other compute engine, or both compute engines.
 compute AS (
     SELECT rank, unnest(CASE engine WHEN 'TPC' THEN [1, 3] ELSE [2, 3] END) AS class, ts, "end"
     FROM device_ops WHERE valid AND engine IN ('MME', 'TPC')

@@ -3,7 +3,7 @@
 -- needs: device_ops, launches, steps, _recipe_parts
 -- empty without: device_ops.recipe
 -- column rank: INTEGER, distributed rank
--- column recipe: BIGINT, Synapse's id of the recipe: one of 8,190, so another recipe may have it too
+-- column recipe: BIGINT, Synapse's id of the recipe, which another recipe may share
 -- column name: VARCHAR, name given by the bridge, NULL when the trace shows none
 -- column launches: BIGINT, number of launches
 -- column first_step: INTEGER, step in which it first ran
@@ -12,8 +12,8 @@
 -- column mme_ns: BIGINT, union of its MME work
 -- column tpc_ns: BIGINT, union of its TPC work
 -- column dma_ns: BIGINT, union of its DMA work
--- column kernels: BIGINT, names of distinct kernels in it
--- column kernel_names: VARCHAR[], these names in order, with # for the numbers that the graph compiler makes up
+-- column kernels: BIGINT, number of distinct kernel names in it
+-- column kernel_names: VARCHAR[], these names in order, with # for generated numbers
 WITH work AS (
     SELECT d.rank, d.name, d.engine, d.ts, d."end", p.graph, p.recipe, p.name AS recipe_name
     FROM device_ops AS d JOIN _recipe_parts AS p USING (id) WHERE d.valid

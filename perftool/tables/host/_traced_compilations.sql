@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, step in which it begins
 -- column recipe: VARCHAR, what was compiled, when known
--- column reason: VARCHAR, unknown: a trace does not say
+-- column reason: VARCHAR, unknown, as traces do not state it
 -- column source: VARCHAR, torch.compile, trace, or recipe name (a recipe that first appears late)
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns, NULL when unknown
@@ -25,8 +25,7 @@ traced AS (
     SELECT rank, source, first(id ORDER BY ts, id) AS id, max(recipe) AS recipe, min(ts) AS ts, max("end") AS "end"
     FROM numbered GROUP BY rank, source, compilation
 ),
--- Recipes are numbered as they are compiled: one that first runs after the first step was compiled (or loaded
--- from disk) late, even when the trace recorded no compile event.
+-- A recipe that first runs after the first step was compiled (or loaded from disk) late, even without a compile event.
 named AS (
     SELECT d.rank, p.name AS recipe, min(d.ts) AS ts
     FROM device_ops AS d JOIN _recipe_parts AS p USING (id) WHERE p.name LIKE '%HabanaFusedOpLazy\_%' ESCAPE '\'

@@ -1,5 +1,4 @@
--- One row per data loader that reads its samples one by one in the thread that waits for them, where stacks were
--- recorded.
+-- One row per data loader without workers that reads its samples one by one, if stacks were recorded.
 --
 -- needs: dataloader, slices, roles
 -- empty without: roles.role=sample
@@ -8,13 +7,13 @@
 -- column batches: BIGINT, fetches
 -- column samples: BIGINT, calls of the dataset for one sample in these fetches
 -- column total_ns: BIGINT, time of the fetches
--- column own_ns: BIGINT, time of the calls outside of framework ops: the Python of the samples themselves
+-- column own_ns: BIGINT, time of the calls outside of framework ops
 WITH inside AS (
     SELECT d.id AS batch, s.track, s.name, s.cat, s.ts, s."end"
     FROM slices AS s ASOF JOIN dataloader AS d ON d.track = s.track AND s.ts >= d.ts
     WHERE s.ts < d."end" AND (s.cat = 'cpu_op' AND s.outermost OR s.name IN (SELECT name FROM roles WHERE role = 'sample'))
 ),
--- A dataset around another one calls it, so the outermost takes longest.
+-- A dataset may call an inner one, so only the outermost counts.
 datasets AS (
     SELECT batch, arg_max(name, (ns, name)) AS name
     FROM (SELECT batch, name, sum("end" - ts) AS ns FROM inside WHERE cat = 'python_function' GROUP BY ALL) GROUP BY batch

@@ -1,9 +1,9 @@
 -- One row per call of a Python function that the trace recorded (with_stack=True), and per framework op or
 -- annotation that was recorded with its call stack.
 --
--- PyTorch names a function by its first line, but one that already ran when the recording began by the line at which it
--- was then: that of the call that started the profiler, which says nothing about the time after it. When it starts,
--- PyTorch records these functions of each thread from the outermost, which has no parent, before any function ends.
+-- PyTorch names a function by its first line. For a function that already ran when the recording began, it uses the
+-- line at that time, which is useless: that of the call that started the profiler. At the start, PyTorch records these
+-- functions of each thread from the outermost, which has no parent, before any function ends.
 --
 -- needs: slices, ops
 -- empty without: slices
@@ -22,7 +22,7 @@ names AS (SELECT DISTINCT name FROM calls),
 parts AS (
     SELECT name, regexp_extract(name, '^(.+)\((\d+)\): (.+)$', ['file', 'line', 'function']) AS part FROM names
 ),
--- This program's recorder adds data that PyTorch omits.
+-- Our recorder adds data that PyTorch omits.
 callers AS (
     SELECT rowid AS id, try_cast(int_arg(args, 'Call line') AS INTEGER) AS call_line FROM raw
     WHERE cat = 'python_function' AND args LIKE '%"Call line"%'

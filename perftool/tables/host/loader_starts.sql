@@ -1,8 +1,8 @@
 -- One row per start of a data loader's workers. A loader without persistent_workers=True starts them for each pass.
 --
--- A new iterator draws a random number for its workers and then starts them. The next op is the sampler's, or belongs to the
--- first fetch. An iterator that keeps its workers lets only the sampler draw, and its next op follows within microseconds.
--- Starting a process takes longer than a millisecond.
+-- A new iterator draws a random number for its workers and then starts them. The next op is the sampler's, or belongs
+-- to the first fetch. If an iterator keeps its workers, only the sampler draws, and the next op follows within
+-- microseconds. Starting a process takes longer than a millisecond.
 --
 -- needs: slices, dataloader
 -- empty without: dataloader
@@ -12,7 +12,7 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, time to start the workers in ns
 -- column first_ns: BIGINT, length of the first fetch
--- column last_ns: BIGINT, length of the last fetch of this name before it, which also ends the workers if the pass was complete; NULL without one
+-- column last_ns: BIGINT, length of the previous fetch of this name, which ends the workers after a complete pass; NULL without one
 WITH fetches AS (SELECT id, track, rank, name, ts, dur, "end" FROM dataloader WHERE workers),
 draws AS (
     SELECT track, ts, "end" FROM slices

@@ -1,9 +1,9 @@
 -- Gaps in the numbers of a rank's framework ops. PyTorch counts every op and annotation that the profiler sees,
 -- so neighbours in a complete recording have consecutive numbers.
 --
--- Numbers alone prove nothing: other code may use them too. Most events count as missing only with further evidence:
--- device work has no launch, flows have no end, or the threads are silent where numbers are missing, for about the time
--- of that many ops. If the launches of Gaudi are numbered without a gap, nothing is missing.
+-- Numbers alone are no proof, because other code may use them. Most events count as missing only with further evidence:
+-- device work without launches, flows without an end, or threads that are silent where numbers are missing, for about
+-- the time of the missing ops. If the launches of Gaudi are numbered without a gap, nothing is missing.
 --
 -- needs: ops, _runtime, _device_work, _links, _recipe_calls
 -- empty without: ops
@@ -14,13 +14,13 @@
 -- column thinned: BOOLEAN, most of the recording is missing, by the numbers and further evidence
 WITH known AS (
     SELECT rank, external_id AS number FROM ops WHERE external_id > 0
-    -- The newer bridge numbers its calls too. Calls with a correlation refer to the op around them.
+    -- The newer bridge also numbers its calls. Calls with a correlation refer to the enclosing op.
     UNION SELECT rank, external_id FROM _runtime WHERE external_id > 0 AND correlation IS NULL
 ),
 numbers AS (SELECT rank, number, number - lag(number) OVER (PARTITION BY rank ORDER BY number) AS distance FROM known),
 counted AS (
     SELECT rank, count(*) AS numbered, max(number) - min(number) + 1 - count(*) AS missing,
-           -- A few ops, or ops in short stretches far apart, show no pattern.
+           -- A few ops, or ops in short stretches far apart, are no evidence.
            count(*) >= 100 AND median(distance) >= 2 AND missing > count(*) AS scattered
     FROM numbers GROUP BY rank
 ),
@@ -48,7 +48,7 @@ silent AS (
     FROM neighbours AS n JOIN (SELECT rank, median("end" - ts) AS ns FROM neighbours GROUP BY rank) AS l USING (rank)
     WHERE next > number + 1 AND next_track = track GROUP BY n.rank
 ),
--- More than half of the launches between the first and the last exist.
+-- Whether more than half of the launches between the first and the last exist.
 whole AS (
     SELECT rank FROM _recipe_calls GROUP BY rank HAVING count(*) >= 10 AND 2 * count(DISTINCT seq) > max(seq) - min(seq)
 )

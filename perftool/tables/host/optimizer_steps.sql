@@ -11,8 +11,8 @@
 -- column end: BIGINT, end in ns
 -- column ops: BIGINT, framework ops directly or indirectly inside
 -- column launched: BIGINT, units of device work submitted inside
--- column loop_ns: BIGINT, time from the first to the last of its ops that compute, where the CPU computes; NULL elsewhere, and for fused updates
--- column fused_ns: BIGINT, estimated upper bound on the time of a fused update, where the CPU computes; NULL elsewhere, and for fused updates
+-- column loop_ns: BIGINT, time from the first to the last of its ops that compute, if the CPU is the device; else, and for fused updates, NULL
+-- column fused_ns: BIGINT, estimated upper bound on the time of a fused update, if the CPU is the device; else, and for fused updates, NULL
 WITH steps AS (
     SELECT id, rank, track, track AS lane, regexp_extract(name, '#(.+?)(\.step)?$', 1) AS class, ts, "end" FROM _optimizer_calls
 ),
@@ -28,11 +28,11 @@ submitted AS (
     FROM interval_pairs(calls, steps) AS p JOIN calls AS c ON c.id = p.inside
     GROUP BY p.outside
 ),
--- On the CPU a fused update takes as long as the loop before the first op and after the last. In between it runs at the
--- speed of memory: it reads parameter, gradient and states once and writes back all but the gradient. Ops of the loop show
--- how long that takes. addcdiv_ reads three tensors and writes one. add_ of SGD reads two and writes one: it runs for the
--- parameter, and also for the momentum if there is a mul_. The step of each tensor is still counted with an op of its own,
--- which takes as long as the shortest add_.
+-- Estimate for the CPU: before the first op and after the last, a fused update takes as long as the loop. In between,
+-- memory bounds it: it reads parameter, gradient and states once and writes all but the gradient. Ops of the loop show
+-- the speed of memory. addcdiv_ reads three tensors and writes one. add_ of SGD reads two and writes one, for the
+-- parameter, and for the momentum if there is a mul_. Each tensor still needs an op that counts its steps, which takes
+-- as long as the shortest add_.
 loops AS (
     SELECT s.id, min(d.ts) - s.ts + s."end" - max(d."end") AS around_ns,
            CASE WHEN contains(lower(s.class), 'adam') THEN 2 ELSE 1 END AS states,

@@ -1,7 +1,8 @@
 -- One row per host call that is slow only once: context creation, module loading, the first launch of a kernel.
 --
--- Such a call takes more than a millisecond and a hundred times as long as most calls of its name, or of all calls when
--- it is the only one. A launch must be the first of its kernel. Waits and copies last as long as the device works.
+-- Such a call takes more than a millisecond and a hundred times as long as most calls of its name (or as most calls, if
+-- it is the only one of its name). A launch must be the first of its kernel. Waits and copies do not count, because
+-- they depend on the device.
 --
 -- needs: _runtime, _name_roles, tracks, launches, device_ops
 -- empty without: _runtime
@@ -14,7 +15,7 @@
 WITH calls AS (
     SELECT r.id, r.rank, r.track, r.name, r.ts, r."end", r."end" - r.ts AS dur
     FROM _runtime AS r JOIN _name_roles AS n ON n.name = r.name AND n.cat = 'runtime'
-    -- Gaudi shows its start-up as compilations.
+    -- On Gaudi, start-up appears as compilations.
     WHERE NOT n.waits AND NOT n.copies AND r.rank NOT IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)
 ),
 usual AS (SELECT rank, name, count(*) AS calls, quantile_disc(dur, 0.25) AS ns FROM calls GROUP BY rank, name),

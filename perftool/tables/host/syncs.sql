@@ -1,5 +1,5 @@
--- One row per wait of the host for the device, even if several lanes show it. Reading a value in host memory is not a wait
--- and has no row.
+-- One row per wait of the host for the device, even if several lanes show it. Reading a value in host memory is not a
+-- wait and has no row.
 --
 -- needs: slices, tracks, ops, roles, _runtime, _name_roles, _device_work, _method_calls
 -- empty without: roles.role=scalar_read or _name_roles.waits
@@ -31,7 +31,7 @@ candidates AS (
     FROM ops AS o LEFT JOIN slices AS p ON p.id = o.parent
     WHERE o.name IN (SELECT name FROM readers) AND coalesce(p.name, '') NOT IN (SELECT name FROM readers)
 ),
--- Only a read during which the host calls for data, or data comes from the device, waits for the device.
+-- A read waits for the device only if the host calls the runtime, or a copy from the device runs, during it.
 fetches AS (
     SELECT rank, ts FROM calls
     UNION ALL SELECT rank, "end" FROM _device_work WHERE set_aside IS NULL AND direction = 'device_to_host'
@@ -47,7 +47,7 @@ threads AS (
     SELECT id AS track, tid FROM tracks WHERE side = 'host'
     UNION ALL SELECT id, '' FROM tracks WHERE side = 'host' AND rank IN (SELECT rank FROM calls WHERE tid = '')
 ),
--- Where a wait has no parent, on the lanes of Gaudi's runtime, a copy on its thread may still be around it.
+-- A wait without a parent, on the lanes of Gaudi's runtime, may still be inside a copy on its thread.
 copiers AS (
     SELECT o.rank, t.tid, o.name, o.ts, o."end" FROM ops AS o JOIN threads AS t ON t.track = o.track
     WHERE o.name IN (SELECT name FROM copy_ops)
@@ -60,7 +60,7 @@ others AS (
     FROM calls AS w
     LEFT JOIN slices AS p ON p.id = w.parent
     ASOF LEFT JOIN copiers AS c ON c.rank = w.rank AND c.tid = w.tid AND w.ts >= c.ts
-    -- Waits inside a scalar read are that read.
+    -- Waits inside a scalar read are part of it.
     ASOF LEFT JOIN reading AS r ON r.rank = w.rank AND r.tid = w.tid AND w.ts >= r.ts
     -- If waits are nested, only the outermost counts.
     WHERE w.waits AND (r.id IS NULL OR r."end" < w."end") AND coalesce(w.parent, -1) NOT IN (SELECT id FROM calls WHERE waits)

@@ -27,7 +27,7 @@ host AS (
     LEFT JOIN _optimizer_calls AS o ON o.id = s.id
     WHERE s.side = 'host'
 ),
--- The work that ends a gap counts as submitted when its first host call returns.
+-- The work after a gap counts as submitted when its first host call returns.
 ended_by AS (
     SELECT g.id, g.rank, g.ts, g."end", min(l."end") AS submitted
     FROM _gaps AS g
@@ -38,7 +38,7 @@ ended_by AS (
 marked AS (
     SELECT * FROM device
     UNION ALL
-    -- Nested calls, nested ops and nested Python frames add nothing.
+    -- Nested calls, ops and Python frames are left out.
     SELECT rank, class_of(doing), ts, "end" FROM host
     WHERE outermost OR doing NOT IN ('other_call', 'other_op', 'call', 'op', 'wrapper', 'python')
     UNION ALL SELECT rank, class_of('process_group'), ts, "end" FROM _communication

@@ -1,4 +1,4 @@
--- Stretches of the window in which the device of a rank is idle, as far as the trace shows it.
+-- Stretches of the window in which the trace shows the device of a rank as idle.
 --
 -- needs: device_busy, device_windows
 -- empty without: device_windows
@@ -9,7 +9,7 @@
 WITH points AS (
     SELECT rank, "end" AS ts, lead(ts) OVER (PARTITION BY rank ORDER BY ts) AS "end" FROM device_busy
     UNION ALL
-    -- A device that works only outside the window is idle throughout it; without a device there are no gaps.
+    -- A device that works only outside the window is idle in all of it; without a device there are no gaps.
     SELECT w.rank, w.ts, min(b.ts) FROM device_windows AS w LEFT JOIN device_busy AS b ON b.rank = w.rank
     GROUP BY w.rank, w.ts
 ),

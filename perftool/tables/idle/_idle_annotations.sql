@@ -1,5 +1,4 @@
--- The annotation of the program in which most of the idle time of a cause lies. Of several, the shortest one: it says
--- most about the place.
+-- The annotation of the program that contains most of the idle time of a cause; of several, the shortest.
 --
 -- needs: gap_causes, slices, _name_roles
 -- empty without: gap_causes, _name_roles.cat=user_annotation
@@ -11,7 +10,7 @@ WITH marked AS (
     SELECT s.rank, s.name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
     WHERE s.cat = 'user_annotation' AND s.side = 'host' AND len(n.roles) = 0 AND NOT is_step(s.name)
 ),
--- One bit of a mask for each; annotations with a number in their name could be any number.
+-- Each annotation has a bit of a mask. Names with numbers are left out, as there could be many.
 longest AS (
     SELECT rank, name, (row_number() OVER (PARTITION BY rank ORDER BY sum("end" - ts) DESC, name) - 1)::INTEGER AS class
     FROM marked GROUP BY rank, name QUALIFY class < 30

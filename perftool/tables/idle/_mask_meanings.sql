@@ -1,5 +1,4 @@
--- The meaning of each mask of _timeline. This is the only place with orders of precedence, evaluated once per distinct
--- mask instead of once per stretch.
+-- The meaning of each mask of _timeline. Contains all orders of precedence, evaluated once per distinct mask.
 --
 -- needs: _timeline
 -- empty without: _timeline
@@ -49,14 +48,14 @@ SELECT mask,
             WHEN shows(mask, ['optimizer', 'optimizer_op']) THEN 'optimizer'
             WHEN shows(mask, ['call']) THEN 'launch_call'
             WHEN shows(mask, ['op']) THEN 'framework_op'
-            -- The annotation of an asynchronous collective spans all host work until the wait for it.
+            -- The annotation of an asynchronous collective contains all host work until the wait for it.
             WHEN shows(mask, ['group_annotation']) THEN 'collective'
             WHEN shows(mask, ['saving']) THEN 'checkpoint'
             WHEN shows(mask, ['queue_wait']) THEN 'queue'
             WHEN shows(mask, ['pipe_wait']) THEN 'pipe'
             WHEN shows(mask, ['lock_wait']) THEN 'lock'
             WHEN shows(mask, ['sleeping']) THEN 'sleep'
-            -- A thread that shows nothing of its own while another one reduces the gradients waits for it.
+            -- A thread without other activity waits for the thread that reduces the gradients.
             WHEN shows(mask, ['group_wait'])
                  AND (shows(mask, ['autograd_wait', 'collective_wait']) OR NOT shows(mask, ['python', 'wrapper']))
             THEN 'collective'

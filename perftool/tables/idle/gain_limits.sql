@@ -5,15 +5,14 @@
 -- left to submit. A call counts as blocked if it takes ten times the median of its name and more than 50 us, and the
 -- device works meanwhile. If the CPU is the device, its work blocks its own thread.
 --
--- Measurements during process start-up or graph capture, or from a recording that lacks most of its events, prove no
--- gain for a steady step.
+-- Recordings of process start-up or graph capture, or without most of their events, give no gains for a steady step.
 --
 -- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time in the steady phase
--- column unsteady: VARCHAR, why this rank gives no evidence for a gain of the steady step; NULL when it does
--- column told_by: VARCHAR, code of the rule that reports this
+-- column unsteady: VARCHAR, why this rank gives no gains for steady steps; NULL if it does
+-- column told_by: VARCHAR, code of the rule that reports it
 -- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is blocked; NULL when the trace does not show the host's submissions
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After the last submission of a recording, the host has nothing left to submit.
@@ -47,7 +46,7 @@ idle AS (
            sum(dur) FILTER (phase = 'capture') AS capture
     FROM gap_causes GROUP BY rank
 )
--- If the device never works, no step can get shorter.
+-- A device that never works does not block the host.
 SELECT t.rank, CASE WHEN i.whole >= t.dur THEN 0 ELSE coalesce(i.ns, 0) / t.dur END AS host_ratio,
        CASE WHEN n.thinned THEN 'most events of the recording are missing'
             WHEN i.capture > 0.2 * t.dur THEN 'the recording shows the capture of graphs'

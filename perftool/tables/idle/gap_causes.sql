@@ -1,13 +1,12 @@
 -- One row per part of a gap with one cause. The parts of all gaps add up to the idle time exactly.
 --
 -- The activity of the threads that feed the device determines the cause; loader workers, watchdogs and pinning threads
--- do not count. While the feeding threads have no events, the recording does not say what the host did. The event that
--- ends such a silence locates it: in the autograd engine if its next function starts there (autograd), else between two
--- ops (between_ops).
+-- do not count. Without events of the feeding threads, the recording does not show what the host did. The next event
+-- locates such a silence: in the autograd engine if its next function starts there (autograd), else between two ops
+-- (between_ops).
 --
--- Neither a frame of Python nor an op shows whether its thread runs. Where python_times shows that the thread was blocked for
--- more than half of its long stretches of Python, these are called blocked; where its long stretches may be waits for a core
--- as well, they are called no_core.
+-- Python frames and ops do not show whether their thread runs. If python_times shows that the thread was blocked for
+-- more than half of its long stretches of Python, these are called blocked; if they may be waits for a core, no_core.
 --
 -- needs: _gap_parts, python_times, slices, roles, feeding_tracks, phases
 -- empty without: _gap_parts

@@ -1,9 +1,9 @@
--- Whether the thread of a run on the CPU had a core in its long stretches (1 ms and more) of Python, of the optimizer's Python,
--- and of ops that compute nothing, by the times of the thread. One row per rank that has these times.
+-- One row per rank with thread times, for runs on the CPU: whether the thread had a core in its long stretches (1 ms
+-- and more) of Python, of the optimizer's Python, and of ops that compute nothing.
 --
--- Neither a frame of Python nor an op shows whether its thread runs. Stretches shorter than a time slice are assumed to
--- have run, and the rest of the thread's CPU time is the most that the long stretches can have had. With another device
--- than the CPU, the thread may have waited for the busy device.
+-- Python frames and ops do not show whether their thread runs. Stretches shorter than a time slice count as running,
+-- and the rest of the thread's CPU time is an upper bound for the long stretches. With another device than the CPU, the
+-- thread may also wait for the device.
 --
 -- needs: _gap_parts, feeding_tracks, tracks, device_ops, machines, machine_threads
 -- empty without: machine_threads

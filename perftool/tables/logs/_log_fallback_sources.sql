@@ -1,4 +1,4 @@
--- Inputs that would list fallbacks: with one of them, an empty list means that none happened; for summary.
+-- Inputs that would list fallbacks: with one of them, an empty list means no fallbacks; for summary.
 --
 -- maker: given
 -- column path: VARCHAR, the file

@@ -1,4 +1,4 @@
--- One row per shape that a server's log names: those that vLLM on Gaudi prepared, and those that it met unprepared.
+-- One row per shape in a server's log: shapes that vLLM on Gaudi prepared, and shapes without a bucket.
 --
 -- maker: given
 -- column rank: INTEGER, rank that printed it, when known
@@ -6,6 +6,6 @@
 -- column batch: BIGINT, requests
 -- column query: BIGINT, tokens per request, NULL when the release names none
 -- column blocks: BIGINT, blocks of context over all requests, NULL when the release names none
--- column origin: VARCHAR, warmed (prepared before serving), missed (met without a bucket), added (made for such a shape)
+-- column origin: VARCHAR, warmed (prepared before serving), missed (a shape without a bucket), added (made for such a shape)
 -- column path: VARCHAR, the log
 -- column line: BIGINT, first line that names it, from 1

@@ -5,8 +5,8 @@
 -- column rank: INTEGER, distributed rank, NULL when the file names none
 -- column priority: VARCHAR, high or low, by the compiler
 -- column check: VARCHAR, the compiler's check
--- column tensor: VARCHAR, the tensor it is about
--- column node: VARCHAR, the node it is about
+-- column tensor: VARCHAR, the tensor it concerns
+-- column node: VARCHAR, the node it concerns
 -- column size_bytes: BIGINT, size of the tensor
 -- column fcd_bytes: BIGINT, contiguous bytes in its fastest changing dimension
 -- column reads: BIGINT, number of times it is read

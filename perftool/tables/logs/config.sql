@@ -2,7 +2,7 @@
 --
 -- maker: given
 -- column source: VARCHAR, banner, deepspeed, gaudi_config, environment, json or server
--- column key: VARCHAR, name of the setting, dotted when the file nests
+-- column key: VARCHAR, name of the setting, with dots for nesting
 -- column value: VARCHAR, its text
 -- column rank: INTEGER, rank that printed it, when known
 -- column path: VARCHAR, the file

@@ -1,12 +1,12 @@
 -- One row per operator that ran on the CPU because the device could not run it. Logs, metrics and trace report
--- the same executions: counts are compared, never added.
+-- the same executions: counts are compared, not added.
 --
 -- needs: _log_fallbacks, fallback_calls, steps
 -- empty without: _log_fallbacks or fallback_calls
 -- column op: VARCHAR, operator, with overload when known (aten::index.Tensor_out)
 -- column base: VARCHAR, operator without overload
--- column dtypes: VARCHAR, argument types the per-call log lines show
--- column count: BIGINT, executions on the CPU in the whole run, by log or metrics; in the trace without those
+-- column dtypes: VARCHAR, argument types in log lines of calls
+-- column count: BIGINT, executions on the CPU in the whole run, by log or metrics; without these, in the trace
 -- column traced: BIGINT, executions in the trace
 -- column time_ns: BIGINT, their time in the trace, copies and waiting included; NULL without a trace
 -- column registered: BOOLEAN, whether release 1.19 of the bridge has a kernel for any form of it; NULL when only the trace shows it
@@ -25,7 +25,7 @@ logged AS (
            bool_or(registered) AS registered
     FROM _log_fallbacks GROUP BY base, op
 ),
--- The trace has no overloads: its time goes to the operator's first row.
+-- The trace has no overloads, so its time is in the operator's first row.
 joined AS (
     SELECT coalesce(l.op, t.base) AS op, coalesce(l.base, t.base) AS base, l.dtypes, coalesce(l.count, t.traced) AS count,
            t.traced, t.time_ns, concat_ws('+', l.source, CASE WHEN t.certain THEN 'trace' END) AS source,

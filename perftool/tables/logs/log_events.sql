@@ -9,4 +9,4 @@
 -- column unit: VARCHAR, unit of the numbers
 -- column rank: INTEGER, rank that printed them, when known
 -- column path: VARCHAR, the file
--- column line: BIGINT, first of the lines, from 1
+-- column line: BIGINT, first such line, from 1

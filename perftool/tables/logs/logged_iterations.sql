@@ -1,7 +1,7 @@
 -- One row per iteration that a server's log describes: vLLM with --enable-logging-iteration-details.
 --
 -- maker: given
--- column engine: VARCHAR, engine as the line names it, empty without one
+-- column engine: VARCHAR, name of the engine in the line, or empty
 -- column iteration: BIGINT, its number since the start of the engine
 -- column prompts: BIGINT, requests whose prompt tokens it computes
 -- column prompt_tokens: BIGINT, prompt tokens that it computes

@@ -1,7 +1,8 @@
--- One row per line of statistics in a server's log: its load since the previous line. NULL where the line has no such number.
+-- One row per line of statistics in a server's log: its load since the previous line. NULL for numbers missing in the
+-- line.
 --
 -- maker: given
--- column engine: VARCHAR, engine as the line names it, empty without one
+-- column engine: VARCHAR, name of the engine in the line, or empty
 -- column time: BIGINT, ns since midnight of the log's first day; since 1970 for a line that names a year
 -- column prompt_tokens_per_s: DOUBLE, tokens of prompts computed per second
 -- column generation_tokens_per_s: DOUBLE, tokens generated per second

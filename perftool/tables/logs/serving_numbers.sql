@@ -4,4 +4,4 @@
 -- column source: VARCHAR, client (the result with the most requests) or server (growth between the first page and the last, or since the start if there is only one)
 -- column name: VARCHAR, for example ttft_ms, tpot_ms, itl_ms, queue_ms, output_tokens_per_s, preemptions
 -- column statistic: VARCHAR, mean, median, p99, total or value
--- column value: DOUBLE, times in ms where the name ends so, rates per second, else counts
+-- column value: DOUBLE, a time in ms or a rate per second if the name ends in that unit, else a count

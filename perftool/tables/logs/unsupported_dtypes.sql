@@ -1,5 +1,5 @@
--- One row per operator that ran on the CPU with argument types that no device kernel of it supports: by the types in
--- its registration, or because no Gaudi computes with them.
+-- One row per operator that ran on the CPU with argument types that none of its device kernels supports: by its
+-- registration, or because no Gaudi supports the types.
 --
 -- maker: given
 -- column op: VARCHAR, operator, with overload when known

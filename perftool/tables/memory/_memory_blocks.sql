@@ -1,7 +1,7 @@
 -- One row per block of memory: an allocation with its release. For allocations, memory_steps and memory_peak.
 --
--- An address that is allocated again was released before, whether or not the recording shows the release: PyTorch does
--- not record releases on threads without the profiler.
+-- An address that is allocated again was released before, even if the recording does not show it: PyTorch does not
+-- record releases on threads without the profiler.
 --
 -- needs: memory
 -- empty without: memory
@@ -17,7 +17,7 @@
 -- column end: BIGINT, time of the release in ns, NULL when the recording ends before it
 -- column released: BIGINT, memory.ordinal of the release
 WITH reported AS (
-    -- No device has as much as 2**53 bytes, and sums of more would not fit 64 bits.
+    -- More than any device has. Sums of larger sizes would not fit 64 bits.
     SELECT *, lag(bytes) OVER w AS bytes_before, lead(ts) OVER w AS next_ts, lead(ordinal) OVER w AS next_ordinal
     FROM memory WHERE ts IS NOT NULL AND addr IS NOT NULL AND bytes <> 0 AND bytes BETWEEN -9007199254740992 AND 9007199254740992
     WINDOW w AS (PARTITION BY rank, device_type, device, addr ORDER BY ordinal)

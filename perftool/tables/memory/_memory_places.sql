@@ -1,4 +1,4 @@
--- What ran around each allocation on its thread. For allocations.
+-- The op, module and line of each allocation. For allocations.
 --
 -- maker: place_allocations
 -- needs: _memory_blocks, slices, frames, _name_roles
@@ -6,5 +6,5 @@
 -- column id: BIGINT, _memory_blocks.id
 -- column op: BIGINT, the innermost framework op that computes, else the outermost op (slices.id); NULL outside of ops
 -- column module: BIGINT, the innermost module (slices.id)
--- column line: VARCHAR, the innermost of the user's own functions, as recorded, at the line of its call where that is known (frames.call_line); or the user's own line in a call stack
+-- column line: VARCHAR, the innermost of the user's own functions, with the line of its call if known (frames.call_line), or the user's own line in a call stack
 -- column setup: BIGINT, the outermost function that makes or moves a module (slices.id)

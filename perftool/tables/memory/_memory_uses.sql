@@ -1,4 +1,5 @@
--- What lives at the peak of the main device of each rank, by kind, with the ops that made most of it. For the report.
+-- The memory in use at the peak of the main device of each rank, by kind, with the ops that made most of it. For the
+-- report.
 --
 -- needs: memory_peak
 -- empty without: memory_peak
@@ -7,9 +8,9 @@
 -- column device: INTEGER, device index, -1 for the CPU
 -- column ts: BIGINT, time of the peak in ns
 -- column kind: VARCHAR, allocations.kind, undecided where that is NULL
--- column bytes: BIGINT, bytes that live
--- column count: BIGINT, blocks that live, NULL before the recording
--- column makers: VARCHAR, up to three ops with their modules, or lines where no op is known, the largest first; empty where none is known
+-- column bytes: BIGINT, bytes in use
+-- column count: BIGINT, blocks in use, NULL before the recording
+-- column makers: VARCHAR, up to three ops with their modules (or lines, if no op is known), the largest first; empty if unknown
 -- column allocated: BIGINT, bytes allocated on the device
 -- column reserved: BIGINT, bytes that its allocator holds
 WITH made AS (

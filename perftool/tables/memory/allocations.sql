@@ -1,5 +1,5 @@
--- One row per block of memory that the recording shows: when it was allocated and released, what allocated it, and what
--- it is used for, where the times prove it.
+-- One row per block of memory in the recording: when it was allocated and released, what allocated it, and its use, if
+-- the times prove it.
 --
 -- empty without: _memory_blocks
 -- needs: _memory_blocks, _memory_places, backward_passes, memory, slices, step_marks, optimizer_steps, dataloader
@@ -10,13 +10,13 @@
 -- column addr: UBIGINT, address
 -- column bytes: BIGINT, size
 -- column ts: BIGINT, time of the allocation in ns; NULL when it was before the recording
--- column end: BIGINT, time of the release in ns, or of the next allocation at the same address where no release was recorded; NULL when the recording ends before
+-- column end: BIGINT, time of the release in ns, or of the next allocation at the same address if the release was not recorded; NULL if the recording ends before
 -- column op: VARCHAR, innermost framework op around the allocation that computes, else the outermost op; NULL when none is recorded
 -- column op_id: BIGINT, that op (slices.id)
 -- column module: VARCHAR, innermost module around it, with stacks (with_stack=True)
--- column line: VARCHAR, innermost line of the user's own code around it, with stacks; where the recording has no line of the call (frames.call_line), the first line of the function, or none if it already ran when the recording began
+-- column line: VARCHAR, innermost line of the user's own code around it, with stacks; without the line of the call (frames.call_line), the first line of the function, or none if it already ran when the recording began
 -- column step: INTEGER, number of the step in which it was allocated; NULL outside of steps
--- column kind: VARCHAR, before_recording; parameters (made while a module was made or moved, never released); optimizer_state (made in an optimizer's step, never released); gradients (made in a backward pass and alive after it); activations (made before a backward pass and released in it); inputs (made while loading data); workspace (released before its op or the optimizer's step returns); temporary (released in its step or backward pass, or made outside of steps and released); kept (alive after its step, or made before or between steps and never released); NULL when the recording ends before it shows
+-- column kind: VARCHAR, before_recording; parameters (made while a module was made or moved, never released); optimizer_state (made in an optimizer's step, never released); gradients (made in a backward pass and alive after it); activations (made before a backward pass and released in it); inputs (made while loading data); workspace (released before its op or the optimizer's step returns); temporary (released in its step or backward pass, or made outside of steps and released); kept (alive after its step, or made before or between steps and never released); NULL if the recording ends too early
 -- column made: BIGINT, memory.ordinal of the allocation
 -- column released: BIGINT, memory.ordinal of the release
 WITH placed AS (
@@ -26,7 +26,7 @@ WITH placed AS (
     LEFT JOIN _memory_places AS p USING (id)
     LEFT JOIN slices AS o ON o.id = p.op
     LEFT JOIN slices AS m ON m.id = p.module
-    -- Annotations may cross the Python functions around them, so they are found by their times.
+    -- Annotations may overlap Python functions partially, so they are found by their times.
     ASOF LEFT JOIN optimizer_steps AS z ON z.track = b.track AND b.ts >= z.ts
     ASOF LEFT JOIN dataloader AS d ON d.track = b.track AND b.ts >= d.ts
 ),

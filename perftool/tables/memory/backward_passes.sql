@@ -14,7 +14,7 @@ WITH ops AS (
         AND s.rank IN (SELECT rank FROM memory)
 ),
 telling AS (SELECT * FROM ops WHERE backward OR track IN (SELECT track FROM feeding_tracks)),
--- Recomputed and hooked ops run inside those of autograd.
+-- Recomputed ops and ops of hooks run inside autograd ops.
 reached AS (
     SELECT *, max(CASE WHEN backward THEN "end" END) OVER w AS reach
     FROM telling WINDOW w AS (PARTITION BY rank ORDER BY ts, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)

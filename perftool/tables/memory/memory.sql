@@ -11,7 +11,7 @@
 -- column device: INTEGER, device index, -1 for the CPU
 -- column addr: UBIGINT, address
 -- column bytes: BIGINT, bytes allocated, negative for a release
--- column allocated: BIGINT, bytes allocated in total afterwards; on the CPU only what was allocated while a profiler recorded
+-- column allocated: BIGINT, bytes allocated in total afterwards; on the CPU only allocations during the recording
 -- column reserved: BIGINT, bytes the allocator holds in total afterwards; NULL on the CPU
 WITH reported AS (
     SELECT rowid AS id, rank, pid, tid, ts, json_extract_string(args, [
@@ -22,7 +22,7 @@ typed AS (
     SELECT id, rank, pid, tid, ts, try_cast(a[1] AS INTEGER) AS device_type, try_cast(a[2] AS INTEGER) AS device,
            try_cast(a[3] AS UBIGINT) AS addr, try_cast(a[4] AS BIGINT) AS bytes,
            try_cast(a[5] AS BIGINT) AS allocated,
-           -- The CPU has no allocator that holds memory back; the profiler writes 0.
+           -- The CPU has no caching allocator; the profiler writes 0.
            CASE WHEN a[1] <> '0' THEN try_cast(a[6] AS BIGINT) END AS reserved
     FROM reported
 )

@@ -1,5 +1,4 @@
--- What lives in the memory of a device when most is allocated, largest first. The rows of a device add up to what the
--- allocator has allocated.
+-- The memory of a device in use at its peak, largest first. The rows of a device add up to the allocated bytes.
 --
 -- needs: _memory_moments, allocations
 -- empty without: _memory_moments
@@ -8,12 +7,12 @@
 -- column device: INTEGER, device index, -1 for the CPU
 -- column main: BOOLEAN, the accelerator of the rank on which most is allocated; without one the host
 -- column ts: BIGINT, time of the peak in ns
--- column kind: VARCHAR, allocations.kind; before_recording is what is allocated beyond the blocks of the recording
+-- column kind: VARCHAR, allocations.kind; before_recording is all memory except the blocks of the recording
 -- column op: VARCHAR, allocations.op
 -- column module: VARCHAR, allocations.module
 -- column line: VARCHAR, allocations.line
--- column bytes: BIGINT, bytes that live
--- column count: BIGINT, blocks that live; NULL where their number is unknown
+-- column bytes: BIGINT, bytes in use
+-- column count: BIGINT, blocks in use; NULL if unknown
 -- column allocated: BIGINT, bytes allocated on the device
 -- column reserved: BIGINT, bytes that its allocator holds
 WITH peaks AS (FROM _memory_moments WHERE step_ts IS NULL),

@@ -1,5 +1,5 @@
--- What lives in the memory of a device at the peak of each step and at its end, by kind. The kinds add up to what the
--- allocator has allocated.
+-- The memory of a device in use at the peak of each step and at its end, by kind. The kinds add up to the allocated
+-- bytes.
 --
 -- needs: _memory_moments, allocations
 -- empty without: _memory_moments
@@ -10,9 +10,9 @@
 -- column step: INTEGER, number of the step
 -- column ts: BIGINT, start of the step in ns
 -- column peak_ts: BIGINT, time of its peak in ns
--- column kind: VARCHAR, allocations.kind; before_recording is what is allocated beyond the blocks of the recording
--- column peak_bytes: BIGINT, bytes of the kind that live at the peak of the step
--- column end_bytes: BIGINT, bytes of the kind that live at the end of the step
+-- column kind: VARCHAR, allocations.kind; before_recording is all memory except the blocks of the recording
+-- column peak_bytes: BIGINT, bytes of the kind in use at the peak of the step
+-- column end_bytes: BIGINT, bytes of the kind in use at the end of the step
 -- column allocated: BIGINT, bytes of all kinds at the peak
 -- column reserved: BIGINT, bytes that the allocator holds at the peak
 WITH changes AS (

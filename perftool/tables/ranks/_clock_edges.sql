@@ -4,7 +4,7 @@
 -- needs: _collective_matches
 -- empty without: _collective_matches
 -- column anchor: INTEGER, the lowest rank of the collectives
--- column rank: INTEGER, another one
+-- column rank: INTEGER, another rank
 -- column offset_ns: BIGINT, offset to add to the times of rank to compare them with those of anchor: a median
 -- column matches: BIGINT, ends compared
 -- column spread_ns: BIGINT, half of them are within this distance of the median

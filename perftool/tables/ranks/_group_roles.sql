@@ -1,5 +1,4 @@
--- The role of each process group, as the recordings name it: pg_desc, without PyTorch's default text for unnamed
--- groups.
+-- The role of each process group in the recordings: pg_desc, without PyTorch's default text for unnamed groups.
 --
 -- maker: given
 -- column group_name: VARCHAR, process group

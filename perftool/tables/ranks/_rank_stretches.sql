@@ -1,9 +1,9 @@
 -- The activity of a rank between times that matter to other ranks: starts of collectives, starts and ends of exposed
 -- communication, starts and ends of steps. The stretches of a rank cover its window without gaps.
 --
--- A rank is blocked (held_ns) during exposed communication if it resumes when a collective ends: other work starts at
--- once that was launched before, or the host was waiting for it. Until that launch or wait, and if there is neither, its
--- host continues to work meanwhile.
+-- A rank is blocked (held_ns) during exposed communication if it resumes when a collective ends: work that was launched
+-- before starts at once, or the host was waiting for it. Before that launch or wait, or without one, its host works
+-- meanwhile.
 --
 -- needs: windows, steps, collectives, device_ops, launches, syncs, _timeline, _mask_meanings, gap_causes
 -- empty without: windows
@@ -11,18 +11,18 @@
 -- column step: INTEGER, number of its complete step; NULL between steps and without them
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column held_ns: BIGINT, from the end of the awaited collective to its own end; NULL without one
+-- column held_ns: BIGINT, time from the end of the awaited collective to the end of the stretch; NULL without one
 -- column exposed_ns: BIGINT, time of exposed communication
 -- column compute_ns: BIGINT, time in which a kernel other than a collective runs
 -- column copy_ns: BIGINT, time in which the device copies or fills without computing, or is idle during a copy call
 -- column dataloader_ns: BIGINT, idle time while the host waits for data
 -- column compile_ns: BIGINT, idle time while the host compiles
--- column host_ns: BIGINT, idle time while the host does anything but wait for the device
+-- column host_ns: BIGINT, idle time while the host does anything else than wait for the device
 WITH pieces AS (
     SELECT t.rank, t.ts, t."end", s.device FROM _timeline AS t JOIN _mask_meanings AS s USING (mask)
     JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
 ),
--- The timeline has no holes. In most of its pieces the device does the same as in the piece before.
+-- In most pieces of the timeline the device does the same as in the piece before, so keep only changes.
 changes AS (
     SELECT rank, ts, device FROM pieces
     QUALIFY device IS DISTINCT FROM lag(device) OVER (PARTITION BY rank ORDER BY ts)
@@ -36,8 +36,8 @@ reduced AS (
     SELECT c.rank, c.ts, c."end" FROM collectives AS c JOIN windows AS w ON w.rank = c.rank AND c."end" > w.ts AND c.ts < w."end"
     WHERE c.together
 ),
--- If the host itself reduces (gloo), it computes nothing while its threads wait for collectives. Pauses below 20 us, the
--- limit of the replay, do not count.
+-- If the host reduces (gloo), time in which its threads wait for collectives is exposed. Pauses below 20 us, the limit
+-- of the replay, do not count.
 hosts AS (
     SELECT rank, 0 AS class, ts, "end" FROM collectives WHERE together AND side = 'host'
     UNION ALL SELECT rank, 1, ts, "end" FROM gap_causes WHERE cause = 'collective'
@@ -48,8 +48,8 @@ islands AS (
     SELECT rank, ts, "end", true AS device FROM moments WHERE device = 'communication'
     UNION ALL SELECT rank, ts, "end", false FROM swept WHERE waits
 ),
--- The delays are the limits of a rank's replay for work after another stream, a launch and a wait. Times are rounded,
--- some to the microsecond: work may seem to begin before its predecessor ends.
+-- The delays are the limits in a rank's replay for work after another stream, a launch and a wait. Times are rounded,
+-- some to the microsecond, so work may seem to begin before its predecessor ends.
 submitted AS (
     SELECT d.rank, d.ts, coalesce(l."end", 0) AS launched FROM device_ops AS d LEFT JOIN launches AS l ON l.id = d.launch
     WHERE d.valid
@@ -65,8 +65,8 @@ followed AS (
     ASOF LEFT JOIN submitted AS d ON d.rank = i.rank AND i."end" <= d.ts
     ASOF LEFT JOIN (SELECT rank, ts, "end" FROM syncs) AS y ON y.rank = i.rank AND i."end" >= y.ts
 ),
--- A host resumes as soon as another thread has its result. That thread may record its end some time slices later: at most
--- 10 ms, and no more than the host waited.
+-- A host resumes when another thread has the result. That thread may record its end a few time slices later: at most 10
+-- ms, and no more than the host waited.
 released AS (
     SELECT rank, CASE WHEN device THEN greatest(ts, ready) ELSE ts END AS ts, "end",
            CASE WHEN over > ts AND (NOT device OR at_once) THEN over
@@ -90,7 +90,7 @@ working AS (
     -- The host launches collectives.
     UNION ALL SELECT rank, 'host', ts, "end" FROM swept WHERE NOT waits
 ),
--- The total of each cause before each piece of work, so that the total up to any moment takes one lookup.
+-- The total of each cause before each piece of work, for a fast lookup of the total up to any moment.
 so_far AS (
     SELECT *, sum("end" - ts) OVER (PARTITION BY rank, cause ORDER BY ts) - ("end" - ts) AS before FROM working
 ),

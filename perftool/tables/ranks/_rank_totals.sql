@@ -1,16 +1,16 @@
--- The contribution of each rank to the summary. Times are clipped to its window; signals say what its trace contains at
--- all, so that missing data does not count as 0.
+-- The contribution of each rank to the summary. Times are clipped to its window; BOOLEAN columns say what its trace
+-- contains, so that missing data does not count as 0.
 --
 -- needs: steps, _timeline, _mask_meanings, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
 -- empty without: tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
 -- column unknown_ns: BIGINT, the part of it that does not show the device, NULL without device work
--- column steps: BIGINT, complete steps; the whole recording is one when it has none
+-- column steps: BIGINT, complete steps; 1 for a recording without steps
 -- column busy_ns: BIGINT, the device works; NULL without device work in the whole recording
 -- column compute_ns: BIGINT, a kernel other than a collective runs
 -- column collective_ns: BIGINT, a collective runs
--- column exposed_ns: BIGINT, a collective runs and no other kernel; NULL where nothing is known about the device
+-- column exposed_ns: BIGINT, a collective runs and no other kernel; NULL if the device's state is unknown
 -- column kernel_ns: BIGINT, any kernel runs
 -- column loading_ns: BIGINT, a feeding thread waits for data
 -- column compiling_ns: BIGINT, a feeding thread compiles or waits for a compiler
@@ -18,7 +18,7 @@
 -- column overlap_ns: BIGINT, a feeding thread works while the device does
 -- column compilations: BIGINT, compilations that begin in the window
 -- column syncs: BIGINT, waits for the device that begin in the window
--- column peak_bytes: BIGINT, most device memory allocated, NULL when not recorded
+-- column peak_bytes: BIGINT, peak of allocated device memory, NULL when not recorded
 -- column host: BOOLEAN, the trace has host slices
 -- column device: BOOLEAN, it has device work
 -- column loader: BOOLEAN, it has data loading
@@ -48,7 +48,7 @@ waited AS (
     SELECT s.rank, count(*) AS n FROM syncs AS s
     JOIN windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
 ),
--- Gaudi's bridge shows a copy as a separate call, even if no lane shows the transfer.
+-- Gaudi's bridge has a separate call for a copy, even if no lane shows the transfer.
 input_calls AS (
     SELECT DISTINCT rank FROM slices
     WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')

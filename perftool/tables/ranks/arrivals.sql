@@ -1,14 +1,14 @@
--- One row per rank and role of a process group: how often it is last and first at collectives, and how long it waits.
+-- One row per rank and role of a process group: how often it is first and last at collectives, and how long it waits.
 --
 -- needs: _collective_waits, process_groups
 -- empty without: _collective_waits
 -- column rank: INTEGER, distributed rank
 -- column role: VARCHAR, process_groups.role
 -- column collectives: BIGINT, number of collectives
--- column last: BIGINT, collectives in which the others waited for it: it spends least time there
+-- column last: BIGINT, collectives for which it arrived last: it spends least time in them
 -- column first: BIGINT, collectives in which it waited longest
 -- column waited_ns: BIGINT, its mean waiting per step
--- column exposed_ns: BIGINT, the part of it that no compute can hide: the waiting beyond the work that ran during the collective
+-- column exposed_ns: BIGINT, the part of the waiting that compute during the collective does not hide
 WITH roles AS (SELECT DISTINCT group_name, role, unnest(ranks) AS rank FROM process_groups)
 SELECT c.rank, r.role, count(DISTINCT c.match) AS collectives, count(DISTINCT c.match) FILTER (c.place = 1) AS last,
        count(DISTINCT c.match) FILTER (c.place = c.ranks) AS first,

@@ -1,6 +1,6 @@
--- The rank of the only recording that was given. Rules that can only guess at the other ranks need it.
+-- The rank of the only recording that was given, for rules about the other ranks.
 --
--- absent: several ranks were given, and rules over ranks compare them
+-- absent: several ranks were given, which other rules compare
 -- needs: _ranks
 -- column rank: INTEGER, distributed rank
 SELECT min(rank) AS rank FROM _ranks WHERE status = 'ok' HAVING count(*) = 1

@@ -1,7 +1,7 @@
--- One row per process group of the run: its role, and the time per step in which it moves data and waits.
+-- One row per process group of the run: its role, and its transfer and waiting time per step.
 --
 -- On the last rank to arrive, a collective takes only the time on the wire; the excess on other ranks is waiting. In a
--- pipeline the group consists of all ranks that send to each other.
+-- pipeline, the group consists of all ranks that send to each other.
 --
 -- needs: _collective_waits, _group_roles, ranks
 -- empty without: _collective_waits

@@ -4,12 +4,12 @@
 -- empty without: _ranks
 -- column rank: INTEGER, distributed rank
 -- column host: VARCHAR, machine it ran on: by the metadata, the name or the folder of its trace; NULL when unknown
--- column status: VARCHAR, ok, missing (the run had it, but its trace was not given) or unreadable
+-- column status: VARCHAR, ok, missing (a rank of the run whose trace was not given) or unreadable
 -- column steps: BIGINT, complete profiler steps
 -- column step_ns: BIGINT, median length of these
 -- column window_ns: BIGINT, length of the window
 -- column busy_ns: BIGINT, busy time of the device; NULL without device work, like all values derived from the device
--- column idle_ns: BIGINT, idle time of the device, as far as the trace shows it
+-- column idle_ns: BIGINT, idle time of the device in the part of the window that shows it
 -- column compute_ns: BIGINT, a kernel other than a collective runs
 -- column collective_ns: BIGINT, a collective runs
 -- column exposed_ns: BIGINT, a collective runs and no other kernel hides it

@@ -1,6 +1,6 @@
 -- One row per stage of a pipeline, in order: its work, and the bubble in which its devices wait for other stages.
 --
--- Ranks that send to and receive from each other are a chain; a rank's place in it is its stage.
+-- Ranks that send to each other form a chain; the position of a rank in it is its stage.
 --
 -- maker: replay
 -- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, ranks
@@ -8,5 +8,5 @@
 -- column stage: INTEGER, place in the pipeline, from 0
 -- column ranks: INTEGER[], its ranks
 -- column compute_ns: BIGINT, mean time per step in which the device of a rank computes
--- column bubble_ns: BIGINT, mean time per step in which it does nothing but collectives, sends and receives
--- column bubble_ratio: DOUBLE, that as a share of the step
+-- column bubble_ns: BIGINT, mean time per step in which it only does collectives, sends and receives
+-- column bubble_ratio: DOUBLE, bubble_ns as a share of the step

@@ -1,6 +1,6 @@
 -- One row per iteration of a serving engine: one call of the model, for a batch of requests that compute their prompts
 -- (prefill), that generate (decode), or of both kinds (mixed). From the annotations of vLLM and SGLang, and from vLLM's
--- high-level profiler on Gaudi. Times of stages are NULL where the recording does not show the stage.
+-- high-level profiler on Gaudi. Times of stages are NULL if the recording does not show the stage.
 --
 -- needs: _iteration_marks, serving_stages, _compile_events, slices, launches, _name_roles
 -- empty without: _iteration_marks
@@ -10,12 +10,12 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length of the annotation in ns; on an asynchronous device the host's part
 -- column end: BIGINT, end of the annotation in ns
--- column time_ns: BIGINT, time until the next iteration starts if that one generates, because then its requests were waiting; else until the annotation and its device work end
+-- column time_ns: BIGINT, time until the next iteration starts, if that one generates for waiting requests; else until the annotation and its device work end
 -- column gap_before_ns: BIGINT, time since the end of the annotation before it; NULL for the first
 -- column waited_ns: BIGINT, part of that gap in which the thread waits for a batch or a request; NULL without stacks
 -- column batch: BIGINT, requests
 -- column prompt_tokens: BIGINT, prompt tokens that it processes
--- column context_tokens: BIGINT, tokens in the caches of its requests, these included
+-- column context_tokens: BIGINT, tokens in the caches of its requests, including these
 -- column generated_tokens: BIGINT, tokens of requests that already generate, including drafts
 -- column tokens: BIGINT, prompt_tokens and generated_tokens
 -- column bucket_batch: BIGINT, batch that it is padded to (Gaudi)
@@ -25,12 +25,12 @@
 -- column graphs: BOOLEAN, whether it replays a captured graph
 -- column schedule_ns: BIGINT, scheduling before it
 -- column prepare_ns: BIGINT, preparing its inputs
--- column forward_ns: BIGINT, the model itself
+-- column forward_ns: BIGINT, the forward pass of the model
 -- column logits_ns: BIGINT, computing the logits
 -- column sample_ns: BIGINT, sampling
 -- column post_ns: BIGINT, processing the sampled tokens
 -- column send_ns: BIGINT, sending the result to the engine
--- column detokenize_ns: BIGINT, turning the tokens into text, where the same thread does it
+-- column detokenize_ns: BIGINT, turning the tokens into text, if the same thread does it
 -- column compile_ns: BIGINT, compilations while it runs; 0 if a recording with host calls shows none
 -- column compiled: BIGINT, their number
 WITH stages AS (

@@ -1,15 +1,15 @@
 -- One row per iteration that generates for requests which generated before: the time since their last token. Prompts in
--- that time delay these requests. At least one request was in both iterations if the later one generates for more
+-- that time delay these requests. At least one request is in both iterations if the later one generates for more
 -- requests than the prompts in between added. Iterations that compile are left out.
 --
 -- needs: serving_iterations
 -- empty without: serving_iterations
 -- column rank: INTEGER, distributed rank
 -- column iteration: BIGINT, serving_iterations.iteration
--- column ts: BIGINT, end of the iteration that generated before, in ns
+-- column ts: BIGINT, end of the previous iteration that generates, in ns
 -- column end: BIGINT, end of this iteration in ns
 -- column gap_ns: BIGINT, time between the tokens
--- column prompt_tokens: BIGINT, prompt tokens processed meanwhile; NULL where the annotations lack them
+-- column prompt_tokens: BIGINT, prompt tokens processed meanwhile; NULL if the annotations lack them
 -- column prompts: BOOLEAN, whether any prompt was processed meanwhile
 -- column decode_ns: BIGINT, median time of a decode of the rank
 WITH ordered AS (

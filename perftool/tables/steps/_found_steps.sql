@@ -1,5 +1,5 @@
--- The steps of ranks whose recording does not mark them, from the first of these sources of step_marks that a rank has:
--- optimizer, annotation, copies. Planning this query takes longer than running it, and most recordings mark their steps.
+-- The detected steps of ranks without marked steps, from the first available source of step_marks: optimizer,
+-- annotation, copies. A separate table, because planning this query is slow, and most recordings mark their steps.
 --
 -- needs: slices, roles, launches, _links, _device_work, _unmarked_ranks
 -- empty without: _unmarked_ranks

@@ -6,7 +6,7 @@
 -- column phase: VARCHAR, phases.phase
 -- column total_ns: BIGINT, time
 -- column count: BIGINT, number of stretches
--- column evidence: VARCHAR, evidence of the longest stretch that has any
+-- column evidence: VARCHAR, evidence of the longest stretch with evidence
 SELECT rank, phase, sum(dur)::BIGINT AS total_ns, count(*) AS count,
        arg_min(evidence, (-dur, ts)) FILTER (evidence IS NOT NULL) AS evidence
 FROM phases GROUP BY rank, phase

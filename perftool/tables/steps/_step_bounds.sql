@@ -1,12 +1,12 @@
 -- The bounds of each step, including the device work it launched, and whether it counts.
 --
 -- A step on a device lasts until the work it launched is done; the next step starts there. This is the rule of
--- PyTorch's TensorBoard plugin, so that its users see the same numbers. Without steps the whole recording is one. If
--- steps were detected rather than marked, the recording may contain only the end of the first one.
+-- PyTorch's TensorBoard plugin. Without steps, the whole recording is one. If steps were detected rather than marked,
+-- the recording may contain only the end of the first one.
 --
--- The first steps of a process compile and start up; their times say nothing about a steady step. Those that spend at
--- least a twentieth of their time on it are left out: at most half of the steps (or two, if that is more), and only if
--- most later steps do not. Otherwise compiling is normal for the run.
+-- The first steps of a process compile and start up. Steps that spend at least a twentieth of their time on it are left
+-- out as warm-up: at most half of the steps (or two, if that is more), and only if most later steps spend less.
+-- Otherwise, compiling is normal for the run.
 --
 -- needs: slices, tracks, step_marks, launches, _links, _device_work, _compile_events, start_up
 -- empty without: slices
@@ -24,7 +24,7 @@
 WITH annotated AS (
     SELECT rank, step, name, ts, "end" FROM step_marks
 ),
--- A list of ranks to include, not to exclude: when it is empty, no slice is read.
+-- Ranks to include, so that no slice is read if there are none.
 without_steps AS (SELECT rank FROM tracks EXCEPT SELECT rank FROM annotated),
 whole AS (
     SELECT rank, min(ts) AS ts, max("end") AS "end"
@@ -56,8 +56,8 @@ launched AS (
     FROM called AS c JOIN launches AS l ON l.id = c.launch
     GROUP BY c.rank, c.ordinal
 ),
--- Work launched before the first step may still run when it begins. On Gaudi nothing links most transfers to their
--- launch: those that start inside the step belong to it.
+-- Work launched before the first step may still run when it begins. On Gaudi, most transfers have no launch; those that
+-- start inside the step belong to it.
 earlier_work AS (
     SELECT d.rank, max(d."end") AS "end"
     FROM _device_work AS d
@@ -68,7 +68,7 @@ earlier_work AS (
     WHERE d.set_aside IS NULL
     GROUP BY d.rank
 ),
--- If a loop ends before its recording does, the last step has only begun: it runs no op, unlike the one before.
+-- If a loop ends before its recording, the last step has only begun: it has no ops, unlike the one before.
 last_ops AS (
     SELECT rank, max(ts) AS last_op
     FROM slices
@@ -136,7 +136,7 @@ cut AS (
         AND b.rank IN (SELECT rank FROM step_marks WHERE source = 'optimizer')
 ),
 -- Time of compilation and start-up in a step: the total up to the end of the step minus the total up to its start.
--- Pairs of events and steps would grow with the square of the recording.
+-- Pairs of events and steps would take quadratic time.
 warming AS (
     SELECT rank, 0 AS class, ts, "end" FROM _compile_events UNION ALL SELECT rank, 0, ts, "end" FROM start_up
 ),

@@ -1,14 +1,14 @@
--- One row per rank with complete steps: the length of a step that amounts per step are compared with.
+-- One row per rank with complete steps: the step time with which amounts per step are compared.
 --
--- It is the median, unless that describes few of the steps: if they have two lengths, or if the mean differs from the median
--- by a quarter. Then it is the mean. Iterations of a server are of several kinds anyway, so they keep the median.
+-- It is the median, or the mean if the steps have two lengths or if both differ by a quarter. For iterations of a
+-- server, which are of several kinds, it is the median.
 --
 -- needs: steps, step_lengths
 -- empty without: steps
 -- column rank: INTEGER, distributed rank
 -- column steps: BIGINT, number of complete steps
 -- column total_ns: BIGINT, their total length
--- column uneven: BOOLEAN, whether the mean step counts
+-- column uneven: BOOLEAN, whether it is the mean
 -- column usual_ns: DOUBLE, the mean or the median step
 WITH counted AS (
     SELECT rank, count(*) AS steps, sum(dur)::BIGINT AS total_ns, median(dur) AS median_ns, avg(dur) AS mean_ns,

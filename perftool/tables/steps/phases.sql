@@ -2,10 +2,10 @@
 -- to its last. Gains and all statements about steps refer to the steady phase.
 --
 -- If several apply at once, the first of these counts: the capture of a graph, the profiler's own work, saving a
--- checkpoint, evaluation beside training, start-up, warm-up. Start-up lasts as long as calls that are
--- slow only once take at least half of the time since the start; later ones count individually. Warm-up consists of the steps
--- left out for it, and of compilation before the first step that counts. While the profiler waits for the device, the
--- device works on the recorded steps: that does not count as the profiler's work.
+-- checkpoint, evaluation during training, start-up, warm-up. Start-up lasts while calls that are slow only once take at
+-- least half of the time since the start; later ones count individually. Warm-up consists of the steps left out for it,
+-- and of compilation before the first step that counts. Time in which the profiler waits for the device does not count
+-- as the profiler's work, as the device works on the recorded steps.
 --
 -- needs: slices, roles, start_up, syncs, _step_bounds, _compile_events, _extents
 -- empty without: _extents
@@ -26,7 +26,7 @@ shown AS (
     SELECT s.rank, s.name, s.ts, s."end", t.role FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
     WHERE s.side = 'host'
 ),
--- A function around a save that does hardly anything else, such as flushing and renaming the file, is part of the save.
+-- A function around a save that does little else, such as renaming the file, is part of the save.
 saves AS (
     SELECT s.id, s.rank, s.track, s.ts, s."end" FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
     WHERE t.role = 'checkpoint' AND s.cat = 'python_function' AND s.side = 'host'
@@ -117,14 +117,14 @@ classed AS (
     SELECT rank, ts, "end", list_position(['capture', 'profiler', 'checkpoint', 'evaluation', 'startup', 'warmup'], phase) - 1 AS class
     FROM stretches
 ),
--- An interval inside another one of its class covers less of each stretch than that one.
+-- An interval inside another one of its class is not needed.
 widest AS (
     SELECT * FROM (
         SELECT *, max("end") OVER (PARTITION BY rank, class ORDER BY ts, "end" DESC, name ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
         FROM kinds WHERE name IS NOT NULL)
     WHERE reach IS NULL OR "end" > reach
 ),
--- The interval that covers most of a stretch began inside it, or is the last one that began before it.
+-- The interval that covers most of a stretch starts inside it, or is the last one that starts before it.
 covering AS (
     SELECT s.rank, s.ts, k.name, least(k."end", s."end") - s.ts AS ns, k.ts AS since
     FROM classed AS s ASOF JOIN widest AS k ON k.rank = s.rank AND k.class = s.class AND s.ts >= k.ts WHERE k."end" > s.ts

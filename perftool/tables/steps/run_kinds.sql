@@ -1,8 +1,8 @@
 -- The kind of run of each rank, training or inference, by the evidence in its trace.
 --
 -- A backward pass, an optimizer or the gradient reduction of data parallelism, on the host or in the names of kernels,
--- proves training. Inference is the absence of all these in a trace with recorded ops, none of them under autograd,
--- which numbers the ops it will differentiate.
+-- proves training. It is inference if a trace with ops has none of these, and no op has a number from autograd, which
+-- numbers the ops it may differentiate.
 --
 -- needs: slices, roles, ops
 -- empty without: ops
@@ -31,7 +31,7 @@ done AS (
 )
 SELECT c.rank,
        CASE WHEN coalesce(s.backward, 0) + coalesce(s.optimizer, 0) > 0 THEN 'training'
-            -- A few ops may be part of any kind of run.
+            -- A few ops do not show the kind of run.
             WHEN c.ops >= 20 AND c.numbered = 0 THEN 'inference' END AS kind,
        coalesce(s.backward, 0) AS backward, coalesce(s.optimizer, 0) AS optimizer, c.numbered, c.ops,
        coalesce(d.compiled, false) AS compiled, coalesce(d.captured, false) AS captured

@@ -1,12 +1,10 @@
--- Two rows per rank whose steps have two lengths, because some do more than the others, such as an evaluation. A median
--- says nothing about such steps.
+-- Two rows per rank whose steps have two lengths, because some steps have additional work, such as an evaluation. A
+-- median does not describe such steps.
 --
--- Steps are sorted by length and split where two neighbours differ most. The difference must exceed half of the shorter one
--- and a millisecond, since the operating system disturbs steps by less. It must also exceed twice the spread of the short
--- steps, or the same disturbance may explain the long ones. And it must be no less than the spread of the long steps: if
--- they lie further apart than the two groups, they have no length of their own. Each side has at least two steps and a fifth
--- of all, because fewer are exceptions. Long steps before all short ones are a warm-up. A prefill and a decode are not steps
--- of the same work.
+-- Steps are sorted by length and split where two neighbours differ most. The difference must exceed half of the shorter
+-- one and a millisecond, because the operating system causes smaller differences. It must also exceed twice the spread
+-- of the short steps, and be at least the spread of the long steps. Each side must have at least two steps and a fifth
+-- of all. Long steps before all short ones are a warm-up. Iterations of a server (prefill, decode) are left out.
 --
 -- needs: steps
 -- empty without: steps

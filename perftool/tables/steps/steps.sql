@@ -23,26 +23,26 @@
 -- column cpu_op: BIGINT, ns in which a framework op ran and none of the above
 -- column other: BIGINT, the rest of the step
 -- column compute: BIGINT, ns in which a kernel other than a collective ran
--- column collective: BIGINT, ns of collectives while nothing computed, and of calls of a process group while the device did nothing
+-- column collective: BIGINT, ns of collectives while nothing computed, and of calls of a process group while the device was idle
 -- column copy: BIGINT, ns in which a copy ran and neither compute nor a collective
 -- column fill: BIGINT, ns in which a fill ran and none of compute, collective and copy
--- column idle_runtime: BIGINT, ns of runtime calls while the device does nothing; differs from runtime only if the CPU is the device
+-- column idle_runtime: BIGINT, ns of runtime calls while the device is idle; differs from runtime only if the CPU is the device
 -- column idle_dataloader: BIGINT, the same for dataloader
 -- column idle_cpu_op: BIGINT, the same for cpu_op
 -- column source: VARCHAR, source of its bounds: iteration, profiler, optimizer, annotation or copies (step_marks.source); NULL for a whole recording
 -- column confidence: VARCHAR, step_marks.confidence
 -- column left_out: VARCHAR, why per-step numbers exclude a partial step: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
 WITH
--- Steps may overlap, so time is first split at their bounds, of which there are few: comparing every stretch with every
--- step would be quadratic in the length of the recording.
+-- Steps may overlap, so time is first split at their bounds. Comparing every stretch with every step would take
+-- quadratic time.
 bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
--- Distinct masks are few.
+-- There are few distinct masks.
 parts AS (
     SELECT b.rank, b.ts, t.mask, sum(t."end" - t.ts) AS ns
     FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts GROUP BY b.rank, b.ts, t.mask
 ),
 pieces AS (SELECT p.rank, p.ts, s.part, coalesce(s.device, s.part) AS use, p.ns FROM parts AS p JOIN _mask_meanings AS s USING (mask)),
--- The last step to begin before a piece, and its overlapping neighbours: only few steps can contain the piece.
+-- Only the last step that begins before a piece, and its overlapping neighbours, can contain the piece.
 lasting AS (
     SELECT rank, ordinal, ts, "end", row_number() OVER (PARTITION BY rank ORDER BY ts, ordinal) AS place
     FROM _step_bounds WHERE "end" > ts

@@ -1,5 +1,4 @@
--- One row per rank: the stretch of time that its numbers cover, which is its complete steps, or the whole recording
--- without steps.
+-- One row per rank: the time that its numbers cover, which is its complete steps, or the whole recording without steps.
 --
 -- needs: _step_bounds
 -- empty without: _step_bounds

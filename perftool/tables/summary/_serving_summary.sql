@@ -26,12 +26,12 @@ logged AS (
         FROM serving_intervals WHERE engine NOT LIKE '%Aggregated' GROUP BY path, engine
     )
 ),
--- The ranks of a server run the same iterations.
+-- The ranks of a server run the same iterations, so the first represents all.
 decodes AS (
     SELECT median(time_ns) / 1e6 AS ms, sum(batch * time_ns) / sum(time_ns) FILTER (batch IS NOT NULL) AS batch
     FROM serving_iterations WHERE phase = 'decode' AND rank = (SELECT min(rank) FROM serving_iterations)
 ),
--- Without a trace, the decodes that the log describes.
+-- Without a trace, use the decodes in the log.
 logged_decodes AS (
     SELECT median(dur) / 1e6 AS ms, sum(generating * dur) / nullif(sum(dur), 0) AS batch
     FROM logged_iterations WHERE prompts = 0 AND generating > 0 AND NOT EXISTS (FROM serving_iterations)

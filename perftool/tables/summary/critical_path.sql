@@ -1,5 +1,5 @@
--- One row per stretch of the critical path: the chain of host work, device work and delays without which the replayed
--- steps would be shorter. Other work overlaps with it. A host stretch has the name of its outermost op, call or fetch.
+-- One row per stretch of the critical path: the chain of host work, device work and delays that determines the length
+-- of the replayed steps. A host stretch has the name of its outermost op, call or fetch.
 --
 -- maker: replay
 -- needs: device_ops, launches, syncs, steps, slices, tracks, feeding_tracks, roles, dataloader, _vocabulary, machine_loads

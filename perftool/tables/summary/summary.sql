@@ -5,7 +5,7 @@
 -- column value: DOUBLE, NULL when the input lacks the signal
 -- column unit: VARCHAR, ratio, ms, count, bytes or per_s
 -- column numerator: DOUBLE, measured value, in ms for ratios of time
--- column denominator: DOUBLE, the whole of which it is a share, in ms for ratios of time
+-- column denominator: DOUBLE, denominator of the ratio, in ms for ratios of time
 WITH whole AS (
     SELECT sum(window_ns) AS win, sum(window_ns - unknown_ns) FILTER (device) AS device_win,
            sum(unknown_ns) AS unknown, sum(window_ns) FILTER (device) AS device_recorded, sum(busy_ns) AS busy,
@@ -16,8 +16,8 @@ WITH whole AS (
            bool_or(loader) AS loader, bool_or(inputs) AS inputs, bool_or(runtime) AS runtime
     FROM _rank_totals
 ),
--- Fractions are added in the order of their size: in another order the last digit would differ.
--- A share of part of the work represents the whole only if little is unknown.
+-- Floating-point sums need a fixed order to be reproducible.
+-- A ratio for a part of the work is used only if little is unknown.
 best AS (
     SELECT sum(best_ns ORDER BY best_ns) AS at_best, sum(bounded_ns) AS bounded, sum(peak_ns ORDER BY peak_ns) AS at_peak,
            sum(recomputed_ns ORDER BY recomputed_ns) AS recomputed, sum(passes_ns) AS passes,

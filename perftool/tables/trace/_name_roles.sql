@@ -1,4 +1,4 @@
--- The meaning of slice names, decided once per name instead of once per slice.
+-- The meaning of slice names, evaluated once per name instead of once per slice.
 --
 -- needs: slices, _vocabulary
 -- empty without: slices

@@ -9,7 +9,7 @@
 -- column message: VARCHAR, one sentence
 SELECT * FROM _issues
 UNION ALL
--- Only comparison with all steps shows whether a step counts.
+-- Overlapping steps are known only after all steps are read.
 SELECT i.path, 'overlapping steps', o.steps, NULL, NULL,
        format('profiler steps that overlap earlier ones, not counted as steps: {:,}', o.steps)
 FROM _overlapping_steps AS o JOIN inputs AS i ON i.rank = o.rank AND i.kind = 'trace'

@@ -1,8 +1,7 @@
 -- One row per rank of machines: the load of its machine during the recording.
 --
--- A machine is overloaded when a thread of the run was ready but had no core for a tenth of the recorded time, or a
--- hypervisor took the cores for that long: steps are a tenth longer than necessary, which hides most effects of a fix.
--- Then no gain is predicted.
+-- A machine is overloaded if a thread of the run was ready but had no core for a tenth of the recorded time, or if a
+-- hypervisor took the cores for that long. Then steps are a tenth longer than necessary, and no gain is predicted.
 --
 -- needs: machines
 -- column rank: INTEGER, distributed rank
@@ -12,7 +11,7 @@
 -- column wall_ns: BIGINT, duration of the recording
 -- column own_ns: BIGINT, CPU time of the process and of its loader's workers
 -- column busy_ns: BIGINT, busy time of the allowed cores, summed over cores, for any process
--- column overload_ns: BIGINT, time of the recording in which a thread was ready to run but had no core, or the hypervisor had it; NULL when unknown
+-- column overload_ns: BIGINT, time of the recording in which a thread was ready to run but had no core, or a hypervisor took the cores; NULL when unknown
 -- column overloaded: BOOLEAN, whether that is more than a tenth of the time; false when unknown
 WITH waits AS (
     SELECT rank, cores, step_ns, quiet_step_ns, wall_ns, own_ns, busy_ns,

@@ -1,7 +1,7 @@
--- One row per rank whose trace describes the recording machine and its load meanwhile.
+-- One row per rank whose trace describes the recording machine and its load.
 --
--- Only the recorders of this program write that into the trace (docs/recording.md has the form). Values that the system
--- does not provide are NULL. Times are those between the first recorded step and the last.
+-- Only the recorders of this program write that into the trace (docs/recording.md). Values that the system does not
+-- provide are NULL. Times cover the recorded steps.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
@@ -15,7 +15,7 @@
 -- column own_ns: BIGINT, CPU time of the process and of its loader's workers
 -- column busy_ns: BIGINT, busy time of the allowed cores, summed over cores, for any process; exact to 10 ms for each core
 -- column stolen_ns: BIGINT, time that a hypervisor gave the allowed cores to others
--- column delay_ns: BIGINT, longest time that a thread of the process, or a worker, was ready to run but had no core
+-- column delay_ns: BIGINT, longest time in which a thread of the process, or a worker, was ready to run but had no core
 -- column delayed: VARCHAR, the name of that thread
--- column instruction_sets: VARCHAR, those of the processor that matter for tensors, such as AMX-BF16, AVX512
+-- column instruction_sets: VARCHAR, the processor's instruction sets for tensors, such as AMX-BF16, AVX512
 -- column device: VARCHAR, its name in device_facts; NULL when its rates were not measured

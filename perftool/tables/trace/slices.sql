@@ -11,7 +11,7 @@
 -- column name: VARCHAR, the event's name
 -- column cat: VARCHAR, normalised category: cpu_op, user_annotation, python_function, runtime, kernel, memcpy, memset, device_annotation, overhead, trace; others in lower case as written
 -- column ts: BIGINT, start in ns, as in the file
--- column dur: BIGINT, length in ns; negative when the file says so
+-- column dur: BIGINT, length in ns; may be negative in damaged files
 -- column end: BIGINT, ts + dur
 -- column depth: INTEGER, number of slices of the track that are open when this one starts; 0 on device tracks
 -- column parent: BIGINT, the innermost of these open slices (slices.id), NULL at depth 0
