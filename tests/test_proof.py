@@ -95,14 +95,14 @@ def test_advice_that_no_rule_looks_for_is_measured(measured: Measurement, expect
     assert status == expected
 
 
-def test_what_takes_too_long_is_left_out_of_a_quick_run() -> None:
+def test_slow_benchmarks_are_left_out_of_a_quick_run() -> None:
     slow = replace(BENCHMARK, not_quick="compiles for a minute")
 
     assert why_not_measured(slow, "cpu") is None
     assert why_not_measured(slow, "cpu", quick=True) == "not measured by --quick: compiles for a minute"
 
 
-def test_what_a_device_lacks_is_a_reason() -> None:
+def test_a_missing_device_feature_is_a_reason_to_skip() -> None:
     elsewhere = replace(BENCHMARK, devices=("cuda",), reason=DEVICE)
     unsuited = replace(BENCHMARK, unavailable=lambda: "the processor has no bf16")
 
@@ -123,7 +123,7 @@ def test_a_benchmark_that_crashes_is_a_failed_row(tmp_path: Path) -> None:
     assert result.reason.startswith("fused_adamw: ")
 
 
-def test_the_loop_closes(tmp_path: Path) -> None:
+def test_rules_fire_on_the_naive_form_only(tmp_path: Path) -> None:
     stages: list[str] = []
 
     result = prove(BENCHMARK, Request("cpu", True, tmp_path), stages.append)

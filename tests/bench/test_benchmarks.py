@@ -52,7 +52,7 @@ def _one_thread() -> None:
 
 @pytest.mark.usefixtures("_one_thread")
 @pytest.mark.parametrize("benchmark_", ALONE, ids=named)
-def test_forms_agree_and_the_loop_closes(benchmark_: Benchmark, tmp_path: Path) -> None:
+def test_forms_agree_and_rules_fire_on_the_naive_one_only(benchmark_: Benchmark, tmp_path: Path) -> None:
     results, traces = [], []
     for name in benchmark_.timed_forms:
         form = benchmark_.build(name, Setting(benchmark_.sizes[0], CPU))
@@ -93,7 +93,7 @@ def teams(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Order]:
 
 
 @pytest.mark.parametrize("benchmark_", TEAMS, ids=named)
-def test_ranks_agree_and_the_loop_closes(benchmark_: Benchmark, teams: Mapping[str, Order]) -> None:
+def test_ranks_agree_and_rules_fire_on_the_naive_form_only(benchmark_: Benchmark, teams: Mapping[str, Order]) -> None:
     order = teams[benchmark_.name]
     ranks = [order.of_rank(rank) for rank in range(order.ranks)]
 
@@ -101,7 +101,7 @@ def test_ranks_agree_and_the_loop_closes(benchmark_: Benchmark, teams: Mapping[s
     closes(benchmark_, *([str(each.trace(name)) for each in ranks] for name in FORM_NAMES))
 
 
-def test_forms_that_are_apart_agree_and_their_loop_closes(tmp_path: Path) -> None:
+def test_forms_in_separate_processes_agree_and_rules_fire_on_the_naive_one_only(tmp_path: Path) -> None:
     allocator = replace(find_benchmark("host_allocator"), runs_apart=3)
 
     measured, recorded = measure_and_record(allocator, "cpu", Plan(3, 0.2, 1), tmp_path)
@@ -117,7 +117,7 @@ def test_forms_that_are_apart_agree_and_their_loop_closes(tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("_one_thread")
 @pytest.mark.parametrize("benchmark_", SCRIPTED, ids=named)
-def test_the_loop_closes_on_a_simulated_device(
+def test_rules_fire_on_the_naive_form_only_on_a_simulated_device(
     benchmark_: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed = []

@@ -16,21 +16,21 @@ from perftool.errors import PerfToolError
 BRIEF = Plan(rounds=3, seconds=0.2, pairs=1)
 
 
-def test_a_worker_that_fails_is_quoted(tmp_path: Path) -> None:
+def test_the_error_of_a_failed_worker_is_quoted(tmp_path: Path) -> None:
     unknown = replace(find_benchmark("fused_sgd"), name="unheard_of")
 
     with pytest.raises(BenchmarkError, match=r"unheard_of: .*there is no benchmark 'unheard_of'"):
         record_traces(unknown, "cpu", BRIEF, tmp_path)
 
 
-def test_a_worker_that_cannot_even_start_is_quoted(tmp_path: Path) -> None:
+def test_the_error_of_a_worker_that_cannot_start_is_quoted(tmp_path: Path) -> None:
     broken = replace(find_benchmark("fused_sgd"), environment=lambda form: {"PYTHONHOME": "nowhere"})
 
     with pytest.raises(BenchmarkError, match=r"^fused_sgd: .+"):
         measure(broken, "small", "cpu", BRIEF, tmp_path)
 
 
-def test_an_unknown_benchmark_names_those_there_are() -> None:
+def test_an_unknown_benchmark_lists_the_known_ones() -> None:
     with pytest.raises(PerfToolError, match=r"there is no benchmark 'x'; the benchmarks are .*fused_adamw"):
         find_benchmark("x")
 
@@ -50,7 +50,7 @@ def test_forms_are_timed_compared_and_recorded(tmp_path: Path) -> None:
     assert [[path.exists() for path in paths] for paths in recorded.files.values()] == [[True], [True]]
 
 
-def test_every_benchmark_is_named_as_its_file_and_traces_a_size_it_has() -> None:
+def test_every_benchmark_is_named_like_its_file_and_traces_one_of_its_sizes() -> None:
     found = {name: find_benchmark(name) for name in benchmark_names()}
 
     assert [name for name, benchmark in found.items() if benchmark.name != name] == []

@@ -10,7 +10,7 @@ from perftool.bench.harness.ratio import ratio_of
 from perftool.model.benchmark import Ratio
 
 
-def test_few_rounds_give_their_extremes_and_say_how_sure_that_is() -> None:
+def test_few_rounds_give_their_extremes_and_the_coverage() -> None:
     ratio = ratio_of([2.0, 6.0, 4.0], [1.0, 2.0, 1.0])
 
     assert ratio == Ratio(3.0, 2.0, 4.0, 0.75)
@@ -29,7 +29,7 @@ def test_more_rounds_leave_out_extremes() -> None:
 
 
 @pytest.mark.parametrize("rounds", [6, 9, 25, 60])
-def test_the_interval_holds_the_median_as_often_as_it_says(rounds: int) -> None:
+def test_the_interval_contains_the_median_as_often_as_stated(rounds: int) -> None:
     generator = random.Random(rounds)
     # Skewed, as real timings are: other programs run now and then.
     trials = [

@@ -55,7 +55,7 @@ def test_forms_take_turns_and_stop_when_the_ratio_is_known() -> None:
     assert (ratio.value, ratio.low, ratio.high) == (2.0, 2.0, 2.0)
 
 
-def test_rounds_that_scatter_go_on_to_the_end() -> None:
+def test_noisy_rounds_continue_until_the_time_is_spent() -> None:
     clock = FakeClock()
     scattered = iter([0.5, 0.5, *(0.25 + 0.25 * (index % 4) for index in range(20))])
 
@@ -77,7 +77,7 @@ def test_no_round_begins_after_the_time_is_spent() -> None:
     ("rounds", "took", "enough"),
     [(2, 99.0, False), (3, 3.9, False), (3, 4.0, True), (5, 3.9, False), (6, 0.9, False), (6, 1.0, True)],
 )
-def test_six_rounds_are_wanted_and_three_do_when_they_take_long(rounds: int, took: float, enough: bool) -> None:
+def test_at_least_six_rounds_run_or_three_long_ones(rounds: int, took: float, enough: bool) -> None:
     scattered = [1.0 + index % 2 for index in range(rounds)]
 
     assert _enough([scattered, [1.0] * rounds], took, 1.0) == enough
@@ -102,7 +102,7 @@ def test_a_short_run_is_repeated_within_a_timing() -> None:
     assert outcome.timed[0].seconds == pytest.approx((0.001,) * 6)
 
 
-def test_alone_counts_the_first_run() -> None:
+def test_time_alone_includes_the_first_run() -> None:
     clock = FakeClock()
 
     timed = time_alone(clock.taking("n", iter([4.0, 0.5])), clock, 2)
@@ -115,13 +115,13 @@ def test_the_spread_is_between_quartiles() -> None:
     assert Timed((1.0, 9.0, 1.0), 0).spread == 0.0
 
 
-def test_the_clock_of_the_processor_does_not_run_while_nothing_does() -> None:
+def test_cpu_time_does_not_pass_while_the_process_sleeps() -> None:
     took = Clock("cpu", CPU).time(lambda: time.sleep(0.05), 1)
 
     assert took < 0.04
 
 
-def test_the_clock_of_the_processor_counts_programs_that_are_called() -> None:
+def test_cpu_time_includes_child_processes() -> None:
     work = "import time\nwhile time.process_time() < 0.3: pass"
     took = Clock("cpu", CPU).time(lambda: subprocess.run([sys.executable, "-c", work], check=True), 1)
 

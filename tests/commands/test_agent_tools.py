@@ -26,7 +26,7 @@ from perftool.reporters.escape import shown, shown_document
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 
-def test_a_client_gets_an_answer_and_the_reason_of_a_refusal(tmp_path: Path) -> None:
+def test_a_client_gets_answers_and_reasons_for_refusals(tmp_path: Path) -> None:
     pytest.importorskip("mcp")
     (tmp_path / "outside.json").write_text("{}")
 
@@ -67,7 +67,7 @@ async def conversation(talk: Callable[[Callable[[str, dict[str, Any]], Awaitable
         return await talk(session.call_tool)
 
 
-def test_an_analysis_is_trimmed_to_what_was_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_analysis_is_trimmed_to_the_requested_findings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = {"code": "A", "advice": True, "message": "m", "evidence": {"large": 1}}
     about = {**found, "advice": False, "message": "damaged"}
     numbers = {"a": {"value": 1}, "b": {"value": None}}
@@ -138,7 +138,7 @@ def test_neither_a_configuration_nor_the_environment_changes_what_a_tool_does(
     assert not (tmp_path / "written").exists()
 
 
-def test_an_answer_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(agent_tools, "_LONGEST_ANSWER", 100)
     shutil.copy(SAMPLES / "gaudi2_optimised" / "rank0.pt.trace.json.gz", tmp_path)
 
@@ -146,7 +146,7 @@ def test_an_answer_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_p
         Workspace(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path)])
 
 
-def test_a_call_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+def test_a_call_ends_when_its_client_cancels_it(tmp_path: Path) -> None:
     looks = iter([None])
 
     def wanted() -> None:
@@ -212,7 +212,7 @@ def test_tables_are_listed_with_their_columns() -> None:
     assert explained("gaps")["data"]["columns"]["dur"] == "BIGINT: length in ns"
 
 
-def test_a_rule_that_does_not_exist_was_not_given_on_a_command_line() -> None:
+def test_the_error_about_an_unknown_rule_names_no_command_line_option() -> None:
     with pytest.raises(RuleError, match=r"^unknown rule 'SYN999'"):
         explained("SYN999")
 
@@ -223,7 +223,7 @@ def test_the_server_states_the_version_of_the_program() -> None:
     assert agent_tools._server(Workspace(SAMPLES, 1)).version == perftool.__version__
 
 
-def test_a_long_answer_is_cut_and_says_so() -> None:
+def test_a_long_answer_is_cut_with_a_note() -> None:
     answer = small({"rows": [{"name": "x" * 100}] * 5_000, "few": [1, 2]})
 
     assert len(json.dumps(answer)) < 50_000
@@ -274,7 +274,7 @@ def test_a_pipe_is_refused_and_a_foreign_link_hides_no_runs(tmp_path: Path) -> N
         Workspace(runs, 1).path("pipe.json")
 
 
-def test_the_conversation_of_the_guide_is_what_the_server_answers() -> None:
+def test_the_server_answers_as_the_guide_shows() -> None:
     pytest.importorskip("mcp")
     guide = (SAMPLES.parent / "docs" / "agents.md").read_text(encoding="utf-8")
     shown = re.findall(r"^(\w+) (\{.*\})\n→ ((?:.+\n)+?)(?=\w|```)", guide, re.MULTILINE)

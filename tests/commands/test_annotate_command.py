@@ -57,7 +57,7 @@ def test_the_copy_holds_the_trace_and_the_findings(trace: Path, run: Run) -> Non
     ]
 
 
-def test_formats_hold_the_same(trace: Path, run: Run, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_all_formats_have_the_same_content(trace: Path, run: Run, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run("annotate", "run.json", "-o", "out.json", "-q") == 0
     assert (run.out, run.err) == ("", "")
     assert run("annotate", "run.json", "-o", "out.json.gz", "-q") == 0
@@ -115,7 +115,7 @@ def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize("batch_bytes", [batch.BATCH_BYTES, 1])
-def test_redact_leaves_out_what_the_events_of_several_ranks_repeat(
+def test_redact_leaves_out_secrets_that_events_of_several_ranks_repeat(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
 ) -> None:
     """Ranks too large for one store are joined without most of their metadata."""
@@ -300,7 +300,7 @@ def test_an_idle_connection_does_not_keep_others_waiting(served) -> None:
     assert not thread.is_alive()
 
 
-def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
+def test_a_taken_port_gives_one_sentence(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

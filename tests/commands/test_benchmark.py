@@ -36,7 +36,7 @@ def test_json_of_one_benchmark(answers: list[BenchmarkResult]) -> None:
     assert [row["name"] for row in json.loads(outcome.stdout)["benchmarks"]] == ["fused_adamw"]
 
 
-def test_a_failed_row_ends_with_1(answers: list[BenchmarkResult]) -> None:
+def test_a_failed_row_exits_with_1(answers: list[BenchmarkResult]) -> None:
     answers += [VALIDATED, FAILED]
 
     outcome = CliRunner().invoke(app, ["benchmark", "fused_adamw", "fused_sgd", "--device", "cpu", "--validate"])
@@ -50,7 +50,7 @@ def test_an_unknown_name_is_an_error() -> None:
         choose(["warp_drive"], [], None)
 
 
-def test_a_rule_leads_to_its_benchmarks() -> None:
+def test_for_runs_the_benchmarks_of_a_rule() -> None:
     assert "fused_adamw" in choose([], ["FUS101"], None)
     assert choose([], ["unfused-optimizer"], None) == choose([], ["FUS101"], None)
     with pytest.raises(PerfToolError, match="FIX999"):
@@ -59,7 +59,7 @@ def test_a_rule_leads_to_its_benchmarks() -> None:
         choose([], ["GAP101"], None)
 
 
-def test_a_report_leads_to_the_benchmarks_of_its_findings(tmp_path: Path) -> None:
+def test_from_runs_the_benchmarks_of_the_findings_in_a_report(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     names = ["fused_adamw", None, "gone", "fused_adamw"]
     report.write_text(json.dumps({"findings": [{"benchmark": name} for name in names]}), encoding="utf-8")
@@ -90,7 +90,7 @@ def test_a_rule_that_a_benchmark_proves_names_one() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
-def test_an_interrupt_keeps_what_was_measured(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_keeps_finished_rows(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given = [VALIDATED]
 
     def prove(benchmark: object, request: object, stage: object) -> BenchmarkResult:
@@ -109,7 +109,7 @@ def test_an_interrupt_keeps_what_was_measured(form: str, monkeypatch: pytest.Mon
     assert "habana_perf_tool: 1 of 2 benchmarks finished\n" in outcome.stderr
 
 
-def test_a_quick_run_says_what_it_leaves_out(answers: list[BenchmarkResult]) -> None:
+def test_a_quick_run_lists_what_it_leaves_out(answers: list[BenchmarkResult]) -> None:
     answers.append(VALIDATED)
 
     outcome = CliRunner().invoke(app, ["benchmark", "fused_adamw", "--device", "cpu", "--quick", "--validate"])
@@ -138,7 +138,7 @@ def test_the_list_goes_to_the_file_too(tmp_path: Path) -> None:
     assert target.read_text(encoding="utf-8").startswith("fused_adamw ")
 
 
-def test_traces_that_cannot_be_kept_are_said_at_once(tmp_path: Path) -> None:
+def test_a_folder_for_traces_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(PerfToolError, match=r"--keep .*file/traces: cannot be made \(Not a directory\)"):
         CliRunner().invoke(

@@ -30,7 +30,7 @@ def run_of(name: str, step_us: int) -> str:
     ("new_us", "limit", "code"),
     [(1000, "slower:5%", 0), (1200, "slower:5%", 1), (1200, "slower:50%", 0), (500, "slower:5%", 0)],
 )
-def test_the_condition_decides(run: Run, new_us: int, limit: str, code: int) -> None:
+def test_the_condition_decides_the_exit_code(run: Run, new_us: int, limit: str, code: int) -> None:
     arguments = (run_of("base.json", 1000), run_of("new.json", new_us), "--fail-if", limit)
     assert run("diff", *arguments) == code
     assert run.out.startswith("Median step 1.01 ms -> ")
@@ -59,7 +59,7 @@ def test_a_trace_with_the_keys_of_a_saved_report_is_a_trace(run: Run) -> None:
     assert run("diff", "base.json", "both.json", "--fail-if", "slower:5%") == 1
 
 
-def test_a_folder_is_one_run_when_it_is_said_to_be(run: Run) -> None:
+def test_as_one_run_makes_a_folder_one_run(run: Run) -> None:
     for name in ("a", "b"):
         Path(name).mkdir()
         for world in (2, 4):
@@ -112,7 +112,7 @@ INCOMPLETE = "the new run is incomplete, so it is not judged: new/rank1.json"
         (b"{}", "", "the ranks differ, so the runs are not judged: rank 0-1 was given, then rank 0", ""),
     ],
 )  # fmt: skip
-def test_a_gate_passes_no_rank_that_it_did_not_see(
+def test_the_gate_fails_if_a_rank_is_missing_or_damaged(
     run: Run, slow: bytes, suffix: str, sentence: str, note: str
 ) -> None:
     base = folder_of("base", rank_of(0, 1000), rank_of(1, 1000))
@@ -122,7 +122,7 @@ def test_a_gate_passes_no_rank_that_it_did_not_see(
     assert note in run.out
 
 
-def test_a_gate_passes_no_saved_report_of_a_run_that_was_cut_off(run: Run) -> None:
+def test_the_gate_fails_for_a_saved_report_on_a_cut_off_trace(run: Run) -> None:
     base = folder_of("base", rank_of(0, 1000), rank_of(1, 1000))
     new = folder_of("new", rank_of(0, 1000), SLOW[: len(SLOW) // 2])
     assert run("analyze", new, "--output-format", "json", "-o", "report.json") == 0
@@ -135,7 +135,7 @@ def test_a_gate_passes_no_saved_report_of_a_run_that_was_cut_off(run: Run) -> No
     assert json.loads(run.out)["new"]["lost"] == ["new/rank1.json: the trace is cut off"]
 
 
-def test_a_gate_passes_no_run_without_steps(run: Run) -> None:
+def test_the_gate_fails_for_a_run_without_steps(run: Run) -> None:
     Path("empty.json").write_text('{"traceEvents": []}')
     assert run("diff", run_of("base.json", 1000), "empty.json", "--fail-if", "slower:5%") == 2
     assert run.err.splitlines()[-1] == "habana_perf_tool: the new run has no complete step, so it is not judged"

@@ -97,7 +97,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("arguments", CASES, ids=lambda case: " ".join(map(ascii, case))[:60])
-def test_no_output_steers_or_commands(arguments: tuple[str, ...], here: Path, run: Run) -> None:
+def test_no_output_contains_terminal_or_ci_commands(arguments: tuple[str, ...], here: Path, run: Run) -> None:
     run(*arguments)
     for text in (run.out, run.err):
         assert "Traceback" not in text
@@ -123,7 +123,7 @@ def test_history_of_a_hostile_run(here: Path, run: Run) -> None:
         assert not _COMMAND.findall(run.out + run.err)
 
 
-def test_every_format_of_every_command_is_looked_at() -> None:
+def test_every_format_of_every_command_is_checked() -> None:
     from perftool.commands import query, rule
     from perftool.model.choices import LintFormat, ReportFormat
 

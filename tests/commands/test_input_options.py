@@ -146,7 +146,7 @@ def test_no_input_option_is_left_out() -> None:
     ("options", "traces"),
     [(["--run", "host_7.1000000000000"], (OLD,)), ([], (OLD, NEW)), (["--as-one-run"], (OLD, NEW))],
 )
-def test_the_command_line_decides_between_a_run_and_all(
+def test_the_command_line_chooses_between_one_run_and_all(
     options: list[str], traces: tuple[str, ...], run: Run, asked: list[Seen]
 ) -> None:
     Path("habana_perf_tool.toml").write_text("as-one-run = true" if "--run" in options or not options else 'run = "x"')
@@ -163,7 +163,7 @@ def test_a_found_configuration_starts_no_processes(run: Run, asked: list[Seen]) 
     assert asked == []
 
 
-def test_a_pattern_leads_to_no_link_out_of_the_folder(run: Run, asked: list[Seen]) -> None:
+def test_patterns_follow_no_link_out_of_the_folder(run: Run, asked: list[Seen]) -> None:
     Path("box/inside").symlink_to(Path.cwd())
     Path("box/habana_perf_tool.toml").write_text('log = ["ins*/console.log"]')
     assert run("analyze", "box") == 2

@@ -96,7 +96,7 @@ def test_the_threshold_decides(run: Run, options: list[str], code: int) -> None:
         ([SLOW, "--statistics", "--output-format", "sarif"], "--statistics is for the text format"),
     ],
 )
-def test_what_cannot_run_exits_2_with_one_sentence(run: Run, arguments: list[str], message: str) -> None:
+def test_invalid_input_exits_with_2_and_one_sentence(run: Run, arguments: list[str], message: str) -> None:
     assert run("lint", *arguments, "--exit-zero") == 2
     assert run.out == ""
     assert message in run.err
@@ -137,7 +137,7 @@ def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"traceEvents": []}', '{"traceEvents": [{"ph": "M", "name": "process_name"}]}'])
-def test_a_gate_that_checked_nothing_is_red(run: Run, text: str) -> None:
+def test_lint_fails_if_it_checked_nothing(run: Run, text: str) -> None:
     sentence = "the trace holds no event with a duration, so nothing was checked; --allow-empty accepts that\n"
     assert run("lint", trace("none.json", text)) == 2
     assert run.err == f"habana_perf_tool: none.json: {sentence}"
@@ -147,7 +147,7 @@ def test_a_gate_that_checked_nothing_is_red(run: Run, text: str) -> None:
 
 
 @pytest.mark.parametrize("events", [[], [{"ph": "M", "name": "process_name"}]])
-def test_a_rank_that_was_not_checked_is_red(run: Run, events: list[object]) -> None:
+def test_lint_fails_if_a_rank_was_not_checked(run: Run, events: list[object]) -> None:
     info = {"distributedInfo": {"rank": 1, "world_size": 3}}
     trace("folder/rank0.json")
     trace("folder/rank1.json", json.dumps({"traceEvents": events, **info}))
@@ -162,7 +162,7 @@ def test_a_rank_that_was_not_checked_is_red(run: Run, events: list[object]) -> N
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell with pipes")
 @pytest.mark.parametrize("options", [[], ["--output-format", "json"]], ids=["text", "json"])
-def test_the_exit_code_outlives_the_reader_of_the_output(options: list[str]) -> None:
+def test_the_exit_code_does_not_change_if_the_reader_stops_early(options: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "perftool", "lint", SLOW, *options]
@@ -265,7 +265,7 @@ def test_a_read_only_folder_exits_2(run: Run, monkeypatch: pytest.MonkeyPatch, o
     assert run.err == "habana_perf_tool: no/out: cannot be written (Read-only file system)\n"
 
 
-def test_what_cannot_be_put_in_place_leaves_nothing_behind(run: Run) -> None:
+def test_a_failed_write_leaves_nothing_behind(run: Run) -> None:
     Path("folder").mkdir()
     assert run("lint", SLOW, "-o", "folder") == 2
     assert run.err == "habana_perf_tool: folder: cannot be written (Is a directory)\n"
@@ -295,7 +295,7 @@ def test_budgets(run: Run, budget: str, code: int, expected: set[str]) -> None:
     assert codes(run) == expected
 
 
-def test_what_is_accepted_is_accepted_wherever_it_is_recorded(run: Run) -> None:
+def test_accepted_findings_match_recordings_in_any_folder(run: Run) -> None:
     Path("next").mkdir()
     Path("next", "other.pt.trace.json.gz").write_bytes(Path(SLOW).read_bytes())
     for paths in ([], ["--baseline-paths"]):
@@ -318,7 +318,7 @@ def test_findings_accepted_under_another_path_are_reported(run: Run) -> None:
     ]
 
 
-def test_a_pass_says_what_it_did_not_look_at(run: Run) -> None:
+def test_a_pass_lists_what_was_not_checked(run: Run) -> None:
     assert run("lint", SLOW, "--select", "RCP102,RCP106", "--min-severity", "error") == 0
     assert run.out == "All checks passed! (2 hidden)\n"
     assert run("lint", "*.json", "--allow-empty") == 0
@@ -335,7 +335,7 @@ def test_a_broken_budget_cannot_be_accepted(run: Run) -> None:
     assert json.loads(Path("accepted.json").read_bytes())["findings"] == []
 
 
-def test_configuration_counts_and_options_beat_it(run: Run) -> None:
+def test_options_override_the_configuration(run: Run) -> None:
     text = 'select = ["RCP102"]\nfail-on = "error"\noutput-format = "json-lines"\n[rules.RCP102]\nseverity = "error"\n'
     Path("habana_perf_tool.toml").write_text(text, encoding="utf-8")
     assert run("lint", SLOW) == 1

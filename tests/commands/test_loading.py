@@ -34,7 +34,7 @@ def no_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
         (["analyze", "--show-settings", "--select", "GAP", "--select", "SYN101"], 'select = ["GAP", "SYN101"]'),
     ],
 )
-def test_text_and_defaults_are_taken_as_they_are(arguments: list[str], shown: str) -> None:
+def test_text_and_defaults_are_used_unchanged(arguments: list[str], shown: str) -> None:
     ran = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert ran.exit_code == 0
     assert shown in ran.stdout
@@ -55,7 +55,7 @@ def test_loading_numpy_leaves_the_environment_as_it_was(given: str | None, monke
     assert os.environ.get("OPENBLAS_NUM_THREADS") == given
 
 
-def test_the_search_for_garbage_is_as_before_once_the_program_is_done(
+def test_garbage_collection_is_restored_when_the_program_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["habana_perf_tool", "--version"])

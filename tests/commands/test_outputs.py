@@ -45,7 +45,7 @@ def _trace() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 @pytest.mark.parametrize("name", ["run.json", "link.json", "hard.json"])
-def test_no_command_writes_over_its_input(command: list[str], name: str, run: Run) -> None:
+def test_no_command_overwrites_its_input(command: list[str], name: str, run: Run) -> None:
     Path("elsewhere").mkdir()
     if name == "link.json":
         os.symlink("../run.json", "elsewhere/link.json")
@@ -72,7 +72,7 @@ OF_FOLDERS = {
 
 
 @pytest.mark.parametrize("command", OF_FOLDERS.values(), ids=OF_FOLDERS)
-def test_no_command_writes_over_what_it_found_and_set_aside(command: list[str], run: Run) -> None:
+def test_no_command_overwrites_traces_that_it_set_aside(command: list[str], run: Run) -> None:
     rank = document([step(1, 0, 1000), x("aten::mm", 10, 30)], distributedInfo={"rank": 0, "world_size": 2})
     for name in ("run.json", "copy.json"):
         Path(name).write_bytes(rank)
@@ -82,7 +82,7 @@ def test_no_command_writes_over_what_it_found_and_set_aside(command: list[str], 
 
 
 @pytest.mark.parametrize("command", OF_FOLDERS.values(), ids=OF_FOLDERS)
-def test_nor_over_older_recordings_in_a_folder(command: list[str], run: Run) -> None:
+def test_no_command_overwrites_older_recordings_in_a_folder(command: list[str], run: Run) -> None:
     Path("run.json").unlink()
     for time in (1, 2):
         Path(f"host_7.{time}000000000000.pt.trace.json").write_bytes(TRACE)
@@ -91,7 +91,7 @@ def test_nor_over_older_recordings_in_a_folder(command: list[str], run: Run) -> 
     assert Path("host_7.1000000000000.pt.trace.json").read_bytes() == TRACE
 
 
-def test_every_command_that_writes_is_tried_here() -> None:
+def test_every_command_that_writes_is_tested_here() -> None:
     commands = typer.main.get_command(app).commands
     writing = {name for name, command in commands.items() if any("-o" in option.opts for option in command.params)}
     elsewhere = ONLY_WRITE | OF_TABLES | OF_PARTS | OF_SUMMARIES
@@ -99,14 +99,14 @@ def test_every_command_that_writes_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("option", [["--also", "sarif:run.json"], ["--write-baseline", "run.json"]])
-def test_nor_do_the_other_outputs_of_lint(option: list[str], run: Run) -> None:
+def test_other_outputs_of_lint_overwrite_no_input(option: list[str], run: Run) -> None:
     assert run("lint", "run.json", *option) == 2
     assert "is an input of this run" in run.err
     assert Path("run.json").read_bytes() == TRACE
 
 
 @pytest.mark.parametrize("option", ["-o", "--part"])
-def test_nor_is_a_part_written_over(option: str, run: Run) -> None:
+def test_merge_overwrites_no_part(option: str, run: Run) -> None:
     assert run("analyze", "run.json", "--part", "run.part") == 0
     made = Path("run.part").read_bytes()
     assert run("merge", "run.part", option, "run.part") == 2
@@ -114,7 +114,7 @@ def test_nor_is_a_part_written_over(option: str, run: Run) -> None:
     assert Path("run.part").read_bytes() == made
 
 
-def test_nor_is_a_summary_file(run: Run) -> None:
+def test_trend_overwrites_no_summary_file(run: Run) -> None:
     assert run("analyze", "run.json", "--summary-jsonl", "n.jsonl") == 0
     made = Path("n.jsonl").read_bytes()
     assert run("trend", "n.jsonl", "-o", "n.jsonl") == 2

@@ -54,7 +54,7 @@ def test_a_file_that_may_not_be_opened_is_named(name: str, run: Run, lock: Calla
     assert (run.out, run.err) == ("", f"habana_perf_tool: {name}: cannot be opened (Permission denied)\n")
 
 
-def test_a_locked_file_costs_only_itself(run: Run, lock: Callable[[str], None]) -> None:
+def test_a_locked_file_is_the_only_one_left_out(run: Run, lock: Callable[[str], None]) -> None:
     for rank in range(3):
         Path(f"rank{rank}.json").write_bytes(TRACE)
     lock("rank1.json")
@@ -99,7 +99,7 @@ def test_a_pipe_in_a_folder_is_left_alone(run: Run) -> None:
     assert run.out == "path\nrun.json\n"
 
 
-def test_a_closed_stdin_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_stdin_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert run("analyze", "-") == 2
     assert run.err == "habana_perf_tool: -: standard input is closed\n"
@@ -125,7 +125,7 @@ def test_the_help_fits_any_encoding() -> None:
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
-def test_ctrl_c_in_a_query_is_no_failure() -> None:
+def test_ctrl_c_in_a_query_is_not_a_failure() -> None:
     assert is_interrupt(KeyboardInterrupt())
     # DuckDB's words for it.
     assert is_interrupt(RuntimeError("Query interrupted"))

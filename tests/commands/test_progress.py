@@ -10,9 +10,7 @@ from perftool.commands import progress as module
 from perftool.commands.progress import progress
 
 
-def test_a_log_gets_a_line_each_time_that_a_while_has_gone_by(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_gets_a_line_at_intervals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = iter([0.0, 1.0, 11.0, 11.0, 12.0, 30.0, 30.0])
     # A clock for this module alone, because other threads read the real one meanwhile.
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))

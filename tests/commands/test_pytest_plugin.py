@@ -59,7 +59,7 @@ def test_options_and_arguments(outcome, arguments: list[str], call: str, outcome
     outcome(UNOPTIMISED, *arguments, call=call).assert_outcomes(**outcomes)
 
 
-def test_the_ini_counts_and_its_paths_are_relative_to_it(outcome, pytester: pytest.Pytester) -> None:
+def test_the_ini_file_is_used_and_its_paths_are_relative_to_it(outcome, pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nperf_fail_on = info\nperf_baseline = accepted.json\n")
     pytester.makefile(".json", accepted=json.dumps({"version": 1, "findings": []}))
     outcome(UNOPTIMISED).assert_outcomes(failed=1)

@@ -64,7 +64,7 @@ def test_a_prompt_shows_the_first_rows(rows: int, cut: bool, note: str) -> None:
     assert text == "\n".join(["a", *map(str, range(100)), said])
 
 
-def test_an_unknown_column_is_answered_with_those_there_are(run: Run) -> None:
+def test_an_unknown_column_lists_the_known_ones(run: Run) -> None:
     assert run("query", "run.json", "SELECT nme FROM slices") == 2
     assert 'column "nme" not found' in run.err
     assert "; the columns are slices (" in run.err
@@ -72,7 +72,7 @@ def test_an_unknown_column_is_answered_with_those_there_are(run: Run) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names themselves")
-def test_a_file_name_that_is_no_utf8_is_read_and_shown_with_escapes(run: Run) -> None:
+def test_a_file_name_that_is_not_utf8_is_read_and_shown_with_escapes(run: Run) -> None:
     Path("r\udce4nk.json").write_bytes(document([x("aten::mm", 1, 5)]))
 
     assert run("lint", "r\udce4nk.json", "--output-format", "json") == 0
@@ -91,7 +91,7 @@ def test_a_file_of_statements_has_an_end(run: Run) -> None:
     assert run.err == "habana_perf_tool: /dev/zero: cannot be read (is longer than 4 MB)\n"
 
 
-def test_answers_to_several_statements_are_apart(run: Run) -> None:
+def test_answers_to_several_statements_are_separated(run: Run) -> None:
     Path("asked.sql").write_text("SELECT 1 AS a; SELECT 2 AS b;")
 
     assert run("query", "run.json", "-f", "asked.sql") == 0
@@ -110,12 +110,12 @@ def test_the_statement_of_a_file_that_fails_is_named(run: Run) -> None:
     assert run.out == ""
 
 
-def test_a_select_and_a_file_are_not_taken_together(run: Run) -> None:
+def test_a_select_and_a_file_exclude_each_other(run: Run) -> None:
     assert run("query", "run.json", "SELECT 1", "-f", "asked.sql") == 2
     assert run.err == "habana_perf_tool: query takes a SELECT or -f FILE, not both\n"
 
 
-def test_a_column_that_is_a_word_of_sql_is_answered_with_its_quotes(run: Run) -> None:
+def test_a_column_named_like_a_keyword_suggests_quotes(run: Run) -> None:
     assert run("query", "run.json", "SELECT ts, end FROM slices") == 2
     assert run.err.endswith('syntax error at or near "end"; the column is written "end", with quotes\n')
 

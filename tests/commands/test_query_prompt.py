@@ -56,7 +56,7 @@ def test_dot_commands_describe_the_tables() -> None:
     assert ".schema TABLE" in usage
 
 
-def test_an_error_is_said_and_the_prompt_goes_on() -> None:
+def test_the_prompt_continues_after_an_error() -> None:
     said: list[str] = []
 
     def ask(sql: str) -> str:
@@ -84,7 +84,7 @@ def test_statements_on_one_line_are_answered_until_one_fails() -> None:
     ]  # fmt: skip
 
 
-def test_ctrl_c_ends_a_query_and_the_prompt_goes_on() -> None:
+def test_ctrl_c_ends_a_query_and_the_prompt_continues() -> None:
     said: list[str] = []
 
     def ask(sql: str) -> str:

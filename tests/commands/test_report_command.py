@@ -76,14 +76,14 @@ def test_a_file_that_cannot_be_read_is_a_finding_beside_one_that_can(run) -> Non
         (("run.json", "-q", "--static", "-o", "no/such/folder.html"), "no/such/folder.html: cannot be written"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(run, arguments: tuple[str, ...], said: str) -> None:
+def test_impossible_requests_give_one_sentence(run, arguments: tuple[str, ...], said: str) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert said in err
     assert "Traceback" not in err
 
 
-def test_a_source_is_linked_where_it_is(run, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_links_to_sources_point_at_their_files(run, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Sources inside the project and in a folder outside of it, seen from a page in a third folder."""
     library = tmp_path_factory.mktemp("my lib")
     (tmp_path / "pyproject.toml").write_text(f'[tool.habana_perf_tool]\nsource-roots = ["{library.as_posix()}"]\n')

@@ -154,7 +154,7 @@ def test_a_wrong_retired_code_exits_2(run: Run, retired: str, message: str) -> N
     assert message in run.err
 
 
-def test_a_pack_without_cases_is_remarked_on(run: Run) -> None:
+def test_a_pack_without_cases_gets_a_remark(run: Run) -> None:
     pack(cases=None)
     assert run("rule", "--check", "pack") == 0
     assert "no cases were found" in run.err
@@ -223,7 +223,7 @@ def test_a_case_that_cannot_be_run_is_a_problem_of_the_pack(run: Run, harm: str)
         ("events = [{name = 'a', on = ['MME']}]", "key events: on = ['MME'] is not one of op"),
     ],
 )
-def test_a_case_beyond_what_authors_write_exits_2(run: Run, harm: str, says: str) -> None:
+def test_a_case_beyond_the_limits_exits_2(run: Run, harm: str, says: str) -> None:
     pack(cases=f"[[case]]\nname = 'odd'\nfindings = []\n{harm}\n")
     assert run("rule", "--check", "pack") == 2
     assert says in run.err

@@ -74,7 +74,7 @@ def said_by_the_user(report: dict[str, Any]) -> set[str]:
 
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
 @pytest.mark.parametrize("files", [2], indirect=True)
-def test_lint_asks_a_rule_of_a_user_of_each_rank_alone(run: Run, files: list[str], jobs: tuple[str, ...]) -> None:
+def test_lint_runs_a_users_rule_on_each_rank_alone(run: Run, files: list[str], jobs: tuple[str, ...]) -> None:
     report = report_of(run, "lint", *files, "--rules", "pack", "--select", "USR901", *jobs)
     assert said_by_the_user(report) == OF_EACH_RANK
 

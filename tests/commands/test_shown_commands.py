@@ -77,5 +77,5 @@ def test_every_command_of_the_pages_runs(run: Run, tmp_path: Path) -> None:
             assert code == 0 or (code == 1 and words[0] in ("lint", "diff")), (words, run.err)
 
 
-def test_only_commands_of_the_pages_are_left_out() -> None:
+def test_only_commands_on_pages_are_listed_as_exceptions() -> None:
     assert {words[0] for _, words in shown_commands()} >= set(NOT_HERE)

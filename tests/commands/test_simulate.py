@@ -59,24 +59,24 @@ def test_a_script_without_the_device(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("name", "said"), [("none.py", "no such file"), (".", "is a folder, not a script")])
-def test_what_is_no_script_is_said(run: Run, name: str, said: str) -> None:
+def test_an_invalid_script_is_reported(run: Run, name: str, said: str) -> None:
     assert run("simulate", name) == 2
     assert (run.out, run.err) == ("", f"habana_perf_tool: {name}: {said}\n")
 
 
-def test_a_missing_torch_is_one_sentence() -> None:
+def test_a_missing_torch_gives_one_sentence() -> None:
     done = in_a_process(SCRIPT, "script.py", before="sys.modules['torch'] = None")
     sentence = "simulate needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
     assert (done.returncode, done.stderr) == (2, f"habana_perf_tool: {sentence}\n")
 
 
-def test_files_are_named_as_one_would_type_them(run: Run) -> None:
+def test_messages_name_files_as_the_user_typed_them(run: Run) -> None:
     simulate(run, SCRIPT, "-o", "out/run.json")
     assert "from the script []\nrun.json   " in run.out
     assert "Wrote out/run.json, out/run.log, out/run.metrics.json\n" in run.err
 
 
-def test_a_place_that_cannot_be_written_is_said_before_the_script_runs(run: Run, tmp_path: Path) -> None:
+def test_an_unwritable_place_is_reported_before_the_script_runs(run: Run, tmp_path: Path) -> None:
     Path("taken").mkdir()
     assert simulate(run, SCRIPT, "-o", "taken") == 2
     assert run.out == ""
@@ -101,7 +101,7 @@ def test_a_script_that_moves_leaves_the_files_where_it_was_started(run: Run, tmp
     ]  # fmt: skip
 
 
-def test_several_cards_are_processes_of_their_own(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_card_is_a_separate_process(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[object, ...]] = []
     monkeypatch.setattr("perftool.sim.simulate_ranks", lambda *given: asked.append(given) or (3, []))
     (tmp_path / "ddp.py").write_text("")

@@ -62,7 +62,7 @@ def test_a_level_that_got_worse_fails(values: list[float], code: int, said: str,
         (line(9, 100.0)[:40] + "\n", "n.jsonl: the last line of the file is damaged, so the newest run is not judged"),
     ],
 )
-def test_a_newest_run_without_the_number_does_not_pass(last: str, said: str, run: Run) -> None:
+def test_the_gate_fails_if_the_newest_run_lacks_the_number(last: str, said: str, run: Run) -> None:
     write(STEADY)
     with Path("n.jsonl").open("a") as file:
         file.write(last)
@@ -72,7 +72,7 @@ def test_a_newest_run_without_the_number_does_not_pass(last: str, said: str, run
     assert said in run.err
 
 
-def test_the_way_a_number_should_go_counts(run: Run) -> None:
+def test_the_better_direction_of_a_number_counts(run: Run) -> None:
     values = [*[0.9] * 6, *[0.7] * 4]
     write([1.0] * 10)
     Path("n.jsonl").write_text("".join(
@@ -105,7 +105,7 @@ def test_other_machines_are_left_out_and_damage_is_counted(run: Run) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"hello\n", b"\x00\xff" * 100, b'{"traceEvents": []}\n', b'{"version": 2}'])
-def test_a_file_of_something_else_is_one_sentence(text: bytes, run: Run) -> None:
+def test_a_file_of_another_kind_gives_one_sentence(text: bytes, run: Run) -> None:
     Path("n.jsonl").write_bytes(text)
     assert run("trend", "n.jsonl") == 2
     sentence = "holds no summaries of runs; analyze TRACE --summary-jsonl FILE writes them"
@@ -137,7 +137,7 @@ def test_the_page_escapes_names(run: Run) -> None:
     assert page.count("<circle") == len(STEADY)
 
 
-def test_a_run_appends_a_line_and_a_cut_one_is_ended_first(run: Run) -> None:
+def test_a_run_appends_a_line_after_ending_a_cut_one(run: Run) -> None:
     Path("run.json").write_bytes(TRACE)
     for _ in range(2):
         assert run("analyze", "run.json", "--summary-jsonl", "n.jsonl") == 0
@@ -163,7 +163,7 @@ def test_each_rank_has_a_line_with_its_numbers(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.json", "other.json", "-"])
-def test_nothing_else_is_appended_to(name: str, run: Run) -> None:
+def test_only_summary_files_are_appended_to(name: str, run: Run) -> None:
     Path("run.json").write_bytes(TRACE)
     Path("other.json").write_bytes(b'{"a": 1}')
     assert run("analyze", "run.json", "--summary-jsonl", name) == 2

@@ -70,7 +70,7 @@ def test_each_trace_has_a_line_once_it_is_finished(capsys: pytest.CaptureFixture
     ]  # fmt: skip
 
 
-def test_what_cannot_be_read_costs_its_line_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreadable_trace_only_loses_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
     write("box/bad.json", b"no trace")
     write("box/good.json", at=2)
     watched(lambda: os.rename("box", "away"), lambda: os.rename("away", "box"), nothing)
@@ -97,7 +97,7 @@ def test_the_summary_file_lists_finished_traces(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     "file", [7, {}, {"path": "a", "bytes": True, "changed_ns": 1}, {"path": 1, "bytes": 1, "changed_ns": 1}]
 )
-def test_other_lines_tell_nothing(file: object) -> None:
+def test_other_lines_are_ignored(file: object) -> None:
     Path("n.jsonl").write_text(json.dumps({"file": file}) + "\n[]\n{")
     assert read_done("n.jsonl") == []
 
@@ -113,7 +113,7 @@ def test_other_lines_tell_nothing(file: object) -> None:
         (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: holds something other"),
     ],
 )
-def test_what_does_not_go_with_it_is_said(arguments: list[str], says: str, run: Run) -> None:
+def test_options_that_watch_does_not_allow_are_refused(arguments: list[str], says: str, run: Run) -> None:
     write("./run.json")
     assert run("analyze", *arguments) == 2
     assert says in run.err

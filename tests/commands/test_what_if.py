@@ -53,7 +53,7 @@ def test_fixes_and_changes_are_predicted_alone_and_together(path: str) -> None:
     assert [share.kind for share in found.after.bounds] == ["host"]
 
 
-def test_the_json_holds_what_the_design_promises(run: Run, path: str) -> None:
+def test_the_json_has_the_promised_keys(run: Run, path: str) -> None:
     assert run("whatif", path, "--fix", "dataloader-wait", "--output-format", "json") == 0
     shown = json.loads(run.out)
     steps = {key: shown[key]["step_ns"] for key in ("measured", "replayed", "predicted")}
@@ -61,7 +61,7 @@ def test_the_json_holds_what_the_design_promises(run: Run, path: str) -> None:
     assert (shown["error_ratio"], shown["fixes"], shown["why_not"]) == (0.0, ["GAP102"], None)
 
 
-def test_the_text_says_who_bounds_the_step_before_and_after(run: Run, path: str) -> None:
+def test_the_text_says_what_bounds_the_step_before_and_after(run: Run, path: str) -> None:
     assert run("whatif", path, "--fix", "GAP102") == 0
     assert "measured   1.00 ms a step on average, rank 0, 3 steps\nreplayed   1.00 ms, 0.0 % off\n" in run.out
     assert "predicted  400 us, 600 us less (60.0 %)\n" in run.out
@@ -101,12 +101,12 @@ def test_steps_that_cannot_be_replayed_give_no_prediction(run: Run, tmp_path: Pa
         ([], ["aten::item"], "'aten::item': must be KIND:PATTERN, such as op:aten::item; kinds are op, runtime, "),
     ],
 )
-def test_what_changes_nothing_is_refused(path: str, fixes: list[str], without: list[str], sentence: str) -> None:
+def test_a_change_without_effect_is_refused(path: str, fixes: list[str], without: list[str], sentence: str) -> None:
     with pytest.raises((PerfToolError, RuleError), match=sentence):
         perftool.whatif(path, fixes, without=without)
 
 
-def test_a_fix_that_no_replay_shows_has_a_bound(run: Run) -> None:
+def test_a_fix_that_cannot_be_replayed_has_a_bound(run: Run) -> None:
     trace = str(SAMPLES / "cpu" / "many_small_ops.json.gz")
 
     assert run("whatif", trace, "--fix", "FUS105") == 0
@@ -117,7 +117,7 @@ def test_a_fix_that_no_replay_shows_has_a_bound(run: Run) -> None:
     assert 0 < found.bounds[0].ns_per_step <= (found.measured_step_ns or 0)
 
 
-def test_a_finding_without_a_cost_is_said_to_have_no_model(run: Run, tmp_path: Path) -> None:
+def test_a_finding_without_a_cost_has_no_model(run: Run, tmp_path: Path) -> None:
     place = tmp_path / "run.json"
     place.write_bytes(document([event for event in steps() if not event["name"].startswith("ProfilerStep")]))
     assert run("whatif", str(place), "--fix", "TRC102", "--output-format", "json") == 0
@@ -137,12 +137,12 @@ def test_inputs_without_a_trace_end_in_a_sentence(run: Run) -> None:
     assert run.err == "Nothing is predicted: there is no trace to replay\n"
 
 
-def test_a_rank_that_is_not_there_is_refused(path: str) -> None:
+def test_a_missing_rank_is_refused(path: str) -> None:
     with pytest.raises(PerfToolError, match="there is no trace of rank 7; the traces are of ranks 0"):
         perftool.whatif(path, rank=7)
 
 
-def test_names_may_hold_any_sign() -> None:
+def test_names_may_contain_any_character() -> None:
     assert parse_without("op:aten::item") == Wanted("op", "aten::item")
     assert parse_scale("kernel:void f<a=1>*=0.5") == Wanted("kernel", "void f<a=1>*", 0.5)
 
@@ -153,7 +153,7 @@ def test_a_factor_is_a_number_from_0_on(text: str) -> None:
         parse_scale(text)
 
 
-def test_the_best_fixes_together_are_replays_of_their_own() -> None:
+def test_the_best_fixes_together_are_replayed_together() -> None:
     model = perftool.analyze(SAMPLES / "gaudi2_unoptimised").model
     assert model is not None
     assert model.together is not None

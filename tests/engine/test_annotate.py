@@ -120,7 +120,7 @@ def test_a_trace_without_a_device_has_no_counters_and_a_window() -> None:
     assert [(mark.ts_ns, mark.dur_ns) for mark in lanes[0]] == [(5_000, 10_000)]
 
 
-def test_no_more_lanes_are_drawn_than_one_can_look_at() -> None:
+def test_the_number_of_lanes_is_limited() -> None:
     places = [Location(ts_ns=100_000 + at, dur_ns=9_000 + 2 * at, name="m") for at in range(100)]
     memory = [
         instant("[memory]", 200 + device, **{"Device Type": 1, "Device Id": device, "Bytes": 5, "Total Allocated": 5})

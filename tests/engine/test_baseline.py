@@ -42,7 +42,7 @@ def _entry(fingerprint: str, code: str = "GAP101", count: int = 1) -> BaselineEn
     return BaselineEntry(fingerprint, code, "a.json", "s", "m", count)
 
 
-def test_as_many_are_accepted_as_were_counted() -> None:
+def test_only_as_many_findings_are_accepted_as_were_counted() -> None:
     marked, stale = subtract([ONE, ONE, TWO], [_entry("1" * 16)], CODES)
     assert [(found.suppressed, found.baseline) for found in marked] == [
         (True, "unchanged"), (False, "new"), (False, "new"),
@@ -59,7 +59,7 @@ _FINDINGS = st.lists(st.sampled_from([ONE, TWO, replace(ONE, file="b.json")]))
 
 
 @given(_FINDINGS)
-def test_what_was_written_accepts_all_of_it(findings: list) -> None:
+def test_a_written_baseline_accepts_all_of_its_findings(findings: list) -> None:
     entries = [BaselineEntry(**entry) for entry in json.loads(render_baseline(findings))["findings"]]
     marked, stale = subtract(findings, entries, CODES)
     assert all(found.suppressed for found in marked)

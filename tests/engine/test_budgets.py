@@ -68,7 +68,7 @@ def check(tmp_path: Path, *budgets: Budget) -> list[tuple[str, str]]:
         return [(found.code, found.message) for found in check_budgets(budgets, SUMMARY, store.query, RULES)]
 
 
-def test_a_budget_that_holds_says_nothing(tmp_path: Path) -> None:
+def test_a_budget_that_is_met_gives_no_finding(tmp_path: Path) -> None:
     assert check(tmp_path, Budget("step_time_ms", "<=", 125.0), Budget("n", "<", 2, "SELECT count(*) FROM ops")) == []
 
 

@@ -109,7 +109,7 @@ def test_results_come_in_the_order_of_the_tasks_and_few_tasks_are_out_at_a_time(
     assert max(cluster.outstanding) == 4
 
 
-def test_a_rank_that_hangs_or_fails_costs_itself_only() -> None:
+def test_a_rank_that_hangs_or_fails_is_the_only_one_lost() -> None:
     cluster, made, _ = run(["a", "stuck", "bad", "b", "c", "d", "e"], lambda path: path == "stuck")
     assert [what for what in made if not isinstance(what, TaskFailed)] == [
         f"{Path.cwd()}/{path} is done" for path in "abcde"
@@ -142,7 +142,7 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return asked
 
 
-def test_where_the_scheduler_is(dask: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_the_scheduler_is_found(dask: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("scheduler.json").write_text("{}")
     for address, key, value in (

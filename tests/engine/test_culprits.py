@@ -81,7 +81,7 @@ def assert_named(report: Report, case: Case, cost_us: float) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_who_keeps_the_others_waiting_is_named_with_the_cost(name: str, tmp_path: Path) -> None:
+def test_the_culprit_is_named_with_its_cost(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     run = simulate(case.layout, case.troubles)
     run.write(tmp_path)
@@ -157,7 +157,7 @@ def test_a_culprit_whose_own_recording_ends_early_is_found(tmp_path: Path) -> No
     assert_named(analyze([str(tmp_path)]), case, run.step_us - truth(TP).step_us)
 
 
-def test_clocks_that_drift_change_nothing(tmp_path: Path) -> None:
+def test_drifting_clocks_change_nothing(tmp_path: Path) -> None:
     run = simulate(HSDP, [Trouble("device", (6,), 1.3)])
     run.write(tmp_path, drift=1e-4)
     case = Case(HSDP, (), "COL103", "Rank 6 keeps 7 ranks waiting in 5 of 5 steps")
@@ -195,7 +195,7 @@ def test_without_the_trace_of_the_culprit_no_other_rank_is_accused(tmp_path: Pat
     assert {found.code for found in analyze([str(tmp_path)]).findings} & ACCUSERS == set()
 
 
-def test_what_a_run_takes_without_what_keeps_it_waiting_is_asked_of_all_ranks(tmp_path: Path) -> None:
+def test_whatif_without_a_straggler_replays_all_ranks(tmp_path: Path) -> None:
     layout = replace(DDP, ranks=3, layers=2)
     run = simulate(layout, [Trouble("loader", (1,), 9_000.0)], steps=2)
     run.write(tmp_path)
@@ -213,7 +213,7 @@ def test_what_a_run_takes_without_what_keeps_it_waiting_is_asked_of_all_ranks(tm
         perftool.whatif(tmp_path, ["COL110"])
 
 
-def test_of_one_recorded_step_the_cost_is_predicted_too(tmp_path: Path) -> None:
+def test_the_cost_is_also_predicted_from_one_recorded_step(tmp_path: Path) -> None:
     run = simulate(DDP, [Trouble("device", (6,), 1.3)], steps=1)
     run.write(tmp_path)
     case = Case(DDP, (), "COL103", "Rank 6 keeps 7 ranks waiting in the one step recorded")
@@ -222,7 +222,7 @@ def test_of_one_recorded_step_the_cost_is_predicted_too(tmp_path: Path) -> None:
     assert report.verdict.headline.endswith("(predicted from one step).")
 
 
-def test_who_is_late_only_because_it_waits_for_the_culprit_is_named(tmp_path: Path) -> None:
+def test_ranks_that_are_late_only_because_they_wait_are_listed(tmp_path: Path) -> None:
     simulate(TP, [Trouble("device", (6,), 1.3)], steps=2).write(tmp_path)
     caveats = analyze([str(tmp_path)]).verdict.caveats
     assert "Ranks 4, 5, 7 are late to dp only because they wait for 6 in tp." in caveats
@@ -244,12 +244,12 @@ def test_two_tasks_give_the_report_of_one(tmp_path: Path) -> None:
     assert two.findings == one.findings
 
 
-def test_without_a_second_group_nobody_is_late_because_of_another(tmp_path: Path) -> None:
+def test_with_one_group_no_rank_is_late_because_of_another(tmp_path: Path) -> None:
     simulate(DDP, [Trouble("device", (6,), 1.3)], steps=2).write(tmp_path)
     assert "only because" not in analyze([str(tmp_path)]).verdict.caveats
 
 
-def test_the_bound_of_an_unexplained_wait_is_of_the_median_step_that_the_report_shows(tmp_path: Path) -> None:
+def test_the_bound_of_an_unexplained_wait_refers_to_the_median_step(tmp_path: Path) -> None:
     # Rank 0 begins its only step late, for a reason from before the recording.
     for rank, (begin, wait) in enumerate([(4_000, 100), (0, 4_100), (0, 4_100)]):
         kernels = [

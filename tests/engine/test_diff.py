@@ -98,7 +98,7 @@ def test_ops_are_per_step_and_under_their_normalised_name() -> None:
     assert totals(rows, 2) == (OpTotal("fused_#", 200.0, 2.0),)
 
 
-def test_what_appeared_vanished_and_changed() -> None:
+def test_ops_that_appeared_vanished_or_changed_are_listed() -> None:
     base = (OpTotal("a", 100, 1), OpTotal("b", 5_000, 1), OpTotal("same", 7_000, 1))
     new = (OpTotal("b", 9_000, 1), OpTotal("c", 60, 1), OpTotal("same", 7_001, 1))
     result = compare(side(steps(100_000), base), side(steps(100_000), new))
@@ -107,7 +107,7 @@ def test_what_appeared_vanished_and_changed() -> None:
     ]  # fmt: skip
 
 
-def test_a_saved_report_that_lists_only_the_longest_ops_shows_none_vanished() -> None:
+def test_ops_do_not_vanish_if_a_saved_report_lists_only_the_longest() -> None:
     base = side(steps(100_000), (OpTotal("a", 9_000, 1),))
     new = side(steps(100_000), (OpTotal("b", 9_000, 1),), all_ops=False)
     assert [change.kind for change in compare(base, new).device_ops] == ["appeared"]
@@ -134,7 +134,7 @@ def test_formats_agree() -> None:
     assert r"| x\|y | appeared | +9 ns |" in markdown
 
 
-def test_other_files_are_no_saved_reports(tmp_path: Path) -> None:
+def test_other_files_are_not_saved_reports(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     trace.write_text('{"traceEvents": []}')
     assert read_saved(str(trace)) is None
@@ -196,7 +196,7 @@ def found(code: str, rank: int, **evidence: float) -> Finding:
     )  # fmt: skip
 
 
-def test_what_the_runs_ran_on_is_said_first() -> None:
+def test_different_devices_or_ranks_are_reported_first() -> None:
     base = replace(side(steps(100_000)), setting=Setting("V100", (0,), 8))
     new = replace(side(steps(50_000)), setting=Setting("A100", (1, 2), 16))
     result = compare(base, new)
@@ -210,7 +210,7 @@ def test_what_the_runs_ran_on_is_said_first() -> None:
     assert len(json.loads(render_diff_json(result))["differences"]) == 3
 
 
-def test_what_a_side_does_not_tell_differs_in_nothing() -> None:
+def test_unknown_facts_of_a_side_are_no_difference() -> None:
     known = replace(side(steps(100_000)), setting=Setting("V100", (0,), 8))
     assert compare(known, side(steps(100_000))).differences == ()
 
@@ -222,7 +222,7 @@ def test_the_same_finding_on_another_rank_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(("idle", "fixed"), [(0.24, 0), (0.26, 1)])
-def test_what_stood_just_above_its_threshold_is_not_fixed(idle: float, fixed: int) -> None:
+def test_a_finding_just_above_its_threshold_is_not_called_fixed(idle: float, fixed: int) -> None:
     rules = [rule for rule in load_pack(builtin_folder()) if rule.code == "GAP101"]
     base = replace(side(steps(100_000)), findings=(found("GAP101", 0, idle_ratio=idle),))
     result = compare(base, side(steps(100_000)), rules)
@@ -272,7 +272,7 @@ def test_two_devices_compare_against_the_best_of_each() -> None:
     assert "peaks" not in render_diff_text(compare(base, base)).decode()
 
 
-def test_what_one_run_fuses_and_the_other_does_not() -> None:
+def test_work_that_only_one_run_fuses_is_listed() -> None:
     apart = [rated("aten::bmm", "[[1]]", 300, 0.5), rated("aten::_softmax", "[[1]]", 500, 0.5),
              rated("aten::addcdiv_", "[[1]]", 50, 0.5), rated("aten::lerp_", "[[1]]", 50, 0.5)]  # fmt: skip
     fused = [rated("aten::_flash_attention_forward", "[[2]]", 200, 0.5), rated("aten::_fused_adamw_", "[[2]]", 40, 0.5)]

@@ -158,12 +158,12 @@ def test_findings_of_a_rule_are_limited_and_the_rest_is_reported(run: Callable[.
     assert failure.message.startswith("rule USR901 failed: it found too many rows; only the first 1,000 rows")
 
 
-def test_names_that_a_rule_looks_for_are_matched_within_its_time(run: Callable[..., Outcome]) -> None:
+def test_names_that_a_rule_looks_for_are_matched_within_its_time_limit(run: Callable[..., Outcome]) -> None:
     pattern = "*" + "a*" * 20 + "b"
     assert run("SELECT 'all' AS subject, 1 AS n", needs=f'["steps"]\nneeds_names = ["{pattern}"]').findings == ()
 
 
-def test_only_what_shipped_to_the_last_character_is_ours() -> None:
+def test_only_rules_equal_to_shipped_ones_are_trusted() -> None:
     shipped = [rule for rule in shipped_rules() if rule.sql]
     assert all(map(is_shipped, shipped))
     assert not any(is_shipped(replace(rule, sql=f"{rule.sql} ")) for rule in shipped)

@@ -27,7 +27,7 @@ from perftool.engine.rules.fingerprint import fingerprint, normalised, normalise
         ("aten::mm [64, 128]", "aten::mm [#, #]"),
     ],
 )
-def test_what_is_volatile(subject: str, expected: str) -> None:
+def test_volatile_parts_are_removed(subject: str, expected: str) -> None:
     assert normalised(subject) == expected
 
 
@@ -39,7 +39,7 @@ def test_what_is_volatile(subject: str, expected: str) -> None:
         ("bert.json", "bert.json"),
     ],
 )
-def test_what_is_volatile_in_a_file(file: str, expected: str) -> None:
+def test_volatile_parts_of_a_path_are_removed(file: str, expected: str) -> None:
     assert normalised_file(file) == expected
 
 

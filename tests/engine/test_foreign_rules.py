@@ -56,7 +56,7 @@ def test_a_column_with_a_meaning_has_no_other_values(row: dict, error: str) -> N
     assert str(caught.value).startswith(error)
 
 
-def test_what_the_engine_says_no_query_says() -> None:
+def test_queries_cannot_set_columns_of_the_engine() -> None:
     (row,) = checked([{"subject": "s", "predicted_ns": 5, "sources": [{"file": "/etc/passwd"}], "ts": 2.0, "n": 1}])
     assert row == {"subject": "s", "ts": 2, "n": 1}
 
@@ -89,7 +89,7 @@ def test_invalid_changes_are_a_finding(whatif: str, error: str, opened: TraceSto
     assert f"whatif: {error}" in crash.message or error in crash.message
 
 
-def test_what_a_change_is_about_is_what_the_trace_says(opened: TraceStore, tmp_path: Path) -> None:
+def test_the_slice_of_a_change_comes_from_the_trace(opened: TraceStore, tmp_path: Path) -> None:
     lies = "1 AS slice_id, 5 AS slice_ts, 6 AS slice_end"
     whatif = f"SELECT 'prefetch' AS change, id AS task, {lies} FROM slices WHERE name LIKE '%DataLoader%'"
     (honest,) = found(opened, tmp_path, ONE, whatif.replace(lies, "1 AS parallel"))
@@ -118,7 +118,7 @@ def test_replays_have_a_time_limit(opened: TraceStore, tmp_path: Path, monkeypat
     assert "whatif: the query took longer" in crash.message
 
 
-def test_lines_are_looked_for_behind_so_many_findings(
+def test_lines_are_looked_up_for_a_limited_number_of_findings(
     opened: TraceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -132,7 +132,7 @@ def test_lines_are_looked_for_behind_so_many_findings(
     assert [row["subject"] for row in rows] == [row["subject"] for row in found]
 
 
-def test_time_at_stake_counts_once() -> None:
+def test_overlapping_time_counts_once() -> None:
     begins, ends = sources._united(np.array([(5, 9), (0, 3), (2, 4), (4, 5), (20, 30), (21, 22)]))
     assert (begins.tolist(), ends.tolist()) == ([0, 20], [9, 30])
 

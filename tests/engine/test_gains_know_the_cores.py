@@ -57,7 +57,7 @@ def test_free_cores_make_a_prediction(tmp_path: Path) -> None:
     assert "cores" not in finding.message
 
 
-def test_busy_cores_make_a_bound_that_says_why(tmp_path: Path) -> None:
+def test_busy_cores_make_a_bound_with_a_reason(tmp_path: Path) -> None:
     """Both cores work 95 % of the time: 57 of 60 ms are work for both, so nothing more can be gained."""
     finding = loader(perftool.analyze(trace(tmp_path, machine(2, 684_000, 684_000))))
 
@@ -65,7 +65,7 @@ def test_busy_cores_make_a_bound_that_says_why(tmp_path: Path) -> None:
     assert finding.message.endswith("; workers need cores, and the 2 of this machine were 95.0 % busy")
 
 
-def test_what_the_trace_does_not_say_is_a_bound(tmp_path: Path) -> None:
+def test_unknown_cores_make_a_bound(tmp_path: Path) -> None:
     finding = loader(perftool.analyze(trace(tmp_path, None)))
 
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("bound", 20_000_000)
@@ -76,7 +76,7 @@ def test_a_device_leaves_the_cores_to_the_workers(tmp_path: Path) -> None:
     assert loader(perftool.analyze(trace(tmp_path, None, device=True))).gain.kind == "predicted"
 
 
-def test_an_overloaded_machine_is_said_and_gains_are_bounds(tmp_path: Path) -> None:
+def test_an_overloaded_machine_is_reported_and_gains_are_bounds(tmp_path: Path) -> None:
     report = perftool.analyze(trace(tmp_path, machine(8, 360_000, 400_000, delay_us=180_000)))
 
     assert loader(report).gain.kind == "bound"
@@ -87,7 +87,7 @@ def test_an_overloaded_machine_is_said_and_gains_are_bounds(tmp_path: Path) -> N
     assert "the machine was overloaded" in str(report.model.why_not)
 
 
-def test_what_was_measured_precedes_a_bound_of_an_overloaded_machine(tmp_path: Path) -> None:
+def test_a_measured_loss_precedes_a_bound_of_an_overloaded_machine(tmp_path: Path) -> None:
     """The whole optimizer counts, 30 ms, though a fused one saves only a part of that; 20 ms are Python or waiting."""
     path = trace(tmp_path, machine(8, 360_000, 400_000, delay_us=180_000))
     whole = json.loads(path.read_text())
@@ -132,5 +132,5 @@ def test_work_needs_cores_wherever_it_is_done(cores: Cores, least_ns: int, lacks
      {"version": 1, "window": {"wall_ns": 10**400, "threads": {"a": 1}}, "machine": {"cores_quota": -1}}],
     ids=["list", "newer", "bare", "wrong types", "huge"],
 )  # fmt: skip
-def test_damaged_facts_are_no_facts(tmp_path: Path, recorded: Any) -> None:
+def test_damaged_facts_are_ignored(tmp_path: Path, recorded: Any) -> None:
     assert loader(perftool.analyze(trace(tmp_path, recorded))).gain.kind == "bound"

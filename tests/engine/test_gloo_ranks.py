@@ -88,7 +88,7 @@ def test_a_rank_that_sleeps_is_named_with_the_cost(report: Report, runs: tuple[P
      (2048, "as many ops, on 3", "Give every rank the same amount of work")],
     ids=["slow core", "more data"],
 )  # fmt: skip
-def test_larger_inputs_are_no_slow_core(rows: int, words: str, advice: str, tmp_path: Path) -> None:
+def test_larger_inputs_are_not_taken_for_a_slow_core(rows: int, words: str, advice: str, tmp_path: Path) -> None:
     _write(tmp_path, 1, computes=True, rows=rows)
     first = analyze([str(tmp_path)]).findings[0]
     assert first.code == "COL103"

@@ -52,7 +52,7 @@ def test_the_same_cost_has_the_same_severity_whatever_the_rule(
     assert graded(finding(rule, share, kind), rule).severity == severity
 
 
-def test_where_time_says_nothing_the_rule_does(rule: Rule) -> None:
+def test_without_a_gain_the_rule_sets_the_severity(rule: Rule) -> None:
     def severity(found: Finding, own: Rule) -> Severity:
         return graded(found, own).severity
 

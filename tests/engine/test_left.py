@@ -29,7 +29,7 @@ def headline_of(folder: Path, work_us: float, **shapes: Any) -> str:
     return analyze(str(path)).verdict.apart
 
 
-def test_a_device_at_what_it_reaches_has_nothing_left(tmp_path: Path) -> None:
+def test_a_device_at_its_attainable_rate_has_nothing_left(tmp_path: Path) -> None:
     found = headline_of(tmp_path, 175, **PRODUCT)
 
     assert "aten::mm 100.0 %, at 79.4 % of its best. " in found

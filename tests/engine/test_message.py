@@ -27,7 +27,7 @@ VALUES = {
         ("", ""),
     ],
 )
-def test_what_a_message_shows(message: str, shown: str) -> None:
+def test_messages_show_values_with_units(message: str, shown: str) -> None:
     assert show_message(message, VALUES) == shown
 
 
@@ -39,12 +39,12 @@ def test_what_a_message_shows(message: str, shown: str) -> None:
         "{" * 99_999,
     ],
 )  # fmt: skip
-def test_anything_else_does_not_parse(message: str) -> None:
+def test_other_placeholders_do_not_parse(message: str) -> None:
     with pytest.raises(ValueError, match=r"is not a placeholder|there is no format"):
         parse_message(message)
 
 
-def test_a_message_has_an_end() -> None:
+def test_the_length_of_a_message_is_limited() -> None:
     long = show_message("{subject}{subject} and more", {"subject": "x" * 50_000_000})
     assert long == "x" * LONGEST + " ..."
     assert len(show_message("{subject}" * 100_000, {"subject": "xy"})) == LONGEST + len(" ...")

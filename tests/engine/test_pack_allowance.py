@@ -69,7 +69,7 @@ def test_a_rule_whose_fix_cannot_be_replayed_any_more_keeps_its_findings(tmp_pat
 
 
 @pytest.mark.usefixtures("little")
-def test_shipped_rules_are_asked_all_the_same(tmp_path: Path) -> None:
+def test_shipped_rules_still_run(tmp_path: Path) -> None:
     outcome = found([*rules(tmp_path, 2), *(one for one in shipped_rules() if one.code.startswith("GAP"))])
     assert [f.subject for f in outcome.findings if f.code == "TRC001"] == ["USR902"]
 
@@ -80,7 +80,7 @@ def test_the_texts_of_a_rule_count_with_every_finding(tmp_path: Path) -> None:
     assert [skipped.code for skipped in outcome.not_applicable] == ["USR902"]
 
 
-def test_a_pack_has_so_many_rules_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_a_pack_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -57,7 +57,7 @@ def test_merging_gives_the_report_of_the_folder_in_any_order_and_grouping(run: l
     assert render_json(analyze(["all.part"], RULES)) == traces
 
 
-def test_a_part_is_small_and_says_what_it_is(run: list[str]) -> None:
+def test_a_part_is_small_and_describes_itself(run: list[str]) -> None:
     with zipfile.ZipFile(run[1]) as archive:
         head = json.loads(archive.read("part.json"))
     assert (head["format"], head["version"], head["ranks"]) == ("habana_perf_tool part", 1, [1])
@@ -66,7 +66,7 @@ def test_a_part_is_small_and_says_what_it_is(run: list[str]) -> None:
     assert head["parts"][0]["facts"]["metadata"]["1"]["distributedInfo"] == {"rank": 1, "world_size": 3, "pg_count": 2}
 
 
-def test_tables_over_ranks_can_be_asked_and_single_events_not(run: list[str]) -> None:
+def test_tables_over_ranks_can_be_queried_but_single_events_cannot(run: list[str]) -> None:
     with analysed(find_inputs(run), RULES) as joined:
         assert joined.query("SELECT rank, host FROM ranks")[1] == [(0, "node000"), (1, "node000"), (2, "node001")]
         with pytest.raises(InputError, match="this needs the traces"):
@@ -172,7 +172,7 @@ def test_tables_made_by_hand_are_refused_in_words(
         analyze(["hand.part"], [])
 
 
-def test_a_part_that_unpacks_to_too_much_is_not_unpacked(run: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_would_unpack_to_too_much_is_refused(run: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perftool.engine.ranks.part_check.LARGEST_PART", 1000)
     with pytest.raises(InputError, match=r"it unpacks to more than"):
         read_part(run[0])
@@ -271,7 +271,7 @@ def test_a_damaged_text_in_a_table_is_refused_in_a_sentence(run: list[str]) -> N
         analyze(["hand.part"], [])
 
 
-def test_two_parts_of_one_rank_are_not_of_one_run(run: list[str]) -> None:
+def test_two_parts_of_one_rank_are_not_one_run(run: list[str]) -> None:
     Path("again").mkdir()
     write_run(Path("again"), 3, one_rank("compute", 1), per_host=2, steps=2)
     Path("again.part").write_bytes(part_of("again/node000/rank0.json"))

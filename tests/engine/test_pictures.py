@@ -82,7 +82,7 @@ def test_findings_are_grouped_across_ranks_only() -> None:
     assert grouped(findings) == ((0, 2), (1, 5), (3,), (4,))
 
 
-def test_a_single_rank_has_nothing_beside_it() -> None:
+def test_a_single_rank_has_no_ranks_chart() -> None:
     _, pictures = analysed(starved())
     assert pictures.ranks == ()
 
@@ -98,7 +98,7 @@ def test_a_finding_without_a_place_in_the_trace_has_no_timeline(place: Location)
     assert pictures.timelines == {}
 
 
-def test_the_memory_of_each_step_is_drawn_by_kind_and_of_many_steps_the_fullest() -> None:
+def test_memory_is_drawn_by_kind_for_each_step_or_for_the_fullest_steps() -> None:
     def block(at: int, size: int, total: int) -> dict[str, object]:
         args = {"Device Type": 1, "Device Id": 0, "Addr": 8, "Bytes": size, "Total Allocated": total}
         return instant("[memory]", at, **args)

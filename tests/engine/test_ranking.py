@@ -37,7 +37,7 @@ def test_a_wait_without_a_gain_ranks_by_its_share_of_the_time() -> None:
         assert [found.code for found in ranked([odd, finding("B001", 0)], {}, step_ns=100)] == ["B001", "A001"]
 
 
-def test_a_finding_that_leads_another_does_not_lead_a_longer_wait() -> None:
+def test_a_finding_moved_ahead_stays_behind_a_longer_wait() -> None:
     cause = Cause("exposed_collectives", "collectives run", 0.6, 900, ("B001",), None)
     pause = replace(finding("C001", None), evidence={"waited_ratio": 0.9})
     found = [pause, finding("A001", 150), finding("B001", 100)]
@@ -55,7 +55,7 @@ def test_a_symptom_ranks_by_what_the_largest_cause_leaves_unexplained() -> None:
     assert codes(finding("GAP101", 100), finding("A001", 100)) == ["A001", "GAP101"]
 
 
-def test_what_is_no_cause_explains_nothing() -> None:
+def test_other_findings_explain_nothing() -> None:
     assert codes(finding("GAP101", 100), finding("C001", 60)) == ["GAP101", "C001"]
 
 
@@ -64,7 +64,7 @@ def test_a_cause_on_another_rank_explains_nothing() -> None:
     assert codes(finding("GAP101", 100, rank=0), finding("A001", 60, rank=None)) == ["A001", "GAP101"]
 
 
-def test_what_a_run_loses_by_a_rank_comes_before_all_that_ranks_show() -> None:
+def test_a_straggler_comes_before_findings_of_single_ranks() -> None:
     def first(own: int, gain: Gain, rank: int = 3) -> str:
         late = replace(finding("COL103", 0, rank=3), gain=gain)
         return ranked([finding("GAP102", own, rank=rank), late], {}, {"COL103"})[0].code
@@ -86,7 +86,7 @@ def test_a_loose_bound_about_the_same_time_comes_after_its_prediction() -> None:
     assert [f.code for f in ranked([finding("C001", 300), predicted], {}, (), explains)] == ["C001", "A001"]
 
 
-def test_a_symptom_is_explained_by_what_has_its_time_inside_it() -> None:
+def test_a_symptom_is_explained_by_findings_inside_its_time() -> None:
     symptom = replace(finding("GAP101", 100), evidence={"main_cause": "dataloader"})
     (kept, *_) = claimed_once(
         [symptom, finding("A001", 90), finding("B001", 60)], {"GAP101": ("A", "B")}, (), {"B001": ("dataloader",)}
@@ -95,7 +95,7 @@ def test_a_symptom_is_explained_by_what_has_its_time_inside_it() -> None:
     assert (kept.explained_by, kept.gain and kept.gain.ns_per_step) == ("B001", 40)
 
 
-def test_of_findings_about_alike_the_one_about_the_largest_cause_leads() -> None:
+def test_among_similar_gains_the_finding_about_the_largest_cause_leads() -> None:
     cause = Cause("exposed_collectives", "collectives run", 0.6, 900, ("B001",), None)
     found = [finding("A001", 150), finding("B001", 100)]
 

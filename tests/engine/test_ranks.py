@@ -264,7 +264,7 @@ def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert as_dict(apart) == as_dict(report)
 
 
-def test_every_time_of_a_collective_moves_to_the_zero_of_the_run(tmp_path: Path) -> None:
+def test_all_times_of_a_collective_count_from_the_zero_of_the_run(tmp_path: Path) -> None:
     """Times in a trace count from its own zero; those of the second trace begin one ms later."""
     paths = [
         write(tmp_path / f"rank{rank}.json", rank_events(), rank, 2, baseTimeNanoseconds=10**18 + rank * 1_000_000)
@@ -277,7 +277,7 @@ def test_every_time_of_a_collective_moves_to_the_zero_of_the_run(tmp_path: Path)
     assert times[0] == times[1]
 
 
-def test_a_row_without_a_rank_speaks_of_the_run_when_all_ranks_agree(folder: Path) -> None:
+def test_a_row_without_a_rank_is_about_the_run_if_all_ranks_agree(folder: Path) -> None:
     rules = [
         rule("USR901", "SELECT 'told by a log' AS subject, NULL::INTEGER AS rank"),
         rule("USR902", "SELECT 'the same everywhere' AS subject"),
@@ -313,7 +313,7 @@ def rule(code: str, sql: str) -> Rule:
     ("jobs", "scheduler", "expected"),
     [(None, None, IN_PROCESS), (1, "local", IN_PROCESS), (2, None, Processes(2)), (8, "local", Processes(3))],
 )
-def test_small_inputs_are_read_here_unless_asked_otherwise(
+def test_small_inputs_are_read_in_this_process_by_default(
     jobs: int | None, scheduler: str | None, expected: Any, tmp_path: Path
 ) -> None:
     paths = [write(tmp_path / f"{name}.json", rank_events(), None) for name in "abc"]

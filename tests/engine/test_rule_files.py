@@ -57,7 +57,7 @@ def test_a_malformed_rule(case: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+def test_a_binary_rule_file(tmp_path: Path) -> None:
     path = tmp_path / "USR901.toml"
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(RuleError, match=r"USR901\.toml: .*utf-8"):

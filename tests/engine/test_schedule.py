@@ -69,7 +69,7 @@ def killing(pids: Callable[[], list[int]], after: int) -> tuple[Callable[[str, i
     return progress, killed
 
 
-def test_the_ranks_of_a_killed_process_are_done_again(folder: Path) -> None:
+def test_the_ranks_of_a_killed_process_are_retried(folder: Path) -> None:
     progress, killed = killing(lambda: [child.pid or 0 for child in multiprocessing.active_children()], 2)
 
     report = analyze([str(folder)], RULES, progress, schedule=Processes(2))
@@ -88,7 +88,7 @@ def test_a_rank_that_kills_every_process_is_unreadable(folder: Path, monkeypatch
     assert "was killed twice" in finding.message
 
 
-def test_a_rank_that_breaks_the_program_costs_itself_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_breaks_the_program_is_the_only_one_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = overview.steps
 
     def breaks(store: Any) -> Any:
@@ -262,7 +262,7 @@ def test_processes_fetch_their_files(folder: Path) -> None:
         ("nosuch://bucket/a.json", InputError, "nosuch"),
     ],
 )
-def test_what_is_not_there_is_said(url: str, error: type[Exception], message: str) -> None:
+def test_a_missing_remote_file_is_reported(url: str, error: type[Exception], message: str) -> None:
     pytest.importorskip("fsspec")
     with pytest.raises(error, match=message.replace("*", r"\*")):
         analyze([url], RULES)

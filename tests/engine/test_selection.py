@@ -73,7 +73,7 @@ def test_a_retired_code_or_name_means_the_rule_that_took_it_over() -> None:
         ("GAP", "FUS101", "x.toml, key ignore", ()),
     ],
 )
-def test_ignoring_what_does_not_run_is_remarked_on(
+def test_ignoring_a_rule_that_does_not_run_gets_a_remark(
     select: str, ignore: str, origin: str, warnings: tuple[str, ...]
 ) -> None:
     chosen = choose(RULES, Selection(selectors([select]), selectors([ignore], origin)))
@@ -81,7 +81,7 @@ def test_ignoring_what_does_not_run_is_remarked_on(
     assert chosen.warnings == warnings
 
 
-def test_the_command_line_beats_a_file_on_equal_specificity() -> None:
+def test_the_command_line_overrides_a_file_on_equal_specificity() -> None:
     from_file = selectors(["GAP101"], "pyproject.toml, key ignore")
     chosen = choose(RULES, Selection(selectors(["GAP101"]), from_file))
     assert [rule.code for rule in chosen.rules] == ["GAP101", "TRC000"]
@@ -100,12 +100,12 @@ def test_an_unknown_selector_is_named_with_its_origin() -> None:
     assert str(caught.value) == "unknown rule selector 'gap101' (from a.toml, key select); did you mean GAP101?"
 
 
-def test_contradictory_selectors_leave_nothing_and_say_so() -> None:
+def test_contradictory_selectors_leave_no_rule_and_are_reported() -> None:
     with pytest.raises(RuleError, match="no rule is left to run"):
         choose(RULES, Selection(selectors(["GAP101"]), selectors(["GAP101"])))
 
 
-def test_deprecated_and_preview_rules_are_remarked_on() -> None:
+def test_deprecated_and_preview_rules_get_a_remark() -> None:
     chosen = choose(RULES, Selection(selectors(["GAP104", "new", "GAP101"])))
     assert chosen.warnings == (
         "GAP104 (old) is deprecated",

@@ -40,7 +40,7 @@ def test_numbers_of_the_client_and_of_the_server(slow: Report) -> None:
     assert numbers["preemptions"] == 0
 
 
-def test_without_a_client_the_page_and_the_log_give_what_they_know() -> None:
+def test_without_a_client_the_page_and_the_log_give_the_numbers() -> None:
     folder = SAMPLES / "small_batch"
     report = analyze([str(folder / name) for name in ("server.log", "metrics_before.txt", "metrics_after.txt")])
     assert report.summary["ttft_ms"].value == pytest.approx(2649, abs=20)
@@ -95,7 +95,7 @@ def test_weights_in_the_log_and_the_memory_of_the_device_bound_a_decode(tmp_path
     assert not any("weights" in line for line in server_lines(analyze([str(tmp_path)])))
 
 
-def test_keys_and_values_count_if_annotations_tell_the_contexts(tmp_path: Path) -> None:
+def test_keys_and_values_count_if_annotations_state_the_contexts(tmp_path: Path) -> None:
     shape = "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_8(sq8sk80000sqsq8sqsk640000)"
     decodes = [x(shape, at, 9_000, "user_annotation") for at in (0, 10_000, 20_000)]
     kernel = x("gemm", 0, 9, "kernel", pid=0, tid=7, device=0, stream=7)

@@ -31,7 +31,7 @@ def test_without_any_file_the_defaults_hold() -> None:
     assert load_settings([]) == Settings()
 
 
-def test_the_closest_file_counts_and_files_are_not_merged() -> None:
+def test_the_closest_file_is_used_and_files_are_not_merged() -> None:
     write("pyproject.toml", TABLE + 'fail-on = "error"\npreview = true\n')
     write("runs/habana_perf_tool.toml", 'fail-on = "info"\n')
     trace = write("runs/night/trace.json")
@@ -58,7 +58,7 @@ def test_the_order_within_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", ["tool = 1", 'tool = "x"', "tool = []"])
-def test_a_pyproject_whose_tools_are_no_table_is_somebody_elses(other: str) -> None:
+def test_a_pyproject_with_an_odd_tool_table_is_ignored(other: str) -> None:
     write("pyproject.toml", other)
     assert load_settings([]) == Settings()
 
@@ -80,7 +80,7 @@ def test_files_that_extend_each_other_are_refused() -> None:
     assert str(caught.value) == "a.toml: key extend: the files extend each other in a circle"
 
 
-def test_options_beat_pairs_and_pairs_beat_files() -> None:
+def test_options_override_pairs_and_pairs_override_files() -> None:
     write("habana_perf_tool.toml", 'fail-on = "error"\nmin-severity = "error"\nmin-confidence = "high"\n')
     pairs = ['fail-on = "info"', 'min-severity = "info"']
     found = load_settings([], pairs, options={"fail-on": "never", "exclude": None})

@@ -43,7 +43,7 @@ STARVED = (
 )
 
 
-def test_python_between_the_ops_is_named_by_the_innermost_function_of_the_users_own() -> None:
+def test_python_between_the_ops_is_named_by_the_users_innermost_function() -> None:
     stacks = (
         function("threading.py(1032): _bootstrap", 0, 1000),
         function("train.py(10): main", 1, 998),
@@ -90,7 +90,7 @@ def test_the_body_of_a_loop_counts_for_the_function_with_the_loop() -> None:
     assert lines(one) == [("train.py", 10, "preprocess", 790_000)]
 
 
-def test_without_functions_of_ones_own_modules_are_named() -> None:
+def test_without_user_functions_modules_are_named() -> None:
     one = found("GAP106", *STARVED, function("nn.Module: Net_0", 1, 700), function("torch/nn/a.py(1): f", 2, 600))
 
     assert lines(one) == [(None, None, "nn.Module: Net_0", 700_000)]
@@ -119,7 +119,7 @@ def test_work_of_the_device_is_named_by_the_call_that_launched_it() -> None:
     assert {name for _, _, name, _ in lines(found("GAP102", *copies))} == {"step"}
 
 
-def test_a_call_stack_of_an_op_names_its_innermost_line_of_ones_own() -> None:
+def test_a_call_stack_of_an_op_names_the_users_innermost_line() -> None:
     stack = "/env/lib/python3.7/site-packages/torch/optim/sgd.py(5): step;train.py(54): <module>"
 
     assert innermost(stack) == ("train.py", 54, "<module>")

@@ -44,7 +44,7 @@ def test_an_annotation_locates_what_the_recording_does_not_show(tmp_path: Path) 
     assert "what the program does, mostly inside the annotation policy: 80.0 % of the time" in report.verdict.headline
 
 
-def test_what_concerns_the_trace_is_no_advice(tmp_path: Path) -> None:
+def test_findings_about_the_trace_are_not_advice(tmp_path: Path) -> None:
     report = report_of([x("aten::add", 0, 100), kernel("add", 0, 100)], tmp_path)
 
     assert [finding.code for finding in report.findings] == ["TRC102"]
@@ -59,7 +59,7 @@ def test_a_backward_pass_makes_a_training_run(tmp_path: Path) -> None:
     assert report_of([*forward, backward], tmp_path).run.kind == "training"
 
 
-def test_forward_ops_that_autograd_numbers_may_be_either(tmp_path: Path) -> None:
+def test_numbered_forward_ops_leave_the_kind_of_run_open(tmp_path: Path) -> None:
     numbered = [x("aten::add", 10 * at, 5, **{"Sequence number": at}) for at in range(20)]
 
     assert report_of(numbered, tmp_path).run.kind is None
@@ -118,7 +118,7 @@ def test_an_op_without_a_model_says_nothing_against_the_recording_of_the_machine
     assert "quantized::linear_dynamic takes most: 40.0 % of the time; its best time is not known." in verdict.apart
 
 
-def test_python_without_a_core_is_no_python_that_takes_long(tmp_path: Path) -> None:
+def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
     thread = {"tid": 1, "name": "python", "cpu_ns": 3_000_000, "delay_ns": 6_000_000}
     machine = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
     events = [
@@ -196,7 +196,7 @@ def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> Non
     assert "Steps are of two lengths: 3 take 4.00 ms, 3 take 10.8 ms." in report.verdict.caveats
 
 
-def test_two_lengths_of_an_overloaded_machine_need_something_that_the_long_steps_do(tmp_path: Path) -> None:
+def test_on_an_overloaded_machine_long_steps_need_work_of_their_own(tmp_path: Path) -> None:
     def caveats_of(work: list[Event]) -> str:
         return report_of(alternating(6, 10800, work), tmp_path, perftoolRecording=OVERLOADED).verdict.caveats
 
@@ -204,7 +204,7 @@ def test_two_lengths_of_an_overloaded_machine_need_something_that_the_long_steps
     assert caveats_of([x("aten::relu", 0, 6500)]).startswith("Steps are of two lengths")
 
 
-def test_amounts_of_uneven_steps_are_of_the_mean_step(tmp_path: Path) -> None:
+def test_amounts_of_uneven_steps_refer_to_the_mean_step(tmp_path: Path) -> None:
     """Steps of 13, 338, 13, 9 and 9 ms, in which all but a millisecond is Python."""
     events, ts = [], 0
     for number, dur in enumerate((13_000, 338_000, 13_000, 9_000, 9_000)):
@@ -240,7 +240,7 @@ def test_a_built_in_function_that_takes_most_of_the_python_is_named(tmp_path: Pa
     )
 
 
-def test_the_part_that_grows_is_named_where_no_work_is_added(tmp_path: Path) -> None:
+def test_without_added_work_the_growing_part_is_named(tmp_path: Path) -> None:
     events = alternating(6, 10800, [loader(100, 6000)])
     events += [loader(step["ts"] + 3910, 50) for step in events if step["dur"] == 4000]
     caveats = report_of(events, tmp_path).verdict.caveats
@@ -248,7 +248,7 @@ def test_the_part_that_grows_is_named_where_no_work_is_added(tmp_path: Path) -> 
     assert "; the long ones spend 5.95 ms more on waiting for data." in caveats
 
 
-def test_long_first_steps_and_one_exception_are_no_second_length(tmp_path: Path) -> None:
+def test_long_first_steps_and_one_exception_are_not_a_second_length(tmp_path: Path) -> None:
     def lengths(durs: list[int]) -> tuple[StepLength, ...]:
         starts = [sum(durs[:number]) for number in range(len(durs))]
         events = [e for number, (ts, dur) in enumerate(zip(starts, durs, strict=True)) for e in
@@ -274,7 +274,7 @@ def test_a_recording_that_is_nearly_all_warm_up_says_so_first(tmp_path: Path) ->
     assert "warm-up" not in verdict.apart
 
 
-def test_what_happened_once_is_compared_with_the_recording(tmp_path: Path) -> None:
+def test_a_single_event_is_compared_with_the_whole_recording(tmp_path: Path) -> None:
     """The usual iteration loses nothing to a compilation during another one."""
     name = "execute_context_0(0)_generation_8(8)"
     usual = [

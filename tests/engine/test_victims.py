@@ -36,7 +36,7 @@ def test_a_slow_device_is_checked_by_a_command_of_its_vendor(report: Report) -> 
     assert "nvidia-smi -q -d CLOCK,PERFORMANCE" in cause.fix
 
 
-def test_waiting_is_listed_by_role_and_not_called_busy(report: Report) -> None:
+def test_waiting_is_listed_by_role_and_not_as_busy_time(report: Report) -> None:
     tp, dp = report.groups
     assert (tp.role, tp.size, tp.groups, dp.role, dp.size, dp.groups) == ("tp", 4, 2, "dp", 2, 4)
     # Its neighbours wait for it; the ranks that hold the same part of the model as they do wait for them all.
