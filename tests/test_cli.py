@@ -248,7 +248,7 @@ def test_colour(
         ("config",),
     ],
 )
-def test_a_reader_that_leaves_is_no_error(arguments: tuple[str, ...], folder: Path) -> None:
+def test_a_closed_reader_is_not_an_error(arguments: tuple[str, ...], folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     ran = process(*arguments, stdout=writing, stderr=subprocess.PIPE)
@@ -258,7 +258,7 @@ def test_a_reader_that_leaves_is_no_error(arguments: tuple[str, ...], folder: Pa
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @pytest.mark.parametrize("arguments", [("--trace", "good.json"), ("rule", "--all"), ("query", "--tables")])
-def test_an_output_without_room_is_said(arguments: tuple[str, ...], folder: Path) -> None:
+def test_a_full_disk_is_reported(arguments: tuple[str, ...], folder: Path) -> None:
     with open("/dev/full", "wb") as full:
         ran = process(*arguments, stdout=full, stderr=subprocess.PIPE)
     said = b"habana_perf_tool: the output cannot be written: no space is left on the device\n"

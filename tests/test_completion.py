@@ -44,7 +44,7 @@ CODES = [rule.code for rule in load_pack(builtin_folder())]
         ("habana_perf_tool rule /", []),
     ],
 )
-def test_words_offered(line: str, words: list[str]) -> None:
+def test_the_shell_is_offered_these_words(line: str, words: list[str]) -> None:
     assert offered(line) == words
 
 

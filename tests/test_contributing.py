@@ -47,7 +47,7 @@ def added(copy: Path, file: str, text: str, before: str | None = None) -> None:
     path.write_text(old + text if before is None else old.replace(before, text + before), encoding="utf-8")
 
 
-def test_a_rule_is_one_file_and_a_number_two_lines_in_two_files(tmp_path: Path) -> None:
+def test_a_rule_takes_one_file_and_a_metric_two_lines(tmp_path: Path) -> None:
     for part in ("perftool", "rules"):
         shutil.copytree(
             ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__", "fused", "sim", "bench")

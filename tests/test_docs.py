@@ -73,7 +73,7 @@ def test_the_guide_lists_every_extra() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(project["optional-dependencies"]) - {"test"}
 
 
-def test_an_image_is_built_from_what_the_wheel_is_made_of() -> None:
+def test_the_image_is_built_from_the_files_of_the_wheel() -> None:
     project = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
@@ -92,7 +92,7 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
 
 
-def test_every_page_has_its_place_on_the_site() -> None:
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     folders = (ROOT / "docs", ROOT / "docs" / "fused", ROOT / "docs" / "symptoms")
     pages = {page.relative_to(ROOT / "docs").as_posix() for folder in folders for page in folder.glob("*.md")}
@@ -122,7 +122,7 @@ def test_every_public_fused_op_has_a_page() -> None:
     assert set(fused.__all__) - words == set()
 
 
-def test_no_script_is_among_the_pages() -> None:
+def test_the_pages_contain_no_scripts() -> None:
     assert list((ROOT / "docs").rglob("*.py")) == []
 
 
@@ -135,7 +135,7 @@ def test_ci_builds_the_site_and_a_warning_fails_it() -> None:
 
 
 @pytest.mark.parametrize(("page", "words"), shown_commands(), ids=lambda value: str(value)[:60])
-def test_a_command_that_a_page_shows_is_one_that_the_program_takes(page: str, words: list[str]) -> None:
+def test_every_command_on_a_page_is_accepted_by_the_program(page: str, words: list[str]) -> None:
     program = typer.main.get_command(app)
     # --version answers while the arguments are parsed.
     with suppress(typer.Exit), program.make_context("habana_perf_tool", list(words)) as context:

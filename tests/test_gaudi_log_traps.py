@@ -123,7 +123,7 @@ def test_a_log_says_why_the_device_is_missing(line: str, tmp_path: Path) -> None
     assert found == [("no_device_trace", 1)]
 
 
-def test_a_viewer_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+def test_an_hltv_file_that_is_not_an_archive_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "default_profiling.hltv"
     path.write_bytes(b"\x00\x01\x02HLTV")
     with pytest.raises(InputError, match="neither a zip nor a gzipped tar"):

@@ -193,7 +193,7 @@ def test_ranks_meet_at_the_wall_clock(tmp_path: Path) -> None:
     assert work[0][1] == work[1][1]
 
 
-def test_a_missing_device_plane_is_missing_not_zero(tmp_path: Path) -> None:
+def test_without_a_device_plane_numbers_are_missing_not_zero(tmp_path: Path) -> None:
     with opened(tmp_path, traps.no_device_plane()[0]) as store:
         metrics = {row["metric"]: row["value"] for row in store.rows("summary")}
     device = {"device_busy_ratio", "mme_time_ms", "tpc_time_ms", "dma_time_ms", "engines_idle_ms", "kernel_time_ms"}
@@ -220,7 +220,7 @@ def test_a_step_keeps_its_beginning_when_a_transfer_comes_first(tmp_path: Path) 
         assert [(row["ts"] % 10_000_000, row["dur"]) for row in store.rows("steps")] == [(1_000_000, 1_000_000)]
 
 
-def test_a_launch_with_a_compilation_inside_is_no_pure_launch(tmp_path: Path) -> None:
+def test_a_launch_with_a_compilation_inside_is_not_a_pure_launch(tmp_path: Path) -> None:
     trace = GaudiTrace("B")
     trace.step(0, 1000, 1000)
     trace.mme("GEMM", 1100, 700, recipe=1, dtype="bf16")
@@ -265,7 +265,7 @@ def test_launches_are_counted_back_from_the_last_where_the_device_lags_behind(te
     assert [(start - ts) // 1000 for ts, start in rows] == [300, 410, 630]
 
 
-def test_records_without_length_are_no_work_on_a_lane(tmp_path: Path) -> None:
+def test_records_without_length_are_not_work(tmp_path: Path) -> None:
     trace = GaudiTrace("C")
     trace.step(4, 1000, 1000)
     trace.mme("GEMM", 1100, 300, recipe=1, dtype="bf16")

@@ -29,7 +29,7 @@ def test_moments_of_a_clock_that_jumps_by_decades_keep_their_threads() -> None:
     assert points.at(11, times).tolist() == [22, 23]
 
 
-def test_numbers_that_no_run_has_are_damage() -> None:
+def test_impossible_numbers_are_damage() -> None:
     assert _metrics({"step_time_ms": 1e308}) is None
     assert _metrics({"step_time_ms": 12.5, "steps": None}) is not None
     with pytest.raises(ValueError, match="bits"):
@@ -47,7 +47,7 @@ def test_a_kernel_without_a_name_is_shown() -> None:
     assert _short(None) == "(no name)"
 
 
-def test_patterns_of_files_have_an_end() -> None:
+def test_the_length_of_a_file_pattern_is_limited() -> None:
     patterns = ", ".join(f'"{number}" = ["GAP101"]' for number in range(1001))
     with pytest.raises(SettingsError, match="more than 1,000 patterns"):
         load_settings([], [f"per-file-ignores = {{{patterns}}}"], True, {})

@@ -124,7 +124,7 @@ def test_no_folders_import_each_other() -> None:
     assert circle(MODULES) == []
 
 
-def test_a_circle_of_folders_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_finds_circles_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "perftool"
     for folder, other in (("one", "two"), ("two", "one")):
         (package / "engine" / folder).mkdir(parents=True)
@@ -136,7 +136,7 @@ def test_a_circle_of_folders_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
 
 
-def test_the_check_sees_wrong_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_finds_wrong_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "readers" / "bad.py"
     module.parent.mkdir()
     module.write_text("import torch\nfrom rich.text import Text\ndef f():\n    from perftool.store import load\n")

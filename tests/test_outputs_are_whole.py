@@ -61,6 +61,6 @@ def test_nothing_else_writes_files() -> None:
 
 
 @pytest.mark.parametrize("text", ["open(p, 'w')", "p.open('ab')", "open(p, mode='xb')", "p.write_bytes(b'')"])
-def test_the_check_sees_what_writes(text: str, tmp_path: Path) -> None:
+def test_the_check_finds_code_that_writes(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(text)
     assert writers(tmp_path / "a.py") == [1]

@@ -52,7 +52,7 @@ def test_the_code_is_that_of_the_program(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of another process")
-def test_ctrl_c_ends_it_while_nothing_comes_from_a_pipe() -> None:
+def test_ctrl_c_ends_the_program_while_it_waits_for_a_pipe() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "perftool", "analyze", "-"],
         stdin=subprocess.PIPE,

@@ -49,7 +49,7 @@ def test_a_trace_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
         perftool.open_trace(tmp_path / "run.json")
 
 
-def test_what_is_public_prints_on_a_line(path: Path) -> None:
+def test_public_objects_have_a_repr_of_one_line(path: Path) -> None:
     loader = x("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 45)
     path.write_bytes(document([step(0, 0, 100), loader, x("aten::mm", 46, 9), kernel("gemm", 60, 10)]))
     report = perftool.analyze(path)

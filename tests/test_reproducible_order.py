@@ -76,7 +76,7 @@ def loose_choices(sql: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", sorted(queries()))
-def test_no_query_leaves_a_choice_to_chance(name: str) -> None:
+def test_every_query_chooses_rows_deterministically(name: str) -> None:
     assert list(loose_choices(queries()[name])) == []
 
 
@@ -95,11 +95,11 @@ def test_no_query_leaves_a_choice_to_chance(name: str) -> None:
         ("list(DISTINCT rank ORDER BY rank)", 0),
     ],
 )
-def test_a_loose_choice_is_seen(sql: str, loose: int) -> None:
+def test_the_check_finds_ambiguous_choices(sql: str, loose: int) -> None:
     assert len(list(loose_choices(sql))) == loose
 
 
-def test_neither_the_order_of_complete_events_nor_the_number_of_threads_shows(tmp_path: Path) -> None:
+def test_the_report_does_not_depend_on_event_order_or_threads(tmp_path: Path) -> None:
     trace = json.loads(gzip.decompress(SAMPLE.read_bytes()))
     as_recorded = rendered(tmp_path, trace, threads=1)
     # Only the order of begin and end events says which of them belong together.

@@ -82,7 +82,7 @@ def test_every_recording_is_listed() -> None:
 
 
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: str(file.relative_to(SAMPLES)))
-def test_a_recording_is_small_has_steps_and_names_no_place_host_or_user(file: Path) -> None:
+def test_a_recording_is_small_has_steps_and_names_no_path_host_or_user(file: Path) -> None:
     packed = file.read_bytes()
     trace = json.loads(gzip.decompress(packed))
     steps = [event for event in trace["traceEvents"] if str(event["name"]).startswith("ProfilerStep#")]

@@ -66,7 +66,7 @@ def test_a_report(sample: str) -> None:
     check(json.loads(render_json(analyze([str(SAMPLES / sample)]))), "report")
 
 
-def test_a_report_on_a_gaudi_and_what_lint_says_of_it(linted: Any) -> None:
+def test_reports_and_lint_results_on_a_gaudi_match_the_schema(linted: Any) -> None:
     check(json.loads(render_json(linted.report)), "report")
     check(json.loads(render_lint_json(linted)), "lint")
 

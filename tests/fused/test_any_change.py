@@ -178,7 +178,7 @@ def _turned(param):
 
 
 @pytest.mark.parametrize("change", [_other_size, _other_dtype, _other_dtype_of_equal_bytes, _turned])
-def test_a_parameter_that_gets_other_memory_between_steps_is_stepped_as_it_is(change):
+def test_a_parameter_with_new_memory_is_stepped(change):
     """Without states, which no longer fit the parameters in use."""
     params = parameters([(4,)] * 40)
     optimizer = FusedSGD(params, 0.5)

@@ -96,7 +96,7 @@ CHANGES = [_replace_parameter, _replace_module, _replace_buffer, _turn_parameter
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("updates", [500, 4000])
-def test_what_the_user_replaces_is_averaged(change, updates):
+def test_replaced_parameters_are_averaged(change, updates):
     model = small()
     ema = FusedEMA(model, updates=updates)
     expected = [value.double() for value in copy.deepcopy(model).state_dict().values()]
@@ -127,7 +127,7 @@ def test_a_changed_average_is_continued():
     assert_same([ema.ema[1].weight], [model[1].weight / 2])
 
 
-def test_autograd_notices_that_an_average_has_moved():
+def test_autograd_notices_that_an_average_changed():
     model = small()
     ema = FusedEMA(model, updates=4000)
     inputs = torch.ones(2, 4, requires_grad=True)

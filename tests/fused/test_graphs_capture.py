@@ -189,7 +189,7 @@ def test_reset_forgets_the_region():
         (lambda x: x.to_sparse() @ x, "layout torch.sparse_coo cannot"),
     ],
 )
-def test_what_depends_on_values_cannot_be_captured(operation, text):
+def test_value_dependent_ops_cannot_be_captured(operation, text):
     x, captured = torch.ones(2, 2), new_graph()
     with pytest.raises(GraphCaptureError, match=text), graph(captured):
         operation(x)

@@ -184,7 +184,7 @@ def test_beyond_max_graphs_the_original_runs():
     assert len(model.forward.graphs) == 1
 
 
-def test_keywords_of_the_wrapper_are_eaten():
+def test_keywords_of_the_wrapper_are_not_passed_on():
     model = Counting().eval()
     wrapped = wrap_in_hpu_graph(model)
     kept = wrapped(batch(0), cache_tensors_list=[]).clone()
@@ -204,7 +204,7 @@ def test_a_wrapped_identity_returns_its_input_without_history():
         assert not out.requires_grad
 
 
-def test_what_cannot_be_wrapped_or_keyed_is_refused():
+def test_unsupported_modules_and_inputs_are_refused():
     with pytest.raises(TypeError, match=r"takes a torch\.nn\.Module, not function"):
         wrap_in_hpu_graph(lambda x: x)
     wrapped = InferenceCache(lambda x, y: x, None)

@@ -89,7 +89,7 @@ def test_zero_weights_stay_zero_and_zero_updates_do_nothing():
     assert params[1].tolist() == [1.0] * 4
 
 
-def test_nothing_keeps_a_nan():
+def test_a_nan_does_not_stay_in_the_state():
     ours, theirs = parameters(), parameters()
     fused = FusedLamb(ours, 1e-2)
     give_gradients(ours, seed=0)
@@ -156,7 +156,7 @@ def test_the_lamb_of_timm(decay):
 
 
 @pytest.mark.parametrize("shapes", [ODD_SHAPES, ((300, 300),)])
-def test_it_says_once_that_zeros_are_not_trained(shapes, recwarn):
+def test_one_warning_says_that_zeros_are_not_trained(shapes, recwarn):
     params = parameters(shapes)
     with torch.no_grad():
         params[-1].zero_()

@@ -177,7 +177,7 @@ def test_the_errors_of_resource_apply_momentum(arguments, said):
         (lambda params: FusedResourceApplyMomentum(params, LR, MOMENTUM), 0),
     ],
 )
-def test_a_rate_that_counts_twice_is_said_once(base, warned):
+def test_a_rate_that_applies_twice_gives_one_warning(base, warned):
     params = parameters()
     lars = FusedLars(base(params), [1] * 5)
     with warnings.catch_warnings(record=True) as said:
@@ -232,7 +232,7 @@ def test_the_lars_of_timm():
     assert_same(ours, theirs)
 
 
-def test_the_wrapped_optimizer_is_itself_again_after_a_step_that_failed():
+def test_the_wrapped_optimizer_is_restored_after_a_failed_step():
     params, plain = parameters(), parameters()
     give_gradients(params, plain, seed=0)
     base = FusedSGD(params, LR, weight_decay=DECAY)

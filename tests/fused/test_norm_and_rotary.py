@@ -172,7 +172,7 @@ def test_the_cache_of_chatglm_turns_the_first_elements(batches):
         (lambda p: CustomSoftmax.apply(p.bfloat16(), 3), "flavor must be 0, 1 or 2, not 3"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_words(call, said):
+def test_misfitting_shapes_are_refused_with_a_message(call, said):
     with pytest.raises(ValueError, match=said):
         call(torch.ones(2, 1, 3, 4))
 

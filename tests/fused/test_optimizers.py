@@ -82,7 +82,7 @@ def test_adagrad_freezes_its_learning_rate_and_returns_none():
         fused.step()
 
 
-def test_a_rate_per_group_of_adagrad_is_kept_and_said_to_be_ours():
+def test_adagrad_keeps_a_rate_per_group_and_warns_of_the_difference():
     ours, theirs = parameters(), parameters()
     with pytest.warns(UserWarning, match="here each keeps its own"):
         fused = FusedAdagrad([{"params": ours[:2]}, {"params": ours[2:], "lr": 0.5}], lr=0.1)

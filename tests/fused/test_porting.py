@@ -83,7 +83,7 @@ def test_a_script_runs_unedited(said, name):
         "spawned True True",
     ],
 )
-def test_what_scripts_ask_of_torch_and_the_bridge(said, line):
+def test_calls_of_scripts_to_torch_and_the_bridge_work(said, line):
     assert line in said["odds_and_ends"].splitlines(), said["odds_and_ends"]
 
 
@@ -139,7 +139,7 @@ def test_a_module_has_its_package_and_keeps_its_exit_code(tmp_path, own_main, mo
     assert capsys.readouterr().out == f"__main__ ported_package {[str(package / 'train.py'), '--fast']}\n"
 
 
-def test_a_script_that_is_no_python_is_an_error_of_its_own(tmp_path, own_main):
+def test_a_script_that_is_not_python_gives_a_syntax_error(tmp_path, own_main):
     path = tmp_path / "broken.py"
     path.write_text("def f(:\n")
     with pytest.raises(SyntaxError) as error:
@@ -157,7 +157,7 @@ def test_a_script_that_is_no_python_is_an_error_of_its_own(tmp_path, own_main):
         (["missing.py"], 2, "There is no script missing.py."),
     ],
 )
-def test_without_a_script_there_is_one_sentence(arguments, code, said, capsys):
+def test_a_missing_script_gives_one_sentence(arguments, code, said, capsys):
     assert main(arguments) == code
     printed = capsys.readouterr()
     assert (printed.out + printed.err).startswith(said)

@@ -207,7 +207,7 @@ def test_a_plain_call_is_the_op_of_torch_bit_by_bit(kv_heads, dtype):
         assert all(map(torch.equal, gradients(found, inputs), gradients(expected, inputs)))
 
 
-def test_the_switches_set_the_mode_of_calls_that_name_none():
+def test_the_switches_set_the_mode_of_calls_without_one():
     assert recompute_sdp_enabled()
     with sdp_kernel(enable_recompute=False):
         assert not recompute_sdp_enabled()

@@ -130,7 +130,7 @@ def test_valid_lengths_with_probabilities_leave_padding_zero():
 
 @settings(max_examples=25)
 @given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=4), left=st.booleans())
-def test_what_is_in_the_padding_never_matters(lengths, left):
+def test_the_contents_of_the_padding_do_not_matter(lengths, left):
     tensors = qkv(len(lengths), 1, 9, 3)
     spoiled = [tensor.clone() for tensor in tensors]
     for index, length in enumerate(lengths):
@@ -199,7 +199,7 @@ def test_documented_restrictions_raise_with_their_texts(changes, grad, text):
         ({"valid_seq_len": torch.tensor([1, 6]), "is_causal": True}, "between 0 and 5"),
     ],
 )
-def test_values_that_mean_nothing_are_refused(changes, text):
+def test_meaningless_values_are_refused(changes, text):
     with pytest.raises(ValueError, match=text):
         call(qkv(), **changes)
 

@@ -192,7 +192,7 @@ class Demanding(Boxed):
 
 
 @pytest.mark.parametrize("name", list(MAKERS))
-def test_a_wrapper_that_only_has_floating_point_numbers_is_stepped(name):
+def test_a_wrapper_whose_results_require_gradients_is_stepped(name):
     plain = parameters()
     wrapped = [nn.Parameter(Demanding(param.detach().clone())) for param in plain]
     optimizers = [MAKERS[name](params) for params in (plain, wrapped)]

@@ -18,7 +18,7 @@ EXAMPLES = {"analysis": 3, "shapes": 2, "rule": 5, "cases": 5, "csv": 10}
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_only_errors_that_users_can_read(name: str) -> None:
+def test_readers_raise_only_our_errors(name: str) -> None:
     target = TARGETS[name]
     tried = []
 
@@ -34,7 +34,7 @@ def test_only_errors_that_users_can_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_what_broke_once(name: str) -> None:
+def test_inputs_that_once_broke_a_reader(name: str) -> None:
     target, data = CORPUS[name]
     attempt(TARGETS[target], data)
 

@@ -50,7 +50,7 @@ def test_a_main_thread_stuck_in_native_code_ends_by_its_signal(tmp_path: Path) -
     assert ended(tmp_path, "pass", f"threading.Timer(0.1, lambda: {TERM}).start()\nstuck()") == (-signal.SIGTERM, False)
 
 
-def test_a_profiler_that_works_for_long_is_waited_for(tmp_path: Path) -> None:
+def test_a_slow_profiler_is_waited_for(tmp_path: Path) -> None:
     then = f"""
 threading.Timer(0.1, lambda: {TERM}).start()
 with watched.undisturbed():

@@ -53,7 +53,7 @@ def test_a_training_is_recorded_and_reported(tmp_path: Path, capsys: pytest.Capt
     assert perftool.analyze(tmp_path / "hpu_profile").steps == callback.report.steps
 
 
-def test_a_crash_of_the_training_is_its_own(tmp_path: Path) -> None:
+def test_an_exception_of_the_training_is_unchanged(tmp_path: Path) -> None:
     callback = ProfileCallback(tmp_path / "hpu_profile", wait=0, warmup=0, active=50, quiet=True)
     run = trainer(tmp_path, Tokens(12, broken=11), callback)
 
@@ -65,7 +65,7 @@ def test_a_crash_of_the_training_is_its_own(tmp_path: Path) -> None:
     assert callback.report.steps[0].name == "ProfilerStep#0"
 
 
-def test_wrong_options_are_said_at_once(tmp_path: Path) -> None:
+def test_wrong_options_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(PerfToolError, match="active of at least 1"):
         ProfileCallback(tmp_path, active=0)
 

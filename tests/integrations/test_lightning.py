@@ -60,7 +60,7 @@ def fit(package: Any, folder: Path, profiler: ours.HPUProfiler, batches: int = 1
     return trainer
 
 
-def test_a_fit_leaves_a_trace_that_says_where_its_time_goes(
+def test_a_fit_leaves_a_trace_with_steps_and_findings(
     package: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profiler = ours.HPUProfiler()
@@ -79,7 +79,7 @@ def test_a_fit_leaves_a_trace_that_says_where_its_time_goes(
     assert [step.name for step in steps] == [f"ProfilerStep#{number}" for number in (2, 3, 4, 5, 6)]
 
 
-def test_the_folder_gives_the_training(package: Any, tmp_path: Path) -> None:
+def test_the_training_is_analysed_if_the_folder_also_has_a_validation(package: Any, tmp_path: Path) -> None:
     profiler = ours.HPUProfiler(dirpath=tmp_path / "logs", filename="perf-logs", report=False)
 
     fit(package, tmp_path, profiler)
@@ -104,7 +104,7 @@ def test_each_rank_has_a_file(package: Any, tmp_path: Path, monkeypatch: pytest.
     assert [read.rank for read in perftool.analyze(tmp_path / "logs").inputs] == [0, 1]
 
 
-def test_a_short_run_is_recorded_whole(package: Any, tmp_path: Path) -> None:
+def test_a_short_run_is_recorded_completely(package: Any, tmp_path: Path) -> None:
     profiler = ours.HPUProfiler(report=False)
 
     fit(package, tmp_path, profiler, batches=2)
@@ -112,7 +112,7 @@ def test_a_short_run_is_recorded_whole(package: Any, tmp_path: Path) -> None:
     assert profiler.report.steps
 
 
-def test_what_is_not_supported_is_said(package: Any, tmp_path: Path) -> None:
+def test_unsupported_features_are_refused_with_a_message(package: Any, tmp_path: Path) -> None:
     profiler = ours.HPUProfiler(dirpath=tmp_path)
 
     with pytest.raises(PerfToolError, match=r"summary\(\) is not supported"):

@@ -198,7 +198,7 @@ def traces(*folders: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize(("script", "ending"), RUNS, ids=["-".join(run) for run in RUNS])
-def test_a_recording_is_left(tmp_path: Path, script: str, ending: str) -> None:
+def test_every_ending_leaves_a_recording(tmp_path: Path, script: str, ending: str) -> None:
     if script in ("lightning", "trainer"):
         pytest.importorskip({"lightning": "pytorch_lightning", "trainer": "transformers"}[script])
     source, command = SCRIPTS[script]

@@ -16,7 +16,7 @@ from perftool.model.devices import Peak
 from perftool.store.given_device import read_device
 
 
-def test_what_is_written_is_read_as_a_device(tmp_path: Path) -> None:
+def test_the_written_peaks_are_read_as_a_device(tmp_path: Path) -> None:
     path = tmp_path / "peaks.toml"
     peaks = Peaks({"fp32": 123.45e9, "bf16": 1e12}, 20.5e9)
     path.write_text(written('A "fast" CPU', "cpu", peaks, datetime(2026, 11, 23, tzinfo=timezone.utc)))
@@ -40,7 +40,7 @@ def test_a_product_and_a_copy_have_rates(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 1e7 < found.memory_bandwidth < 1e13
 
 
-def test_what_ran_without_a_core_tells_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement_without_a_core_gives_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "process_time", lambda: 0.0)
     monkeypatch.setattr(peaks_file, "_SECONDS", 0.001)
 

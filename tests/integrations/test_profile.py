@@ -56,7 +56,7 @@ def test_the_active_steps_are_recorded(
     assert found == [(f"ProfilerStep#{number}", partial) for number, partial in recorded]
 
 
-def test_a_block_without_steps_is_recorded_whole(tmp_path: Path) -> None:
+def test_a_block_without_steps_is_recorded_completely(tmp_path: Path) -> None:
     with perftool.profile(tmp_path, quiet=True) as prof:
         work(None, 3)
 
@@ -73,7 +73,7 @@ def test_the_report_is_printed_at_the_end(tmp_path: Path, capsys: pytest.Capture
     assert out.splitlines()[-1] == f"The trace: {prof.traces[0]}"
 
 
-def test_recording_over_and_over_keeps_every_trace(tmp_path: Path) -> None:
+def test_repeated_recordings_keep_every_trace(tmp_path: Path) -> None:
     with perftool.profile(tmp_path, wait=0, warmup=1, active=1, repeat=2, quiet=True) as prof:
         work(prof, 6)
 
@@ -83,7 +83,7 @@ def test_recording_over_and_over_keeps_every_trace(tmp_path: Path) -> None:
     assert [step.name for step in perftool.analyze(tmp_path).steps] == ["ProfilerStep#3"]
 
 
-def test_the_exception_of_the_block_comes_out_and_what_was_recorded_is_saved(
+def test_an_exception_in_the_block_passes_and_the_recording_is_saved(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ZeroDivisionError), perftool.profile(tmp_path) as prof:
@@ -101,7 +101,7 @@ def test_a_block_that_ends_early_by_an_exception_gets_no_warning(tmp_path: Path)
     assert prof.traces == []
 
 
-def test_too_few_steps_are_said(tmp_path: Path) -> None:
+def test_too_few_steps_give_a_warning(tmp_path: Path) -> None:
     sentence = r"called step\(\) 2 times, but recording begins after 2"
     with pytest.warns(UserWarning, match=sentence), perftool.profile(tmp_path) as prof:
         work(prof, 2)
@@ -127,7 +127,7 @@ def test_a_failure_while_saving_is_a_warning(tmp_path: Path, monkeypatch: pytest
     assert prof.traces == []
 
 
-def test_other_uses_of_the_profiler_are_left_alone(tmp_path: Path) -> None:
+def test_profiles_one_after_the_other_do_not_disturb_each_other(tmp_path: Path) -> None:
     with perftool.profile(tmp_path / "a", quiet=True) as first:
         work(first, 8)
     with perftool.profile(tmp_path / "b", quiet=True) as second:
@@ -144,14 +144,14 @@ def test_other_uses_of_the_profiler_are_left_alone(tmp_path: Path) -> None:
         ("runs", {"wait": -1}, "wait, warmup and repeat of at least 0"),
     ],
 )
-def test_wrong_arguments_are_said_before_anything_runs(
+def test_wrong_arguments_are_refused_before_anything_runs(
     tmp_path: Path, folder: str, options: dict[str, int], sentence: str
 ) -> None:
     with pytest.raises(PerfToolError, match=sentence):
         perftool.profile(tmp_path / folder, **options)
 
 
-def test_a_folder_that_cannot_be_made_is_said_at_the_start(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PerfToolError, match="cannot be made"), perftool.profile(tmp_path / "file" / "runs"):
         pytest.fail("the block was entered")

@@ -93,7 +93,7 @@ def linted(path: Path, plan: LintPlan) -> Any:
         return json.loads(render_sarif(lint_run(opened, plan)))
 
 
-def test_every_recording_has_a_folder_of_its_own_and_a_name_to_pick_it_by(tmp_path: Path) -> None:
+def test_every_recording_has_its_own_folder_whose_name_picks_it(tmp_path: Path) -> None:
     for _ in range(2):
         assert run(tmp_path, FORWARD).returncode == 0
 
@@ -114,7 +114,7 @@ def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
     assert recorded(tmp_path) == STEPS
 
 
-def test_how_long_recording_takes_is_said_before_it_is_over(tmp_path: Path) -> None:
+def test_the_time_of_recording_is_estimated_before_it_ends(tmp_path: Path) -> None:
     # The seventh step waits until the test writes to a pipe.
     wait = "number == 6 and sys.stdin.readline()"
     (tmp_path / "script.py").write_text(TRAIN.format(body=wait))
@@ -150,7 +150,7 @@ model(torch.ones(2, 4))
 """
 
 
-def test_a_compiled_model_is_not_warned_of_our_hook_but_of_the_programs(tmp_path: Path) -> None:
+def test_our_hook_causes_no_warning_about_global_hooks(tmp_path: Path) -> None:
     done = run(tmp_path, COMPILED)
 
     assert re.findall(r"script.py:(\d+): UserWarning: Using `torch.compile", done.stderr) == ["8"]
@@ -182,7 +182,7 @@ def test_the_report_follows_the_output_of_the_program(tmp_path: Path) -> None:
         ("assert number < 10, 'my own words'", 1, "AssertionError: my own words"),
     ],
 )
-def test_exit_codes_and_exceptions_stay_the_programs(
+def test_exit_codes_and_exceptions_of_the_program_are_unchanged(
     tmp_path: Path, body: str, code: int, last_line: str | None
 ) -> None:
     done = run(tmp_path, TRAIN.format(body=body))
@@ -316,7 +316,7 @@ def test_each_rank_of_torchrun_records_itself(tmp_path: Path) -> None:
     assert names == ["rank0", "rank1"]
 
 
-def test_a_program_with_a_profiler_of_its_own_keeps_it(tmp_path: Path) -> None:
+def test_a_program_keeps_its_own_profiler(tmp_path: Path) -> None:
     done = run(tmp_path, OWN)
 
     assert (done.returncode, done.stdout) == (0, "True\n")
@@ -331,21 +331,21 @@ def test_a_program_that_ends_too_early_is_reported(tmp_path: Path) -> None:
     assert "the program ended after 11 steps, but recording begins after 22" in done.stderr
 
 
-def test_without_pytorch_nothing_happens_and_that_is_said(tmp_path: Path) -> None:
+def test_without_pytorch_nothing_is_recorded_and_record_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "print('hello')")
 
     assert (done.returncode, done.stdout) == (2, "hello\n")
     assert "no process of the program imported PyTorch" in done.stderr
 
 
-def test_the_program_ends_when_it_is_recorded_if_that_is_asked_for(tmp_path: Path) -> None:
+def test_stop_after_recording_ends_the_program(tmp_path: Path) -> None:
     done = run(tmp_path, TRAIN.format(body="pass"), "--stop-after-recording")
 
     assert (done.returncode, done.stdout) == (0, "")
     assert len(recorded(tmp_path)) == 5
 
 
-def test_a_program_that_cannot_be_run_is_one_sentence(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_run_gives_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "perftool", "record", "--", "no-such-program"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
@@ -370,7 +370,7 @@ def test_a_signal_reaches_the_program(tmp_path: Path, name: str) -> None:
         assert process.wait(60) == 9
 
 
-def test_to_look_for_pytorch_is_not_to_import_it(tmp_path: Path) -> None:
+def test_looking_for_pytorch_does_not_import_it(tmp_path: Path) -> None:
     looked = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
     done = run(tmp_path, looked + TRAIN.format(body="pass"))
 
@@ -378,7 +378,7 @@ def test_to_look_for_pytorch_is_not_to_import_it(tmp_path: Path) -> None:
     assert recorded(tmp_path) == STEPS
 
 
-def test_a_folder_that_cannot_be_written_is_said_before_the_program_runs(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_before_the_program_runs(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run(tmp_path, "print('it ran')", "-o", "file/traces")
 
@@ -386,7 +386,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_the_program_runs(tmp_pat
     assert "file/traces: no trace can be written there" in done.stderr
 
 
-def test_notes_for_a_record_that_is_gone_are_dropped(tmp_path: Path) -> None:
+def test_notes_to_a_record_process_that_has_ended_are_dropped(tmp_path: Path) -> None:
     Plan(str(tmp_path), str(tmp_path / "gone")).note(Note("ready"))
 
     assert list(tmp_path.iterdir()) == []
@@ -490,7 +490,7 @@ def test_steps_may_move_to_another_thread(
         ([Note("explained", "the recording failed (OSError: x)")], 0, "nothing was recorded: the recording failed"),
     ],
 )
-def test_why_nothing_was_recorded(left: list[Note], code: int, sentence: str) -> None:
+def test_the_reason_why_nothing_was_recorded_is_given(left: list[Note], code: int, sentence: str) -> None:
     assert sentence in why_nothing(left, code)
 
 

@@ -115,7 +115,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
         assert other.asked == []
 
 
-def test_no_proxy_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_proxy_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _serving() as proxy, _serving(start_profile=(500, b"")) as server:
         monkeypatch.setenv("http_proxy", _url(proxy))
         with pytest.raises(InputError, match=r"cannot be started \(HTTP 500\)"):
@@ -130,7 +130,7 @@ def test_traces_in_an_unknown_place(tmp_path: Path) -> None:
         assert "holds no new trace" in (made.missing or "")
 
 
-def test_the_folder_of_a_server_may_hold_anything(tmp_path: Path) -> None:
+def test_other_files_in_the_folder_of_a_server_are_ignored(tmp_path: Path) -> None:
     profiles, folder = tmp_path / "profiles", tmp_path / "made"
     (profiles / "folder.trace.json.gz").mkdir(parents=True)
     os.mkfifo(profiles / "pipe.pt.trace.json")
@@ -181,7 +181,7 @@ def test_addresses(address: str) -> None:
 @pytest.mark.parametrize(
     "address", ["http://me:secret@a:1", "http://me:secret@a:b", "ftp://me:secret@a", "me:secret@a"]
 )
-def test_no_message_holds_a_password(address: str) -> None:
+def test_no_message_contains_a_password(address: str) -> None:
     with pytest.raises(InputError, match="without a user and a password") as refused:
         server_at(address)
     assert "secret" not in str(refused.value)
@@ -204,7 +204,7 @@ def test_the_folder_of_a_server_on_this_machine(tmp_path: Path, words: list[str]
     assert profile_folder(0x1FBB, tmp_path) is None
 
 
-def test_a_server_that_sends_byte_by_byte_or_too_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_sends_too_slowly_or_too_much_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_SHORT_S", 0.3)
     monkeypatch.setattr(client, "_LONGEST", 10_000)
     with _serving(metrics=(200, DRIPS)) as server, pytest.raises(InputError, match=r"does not answer \(timed out\)"):
@@ -214,7 +214,7 @@ def test_a_server_that_sends_byte_by_byte_or_too_much_is_left(monkeypatch: pytes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")
-def test_a_host_of_several_addresses_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_limit_covers_all_addresses_of_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_SHORT_S", 0.3)
     with _serving(metrics=(200, DRIPS)) as server, socket.create_server(("127.0.0.2", 0), backlog=0) as silent:
         # A client of a socket with a full queue waits.
@@ -234,7 +234,7 @@ def test_a_host_of_several_addresses_has_no_more_time(monkeypatch: pytest.Monkey
             one.close()
 
 
-def test_a_host_that_cannot_be_is_a_sentence() -> None:
+def test_an_impossible_host_gives_one_sentence() -> None:
     with pytest.raises(InputError, match=r"http://a\.\.b:80: does not answer"):
         server_at("http://a..b:80").metrics()
 

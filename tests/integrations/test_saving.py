@@ -68,7 +68,7 @@ FAILURES = [
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
 @pytest.mark.parametrize("extra", ["calls_of", "facts", "with_lines", "gzipped", "whole_file"])
-def test_an_extra_that_fails_costs_the_extra_alone(
+def test_a_failed_addition_loses_only_that_addition(
     tmp_path: Path, recorded: Any, monkeypatch: pytest.MonkeyPatch, extra: str, failure: Exception
 ) -> None:
     def fails(*_: object) -> Any:
@@ -125,7 +125,7 @@ print(save_trace(profiler, Path(sys.argv[1]) / "a.pt.trace.json.gz"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit of POSIX")
-def test_of_a_trace_that_fits_nowhere_the_beginning_is_kept(tmp_path: Path) -> None:
+def test_the_beginning_of_a_trace_that_fits_nowhere_is_kept(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True)
 
     place = Path(done.stdout.splitlines()[-1])
@@ -176,7 +176,7 @@ def test_packages_that_pip_installed_in_another_folder_are_installed(
     assert (calls.lines, calls.installed) == ({0: 5}, {"timm"})
 
 
-def test_additions_go_where_pytorch_writes_the_functions() -> None:
+def test_additions_are_inserted_into_the_events_of_functions() -> None:
     text = (
         '{\n    "baseTimeNanoseconds": 1000000,\n    "traceEvents": [\n'
         '  {\n    "ts": 5.250,\n    "args": {\n      "Python parent id": null, "Python id": 1\n    }\n  },\n'

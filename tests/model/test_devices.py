@@ -45,7 +45,7 @@ def test_names_and_spellings_mean_one_device_each() -> None:
     assert [device.name for device in known_devices() if device.name not in (device.spellings or (device.name,))] == []
 
 
-def test_each_figure_states_its_source_and_none_is_faster_than_a_narrower_type() -> None:
+def test_each_peak_has_a_source_and_narrower_types_are_not_slower() -> None:
     order = ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8"]
     for device in known_devices():
         rates = {peak.dtype: peak.rate for peak in device.peaks if peak.unit == "matrix"}

@@ -53,7 +53,7 @@ def test_types_and_lists_as_other_tools_spell_them() -> None:
     assert cost("mm", ("BFloat16", 8, 4), ("BFloat16", 4, 2)) == cost("mm", (BF16, 8, 4), (BF16, 4, 2))
 
 
-def test_types_that_are_no_names_give_no_cost() -> None:
+def test_types_that_are_not_names_give_no_cost() -> None:
     assert cost_of("aten::linear", "[[2, 3], [4, 3]]", '[["a"], {"b": 1}]', "[]") is None
 
 
@@ -81,7 +81,7 @@ COUNTED: list[tuple[str, list[Any], float, float]] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "flops", "mib"), COUNTED)
-def test_a_recording_that_another_tool_counted(name: str, arguments: list[Any], flops: float, mib: float) -> None:
+def test_costs_of_a_recording_match_another_tool(name: str, arguments: list[Any], flops: float, mib: float) -> None:
     found = cost(name, *arguments)
     assert found is not None
     assert (found.flops, found.bytes / 2**20) == (flops, pytest.approx(mib))
@@ -170,7 +170,7 @@ def test_layouts_follow_the_signatures_of_pytorch(name: str, layout: object) -> 
             assert signature[position].name in ARGUMENTS[field], (name, field)
 
 
-def test_every_model_is_of_an_op_that_exists() -> None:
+def test_every_model_is_for_an_existing_op() -> None:
     # Each name is listed with and without "_", although not every op has an in-place form; PyTorch 1.11 dropped the
     # parts of the convolution's backward.
     here = [name for name in MODELS if name.startswith("aten::") and "_convolution_backward_" not in name]
@@ -200,7 +200,7 @@ def test_every_model_is_of_an_op_that_exists() -> None:
         ("mine::op", "[[4]]", '["float"]', "[]"),
     ],
 )  # fmt: skip
-def test_what_no_model_covers_has_no_cost(name: str, dims: str | None, types: str | None, scalars: str | None) -> None:
+def test_ops_without_a_model_have_no_cost(name: str, dims: str | None, types: str | None, scalars: str | None) -> None:
     assert cost_of(name, dims, types, scalars) is None
 
 
@@ -216,12 +216,12 @@ def test_every_model_takes_any_record() -> None:
                     assert found is None or ((found.flops or 0) >= 0 and found.bytes >= 0), name
 
 
-def test_rows_of_a_table_are_all_that_is_read() -> None:
+def test_an_embedding_reads_only_the_rows_looked_up() -> None:
     found = cost("embedding", (BF16, 30522, 512), ("long int", 2, 70))
     assert found == Cost(0, 2 * 140 * 512 * 2 + 8 * 140, "vector", "bf16")
 
 
-def test_a_missing_tensor_is_not_an_empty_one() -> None:
+def test_a_missing_tensor_differs_from_an_empty_one() -> None:
     assert not Call([[]], [""], []).has(0)
 
 
@@ -267,7 +267,7 @@ def test_models_by_hand(name: str, arguments: list[Any], flops: int | None, size
 
 
 @pytest.mark.parametrize("name", ["triton_tem_fused_mm_1", "triton_poi_fused_embedding_0", "flash_attn::varlen_fwd"])
-def test_what_arguments_do_not_tell_has_no_model(name: str) -> None:
+def test_ops_whose_sizes_are_not_in_the_arguments_have_no_model(name: str) -> None:
     assert cost(name, *HALF * 3) is None
 
 

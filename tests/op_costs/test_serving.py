@@ -31,7 +31,7 @@ GRIDS = [
 TOKENS = ((BF16, 888, 3072), (BF16, 888, 128), None)
 
 
-def test_a_mixture_whose_weights_only_its_grids_tell() -> None:
+def test_a_mixture_gets_the_size_of_its_weights_from_its_grids() -> None:
     found = cost("vllm::moe_forward", *TOKENS, grids=json.dumps(GRIDS))
     assert found is not None
     # Four experts for each token: 3,552 rows of 3072 x 1024 and 512 x 3072.

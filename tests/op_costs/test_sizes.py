@@ -65,5 +65,5 @@ def test_heads_and_sequences_of_both_layouts() -> None:
         ("aten::cudnn_convolution", "[[1],[2]]"),
     ],
 )
-def test_what_is_not_recorded_has_no_sizes(name: str, dims: str) -> None:
+def test_calls_without_recorded_shapes_have_no_sizes(name: str, dims: str) -> None:
     assert sizes_of(name, dims, json.dumps([BF16, BF16]), None) == Sizes()

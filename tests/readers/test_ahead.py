@@ -15,7 +15,7 @@ def test_every_item_comes_in_its_order() -> None:
         assert list(items) == list(range(100))
 
 
-def test_no_more_is_made_than_the_most_and_one() -> None:
+def test_at_most_one_item_more_than_the_limit_is_made() -> None:
     made = []
 
     def source() -> Iterator[int]:
@@ -29,7 +29,7 @@ def test_no_more_is_made_than_the_most_and_one() -> None:
     assert len(made) <= 6
 
 
-def test_an_error_comes_after_the_items_before_it() -> None:
+def test_an_error_is_raised_after_the_items_before_it() -> None:
     def source() -> Iterator[int]:
         yield 1
         raise ValueError("damaged")

@@ -251,7 +251,7 @@ def test_frames_to_skip_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("nothing", [gzip.compress(b"", mtime=0), zstandard.ZstdCompressor().compress(b"")])
-def test_parts_that_hold_nothing_have_an_end(nothing: bytes) -> None:
+def test_the_number_of_empty_parts_is_limited(nothing: bytes) -> None:
     compress = gzip.compress if nothing.startswith(b"\x1f") else zstandard.ZstdCompressor().compress
     data = compress(document([x("a", 1, 2)]))
     assert (read(data + nothing * 1000).names, read(data + nothing * 1000).status) == (["a"], "ok")

@@ -37,11 +37,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["-"], ["-"]),
     ],
 )
-def test_what_paths_mean(folder: Path, paths: list[str], found: list[str]) -> None:
+def test_paths_expand_to_the_expected_files(folder: Path, paths: list[str], found: list[str]) -> None:
     assert list(find_inputs(paths).traces) == found
 
 
-def test_a_file_named_like_the_pattern_hides_no_other(folder: Path) -> None:
+def test_a_file_named_like_the_pattern_hides_no_other_file(folder: Path) -> None:
     (folder / "traces" / "*.json").write_bytes((folder / "traces" / "b.json").read_bytes())
 
     assert sorted(find_inputs(["traces/*.json"]).traces) == ["traces/*.json", "traces/b.json"]
@@ -61,7 +61,7 @@ def test_excluded_files_are_left_out(folder: Path) -> None:
         (["-", "-"], [], "'-' can be given only once"),
     ],
 )
-def test_paths_that_mean_nothing(folder: Path, paths: list[str], exclude: list[str], sentence: str) -> None:
+def test_paths_without_a_match_are_refused(folder: Path, paths: list[str], exclude: list[str], sentence: str) -> None:
     with pytest.raises(InputError) as caught:
         find_inputs(paths, exclude=exclude)
     assert str(caught.value).startswith(sentence)
@@ -88,7 +88,7 @@ def test_logs_that_are_named_replace_those_beside_the_trace(tmp_path: Path) -> N
     assert [Path(path).name for path in found.texts] == ["other.txt"]
 
 
-def test_our_own_documents_in_a_folder_are_no_inputs(tmp_path: Path) -> None:
+def test_our_own_documents_in_a_folder_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"traceEvents": [{"ph": "X"}]}')
     (tmp_path / "report.json").write_text('{"device": {}, "tool": {"name": "habana_perf_tool", "version": "1"}}')
 
@@ -106,7 +106,7 @@ def test_a_trace_that_names_this_program_is_a_trace(tmp_path: Path) -> None:
     assert [Path(path).name for path in found] == ["damaged.json", "hidden.json", "run.json"]
 
 
-def test_what_is_no_file_is_left_out_of_a_folder(folder: Path) -> None:
+def test_names_that_are_not_files_are_left_out_of_a_folder(folder: Path) -> None:
     (folder / "traces" / "gone.json").symlink_to(folder / "nothing")
     (folder / "traces" / "nested.json").mkdir()
     assert find_inputs(["traces"]).traces == (
@@ -190,7 +190,7 @@ FALLBACKS = "Frequency of op and op name that were executed on CPU:\n3\taten::di
         ("console.log", "resnet.json", '"deviceProperties": [{"name": "GAUDI2"}], ', True),
     ],
 )
-def test_a_log_beside_a_trace_is_read_when_it_can_be_of_the_same_run(
+def test_a_log_beside_a_trace_is_read_if_it_may_belong_to_the_same_run(
     log: str, trace: str, metadata: str, found: bool, tmp_path: Path
 ) -> None:
     (tmp_path / trace).write_text(f'{{{metadata}"traceEvents": [{{"ph": "X", "ts": 1, "dur": 1, "name": "a"}}]}}')
@@ -212,7 +212,7 @@ def test_the_log_of_another_trace_in_the_folder_is_not_read(tmp_path: Path) -> N
     assert len(find_inputs([str(tmp_path / "scaler.json")]).texts) == 1
 
 
-def test_each_log_is_not_compared_with_each_file_of_the_folder(tmp_path: Path) -> None:
+def test_finding_the_logs_of_a_folder_takes_linear_time(tmp_path: Path) -> None:
     """1,500 of each took minutes."""
     (tmp_path / "run.json").write_text('{"traceEvents":[{"ph":"X","name":"a","ts":1,"dur":1}]}')
     for number in range(250):

@@ -12,7 +12,7 @@ def state(path: str, size: int = 10, changed: int = 1) -> FileState:
     return FileState(changed, path, size)
 
 
-def test_a_file_is_finished_when_two_looks_find_it_the_same_and_given_once() -> None:
+def test_a_file_is_reported_once_when_two_scans_find_it_unchanged() -> None:
     watched = Watched()
     assert watched.finished([state("a.json")]) == []
     assert watched.finished([state("a.json", 20), state("b.json")]) == []
@@ -21,7 +21,7 @@ def test_a_file_is_finished_when_two_looks_find_it_the_same_and_given_once() -> 
     assert watched.finished([state("a.json", 20), state("b.json", 10, 2)]) == []
 
 
-def test_one_that_is_written_again_is_given_again_and_one_that_only_comes_back_is_not() -> None:
+def test_a_rewritten_file_is_reported_again_but_a_reappearing_one_is_not() -> None:
     watched = Watched()
     looks: list[list[FileState]] = [[state("a")], [state("a")], [], [state("a")], [state("a")]]
     assert [watched.finished(look) for look in looks] == [[], [state("a")], [], [], []]
@@ -29,7 +29,7 @@ def test_one_that_is_written_again_is_given_again_and_one_that_only_comes_back_i
     assert [watched.finished([state("a", 10, 7)]) for _ in range(3)] == [[], [state("a", 10, 7)], []]
 
 
-def test_what_was_done_before_is_not_given_and_the_oldest_comes_first() -> None:
+def test_files_done_before_are_skipped_and_the_oldest_comes_first() -> None:
     watched = Watched([state("a")])
     found = [state("c", 1, 5), state("a"), state("b", 1, 6)]
     assert [watched.finished(found) for _ in range(2)] == [[], [state("c", 1, 5), state("b", 1, 6)]]

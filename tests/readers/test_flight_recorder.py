@@ -104,7 +104,7 @@ def test_plain_values_of_any_protocol_come_back(value: Any, protocol: int) -> No
     assert load_plain(pickle.dumps(value, protocol=protocol)) == value
 
 
-def test_what_a_pickle_shares_comes_back_as_often_as_it_is_used() -> None:
+def test_shared_values_of_a_pickle_are_returned_at_each_use() -> None:
     frame = {"name": "step", "filename": "/home/me/train.py", "line": 31}
     value = {"entries": [{"frames": [frame, frame]} for _ in range(2000)]}
     assert load_plain(pickle.dumps(value, protocol=2)) == value
@@ -124,7 +124,7 @@ def test_a_long_text_that_is_shared_is_cut(tmp_path: Path) -> None:
     assert [(len(group.group), len(group.description)) for group in reading.flight_groups] == [(1000, 1000)]
 
 
-def test_many_groups_with_many_members_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_all_groups_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dump, "_MOST_MEMBERS", 10)
     found = dumped(entry(1))
     found["pg_config"] = {str(key): {"name": str(key), "ranks": [0, 1, 2, 3]} for key in range(4)}
@@ -154,7 +154,7 @@ def test_a_trace_of_a_large_cluster_is_no_dump(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["PT_HPU_LAZY_MODE=1", "CPU fallback aten::nonzero", "[INFO][SYN_API] x"])
-def test_json_is_never_a_log_whatever_names_it_holds(name: str) -> None:
+def test_json_is_never_taken_for_a_log(name: str) -> None:
     lines = json.dumps([{"odd": 1, "name": name}], indent=1).split("\n")
     assert sniff(lines, "a.log") == UNKNOWN
 
@@ -242,7 +242,7 @@ def sent(name: str, number: int, state: str = "started", **more: Any) -> dict[st
     return entry(number, state, profiling_name=f"nccl:{name}", **{**pp, **more})
 
 
-def test_a_pipeline_hangs_at_the_stage_that_waits_nowhere(tmp_path: Path) -> None:
+def test_in_a_pipeline_the_stage_that_waits_nowhere_is_named(tmp_path: Path) -> None:
     # Group members are ranks 4 to 7. Rank 5 has not sent; 6 waits for it, 7 for 6, and 4's send to 5 blocks.
     called = {
         4: [sent("send 0->1", 1, "completed"), sent("send 0->1", 2)],
@@ -260,7 +260,7 @@ def test_a_pipeline_hangs_at_the_stage_that_waits_nowhere(tmp_path: Path) -> Non
     ]
 
 
-def test_a_peer_without_dump_is_where_a_pipeline_hangs(tmp_path: Path) -> None:
+def test_in_a_pipeline_a_peer_without_a_dump_is_named(tmp_path: Path) -> None:
     called = {2: [sent("recv 2<-1", 1)], 0: [sent("send 0->1", 1, retired=True)]}
     assert hangs(tmp_path, {"pp": [0, 1, 2]}, called) == [
         "group pp, ranks 0, 1: rank 0 waits in nccl:send 0->1 of [3, 4] at train.py:31 step; it ended with an "
@@ -270,7 +270,7 @@ def test_a_peer_without_dump_is_where_a_pipeline_hangs(tmp_path: Path) -> None:
     ]
 
 
-def test_a_send_that_both_have_called_and_does_not_end(tmp_path: Path) -> None:
+def test_a_send_that_both_have_called_does_not_end(tmp_path: Path) -> None:
     called = {0: [sent("send 0->1", 3)], 1: [sent("recv 1<-0", 8)]}
     assert hangs(tmp_path, {"pp": [0, 1]}, called) == [
         "group pp, ranks 0, 1: ranks 0, 1 have both called nccl:send 0->1 of [3, 4] at train.py:31 step, and it "
@@ -278,7 +278,7 @@ def test_a_send_that_both_have_called_and_does_not_end(tmp_path: Path) -> None:
     ]
 
 
-def test_the_sends_of_a_batch_have_its_state(tmp_path: Path) -> None:
+def test_sends_of_a_batch_have_the_state_of_the_batch(tmp_path: Path) -> None:
     """Batches share the collectives' numbers, here 2 of rank 0 and 1 of rank 1, so these cannot be compared."""
 
     def batch(number: int, state: str, *names: str) -> list[dict[str, Any]]:
@@ -307,7 +307,7 @@ def test_an_error_and_a_rank_without_dump_say_that_it_may_have_died(tmp_path: Pa
     ]
 
 
-def test_a_rank_without_dump_is_the_begin_of_what_waits_for_it(tmp_path: Path) -> None:
+def test_a_rank_without_a_dump_is_the_start_of_the_chain_of_waits(tmp_path: Path) -> None:
     # Rank 1 waits in tp for rank 2, which has no dump, so it has not reached dp, where rank 0 waits.
     def at(group: str, number: int, state: str) -> dict[str, Any]:
         return entry(number, state, process_group=(group, group))
@@ -320,7 +320,7 @@ def test_a_rank_without_dump_is_the_begin_of_what_waits_for_it(tmp_path: Path) -
     ]
 
 
-def test_of_ranks_behind_only_those_that_wait_nowhere_are_named(tmp_path: Path) -> None:
+def test_only_ranks_behind_that_wait_nowhere_are_named(tmp_path: Path) -> None:
     # Ranks 1 and 2 are behind in dp. Rank 1 waits for 2, in tp.
     def at(group: str, number: int, state: str) -> dict[str, Any]:
         return entry(number, state, process_group=(group, group))

@@ -23,6 +23,6 @@ def test_the_name_from_the_handler_contains_the_host() -> None:
     assert hosts_of(["rank_3.1700000000000000000.pt.trace.json"], {}) == {}
 
 
-def test_what_the_trace_says_counts_most() -> None:
+def test_the_host_stated_in_the_trace_takes_precedence() -> None:
     named = {HANDLER: {"distributedInfo": {"rank": 0, "hostname": "pod-3"}}, "b.json": {"hostname": "pod-4"}}
     assert hosts_of([HANDLER, "b.json"], named) == {HANDLER: "pod-3", "b.json": "pod-4"}

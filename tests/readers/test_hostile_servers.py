@@ -56,7 +56,7 @@ def address() -> Iterator[str]:
     [("500", "500"), ("403", "403"), ("404", "no such file"), ("garbage", "Bad status line"),
      ("circle", "TooManyRedirects"), ("file", "file:///etc/passwd")],
 )  # fmt: skip
-def test_a_server_that_fails_is_one_sentence(address: str, name: str, why: str) -> None:
+def test_a_failing_server_gives_one_sentence(address: str, name: str, why: str) -> None:
     url = f"{address}/{name}.json"
     with pytest.raises(InputError, match=f"^{url}: .*{why}") as raised, local_copy(url):
         pass
@@ -67,7 +67,7 @@ def test_a_server_that_fails_is_one_sentence(address: str, name: str, why: str) 
 
 
 @pytest.mark.parametrize("url", ["zip://x::file:///etc/passwd", "nosuch://x", "reference://::file:///none.json"])
-def test_an_address_that_leads_to_no_file_is_one_sentence(url: str) -> None:
+def test_an_address_without_a_file_gives_one_sentence(url: str) -> None:
     with pytest.raises(InputError, match=f"^{url}: (cannot be fetched|no such file)"), local_copy(url):
         pass
 

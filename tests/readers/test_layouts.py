@@ -122,12 +122,12 @@ def test_the_last_recording_of_each_rank_is_taken(name: str) -> None:
     assert ranks == (expected if len(expected) > 1 else dict.fromkeys(expected))
 
 
-def test_a_trace_that_is_damaged_is_not_taken_for_json_of_something_else() -> None:
+def test_a_damaged_trace_is_not_taken_for_other_json() -> None:
     Recorded(0).write(Path("out/rank0.json"))
     Path("out/rank1.json").write_text('{"schemaVersion": 1, "distribu')
     assert find_inputs(["out"]).traces == ("out/rank0.json", "out/rank1.json")
 
 
-def test_where_nothing_is_a_trace_nothing_is_passed_over() -> None:
+def test_a_folder_without_traces_lists_no_skipped_files() -> None:
     Path("trainer_state.json").write_text('{"log_history": []}')
     assert find_inputs(["."]).traces == ("trainer_state.json",)

@@ -27,7 +27,7 @@ def _tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_pattern_selects_what_pythons_own_does(pattern: str, absolute: bool, tmp_path: Path) -> None:
+def test_patterns_match_like_pythons_glob(pattern: str, absolute: bool, tmp_path: Path) -> None:
     asked = str(tmp_path / pattern) if absolute else pattern
     expected = {os.path.normpath(found) for found in glob.glob(asked, recursive=True)} - {"."}
     assert {os.path.normpath(found) for found in matches(asked)} - {"."} == expected

@@ -44,7 +44,7 @@ def saved(folder: Path, snapshot: Any) -> str:
     return str(path)
 
 
-def test_the_answer_on_a_snapshot_is_about_memory(tmp_path: Path) -> None:
+def test_the_report_on_a_snapshot_is_about_memory(tmp_path: Path) -> None:
     assert analyze(saved(tmp_path, SNAPSHOT)).verdict.headline == (
         "The recording shows memory and no times. At its peak: 13.0 MiB allocated, 22.0 MiB reserved; "
         "the largest part: temporary (8.00 MiB, made by /app/train.py(12): forward)."
@@ -94,7 +94,7 @@ def test_a_snapshot_without_a_history_says_how_to_record_one(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("traces", [None, "text", [[]], {}])
-def test_other_values_are_no_history(tmp_path: Path, traces: Any) -> None:
+def test_other_values_are_not_a_history(tmp_path: Path, traces: Any) -> None:
     assert "without a history" in refusal(saved(tmp_path, {"segments": [], "device_traces": traces}))
 
 
@@ -105,7 +105,7 @@ def test_damaged_json_is_refused(tmp_path: Path) -> None:
     assert "is a damaged memory snapshot" in refusal(str(path))
 
 
-def test_entries_that_cannot_be_are_left_out(tmp_path: Path) -> None:
+def test_impossible_entries_are_left_out(tmp_path: Path) -> None:
     odd = [7, None, {"action": ["alloc"]}, {"size": 4}, entry("alloc", 1, 1, 5, frames="no"), entry("alloc", 2, -1, 6)]
     with TraceStore() as store:
         store.add_trace(saved(tmp_path, {"segments": [7], "device_traces": [odd, 7]}))
@@ -145,7 +145,7 @@ def test_numbers_that_no_allocator_has_are_missing(tmp_path: Path) -> None:
         assert store.select("SELECT count(*) AS n, count(allocated) AS told FROM memory") == [{"n": 2102, "told": 1024}]
 
 
-def test_segments_of_many_devices_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_of_many_devices_take_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """180 kB of empty segments and devices took 24 s."""
     asked = 0
 

@@ -213,7 +213,7 @@ def test_damaged_json_keeps_whole_records(content: str, problems: dict[str, int]
     assert issues(reading) == problems
 
 
-def test_half_record_in_the_middle_costs_only_itself() -> None:
+def test_a_half_record_in_the_middle_is_the_only_one_lost() -> None:
     lines = JSON.splitlines()
     lines[1] = lines[1][:60]
     reading = read("\n".join(lines))

@@ -50,7 +50,7 @@ def test_a_graph_has_its_shapes_turned_and_its_logical_nodes_left_out(tmp_path: 
     assert (node.expected_cycles, node.utilisation, node.origins) == (1650, 0.9, ("linear",))
 
 
-def test_an_estimate_of_zero_is_no_estimate() -> None:
+def test_an_estimate_of_zero_is_ignored() -> None:
     data = json.dumps(graph(mme_expected_compute_cycles=0, mme_compute_utilization=0)).encode()
     (node,) = post_graph.read(data, None, "graph.json").graph_nodes
     assert (node.expected_cycles, node.utilisation) == (None, None)
@@ -63,7 +63,7 @@ def test_a_fused_kernel_lists_what_is_in_it() -> None:
     assert node.fused_ops == ("relu_fwd_bf16", "add_fwd_bf16")
 
 
-def test_operands_have_no_more_dimensions_than_the_file_has_room_for() -> None:
+def test_the_number_of_dimensions_is_bounded_by_the_size_of_the_file() -> None:
     found = graph()
     found["graphs"][0]["tensors"] = [{"name": "a", "max_shape": [1 << 40] * 32, "dtype": "bf16"}]
     found["graphs"][0]["nodes"] = [
@@ -133,7 +133,7 @@ def test_the_same_as_a_view_of_an_archive_with_its_other_units() -> None:
     assert [(issue.kind, issue.count) for issue in reading.issues] == [("node", 1)]
 
 
-def test_the_expectation_for_the_whole_op_is_none_for_a_slice() -> None:
+def test_the_expected_time_of_an_op_does_not_apply_to_its_slices() -> None:
     row = {"Unit": "MME", "Node Name": "mm/op_1", "Op Type": "GEMM", "Duration (us)": "1", "Active (us)": "1"}
     for origin, expected in (("mm", None), ("mm/op_1", 5000)):
         rows = [{**row, "MME Origin Node": origin, "MME Origin Expected (us)": "5"}]
@@ -141,7 +141,7 @@ def test_the_expectation_for_the_whole_op_is_none_for_a_slice() -> None:
         assert node.expected_ns == expected
 
 
-def test_advice_by_check_with_tensors_and_sizes(tmp_path: Path) -> None:
+def test_advice_is_grouped_by_check_with_tensors_and_sizes(tmp_path: Path) -> None:
     path = tmp_path / "graph_compiler_perf.log"
     path.write_text(ADVICE)
     reading = text_input.read(path)

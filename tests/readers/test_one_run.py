@@ -43,7 +43,7 @@ def test_ranks_of_one_run_may_be_in_folders_of_their_hosts() -> None:
     assert files_of(*traces) == [tuple(traces)]
 
 
-def test_ranks_that_only_their_names_tell_are_of_one_run() -> None:
+def test_ranks_known_only_by_file_name_are_one_run() -> None:
     traces = [
         write("rank0.json", 5.0),
         write("rank1.json", device="Tesla V100", world_size=3),
@@ -78,7 +78,7 @@ def test_traces_of_two_runs_are_refused_with_the_list_of_runs(one: dict[str, Any
     assert find_inputs(traces, as_one_run=True).traces == ("a.json", "b.json")
 
 
-def test_ten_minutes_are_within_the_error_of_clocks() -> None:
+def test_clocks_may_differ_by_ten_minutes() -> None:
     assert len(files_of(write("rank0.json"), write("rank1.json", DAY + 599e6))) == 1
 
 
@@ -100,7 +100,7 @@ def recorded(name: str, minutes: float, pid: int, rank: int = 0) -> str:
     return name
 
 
-def test_of_several_recordings_of_a_process_the_last_is_taken() -> None:
+def test_the_last_of_several_recordings_of_a_process_is_used() -> None:
     first = [recorded(f"rank{rank}-cycle1.json", 0, 4000 + rank, rank) for rank in range(2)]
     last = [recorded(f"rank{rank}-cycle2.json", 20, 4000 + rank, rank) for rank in range(2)]
 
@@ -113,12 +113,12 @@ def test_of_several_recordings_of_a_process_the_last_is_taken() -> None:
     assert find_inputs([*first, *last]).traces == tuple(last)
 
 
-def test_a_trace_of_another_process_is_of_another_run() -> None:
+def test_a_trace_of_another_process_is_another_run() -> None:
     with pytest.raises(InputError, match="belong to 2 runs"):
         find_inputs([recorded("rank0-a.json", 0, 4000), recorded("rank0-b.json", 20, 5000)])
 
 
-def test_what_was_set_aside_is_a_finding_in_every_output() -> None:
+def test_traces_that_were_set_aside_are_a_finding_in_every_output() -> None:
     recorded("rank0.json", 0, 4000)
     Path("copies").mkdir()
     Path("copies/rank0.json").write_bytes(Path("rank0.json").read_bytes())

@@ -100,7 +100,7 @@ def test_damaged_rows(rows: tuple[str, ...], problems: dict[str, int]) -> None:
     assert issues(*rows) == problems
 
 
-def test_stray_quote_costs_one_row() -> None:
+def test_a_stray_quote_loses_one_row() -> None:
     rows = ('"' + row("INSTANT", "1"), row("BEGIN", "1"), row("END", "2"))
     assert spans(*rows) == [("[HD0] TPC 5", 1000, 1000)]
 
@@ -110,7 +110,7 @@ def test_utf_16_and_crlf() -> None:
     assert [item.dur_ns for item in read_csv(text.encode("utf-16")).slices] == [1000]
 
 
-def test_other_csv_is_refused() -> None:
+def test_csv_of_another_kind_is_refused() -> None:
     with pytest.raises(InputError, match=r"^input: the first line is not the header of a profiler CSV$"):
         read_csv(b"graph_key,bucket_id,token,recipe_key,cache_hit\n")
 

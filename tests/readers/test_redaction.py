@@ -43,11 +43,11 @@ def redacted(*pieces: bytes) -> list[Any]:
          {"name": "k_redacted_x", "env": {"API_TOKEN": "redacted"}}),
     ],
 )  # fmt: skip
-def test_what_is_left_out(value: object, left: object) -> None:
+def test_secrets_are_left_out(value: object, left: object) -> None:
     assert redacted(json.dumps(value).encode()) == [left]
 
 
-def test_what_is_measured_stays() -> None:
+def test_measurements_are_kept() -> None:
     args = {"max_tokens": 12345678, "num_tokens": "12345678", "tokens_per_s": 1.5, "tokenizer": "bert-base-uncased-v2",
             "pass_id": "0123456789", "bypass": "0123456789a", "pad_token": "<|endoftext1|>",
             "Call stack": "a(1): b;c(2): d",
@@ -68,7 +68,7 @@ def test_hidden_members_and_escapes_are_read() -> None:
     )
 
 
-def test_what_a_later_piece_names_is_left_out_of_an_earlier_one() -> None:
+def test_secrets_found_in_a_later_piece_are_left_out_of_an_earlier_one() -> None:
     assert redacted(b'["a hidden-secret"]', b'{"password": "hidden-secret"}') == [
         ["a redacted"],
         {"password": "redacted"},
@@ -155,7 +155,7 @@ def test_a_value_keeps_its_types() -> None:
     assert Redactor().value(row) == Row("k --token=redacted", (1, None, Row("redacted")), {"redacted": [2.5, "x"]})
 
 
-def test_a_string_of_escapes_only_and_one_that_no_text_holds() -> None:
+def test_strings_of_escapes_only_and_invalid_strings() -> None:
     escaped = b'["%b", "\\ud800 hf_AAAAAAAAAAAAAAAAAAAA", {"apiKey": "%b"}]' % (b"\\u0041" * 5000, b"\\n" * 5000)
     assert redacted(escaped) == [["A" * 5000, "\ud800 redacted", {"apiKey": "redacted"}]]
 
@@ -175,7 +175,7 @@ def test_numbers_that_json_lacks_become_null(big: int) -> None:
     assert as_json([float("inf"), -float("inf"), float("nan"), big]) == b"[null,null,null,%d]" % big
 
 
-def test_secrets_of_equal_beginnings_are_told_apart_by_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_with_equal_beginnings_take_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text is compared with one secret of each length, however many secrets begin with the same characters."""
     asked = 0
 
@@ -201,7 +201,7 @@ SECRET = "Zq7Xw9Kp2Lm4Nv6Bt8Rc1Yd3Fh5Gj0"
 
 @pytest.mark.parametrize("secret", [SECRET, SECRET[::-1] + "0" + SECRET])
 @pytest.mark.parametrize("left", range(8, 30))
-def test_what_a_cut_leaves_of_a_secret_is_left_out(secret: str, left: int) -> None:
+def test_the_rest_of_a_cut_secret_is_left_out(secret: str, left: int) -> None:
     redactor = Redactor()
     redactor.learn([json.dumps({"MY_PASSWORD": secret}).encode()])
     begin, end = secret[:left], secret[-left:]
@@ -213,7 +213,7 @@ def test_what_a_cut_leaves_of_a_secret_is_left_out(secret: str, left: int) -> No
     assert redactor.left_out == {"MY_PASSWORD"}
 
 
-def test_a_word_of_a_secret_stays_where_nothing_was_cut() -> None:
+def test_a_word_of_a_secret_is_kept_if_nothing_was_cut() -> None:
     redactor = Redactor()
     redactor.learn([b'{"PASSWORD": "transformer-17"}'])
     for text in ("transformer", "transformers… in transformer", "a … transformer", "trans…"):

@@ -210,7 +210,7 @@ def test_the_tail_of_a_schedule_without_repeat_is_not_the_recording(tmp_path: Pa
     assert find_inputs([str(tmp_path)], run=tail).traces == (traces[2],)
 
 
-def test_the_tails_of_ranks_that_are_named_are_set_aside(tmp_path: Path) -> None:
+def test_tails_of_named_ranks_are_set_aside(tmp_path: Path) -> None:
     whole, tails = (
         [record(tmp_path / f"{cycle}-rank{rank}.json", events, minute, 4000 + rank, rank=rank, world_size=2)
          for rank in range(2)]
@@ -223,14 +223,14 @@ def test_the_tails_of_ranks_that_are_named_are_set_aside(tmp_path: Path) -> None
     assert [(one.path, one.why) for one in found.set_aside] == [(tail, "part of a recording") for tail in tails]
 
 
-def test_two_recordings_of_one_process_in_folders_of_their_own_are_both_whole(tmp_path: Path) -> None:
+def test_two_recordings_of_one_process_in_separate_folders_are_complete(tmp_path: Path) -> None:
     record(tmp_path / "train" / handler("host_1", T), 90)
     generate = record(tmp_path / "generate" / handler("host_1", T + 1), 30)
 
     assert find_inputs([str(tmp_path)]).traces == (generate,)
 
 
-def test_a_run_that_broke_off_at_once_is_not_the_newest_whole_one(tmp_path: Path) -> None:
+def test_a_run_that_broke_off_at_once_is_not_the_newest_complete_one(tmp_path: Path) -> None:
     whole = record(tmp_path / "2026-01-31_10-00-00" / "rank0.1.json", 90, rank=0, world_size=1)
     record(tmp_path / "2026-01-31_10-01-00" / "rank0.2.json", 3, 1, 5000, rank=0, world_size=1)
 
@@ -243,7 +243,7 @@ def test_a_run_that_broke_off_at_once_is_not_the_newest_whole_one(tmp_path: Path
     )
 
 
-def test_a_run_that_lacks_ranks_is_not_the_newest_whole_one(tmp_path: Path) -> None:
+def test_a_run_that_lacks_ranks_is_not_the_newest_complete_one(tmp_path: Path) -> None:
     whole = [record(tmp_path / f"a/rank{rank}.json", 9, 0, 4000 + rank, rank=rank, world_size=2) for rank in range(2)]
     record(tmp_path / "b/rank0.json", 9, 60, 5000, rank=0, world_size=2)
 
@@ -255,7 +255,7 @@ def test_a_run_that_lacks_ranks_is_not_the_newest_whole_one(tmp_path: Path) -> N
     )
 
 
-def test_two_runs_of_one_process_each_are_no_ranks_however_close(tmp_path: Path) -> None:
+def test_two_single_process_runs_are_not_ranks_however_close_in_time(tmp_path: Path) -> None:
     for pid in (4000, 4100):
         record(tmp_path / handler(f"host_{pid}", T + pid), 9, 0, pid, rank=0, world_size=1)
         record(tmp_path / f"plain{pid}.json", 9, 0, pid + 1)
@@ -269,7 +269,7 @@ def test_two_runs_of_one_process_each_are_no_ranks_however_close(tmp_path: Path)
      ("nccl:all_reduce", 0, 4000, 1)],
     ids=["the same collective", "no collective", "another minute", "the same process"],
 )  # fmt: skip
-def test_traces_without_ranks_are_of_one_run_when_they_met_in_collectives(
+def test_traces_without_ranks_are_one_run_if_they_share_collectives(
     tmp_path: Path, name: str, minute: int, process: int, ranks: int
 ) -> None:
     record(tmp_path / "a.json", 9, 0, 4000, name)

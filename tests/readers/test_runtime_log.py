@@ -214,7 +214,7 @@ def test_progress_bar_cadence() -> None:
         ("x:y", ""),
     ],
 )
-def test_a_bar_is_found_after_others_and_named_by_what_stands_before_it(before: str, name: str) -> None:
+def test_a_progress_bar_is_named_by_the_text_before_it(before: str, name: str) -> None:
     text = "".join(f"{before}{done}%|#| {done}/100 [00:01<00:09, 9.9it/s]\n" for done in (10, 20))
     assert [(event.name, event.value) for event in read_events(text.encode()).events] == [(name, 10.0)]
 

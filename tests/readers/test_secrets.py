@@ -17,7 +17,7 @@ LONG = "a1B2c3D4e5F6g7H8i9J0" * 2
      "authToken", "x-api-key", "APIKEY", "Authorization", "MYSQL_PWD", "clientSecret", "hpu.ACCESS_TOKEN", "--api-key",
      "REDIS_AUTH"],
 )  # fmt: skip
-def test_the_value_of_such_a_name_is_a_secret(name: str) -> None:
+def test_values_of_secret_names_are_secrets(name: str) -> None:
     assert is_secret(name, SECRET)
 
 
@@ -27,12 +27,12 @@ def test_the_value_of_such_a_name_is_a_secret(name: str) -> None:
      "token_type", "PWD", "OLDPWD", "forward_pass", "cache_key", "primary_key", "keys", "compass", "author",
      "HF_TOKEN_PATH", "password_file", "per_output_token", "passed", "monkey"],
 )  # fmt: skip
-def test_the_value_of_such_a_name_is_none(name: str) -> None:
+def test_values_of_other_names_are_not_secrets(name: str) -> None:
     assert not is_secret(name, SECRET)
     assert not is_secret_number(name, "12345678")
 
 
-def test_words_measures_and_nothing_are_no_tokens() -> None:
+def test_words_and_measures_are_not_tokens() -> None:
     for value in ("short", "generation", "12.345678ms", "1234567890", "<|begin_of_text|>", "[MASKED]", "x" * 600):
         assert not is_secret("token", value)
     for value in ("", "None", "true", "******", "redacted"):
@@ -95,7 +95,7 @@ def test_a_token_is_known_by_its_beginning(token: str) -> None:
      "--max-tokens 12345678",
      "sk-learn-estimator-html-doc-link", "ssh://git@host/path", "nccl:all_reduce token"],
 )  # fmt: skip
-def test_a_text_without_secrets_has_none(text: str) -> None:
+def test_harmless_texts_contain_no_secrets(text: str) -> None:
     assert [*secrets_in(text)] == []
 
 
@@ -110,7 +110,7 @@ HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "eyJaaaaaaaaaaa.", "://a:", "B
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_no_repeated_text_is_searched_again_and_again(piece: str) -> None:
+def test_repeated_text_is_searched_in_linear_time(piece: str) -> None:
     """A search that scans the rest of the text from every position would never finish on a long text."""
     text = piece * (300_000 // len(piece))
     assert len([*secrets_in(text)]) <= len(text)

@@ -48,7 +48,7 @@ def test_statistics_of_sglang() -> None:
     assert (found.generation_tokens_per_s, found.running, found.waiting, found.cache_ratio) == (95.5, 4, 7, 0.06)
 
 
-def test_statistics_without_a_number_are_no_interval() -> None:
+def test_statistics_without_a_number_give_no_interval() -> None:
     assert console_log.read(b"INFO Avg prompt throughput: nan tokens/s\n").intervals == ()
 
 
@@ -88,7 +88,7 @@ def test_drafts_with_an_efficiency_of_nan_are_not_totals() -> None:
 
 
 @pytest.mark.parametrize(("tokens", "ms"), [("00", "7.00"), ("3", "999999999999999.00")])
-def test_numbers_that_no_server_writes(tokens: str, ms: str) -> None:
+def test_impossible_numbers_in_a_log_are_ignored(tokens: str, ms: str) -> None:
     """A step without tokens would divide by zero, and such a time exceeds 64-bit nanoseconds."""
     found = _read(
         f"{V0}Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 75.3 tokens/s, Running: 6 reqs",
@@ -157,7 +157,7 @@ def test_a_list_of_buckets() -> None:
     ]  # fmt: skip
 
 
-def test_a_warmed_shape_is_no_batch_size_of_the_run() -> None:
+def test_a_warmed_up_shape_does_not_set_the_batch_size() -> None:
     assert not _read("[Warmup][Decode][3/7] batch_size:8 query_len:1 num_blocks:128 free_mem:15.26 GiB").events
 
 

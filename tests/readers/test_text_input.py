@@ -96,7 +96,7 @@ def test_problems_before_and_after_the_look_are_kept() -> None:
     assert {issue.kind: issue.count for issue in reading.issues} == {"not UTF-8": 1, "cut line": 1}
 
 
-def test_profiler_csv_is_no_log() -> None:
+def test_a_profiler_csv_is_not_a_log() -> None:
     with pytest.raises(InputError, match=r"^input: is a profiler CSV, which is a trace and not a log$"):
         text_input.read(f"{HEADER}\n".encode())
 
@@ -104,11 +104,11 @@ def test_profiler_csv_is_no_log() -> None:
 @pytest.mark.parametrize(
     "text", ['{"traceEvents": [{"ph": "X"}]}', '[\n {"name": "a", "ph": "X", "ts": 1}\n]', '{"schemaVersion": 1']
 )
-def test_a_trace_is_no_log(text: str) -> None:
+def test_a_trace_is_not_a_log(text: str) -> None:
     with pytest.raises(InputError, match=r"^input: is a trace and not a log$"):
         text_input.read(text.encode())
 
 
-def test_folder_is_one_sentence(tmp_path: Path) -> None:
+def test_a_folder_gives_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"is a folder, not a file$"):
         text_input.read(tmp_path)

@@ -124,7 +124,7 @@ def test_further_decimals_are_rounded_alike(times: list[str]) -> None:
     assert only_times(read(trace(*((ts, "1") for ts in times)))) == [(ts, 1000) for ts in rounded]
 
 
-def test_times_of_kineto_take_the_fast_way(tmp_path: Path) -> None:
+def test_times_of_kineto_are_read_by_the_fast_path(tmp_path: Path) -> None:
     for written, exact in [("1428625746910.765", False), ("8699999999999.999", False), ("8700000000000.001", True)]:
         path = tmp_path / "trace.json"
         path.write_bytes(trace((written, "0.5")))

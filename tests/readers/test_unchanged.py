@@ -24,7 +24,7 @@ def test_a_file_is_read_again_only_after_it_changed(tmp_path: Path) -> None:
     assert len(read) == 2
 
 
-def test_what_is_no_file_is_read_each_time() -> None:
+def test_inputs_that_are_not_files_are_read_each_time() -> None:
     read: list[str] = []
     once = once_per_file(lambda path: read.append(path) or len(read))
     assert [once(os.devnull), once(os.devnull), once("s3://bucket/x"), once("s3://bucket/x")] == [1, 2, 3, 4]

@@ -61,7 +61,7 @@ def test_twice_the_damage_takes_twice_the_work(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_a_megabyte_of_damage_has_an_end(kind: str) -> None:
+def test_a_megabyte_of_damage_takes_linear_time(kind: str) -> None:
     """Quadratic time would take hours here."""
     found = mend.mend_events(DAMAGE[kind](MB))
     assert found.work < (mend.MOST_WORK + 40) * 3 * MB
@@ -102,7 +102,7 @@ def test_the_events_behind_a_megabyte_of_damage_are_found(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_no_end_is_found_in_a_megabyte_of_damage_but_a_last_bracket(kind: str) -> None:
+def test_only_the_last_bracket_ends_a_megabyte_of_damage(kind: str) -> None:
     text = HOSTILE[kind]
     assert envelope.read_tail(text, bare=False) is None
     assert last_boundary(text) is None
@@ -125,7 +125,7 @@ def test_a_long_head_is_looked_at_no_more_than_twice_its_length(monkeypatch: pyt
     assert sum(seen) < 4 * len(data)
 
 
-def test_blank_text_takes_no_memory(tmp_path: Path) -> None:
+def test_blank_text_takes_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "blank.json.gz"
     squeeze = zlib.compressobj(1, wbits=31)
     path.write_bytes(b"".join(squeeze.compress(b" " * MB) for _ in range(200)) + squeeze.flush())
@@ -138,7 +138,7 @@ def test_blank_text_takes_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["gzip", "zstd"])
-def test_blocks_are_of_a_size_however_well_they_were_squeezed(form: str, tmp_path: Path) -> None:
+def test_the_size_of_unpacked_blocks_is_limited(form: str, tmp_path: Path) -> None:
     data = b"\0" * (60 * MB)
     squeezed = gzip.compress(data, 1, mtime=0) if form == "gzip" else zstandard.ZstdCompressor().compress(data)
     path = tmp_path / "zeros"
@@ -244,7 +244,7 @@ def test_lines_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
         assert read(lines).names == [f"op{number}" for number in range(50)]
 
 
-def test_lines_that_are_no_events_are_no_trace() -> None:
+def test_lines_without_events_are_not_a_trace() -> None:
     with pytest.raises(Exception, match="without traceEvents"):
         read(b'{"a": 1}\n{"b": 2}\n')
 

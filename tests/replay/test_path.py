@@ -78,7 +78,7 @@ def test_the_sum_by_kinds_is_that_of_the_stretches(store: TraceStore) -> None:
     ]  # fmt: skip
 
 
-def test_the_picture_lights_what_is_on_the_path(store: TraceStore) -> None:
+def test_the_picture_highlights_the_critical_path(store: TraceStore) -> None:
     drawn = path_timeline(store, 0, most_bars=100)
     assert drawn is not None
     assert [lane.side for lane in drawn.lanes] == ["path", "host", "device"]

@@ -79,7 +79,7 @@ def test_workers_fetch_beside_the_step_but_must_keep_up() -> None:
     assert (without(4), without(1)) == (400_000, 600_000)
 
 
-def test_a_read_that_is_put_off_lets_the_host_go_on() -> None:
+def test_a_postponed_read_lets_the_host_continue() -> None:
     body = [
         *launched(1, 100, 108, 500),
         x("aten::item", 110, 520),
@@ -168,23 +168,23 @@ BODY = launched(1, 100, 108, 50)
         ([step(n, n * LONG, LONG) for n in range(4)], 3, 1_000_000),
     ],
 )  # fmt: skip
-def test_what_there_is_of_steps_is_replayed(events: list[Event], steps: int, measured_ns: int) -> None:
+def test_recordings_with_few_or_partial_steps_are_replayed(events: list[Event], steps: int, measured_ns: int) -> None:
     found = whole(*events)
     assert (found.steps, found.measured_ns, found.replayed_ns, found.why_not) == (steps, measured_ns, measured_ns, None)
 
 
-def test_work_without_any_launch_is_no_basis_for_a_prediction() -> None:
+def test_work_without_launches_gives_no_prediction() -> None:
     found = whole(*steps_of([kernel("k", 100, 400), kernel("k", 700, 100)]))
     assert found.why_not == "the trace does not show what launched 100.0 % of the device work"
 
 
 @pytest.mark.parametrize("events", [[], [kernel("k", 0, 10)]])
-def test_nothing_to_replay_is_a_sentence_or_no_prediction(events: list[Event]) -> None:
+def test_an_empty_replay_gives_a_sentence_or_no_prediction(events: list[Event]) -> None:
     found = model(*events)
     assert isinstance(found, str) or found.why_not is not None
 
 
-def test_more_work_than_is_replayed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_says_that_only_part_of_the_work_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     two = [*launched(1, 100, 108, 50), *launched(2, 200, 208, 50)]
     monkeypatch.setattr("perftool.replay.model._MOST_TASKS", 4)
     # One of three steps remains.

@@ -82,7 +82,7 @@ def test_shorter_work_is_predicted_exactly(acts: list[Act], factor: float) -> No
 
 @settings(max_examples=100)
 @given(ACTS, st.data())
-def test_taking_something_away_never_makes_a_step_longer(acts: list[Act], data: st.DataObject) -> None:
+def test_removing_work_never_makes_a_step_longer(acts: list[Act], data: st.DataObject) -> None:
     graph = graph_of(acts)
     leaves = graph.recording.leaves
     spans = [
@@ -123,7 +123,7 @@ def test_the_critical_path_is_as_long_as_the_replay(acts: list[Act]) -> None:
 
 @settings(max_examples=50)
 @given(ACTS)
-def test_what_is_not_on_the_critical_path_gains_nothing(acts: list[Act]) -> None:
+def test_work_off_the_critical_path_gains_nothing(acts: list[Act]) -> None:
     graph = graph_of(acts)
     replayed = replay_once(graph)
     on_path = {stretch.task for stretch in critical_path(graph, replayed)}

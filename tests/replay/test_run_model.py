@@ -68,7 +68,7 @@ CHANGE = st.builds(
 
 @settings(max_examples=30)
 @given(st.lists(OVERLAPPED, min_size=1, max_size=5), SKEW, st.lists(CHANGE, max_size=4))
-def test_less_of_anything_never_takes_longer_and_a_larger_change_gains_no_less(
+def test_less_work_never_takes_longer_and_larger_changes_gain_more(
     parts: list[Part], skew: list[int], changes: list[Less]
 ) -> None:
     made = meetings(STEPS, whole(parts), skew)
@@ -91,7 +91,7 @@ def test_a_rank_that_does_what_the_median_rank_does_is_predicted_exactly(
 
 
 @pytest.mark.parametrize(("share", "predicted"), [(0.0, 180_000), (0.6, 348_000), (2.0, 580_000)])
-def test_a_step_takes_no_less_than_its_hosts_need(share: float, predicted: int) -> None:
+def test_a_step_is_never_shorter_than_its_hosts_need(share: float, predicted: int) -> None:
     work = ((500_000, 0, 0, 0, 0), *[(100_000, 0, 0, 0, 0)] * 3)
     made = meetings(STEPS, [Part(ALL, work, 50_000)], [0] * RANKS, host_share=share)
     assert made.unchanged_ns == 580_000

@@ -33,7 +33,7 @@ def slow_saved(stretches: list[Stretch], until: int) -> float:
         *[[(n, 19 - n, 1 - n / 10) for n in order] for order in ([*range(10)], [*range(9, -1, -1)])],
     ],
 )  # fmt: skip
-def test_of_stretches_that_overlap_the_one_that_saves_most_counts(stretches: list[Stretch]) -> None:
+def test_among_overlapping_stretches_the_largest_saving_counts(stretches: list[Stretch]) -> None:
     times, gone = saved(stretches)
     for until in range(20):
         assert np.interp(until, times, gone) == pytest.approx(slow_saved(stretches, until))

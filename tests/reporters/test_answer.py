@@ -46,7 +46,7 @@ def test_the_answer_fits_one_screen(sample: str, shown: Callable[..., list[str]]
     assert [line for line in lines if len(line) > 80 or line != line.rstrip()] == []
 
 
-def test_a_caveat_is_shown_where_the_bar_shows_the_idle_time(shown: Callable[..., list[str]]) -> None:
+def test_a_caveat_is_shown_with_the_idle_time(shown: Callable[..., list[str]]) -> None:
     report, _ = analysed(starved(), findings=[finding()])
     verdict = replace(report.verdict, caveats="The machine was overloaded.")
 
@@ -87,7 +87,7 @@ def test_a_finding_names_the_line_that_most_of_its_time_is_spent_in(shown: Calla
     assert "GAP901 slow-loader  ≤ 6.00 ms (60.0 %)  train.py:33 main" in shown(report)
 
 
-def test_a_predicted_gain_is_no_bound(shown: Callable[..., list[str]]) -> None:
+def test_a_predicted_gain_is_not_shown_as_a_bound(shown: Callable[..., list[str]]) -> None:
     report, _ = analysed(starved(), findings=[finding(gain=Gain(5_000_000, 0.5, "predicted"))])
 
     assert "GAP901 slow-loader  5.00 ms (50.0 %)" in shown(report)
@@ -107,7 +107,7 @@ def test_a_row_names_the_rank_that_others_wait_for(shown: Callable[..., list[str
     assert any(line.startswith("GAP901 slow-loader: rank 6 ") for line in shown(report))
 
 
-def test_health_of_the_trace_is_no_advice(shown: Callable[..., list[str]]) -> None:
+def test_findings_about_the_trace_are_not_shown_as_advice(shown: Callable[..., list[str]]) -> None:
     report, _ = analysed(
         starved(), findings=[finding(), finding(code="TRC105", name="profiler-overhead", advice=False)]
     )
@@ -129,7 +129,7 @@ def test_top_and_severity_choose_what_is_shown(shown: Callable[..., list[str]]) 
     assert "4 below --min-severity" in "\n".join(shown(report, Choice(None, "warning")))
 
 
-def test_what_was_dropped_is_said_first(shown: Callable[..., list[str]]) -> None:
+def test_dropped_events_are_reported_first(shown: Callable[..., list[str]]) -> None:
     report, _ = analysed(starved())
     issues = tuple(ImportIssue(f"k{n}", 1, f"remark {n}") for n in range(4))
     lines = shown(replace(report, inputs=(replace(report.inputs[0], issues=issues),)))

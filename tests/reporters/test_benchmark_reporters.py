@@ -22,7 +22,7 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-def test_a_block_says_what_was_measured_and_what_the_rules_said() -> None:
+def test_a_block_shows_the_measurement_and_the_findings() -> None:
     out = io.StringIO()
     print_result(VALIDATED, make_console("never", file=out))
 
@@ -41,7 +41,7 @@ def test_a_block_says_what_was_measured_and_what_the_rules_said() -> None:
     )
 
 
-def test_a_simulated_row_says_so() -> None:
+def test_a_simulated_row_is_labelled() -> None:
     out = io.StringIO()
     print_result(SIMULATED, make_console("never", file=out))
 
@@ -77,7 +77,7 @@ def test_the_validation_table_keeps_measured_and_simulated_apart() -> None:
     # fmt: on
 
 
-def test_the_validation_table_is_whole_in_a_narrow_terminal() -> None:
+def test_the_validation_table_fits_a_narrow_terminal() -> None:
     out = io.StringIO()
     print_validation([VALIDATED, SIMULATED], Console(file=out, width=80))
     shown = out.getvalue()
@@ -85,7 +85,7 @@ def test_the_validation_table_is_whole_in_a_narrow_terminal() -> None:
     assert " ".join(shown.split()).endswith(" needs a device with asynchronous execution 1 validated, 1 simulated")
 
 
-def test_a_row_appears_as_it_ends_in_columns_that_those_to_come_fit() -> None:
+def test_a_row_is_printed_at_once_in_columns_that_fit_later_rows() -> None:
     out = io.StringIO()
     expected = [("fused_adamw", ("FUS101",)), ("a_longer_name_than_that", ("FUS101", "FUS102"))]
     table = ValidationTable(make_console("never", file=out), expected)

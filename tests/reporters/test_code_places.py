@@ -63,7 +63,7 @@ def test_a_place_without_a_line_is_the_first_line_of_the_file_since_ci_demands_o
     assert code["logicalLocations"] == [{"name": "main", "kind": "function"}]
 
 
-def test_code_that_is_not_here_leaves_the_finding_at_its_trace() -> None:
+def test_a_finding_about_missing_code_points_at_its_trace() -> None:
     result = report(at(THEIRS))
 
     assert b"file=runs/a.json,line=1," in render_github(result)

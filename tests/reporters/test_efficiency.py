@@ -18,7 +18,7 @@ PEAK = AssumedPeak("H", "bf16", "matrix", 1000e12, 1e12, "datasheet", False)
 TOLD = Efficiency((PRODUCT, COPY), (PEAK,), 2000, 1000, 500.0, "")
 
 
-def test_rates_are_those_that_bind() -> None:
+def test_the_shown_rate_is_the_limiting_one() -> None:
     assert (rate_text(PRODUCT), rate_text(COPY)) == ("500.0 TFLOP/s", "0.50 TB/s")
     slow = replace(PRODUCT, tflops=0.03), replace(COPY, tbytes=0.004)
     assert tuple(map(rate_text, slow)) == ("30.0 GFLOP/s", "4.00 GB/s")

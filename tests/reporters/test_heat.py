@@ -18,7 +18,7 @@ def test_equal_neighbours_are_one_stretch_of_a_shade() -> None:
     assert [(tick.at, tick.label) for tick in chart.y] == [(25.0, "kernels"), (75.0, "copies")]
 
 
-def test_of_more_ranks_than_columns_the_largest_neighbour_is_drawn() -> None:
+def test_with_more_ranks_than_columns_the_largest_neighbour_is_drawn() -> None:
     shares = tuple(0.5 if rank == 2047 else 0.0 for rank in range(3000))
 
     chart = heat_chart(HeatMap("step", "By step", tuple(map(str, range(3000))), ("step 1",), (shares,)))

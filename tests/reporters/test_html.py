@@ -91,7 +91,7 @@ def page() -> str:
     return render_html(*analysed(starved(), findings=[finding()], deviceProperties=device)).decode()
 
 
-def test_the_structure_is_the_golden_one(page: str, request: pytest.FixtureRequest) -> None:
+def test_the_structure_matches_the_golden_file(page: str, request: pytest.FixtureRequest) -> None:
     shown = "\n".join(Outline(page.replace(perftool.__version__, "X.Y.Z")).lines) + "\n"
     golden = GOLDEN / "starved.txt"
     if request.config.getoption("--refresh-golden"):
@@ -99,7 +99,7 @@ def test_the_structure_is_the_golden_one(page: str, request: pytest.FixtureReque
     assert shown == golden.read_text(encoding="utf-8")
 
 
-def test_every_link_inside_leads_somewhere_and_no_id_comes_twice(page: str) -> None:
+def test_internal_links_have_targets_and_ids_are_unique(page: str) -> None:
     outline = Outline(page)
     assert len(outline.ids) == len(set(outline.ids))
     assert set(outline.links) <= set(outline.ids)
@@ -159,7 +159,7 @@ def test_names_from_a_trace_are_never_more_than_text() -> None:
         json.loads(text)
 
 
-def test_half_a_character_does_not_stop_the_report() -> None:
+def test_a_lone_surrogate_does_not_stop_the_report() -> None:
     report, pictures = analysed(starved())
     broken = replace(report, top_ops=(Share("half \ud800", 1, 1, 0.5),))
     assert b"half \\ud800" in render_html(broken, pictures)
@@ -219,7 +219,7 @@ def test_missing_signals_are_shown_as_missing_never_as_zero() -> None:
     assert not re.search(r"device|accelerator", text.partition("Rules that could not be applied")[0], re.IGNORECASE)
 
 
-def test_where_the_cpu_computes_no_page_speaks_of_a_device() -> None:
+def test_a_page_about_a_cpu_run_does_not_mention_a_device() -> None:
     report, pictures = analysed([step(1, 0, 1000), x("aten::mm", 10, 500)])
     page = render_html(report, pictures).decode()
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
@@ -273,7 +273,7 @@ def test_logs_alone_say_that_no_times_are_known() -> None:
     assert b"No trace was read" in render_html(analyze([str(LOG)]), NO_PICTURES)
 
 
-def test_no_input_at_all_is_said() -> None:
+def test_a_page_without_inputs_says_so() -> None:
     page = render_html(empty_report(()), NO_PICTURES)
     assert b"There is no input." in page
 
@@ -338,7 +338,7 @@ def test_ranks_are_shown_side_by_side() -> None:
     assert {"chart-strip-0", "chart-strip-1", "chart-steps-0", "chart-steps-1", "chart-ranks"} <= set(outline.ids)
 
 
-def test_what_to_change_first_is_not_accepted_yet() -> None:
+def test_accepted_findings_are_not_among_what_to_change_first() -> None:
     found = [finding(code=f"GAP90{n}", short_fix=f"Do {n}.", suppressed=n == 1) for n in range(1, 6)]
     report, _ = analysed(starved(), findings=found)
     box = render_html(report, interactive=False).decode().split('class="first"')[1].split("</ol>")[0]
@@ -346,7 +346,7 @@ def test_what_to_change_first_is_not_accepted_yet() -> None:
     assert re.findall(r"<p>(.*?)</p>", box) == ["Do 2.", "Do 3.", "Do 4."]
 
 
-def test_a_page_of_a_serving_run_speaks_of_iterations() -> None:
+def test_a_page_about_a_server_calls_its_steps_iterations() -> None:
     report = analyze([str(LOG.parents[1] / "serving" / "one_process.json.gz")])
     page = Outline(render_html(report, NO_PICTURES, interactive=False).decode())
     # Reasons why rules do not apply name tables of other runs.

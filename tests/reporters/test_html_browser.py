@@ -121,7 +121,7 @@ def test_an_address_with_a_finding_opens_it(open_page: Open) -> None:
     assert browser.execute_script("return document.getElementById('GAP905').open")
 
 
-def test_charts_come_alive_and_change_with_the_theme(open_page: Open) -> None:
+def test_charts_become_interactive_and_follow_the_theme(open_page: Open) -> None:
     browser = open_page(the_page())
     unfold(browser, "steps")
     browser.execute_script("document.getElementById('chart-steps-0').scrollIntoView()")

@@ -120,7 +120,7 @@ def test_the_summary_holds_every_promised_metric_with_its_unit() -> None:
     assert {kind.unit for kind in metric_kinds()} <= {"ratio", "ms", "count", "bytes", "per_s"}
 
 
-def test_the_check_sees_breaches() -> None:
+def test_the_check_finds_breaches() -> None:
     broken = {"tool": {"name": 1}, "steps": [{"rank": True}]}
     assert {"report.version: missing", "report.tool.name: int", "report.steps[0].rank: bool"} <= set(
         breaches(CONTRACT, broken)

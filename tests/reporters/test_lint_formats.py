@@ -108,14 +108,14 @@ def test_the_same_finding_on_many_ranks_is_one_line() -> None:
     assert printed[-1] == "Found 200 findings (200 warnings)."
 
 
-def test_what_is_found_over_ranks_is_shown_at_the_trace_of_a_rank_it_names() -> None:
+def test_findings_over_ranks_are_shown_at_the_trace_of_a_named_rank() -> None:
     inputs = [InputFile(f"rank{rank}.json", "trace", rank, 1, 1, "ok") for rank in range(4)]
     found = replace(finding().finding, rank=None, evidence={"late_ranks": [2, 3]})
     assert file_of(found, inputs) == "rank2.json"
     assert file_of(replace(found, evidence={}), inputs) == "rank0.json"
 
 
-def test_text_keeps_a_hostile_name_on_one_line() -> None:
+def test_a_hostile_name_stays_on_one_line_of_text() -> None:
     printed = _printed(report(finding(message=HOSTILE)))
     assert len(printed.splitlines()) == 3
     assert "\x1b" not in printed
@@ -135,7 +135,7 @@ def test_statistics_are_sorted_by_count() -> None:
     ]
 
 
-def test_json_says_what_the_gate_decided() -> None:
+def test_json_contains_the_decision_of_the_gate() -> None:
     data = json.loads(render_lint_json(report(finding(), finding(suppressed=True))))
     assert data["version"] == 1
     assert data["lint"] == {

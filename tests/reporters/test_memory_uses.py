@@ -30,7 +30,7 @@ def full(report: Report) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_the_full_text_tells_what_lives_at_the_peak() -> None:
+def test_the_full_text_shows_what_is_alive_at_the_peak() -> None:
     report, _ = analysed(EVENTS)
 
     lines = full(report)
@@ -41,7 +41,7 @@ def test_the_full_text_tells_what_lives_at_the_peak() -> None:
     ]  # fmt: skip
 
 
-def test_blocks_beyond_the_total_of_a_damaged_input_are_the_whole() -> None:
+def test_blocks_larger_than_a_damaged_total_count_as_all_of_it() -> None:
     wrong = {"Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 30 * MIB, "Total Allocated": 0, "Total Reserved": 0}
     report, pictures = analysed([*EVENTS[:4], instant("[memory]", 10, **wrong)])
 

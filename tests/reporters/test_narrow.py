@@ -30,7 +30,7 @@ def test_columns_move_together() -> None:
 
 
 @pytest.mark.parametrize("width", [20, 40, 60])
-def test_numbers_are_whole_at_any_width(width: int) -> None:
+def test_numbers_are_never_cut_at_any_width(width: int) -> None:
     assert lines(steps_table(STEPS, "step"), width)[1].split()[1:] == ["111.428", *["50.223"] * len(BREAKDOWN)]
     name, numbers = lines(shares_table(SHARES), width)[1].split("…")
     assert name.strip().startswith("void")

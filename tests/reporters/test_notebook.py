@@ -42,7 +42,7 @@ def report() -> Report:
     return perftool.analyze(SAMPLE)
 
 
-def test_the_fragment_says_the_verdict_the_steps_and_the_first_findings(report: Report) -> None:
+def test_the_fragment_shows_verdict_steps_and_first_findings(report: Report) -> None:
     html = report._repr_html_()
 
     assert html is not None

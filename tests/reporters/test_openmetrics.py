@@ -68,7 +68,7 @@ def test_the_text_follows_the_format_and_has_base_units(report: Report) -> None:
     assert sum(severities.values()) == sum(found["habana_perf_tool_rule_findings"].values()) == len(report.findings) > 0
 
 
-def test_what_the_input_does_not_show_is_left_out(report: Report) -> None:
+def test_missing_numbers_are_left_out(report: Report) -> None:
     absent = [name for name, metric in report.summary.items() if metric.value is None]
     assert "mfu_ratio" in absent
     assert not any(f"habana_perf_tool_{name}" in parsed(render_openmetrics(report).decode()) for name in absent)

@@ -53,7 +53,7 @@ def test_the_place_in_time_is_a_logical_location() -> None:
     assert location["physicalLocation"]["artifactLocation"]["uri"] == "runs/a.json"
 
 
-def test_a_name_in_a_message_is_no_link() -> None:
+def test_a_name_in_a_message_is_not_a_link() -> None:
     """In SARIF, ``[text](target)`` is a link."""
     one = finding()
     evil = replace(one, finding=replace(one.finding, message="the op [read me](https://evil.example) is slow"))
@@ -62,13 +62,13 @@ def test_a_name_in_a_message_is_no_link() -> None:
     assert "](" not in json.dumps(result)
 
 
-def test_alike_findings_keep_apart() -> None:
+def test_similar_findings_stay_separate() -> None:
     results = sarif(finding(), finding())["runs"][0]["results"]
     prints = [result["partialFingerprints"]["primaryLocationLineHash"] for result in results]
     assert prints == ["0123456789abcdef:1", "0123456789abcdef:2"]
 
 
-def test_suppressed_findings_say_so() -> None:
+def test_suppressed_findings_are_marked() -> None:
     accepted = replace(finding(suppressed=True), baseline="unchanged")
     results = sarif(accepted, replace(finding(), baseline="new"))["runs"][0]["results"]
     assert results[0]["suppressions"] == [{"kind": "external", "status": "accepted"}]

@@ -49,7 +49,7 @@ def test_stages_are_listed_only_if_the_recording_shows_the_model(store: Callable
     assert lines_of(store, events)[1:] == ["decode   100.0 % of the time, 3 x: median 40.0 ms, P99 40.0 ms, batch 8"]
 
 
-def test_other_runs_have_no_iterations(store: Callable[..., TraceStore]) -> None:
+def test_runs_that_are_not_servers_have_no_iterations(store: Callable[..., TraceStore]) -> None:
     assert lines_of(store, [x("aten::mm", 0, 50), x("ProfilerStep#1", 0, 60, "user_annotation")]) == []
 
 

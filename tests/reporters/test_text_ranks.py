@@ -53,7 +53,7 @@ def test_a_single_rank_needs_no_table() -> None:
     assert not [line for line in shown(report_of(PLAIN)) if line.startswith("Ranks")]
 
 
-def test_of_many_ranks_those_that_differ_most_are_shown() -> None:
+def test_with_many_ranks_those_that_differ_most_are_shown() -> None:
     ranks = [replace(PLAIN, rank=rank, compute_ns=(6 + (rank == 40)) * MS) for rank in range(64)]
     ranks[50] = RankSummary(50, None, "unreadable", 0, *[None] * 10)
 
@@ -78,7 +78,7 @@ def test_many_plain_inputs_are_one_line() -> None:
     ]
 
 
-def test_what_several_ranks_have_is_said_once() -> None:
+def test_findings_of_several_ranks_are_shown_once() -> None:
     def on(rank: int | None, mark: str = "same") -> Finding:
         place = Location()
         return Finding("GAP101", "n", "info", "high", "s", "it waits", "w", "f", rank, place, (), {}, None, mark, None)

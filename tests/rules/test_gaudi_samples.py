@@ -59,7 +59,7 @@ def test_the_compilations_of_the_steps_are_counted_once_and_named():
     )
 
 
-def test_the_reasons_of_the_cuts_come_with_the_graphs():
+def test_the_finding_on_graphs_gives_the_reasons_for_cuts():
     found = [f for f in findings("gaudi2_unoptimised") if f.code == "RCP107"]
 
     assert [(f.evidence["per_step"], f.evidence["histogram"]) for f in found] == [
@@ -67,7 +67,7 @@ def test_the_reasons_of_the_cuts_come_with_the_graphs():
     ]
 
 
-def test_the_log_alone_and_the_metrics_alone_tell_their_part():
+def test_the_log_alone_and_the_metrics_alone_give_their_findings():
     log = analyze([], logs=[str(SAMPLES / "gaudi2_unoptimised" / "console.log")])
     metrics = analyze([], logs=[str(SAMPLES / "gaudi2_unoptimised" / "metrics-rank0.json")])
 

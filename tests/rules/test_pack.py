@@ -57,7 +57,7 @@ def test_codes_and_names_are_unique() -> None:
 
 
 @every_rule
-def test_a_rule_comes_with_a_release_that_exists_or_with_the_next(rule: Rule) -> None:
+def test_since_names_an_existing_release_or_the_next(rule: Rule) -> None:
     major, minor = map(int, __version__.split(".")[:2])
     since = tuple(map(int, rule.since.split(".")))
 
@@ -97,7 +97,7 @@ def most_events(case: Case) -> int:
 
 
 @every_rule
-def test_words_come_from_the_lists(rule: Rule) -> None:
+def test_keys_have_only_known_values(rule: Rule) -> None:
     assert rule.severity in SEVERITIES
     assert rule.confidence in CONFIDENCES
     assert rule.status in STATUSES

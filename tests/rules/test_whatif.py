@@ -51,7 +51,7 @@ def test_every_query_gives_changes(code: str) -> None:
         assert [change.kind for _, change in changes] == (["prefetch"] * 3 if code == "GAP102" else [])
 
 
-def test_a_gain_is_what_the_replay_says(tmp_path: Path) -> None:
+def test_a_gain_is_the_result_of_the_replay(tmp_path: Path) -> None:
     report = report_on(LOADING, tmp_path, "GAP102")
     assert report.model is not None
     assert (report.model.measured_step_ns, report.model.replayed_step_ns, report.model.why_not) == (

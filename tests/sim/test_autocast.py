@@ -110,7 +110,7 @@ def test_a_missing_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert done.done.notes == ("LOWER_LIST names none.txt, which cannot be read: autocast uses its default list",)
 
 
-def test_nothing_of_it_stays(tmp_path: Path) -> None:
+def test_autocast_is_restored_after_the_run(tmp_path: Path) -> None:
     import torch
 
     run(tmp_path, f"{START}{AUTOCAST}x @ w")

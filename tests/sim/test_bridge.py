@@ -69,7 +69,9 @@ CUTS = {
 
 
 @pytest.mark.parametrize(("reason", "statement"), [(cut, each) for cut, given in CUTS.items() for each in given])
-def test_what_cuts_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, statement: str) -> None:
+def test_these_statements_cut_the_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, statement: str
+) -> None:
     for limited, name in LIMITS.items():
         monkeypatch.setenv(name, "2" if limited == reason else "")
     text = "import habana_frameworks.torch.hpu as hpu\nx = torch.arange(4.0).to('hpu')\nm = x > 1\n"
@@ -80,7 +82,7 @@ def test_what_cuts_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, re
     assert reason in cuts(done)
 
 
-def test_every_reason_of_a_cut_is_modelled_or_said_why_not() -> None:
+def test_every_reason_for_a_cut_is_modelled_or_explained() -> None:
     bridge = hpu_bridge()
 
     assert {reason.split(" aten::")[0] for reason in CUTS} == bridge.cuts
@@ -111,7 +113,7 @@ def test_the_wait_for_the_length_of_a_result_is_a_read_in_the_op(tmp_path: Path,
         *("torch.hpu.Event().record(torch.hpu.Stream())", "torch.add(x, 1, out=start)", "x.resize_(2, 2)"),
     ],
 )
-def test_what_does_not_cut_it(tmp_path: Path, statement: str) -> None:
+def test_these_statements_do_not_cut_the_graph(tmp_path: Path, statement: str) -> None:
     text = f"""
         x = torch.arange(4.0).to("hpu")
         start = torch.arange(4.0).to("hpu")
@@ -151,7 +153,7 @@ def test_which_numbers_belong_to_the_key_of_a_recipe(tmp_path: Path, expression:
     assert run(tmp_path, text).done.compilations == compilations
 
 
-def test_double_precision_runs_on_the_device_and_the_log_says_in_what(tmp_path: Path) -> None:
+def test_double_precision_runs_on_the_device_and_the_log_states_the_type(tmp_path: Path) -> None:
     done = run(tmp_path, "x = torch.ones(4, dtype=torch.float64, device='hpu')\n(x * 2).exp()\nhtcore.mark_step()")
 
     assert done.metrics["cpu_fallback"]["TotalNumber"] == 0
@@ -174,7 +176,7 @@ def test_a_packed_sequence_has_its_lengths_on_the_host(tmp_path: Path, capsys: p
     assert capsys.readouterr().out == "hpu:0 cpu hpu:0 [3, 2]\n"
 
 
-def test_what_pytorch_makes_itself_is_where_its_contents_are(tmp_path: Path) -> None:
+def test_tensors_made_by_pytorch_are_on_the_device_of_their_contents(tmp_path: Path) -> None:
     text = """
         from torch.nn.utils.rnn import pack_padded_sequence
         x = torch.ones(3, 2, 4).to("hpu").requires_grad_()

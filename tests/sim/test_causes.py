@@ -32,7 +32,7 @@ LINE = "script.py:7 <module>"
         ("torch.add(x + 1, x if i == 1 else k) * 2", "aten::add.Tensor other: type float32 to int64"),
     ],
 )  # fmt: skip
-def test_what_a_recompilation_names(tmp_path: Path, statement: str, what: str) -> None:
+def test_a_recompilation_names_what_changed(tmp_path: Path, statement: str, what: str) -> None:
     done = run(tmp_path, f"{START}    {statement}\n    htcore.mark_step()").done
 
     assert done.causes[0] == Cause("recompilation", what, LINE, 1)
@@ -52,7 +52,7 @@ def test_reads_fallbacks_and_cuts_name_their_lines(tmp_path: Path) -> None:
     assert "\ncause: script.py:9 <module>: 2 x on the CPU, aten::digamma self=HPUFloatType\n" in done.log.read_text()
 
 
-def test_other_ops_are_no_recompilation(tmp_path: Path) -> None:
+def test_other_ops_do_not_count_as_a_recompilation(tmp_path: Path) -> None:
     text = f"{START}    x.exp() if i == 1 else x.relu()\n    htcore.mark_step()"
 
     assert [each.kind for each in run(tmp_path, text).done.causes] == ["cut"]

@@ -59,7 +59,7 @@ def test_results_keep_the_types_that_the_op_gives() -> None:
     assert (values.dtype, places.dtype, total.dtype) == (torch.bfloat16, torch.int64, torch.float32)
 
 
-def test_what_is_written_into_is_the_argument_itself() -> None:
+def test_results_are_written_into_the_argument_itself() -> None:
     x = torch.linspace(-1, 1, 8).to(torch.bfloat16)
     wanted = x.float().exp().to(torch.bfloat16)
 
@@ -69,7 +69,7 @@ def test_what_is_written_into_is_the_argument_itself() -> None:
     assert torch.equal(x, wanted)
 
 
-def test_whole_numbers_that_the_processor_cannot_count_are_counted() -> None:
+def test_integer_types_that_the_processor_lacks_are_computed() -> None:
     chosen = torch.tensor([0, 3, 3, 1])
 
     counted = compute(aten.histc.default, (chosen, 4, 0, 3), {})
@@ -77,7 +77,7 @@ def test_whole_numbers_that_the_processor_cannot_count_are_counted() -> None:
     assert (counted.tolist(), counted.dtype) == ([1, 1, 0, 2], torch.int64)
 
 
-def test_an_error_of_the_script_stays_one() -> None:
+def test_errors_of_the_script_are_passed_on() -> None:
     low, full = torch.ones(2, 2, dtype=torch.bfloat16), torch.ones(2, 2)
     broken = WithoutLowPrecision(aten.mm.default, said="expected m1 and m2 to have the same dtype")
 

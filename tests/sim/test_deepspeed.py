@@ -131,7 +131,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]
     return whole, dict(json.loads(line) for line in lines)
 
 
-def test_all_of_it_runs_on_the_device(done: tuple[Run, dict[str, Any]]) -> None:
+def test_deepspeed_runs_on_the_device(done: tuple[Run, dict[str, Any]]) -> None:
     whole, found = done
 
     assert whole.done.exit_code == 0
@@ -148,12 +148,12 @@ def test_in_fp32_the_losses_are_those_of_a_plain_loop(done: tuple[Run, dict[str,
 
 
 @pytest.mark.parametrize("name", ["a scheduler of the module", "ZeRO-1", "ZeRO-2", "ZeRO-3"])
-def test_in_bf16_they_are_near(done: tuple[Run, dict[str, Any]], name: str) -> None:
+def test_in_bf16_the_losses_are_close(done: tuple[Run, dict[str, Any]], name: str) -> None:
     assert done[1][name] == pytest.approx(done[1]["expected"], rel=1e-2)
     assert done[1][name] != done[1]["expected"]
 
 
-def test_a_configuration_is_taken_from_a_file_too(done: tuple[Run, dict[str, Any]]) -> None:
+def test_a_configuration_file_works_too(done: tuple[Run, dict[str, Any]]) -> None:
     found = done[1]
 
     assert found["a configuration"] == found["a configuration in a file"]
@@ -180,7 +180,7 @@ def test_limits_of_the_guide_and_omissions_are_reported(done: tuple[Run, dict[st
         ("accelerator='hpu'", "`accelerator='hpu'`"),
     ],
 )
-def test_words_that_lightning_does_not_know_are_refused(
+def test_strings_that_lightning_does_not_know_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], wanted: str, message: str
 ) -> None:
     pytest.importorskip("pytorch_lightning")
@@ -190,7 +190,9 @@ def test_words_that_lightning_does_not_know_are_refused(
 
 
 @pytest.mark.skipif(bool(find_spec("deepspeed")), reason="DeepSpeed is installed")
-def test_without_deepspeed_lightning_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_deepspeed_lightning_names_the_missing_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("pytorch_lightning")
 
     assert run(tmp_path, f"{START}    HPUDeepSpeedStrategy(stage=1)").done.exit_code == 1

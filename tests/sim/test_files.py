@@ -67,7 +67,7 @@ def test_calls_of_the_script_have_its_line(done: Run) -> None:
         assert stacks[name] == f"script.py({line}): <module>"
 
 
-def test_everything_says_simulated(done: Run) -> None:
+def test_every_file_is_labelled_as_simulated(done: Run) -> None:
     assert done.top["simulated"]["note"].startswith("simulated")
     assert done.top["deviceProperties"] == [{"name": "GAUDI2", "simulated": True, "totalGlobalMem": 103_079_215_104}]
     assert done.log.startswith("simulated by habana_perf_tool")
@@ -77,7 +77,7 @@ def test_everything_says_simulated(done: Run) -> None:
     assert "TRC101" not in {finding.code for finding in report.findings}
 
 
-def test_the_tables_hold_what_happened(done: Run) -> None:
+def test_the_tables_contain_the_simulated_events(done: Run) -> None:
     with perftool.open_trace(done.done.trace, logs=[done.done.log, done.done.metrics]) as store:
 
         def rows(name: str) -> list[dict[str, Any]]:
@@ -114,7 +114,9 @@ WRONG = ("FUS101", "GAP102", "RCP101", "RCP102", "SYN101")
 
 @pytest.mark.parametrize(("name", "expected"), [("train", set(WRONG)), ("train_fixed", set())])
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-def test_the_examples_show_the_faults_and_their_cure(tmp_path: Path, name: str, expected: set[str]) -> None:
+def test_the_examples_have_the_findings_and_the_fixed_ones_do_not(
+    tmp_path: Path, name: str, expected: set[str]
+) -> None:
     left = simulate(EXAMPLES / f"{name}.py", output=tmp_path / "run.json.gz", max_steps=20)
     report = analyze([str(left.trace)], logs=[str(left.log), str(left.metrics)])
     assert left.exit_code == 0

@@ -110,7 +110,7 @@ def test_experts_are_one_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("torch.ops.hpu.cast_to_fp8(torch.ones(2))", "torch.ops.hpu.cast_to_fp8"),
     ],
 )
-def test_names_that_are_not_say_so(
+def test_names_that_are_not_modelled_raise_an_error_that_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], statement: str, error: str
 ) -> None:
     assert run(tmp_path, statement).done.exit_code == 1
@@ -121,13 +121,13 @@ def test_names_that_are_not_say_so(
     )
 
 
-def test_a_probe_for_a_name_goes_on(tmp_path: Path) -> None:
+def test_a_script_that_probes_for_a_name_continues(tmp_path: Path) -> None:
     text = "assert not hasattr(torch.hpu, 'utilization')\nfrom importlib.util import find_spec\n"
 
     assert run(tmp_path, text + "assert find_spec('habana_frameworks.torch')").done.exit_code == 0
 
 
-def test_every_name_of_the_bridge_is_there_or_says_that_it_is_not(
+def test_every_name_of_the_bridge_is_modelled_or_raises_an_error_that_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The public names of release 1.19, module by module."""

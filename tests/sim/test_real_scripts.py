@@ -79,7 +79,7 @@ def test_values_cuts_fallbacks_and_compilations(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_every_expectation_says_why(name: str) -> None:
+def test_every_expectation_has_a_reason(name: str) -> None:
     entry = EXPECTED[name]
     counted = [*entry["cuts"].values(), *entry["fallbacks"].values(), entry["compilations"]]
 
@@ -88,7 +88,7 @@ def test_every_expectation_says_why(name: str) -> None:
     assert "text" in entry or (HERE / f"{name}.py").is_file()
 
 
-def test_every_script_is_expected_something_of() -> None:
+def test_every_script_has_expectations() -> None:
     there = {str(path.relative_to(HERE).with_suffix("")) for path in HERE.rglob("*.py")}
 
     assert there == {name for name, entry in EXPECTED.items() if "text" not in entry}

@@ -97,13 +97,13 @@ def test_a_number_in_the_graph_is_a_compilation_every_step(tmp_path: Path) -> No
     assert other == same + 5
 
 
-def test_a_number_that_the_bridge_turns_into_a_tensor_is_no_constant(tmp_path: Path) -> None:
+def test_a_number_that_the_bridge_turns_into_a_tensor_is_not_a_constant(tmp_path: Path) -> None:
     scaled = f"{FIXED} * {{}}"
     same, other = (steps(tmp_path, 6, scaled.format(factor)).done.compilations for factor in ("1.5", "(step + 1.5)"))
     assert other == same
 
 
-def test_a_truth_value_is_another_constant_than_one(tmp_path: Path) -> None:
+def test_true_and_one_are_different_constants(tmp_path: Path) -> None:
     text = """
         a = torch.ones(4, 4, device="hpu")
         for keep in (True, 1, False, 0):
@@ -113,7 +113,7 @@ def test_a_truth_value_is_another_constant_than_one(tmp_path: Path) -> None:
     assert run(tmp_path, text).done.compilations == 3  # ones and the first sum, keepdim, no keepdim
 
 
-def test_reading_a_value_every_step_is_slower_than_now_and_then(tmp_path: Path) -> None:
+def test_reading_a_value_every_step_is_slower_than_reading_it_rarely(tmp_path: Path) -> None:
     every, seldom = (steps(tmp_path, 40, after=after) for after in ("loss.item()", "step % 20 or loss.item()"))
     assert every.done.length_ns > seldom.done.length_ns
     assert (len(every.named("aten::item")), len(seldom.named("aten::item"))) == (40, 2)
@@ -147,7 +147,7 @@ def test_a_fused_optimizer_is_one_kernel(tmp_path: Path) -> None:
     assert len(fused.kernels()) + 20 < len(plain.kernels())
 
 
-def test_an_hpu_graph_spares_the_host(tmp_path: Path) -> None:
+def test_an_hpu_graph_saves_host_time(tmp_path: Path) -> None:
     text = """
         import habana_frameworks.torch as ht
         model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(9))).to("hpu").eval()
@@ -163,7 +163,7 @@ def test_an_hpu_graph_spares_the_host(tmp_path: Path) -> None:
     assert [len(each.named("aten::addmm")) for each in (plain, graphed)] == [81, 9]
 
 
-def test_modes_differ_in_what_is_a_graph(tmp_path: Path) -> None:
+def test_modes_build_different_graphs(tmp_path: Path) -> None:
     text = """
         @torch.compile(backend="hpu_backend")
         def chain(x):

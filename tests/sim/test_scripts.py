@@ -40,7 +40,7 @@ def test_a_crash_keeps_traceback_exit_code_and_trace(tmp_path: Path, capsys: pyt
         ("import no_such_module", 1, "the script raised ModuleNotFoundError"),
     ],
 )
-def test_ways_to_end(tmp_path: Path, statement: str, code: int, reason: str | None) -> None:
+def test_a_script_may_end_in_any_way(tmp_path: Path, statement: str, code: int, reason: str | None) -> None:
     done = run(tmp_path, WORK + statement).done
     assert (done.exit_code, done.interrupted) == (code, reason)
     assert done.trace.exists()
@@ -48,7 +48,7 @@ def test_ways_to_end(tmp_path: Path, statement: str, code: int, reason: str | No
     assert done.metrics.exists()
 
 
-def test_what_a_script_sees_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_sees_its_own_name_and_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "neighbour.py").write_text("NAME = 'neighbour'\n")
     before = sys.argv, sys.path[:], sys.modules["__main__"]
     text = (
@@ -59,7 +59,7 @@ def test_what_a_script_sees_of_itself(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (sys.argv, sys.path, sys.modules["__main__"]) == before
 
 
-def test_nothing_stays_behind(tmp_path: Path) -> None:
+def test_the_process_is_restored_after_a_run(tmp_path: Path) -> None:
     import torch
 
     compiled, sleep = torch.compile, time.sleep
@@ -209,7 +209,7 @@ def test_a_script_that_uses_no_device_says_so(tmp_path: Path) -> None:
     assert (done.done.used, done.done.exit_code, done.kernels()) == (False, 0, [])
 
 
-def test_bad_requests(tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         simulate(tmp_path / "none.py")
     script = tmp_path / "script.py"
@@ -222,7 +222,7 @@ def test_bad_requests(tmp_path: Path) -> None:
         simulate(script, steps_from="epoch")
 
 
-def test_an_interrupted_run_is_reported_up_to_there(tmp_path: Path) -> None:
+def test_an_interrupted_run_is_reported_up_to_the_interrupt(tmp_path: Path) -> None:
     script = tmp_path / "endless.py"
     loop = "while True:\n    torch.ones(4, device='hpu').sum().item()\n    print('on', flush=True)\n"
     script.write_text(f"import torch\n{loop}")

@@ -129,7 +129,7 @@ def test_how_long_a_collective_takes(kind: str, cards: int, share: float) -> Non
     assert collective.length(facts, costs) == pytest.approx(expected, rel=1e-6)
 
 
-def test_a_group_of_which_the_others_are_never_started_is_refused(
+def test_a_group_with_ranks_that_are_never_started_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "torch.distributed.init_process_group('hccl', rank=0, world_size=4)"
@@ -140,7 +140,7 @@ def test_a_group_of_which_the_others_are_never_started_is_refused(
     )
 
 
-def test_when_a_rank_fails_the_others_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_ranks_end_when_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stub = tmp_path / "python"
     stub.write_text(
         f"#!{sys.executable}\nimport os, sys, time\n"
@@ -159,7 +159,7 @@ def test_when_a_rank_fails_the_others_are_ended(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_ranks_that_we_start(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_ranks_option_starts_that_many_processes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "script.py"
     text = Path(__file__).parent / "scripts" / "frameworks" / "ddp.py"
     script.write_text(text.read_text())

@@ -70,7 +70,7 @@ def test_each_table_without_sql_has_a_maker() -> None:
     assert [name for name, table in catalog().items() if table.maker and table.sql.strip()] == []
 
 
-def test_internal_tables_that_are_made_say_for_whom() -> None:
+def test_internal_tables_with_a_maker_name_the_tables_they_serve() -> None:
     made = [table for name, table in catalog().items() if table.maker and not table.public]
 
     assert [table.name for table in made if not re.search(r"(?i)\bfor\s+\w", table.summary)] == []
@@ -92,7 +92,7 @@ def test_made_tables_have_the_columns_of_their_headers() -> None:
                 assert found == [column.name for column in table.columns], name
 
 
-def test_activities_are_asked_for_by_name(empty: duckdb.DuckDBPyConnection) -> None:
+def test_activities_are_selected_by_name(empty: duckdb.DuckDBPyConnection) -> None:
     mask = "(1::BIGINT << class_of('copy')) | (1::BIGINT << class_of('start_up'))"
     for doing, shown in (("['copy']", True), ("['fill', 'start_up']", True), ("['fill', 'compute']", False)):
         assert empty.execute(f"SELECT shows(({mask}), {doing})").fetchall() == [(shown,)]

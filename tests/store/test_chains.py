@@ -18,7 +18,7 @@ def found(text: str, **lengths: int) -> list[Repeat]:
     return repeats(kinds, np.array([lengths.get(letter, 10) for letter in text], dtype=np.int64))
 
 
-def test_layers_are_found_between_what_is_around_them() -> None:
+def test_layers_are_found_between_other_kernels() -> None:
     assert found("xy" + "abca" * 5 + "z") == [Repeat(2, 4, 5)]
 
 
@@ -30,14 +30,14 @@ def test_layers_of_two_kinds_in_turn_are_one_unit() -> None:
     assert found("abcdabce" * 6) == [Repeat(0, 8, 6)]
 
 
-def test_a_loop_over_tensors_and_two_layers_are_no_chain() -> None:
+def test_a_loop_over_tensors_and_two_layers_are_not_a_chain() -> None:
     assert found("ab" * 50) == []
     assert found("abcd" * 2 + "xyz") == []
     assert found("") == []
     assert found("a") == []
 
 
-def test_a_chain_that_takes_nothing_is_left_out() -> None:
+def test_a_short_chain_is_left_out() -> None:
     assert found("abc" * 4 + "x", x=10_000) == []
 
 

@@ -78,7 +78,7 @@ def test_groups_that_share_a_rank_are_chained(store: Store) -> None:
     assert clocks(opened) == [(0, 0, 1, 0), (1, -10_000, 1, 0), (2, -30_000, 1, 0)]
 
 
-def test_a_call_too_many_on_one_rank_matches_nothing(store: Store) -> None:
+def test_an_extra_call_on_one_rank_matches_nothing(store: Store) -> None:
     one = [step(1, 0, 1000), collective("allreduce", 100, 50)]
     two = [step(1, 0, 1000), collective("allreduce", 100, 50), collective("allreduce", 200, 50)]
 
@@ -115,7 +115,7 @@ def test_a_collective_that_ends_before_another_rank_begins_is_no_match(store: St
     assert waits(store(one, other)) == [(0, 1, 0, 3, 3), (1, 1, 0, 3, 0)]
 
 
-def test_a_recording_without_steps_is_one(store: Store) -> None:
+def test_a_recording_without_steps_counts_as_one_step(store: Store) -> None:
     ops = [{**step(1, 0, 1000), "name": "run", "cat": "cpu_op"}]
     opened = store([*ops, collective("allreduce", 100, 300)], [*ops, collective("allreduce", 300, 100)])
     assert waits(opened) == [(0, None, 200_000, 1, 0), (1, None, 0, 1, 1)]

@@ -30,7 +30,7 @@ def test_an_op_computes_when_most_of_its_time_is_its_own(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("name", ["aten::empty", "aten::view", "autograd::engine::evaluate_function: X", "MyBackward"])
-def test_what_computes_nothing_is_no_work(name: str, rows: Rows) -> None:
+def test_ops_that_compute_nothing_are_not_work(name: str, rows: Rows) -> None:
     assert _work(rows, [*COMPUTE, x(name, 500, 100)]) == [("aten::mm", 100_000, 300_000)]
 
 

@@ -19,7 +19,7 @@ from perftool.store.trace_store import TraceStore
 @pytest.mark.parametrize(
     ("version", "disabled"), [("1.5.6", "top_n_window_elimination"), ("2.0.0", ""), ("10.1.0", "")]
 )
-def test_an_optimizer_that_fails_before_2_is_not_used_there(
+def test_the_faulty_optimizer_of_duckdb_before_2_is_switched_off(
     version: str, disabled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(duckdb, "__version__", version)

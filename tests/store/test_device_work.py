@@ -21,7 +21,7 @@ REASONS: dict[str | None, list[Event]] = {
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_why_an_event_is_set_aside(reason: str, rows: Rows) -> None:
+def test_impossible_events_are_set_aside_with_a_reason(reason: str, rows: Rows) -> None:
     found = {row["name"]: (row["valid"], row["set_aside"]) for row in rows("device_ops", REASONS[reason])}
     assert found.pop("odd") == (False, reason)
     assert set(found.values()) <= {(True, None)}
@@ -38,11 +38,11 @@ def test_why_an_event_is_set_aside(reason: str, rows: Rows) -> None:
         [kernel("after the host", 1500, 100)],
     ],
 )
-def test_what_is_legitimate(events: list[Event], rows: Rows) -> None:
+def test_legitimate_overlap_is_kept(events: list[Event], rows: Rows) -> None:
     assert {(row["valid"], row["set_aside"]) for row in rows("device_ops", [HOST, *events])} == {(True, None)}
 
 
-def test_no_sum_includes_what_is_set_aside(rows: Rows) -> None:
+def test_no_sum_includes_events_that_are_set_aside(rows: Rows) -> None:
     events = [HOST, kernel("odd", 10, 500), *LATER]
     assert [(row["ts"], row["dur"]) for row in rows("device_busy", events)] == [(20_000, 50_000)]
     assert [row["kernel"] for row in rows("steps", events)] == [50_000]

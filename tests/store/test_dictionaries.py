@@ -63,7 +63,7 @@ def test_more_names_than_numbers_stay_text(monkeypatch: pytest.MonkeyPatch) -> N
     assert shown(EVENTS) == expected
 
 
-def test_what_a_time_limit_breaks_off_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_interrupted_by_a_time_limit_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     create, created = dictionaries._create, []
 
     def broken_off(connection: duckdb.DuckDBPyConnection, name: str, values: str) -> None:
@@ -79,7 +79,7 @@ def test_what_a_time_limit_breaks_off_is_made_again(monkeypatch: pytest.MonkeyPa
         assert store.query("SELECT count(*) FROM slices")[1] == [(4,)]
 
 
-def test_names_that_are_hard_to_write() -> None:
+def test_names_with_special_characters_are_kept() -> None:
     names = ["\x00", "a\x00b", "'", '"', "\\", "\n", "\U0001f600", "x" * LONGEST_NAME, "\ufeff", "A", "a"]
     with store_over([x(name, at, 1) for at, name in enumerate(names)]) as store:
         assert [row["name"] for row in sorted(store.rows("slices"), key=lambda row: row["ts"])] == names

@@ -73,7 +73,7 @@ def test_a_name_that_looks_like_a_formula_stays_text_in_a_workbook(store: TraceS
     assert all('state="frozen"' in sheet for sheet in sheets.values())
 
 
-def test_rows_beyond_a_sheet_are_left_out_and_said(
+def test_rows_beyond_a_sheet_are_left_out_with_a_note(
     store: TraceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("xlsxwriter")
@@ -84,7 +84,7 @@ def test_rows_beyond_a_sheet_are_left_out_and_said(
     assert said == ["ops: a sheet holds 1 rows; 1 are left out"]
 
 
-def test_text_beyond_a_cell_is_cut_and_said(tmp_path: Path) -> None:
+def test_text_beyond_a_cell_is_cut_with_a_note(tmp_path: Path) -> None:
     pytest.importorskip("xlsxwriter")
 
     with store_over([*EVENTS, x("n", 60, 5, **{"Input Dims": [[1] * 20_000]})]) as store:
@@ -93,7 +93,7 @@ def test_text_beyond_a_cell_is_cut_and_said(tmp_path: Path) -> None:
     assert said == ["ops: a cell holds 32,767 characters; texts cut: 1"]
 
 
-def test_nothing_of_a_folder_remains_after_an_error_and_none_is_replaced(tmp_path: Path) -> None:
+def test_a_failed_export_leaves_no_folder_and_replaces_none(tmp_path: Path) -> None:
     def broken() -> None:
         with whole_folder(tmp_path / "run") as place:
             place.mkdir()

@@ -48,13 +48,13 @@ def test_neighbouring_parts_of_one_cause_are_one(rows: Rows) -> None:
     assert causes(rows, x("aten::add", 100, 780), *worker) == [("framework_op", 780)]
 
 
-def test_a_loader_worker_is_not_what_the_device_waits_for(rows: Rows) -> None:
+def test_a_loader_worker_is_not_a_cause_of_idle_time(rows: Rows) -> None:
     worker = [meta("thread_name", "pt_data_worker", tid=3), x("aten::stack", 100, 780, tid=3), loader(200, 600, tid=3)]
 
     assert causes(rows, *worker) == [("between_ops", 780)]
 
 
-def test_a_wait_for_the_loader_on_the_feeding_thread_is(rows: Rows) -> None:
+def test_a_wait_for_the_loader_on_the_feeding_thread_is_a_cause(rows: Rows) -> None:
     wait = loader(100, 700, "_MultiProcessingDataLoaderIter")
 
     assert causes(rows, wait) == [("dataloader", 700), ("between_ops", 80)]
@@ -97,7 +97,7 @@ def frame(name: str, ts: float, dur: float) -> Event:
     return x(name, ts, dur, "python_function")
 
 
-def test_each_wait_of_python_has_a_name_of_its_own_and_its_caller_does_not_hide_it(rows: Rows) -> None:
+def test_each_kind_of_python_wait_has_its_own_cause_despite_its_caller(rows: Rows) -> None:
     around = frame("train.py(3): main", 100, 780)
     waits = {
         "<built-in method acquire of _thread.lock object at 0x7f00>": "lock",
@@ -126,7 +126,7 @@ def test_work_that_starts_a_millisecond_after_its_launch_is_queued(rows: Rows) -
         assert ("b", cause, pause) in [("b", row["cause"], row["dur"] / 1000) for row in rows("gap_causes", late)]
 
 
-def test_every_part_says_what_proves_its_cause_and_which_phase_it_is_of(rows: Rows) -> None:
+def test_every_part_has_a_proof_and_a_phase(rows: Rows) -> None:
     parts = rows("gap_causes", [*FED, frame("f.py(1): f", 100, 200), x("aten::add", 500, 380)])
 
     assert [(part["cause"], part["proof"], part["phase"]) for part in parts if part["ts"] >= 100_000][:3] == [
@@ -134,7 +134,7 @@ def test_every_part_says_what_proves_its_cause_and_which_phase_it_is_of(rows: Ro
     ]  # fmt: skip
 
 
-def test_python_in_which_the_thread_neither_runs_nor_is_ready_is_blocked(rows: Rows) -> None:
+def test_python_is_blocked_if_its_thread_neither_runs_nor_is_ready(rows: Rows) -> None:
     events = [
         step(1, 0, 9000), x("train.py(3): <module>", 0, 9000, "python_function"),
         x("aten::mm", 0, 1000), x("aten::mm", 6000, 2000), x("aten::mm", 8900, 100),
@@ -157,7 +157,7 @@ def test_python_in_which_the_thread_neither_runs_nor_is_ready_is_blocked(rows: R
     assert "blocked" not in {cause for cause, _ in found(1000, *launch(7, 0, 10, 20, 80))}
 
 
-def test_long_stretches_in_which_the_thread_may_have_had_no_core_are_no_core(rows: Rows) -> None:
+def test_long_stretches_possibly_without_a_core_have_the_cause_no_core(rows: Rows) -> None:
     events = [
         step(1, 0, 9000), x("train.py(3): <module>", 0, 9000, "python_function"),
         x("aten::mm", 0, 1000), x("aten::mm", 6000, 2000), x("aten::mm", 8900, 100),

@@ -114,7 +114,7 @@ def work_of(tmp_path: Path, text: str) -> tuple[list[tuple[Any, ...]], dict[str,
     return found, {issue.kind: issue.count for issue in read.issues}
 
 
-def test_ends_belong_to_begins_first_in_first_out_and_never_by_name(tmp_path: Path) -> None:
+def test_ends_match_begins_in_order_and_not_by_name(tmp_path: Path) -> None:
     # The second piece of work begins before the first has ended, and ends carry a port's name.
     text = native(half("B", 1, "a"), half("B", 2, "b"), half("E", 5, "TPC_SPU_HALT 1"), half("E", 6, "TPC_SPU_HALT 2"))
     found, issues = work_of(tmp_path, text)
@@ -130,7 +130,7 @@ def test_recipes_do_not_mix(tmp_path: Path) -> None:
     ]
 
 
-def test_what_the_edges_of_a_recording_cut_is_counted(tmp_path: Path) -> None:
+def test_events_cut_by_the_edges_of_a_recording_are_counted(tmp_path: Path) -> None:
     text = native(half("E", 1), half("B", 2), half("E", 3), half("E", 4), half("B", 5), half("E", 6), half("B", 7))
     found, issues = work_of(tmp_path, text)
     assert found == [("relu_fwd_bf16", "TPC", 2000, 1000, 7), ("relu_fwd_bf16", "TPC", 5000, 1000, 7)]
@@ -230,7 +230,7 @@ def test_lanes_of_one_run_overlap_or_follow_each_other(tmp_path: Path) -> None:
     assert runs == [("node", 1, 7000, 6000, 3), ("other", 1, 1000, 1000, 1), ("node", 2, 1000, 1000, 1)]
 
 
-def test_lanes_of_half_die_cores_tell_a_gaudi_3(tmp_path: Path) -> None:
+def test_lanes_of_half_die_cores_identify_a_gaudi_3(tmp_path: Path) -> None:
     (tmp_path / "profile_1.csv").write_text(gaudi_profiler.as_csv())
     (tmp_path / "graph.json").write_text(json.dumps(GRAPH))
     with TraceStore() as store:
@@ -252,7 +252,7 @@ def test_a_post_graph_gives_the_use_of_the_matrix_units_and_the_roofline(tmp_pat
     assert summary["roofline_ratio"].value is not None
 
 
-def test_intels_table_alone_says_which_times_are_known(tmp_path: Path) -> None:
+def test_intels_table_alone_gives_its_own_times(tmp_path: Path) -> None:
     path = tmp_path / "profile_1_analyzed_nodes.csv"
     path.write_text(gaudi_profiler.as_analyzed_nodes())
     assert "only the times of nodes are known" in analyze([str(path)]).verdict.detail

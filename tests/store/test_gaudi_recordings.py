@@ -32,7 +32,7 @@ def asked(tmp_path: Path, trace: GaudiTrace, sql: str) -> list[tuple[Any, ...]]:
         ("NIC", "STM_0_RX_EVENT", True), ("TPC", "A_MONITOR_OF_TOMORROW", True), ("MME", "", True),
     ],
 )  # fmt: skip
-def test_only_points_that_are_known_are_no_work(tmp_path: Path, engine: str, monitor: str, work: bool) -> None:
+def test_only_known_monitor_points_are_not_work(tmp_path: Path, engine: str, monitor: str, work: bool) -> None:
     trace = GaudiTrace()
     trace.step(0, 0, 10_000)
     trace.device_op(engine, "work", 1_000, 500, recipe=57_400, monitor=monitor)
@@ -70,7 +70,7 @@ def test_one_wait_a_step_is_one_wait_whichever_lanes_show_it(tmp_path: Path, api
     assert found == [("explicit", 2, (WAIT if api else WAIT - 3) * 1000)]
 
 
-def test_a_wait_of_another_thread_stays_a_wait_of_its_own(tmp_path: Path) -> None:
+def test_a_wait_of_another_thread_stays_separate(tmp_path: Path) -> None:
     trace = waiting(GaudiTrace(), True, "synchronizeEvent")
     trace.annotation("synchronizeStream", 9_500, 400, thread="140999")
     assert asked(tmp_path, trace, "SELECT name FROM syncs ORDER BY ts")[1] == ("synchronizeStream",)
@@ -97,7 +97,7 @@ def test_streams_of_the_host_dma_give_kind_and_direction_of_copies(tmp_path: Pat
     assert asked(tmp_path, trace, "SELECT busy_ns FROM engines WHERE engine = 'PDMA'") == [(250_000,)]
 
 
-def test_a_call_asks_for_a_transfer_of_its_own_direction(tmp_path: Path) -> None:
+def test_a_call_is_linked_to_a_transfer_of_its_own_direction(tmp_path: Path) -> None:
     trace = GaudiTrace()
     trace.step(0, 0, 10_000)
     trace.synapse("synMemCopyAsync", 90, 8, args={"direction": "0", "size": "4096"})
@@ -168,7 +168,7 @@ def test_python_threads_in_the_process_of_the_device_are_host_work(tmp_path: Pat
 
 
 @pytest.mark.parametrize("lane", ["[HD0] MME", "[HD7] TPC 3", "[D1] SPDMA 0"])
-def test_lanes_of_a_gaudi_3_tell_it_where_nothing_else_does(tmp_path: Path, lane: str) -> None:
+def test_lanes_identify_a_gaudi_3_if_nothing_else_does(tmp_path: Path, lane: str) -> None:
     trace = GaudiTrace("B", "GAUDI3")
     trace.mme("GEMM", 1_000, 500, recipe=57_400, dtype="bf16", hidden="1")
     trace.tpc("relu", 1_000, 500, recipe=57_400, lanes=[59])
@@ -198,7 +198,7 @@ def test_dma_lanes_dedicated_to_hcl_belong_to_collectives(tmp_path: Path) -> Non
     assert kinds == [("memcpy", "DMA"), ("collective", "DMA")]
 
 
-def test_the_name_of_a_fused_kernel_does_not_tell_its_type(tmp_path: Path) -> None:
+def test_the_name_of_a_fused_kernel_does_not_set_its_type(tmp_path: Path) -> None:
     trace = GaudiTrace()
     trace.step(0, 0, 10_000)
     trace.mme("fused_kernel_0x88805A4E_C_f32", 1_000, 500, recipe=57_400, dtype="bf16")

@@ -85,7 +85,7 @@ def test_a_given_device_has_its_published_compute_units(tmp_path: Path) -> None:
     assert (device["units"], device["capability"]) == (304, None)
 
 
-def test_each_of_several_ranks_is_of_the_device(tmp_path: Path) -> None:
+def test_the_given_device_applies_to_every_rank(tmp_path: Path) -> None:
     shapes = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [BF16, BF16]}
     events = [step(1, 0, 1100), x("aten::mm", 1, 10, **shapes), *launch(1, 2, 5, 20, 1000, "gemm")]
     for rank in range(2):
@@ -114,14 +114,14 @@ def test_a_file_of_peaks_is_a_device(report_of: Callable[..., Report], tmp_path:
         ("AMD Instinct MI300X VF", "AMD Instinct MI300X"), ("L4", "NVIDIA L4"),
     ],
 )  # fmt: skip
-def test_names_as_people_say_them(text: str, name: str) -> None:
+def test_common_names_of_devices_are_known(text: str, name: str) -> None:
     found = device_named(text)
     assert found is not None
     assert found.name == name
 
 
 @pytest.mark.parametrize("text", ["NVIDIA", "", "H1000", "MI300", "A100 HBM9"])
-def test_an_unknown_name_lists_the_known(text: str) -> None:
+def test_an_unknown_name_lists_the_known_ones(text: str) -> None:
     with pytest.raises(InputError, match=r"is unknown; name one of GAUDI, .*MTIA 2i, or a file of peaks"):
         find_given(text)
 
@@ -135,7 +135,7 @@ def test_an_unknown_name_lists_the_known(text: str) -> None:
         "\0", "a = " + "[" * 10_000, 'name = "x"\nmemory_bandwidth = 1\npeaks = [1]',
     ],
 )  # fmt: skip
-def test_a_file_without_peaks_says_what_it_lacks(text: str, tmp_path: Path) -> None:
+def test_the_error_about_a_file_without_peaks_names_what_it_lacks(text: str, tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text(text)
     with pytest.raises(InputError, match=r"own\.toml: .*peaks"):

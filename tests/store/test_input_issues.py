@@ -41,7 +41,7 @@ def test_steps_that_overlap_others_are_counted() -> None:
     )
 
 
-def test_steps_that_follow_each_other_are_no_issue() -> None:
+def test_consecutive_steps_are_not_an_issue() -> None:
     with store_over([step(number, number * 1000, 1000) for number in range(4)]) as store:
         assert store.rows("input_issues") == []
 

@@ -55,7 +55,7 @@ def test_a_union_covers_the_same_points_with_separate_intervals(intervals: list[
 
 @PROPERTY
 @given(INTERVALS, st.integers())
-def test_a_union_is_idempotent_and_blind_to_order(intervals: list[Interval], seed: int) -> None:
+def test_a_union_is_idempotent_and_independent_of_order(intervals: list[Interval], seed: int) -> None:
     shuffled = random.Random(seed).sample(intervals, len(intervals))
     union = call("interval_union", intervals)
     assert call("interval_union", shuffled) == union
@@ -110,7 +110,7 @@ def test_arrays_are_united_and_swept_as_tables_are(intervals: list[Interval], la
 
 @PROPERTY
 @given(INTERVALS, INTERVALS, st.sets(st.integers(1, 30)))
-def test_periods_swept_one_after_the_other_give_what_one_sweep_gives(
+def test_sweeping_period_by_period_gives_the_result_of_one_sweep(
     intervals: list[Interval], steps: list[Interval], cuts: set[int]
 ) -> None:
     known = [one for one in [*intervals, *steps] if one[3] > one[2] or one in steps]

@@ -95,7 +95,7 @@ def add_case(store: TraceStore, case: Case, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, table in JUDGED.items() if table.maker is None])
-def test_what_is_called_empty_has_no_rows(name: str, stores: list[TraceStore]) -> None:
+def test_tables_declared_empty_have_no_rows(name: str, stores: list[TraceStore]) -> None:
     empty = [store for store in stores if store._tables.known_empty(JUDGED[name])]
     for store in empty:
         # The types of names are created together with the table of pairs.
@@ -107,7 +107,7 @@ def test_what_is_called_empty_has_no_rows(name: str, stores: list[TraceStore]) -
     assert 0 < len(empty) < len(stores)
 
 
-def test_what_makes_a_table_empty_is_made_for_it_anyway() -> None:
+def test_tables_of_preconditions_are_always_made() -> None:
     """Otherwise a store over many ranks, which imports tables, would check a precondition that is not there."""
     for name, table in catalog().items():
         named = {precondition.table for group in table.empty_without for precondition in group}

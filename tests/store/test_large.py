@@ -30,13 +30,13 @@ def _tables(events: list[Event]) -> dict[str, list[dict[str, Any]]]:
         return {name: sorted(store.rows(name), key=repr) for name in TABLES}
 
 
-def test_many_slices_give_what_few_give(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_inputs_give_the_same_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = _tables(_training(8))
     monkeypatch.setattr(derive, "MOST_AT_ONCE", 7)
     assert _tables(_training(8)) == whole
 
 
-def test_what_does_not_fit_is_asked_again_with_twice_the_memory() -> None:
+def test_a_query_that_runs_out_of_memory_is_retried_with_twice_the_memory() -> None:
     database = Connections(":memory:")
     database.limit(100)
     asked = []
@@ -53,7 +53,7 @@ def test_what_does_not_fit_is_asked_again_with_twice_the_memory() -> None:
     database.close()
 
 
-def test_a_machine_without_more_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "free_memory_mb", lambda: 50)
     database = Connections(":memory:")
     database.limit(100)

@@ -54,7 +54,7 @@ STORY = [
 ]  # fmt: skip
 
 
-def test_a_block_is_what_its_times_prove() -> None:
+def test_the_kind_of_a_block_follows_from_its_times() -> None:
     found = {row[0]: row[1:] for row in select(STORY, KINDS, "allocations")}
 
     assert found == {
@@ -78,13 +78,13 @@ def test_the_kinds_of_a_step_add_up_to_what_the_allocator_says() -> None:
     ]  # fmt: skip
 
 
-def test_what_loads_data_makes_inputs() -> None:
+def test_blocks_made_by_loaders_are_inputs() -> None:
     events = [*training_step(1, 0), loader(2, 6), memory(4, 1, 10, 10), memory(95, 1, -10, 0)]
 
     assert select(events, KINDS, "allocations") == [(1, "inputs", 4, 95)]
 
 
-def test_what_a_module_makes_and_keeps_is_a_parameter() -> None:
+def test_blocks_that_a_module_makes_and_keeps_are_parameters() -> None:
     events = [
         x("torch/nn/modules/linear.py(96): __init__", 0, 20, "python_function"),
         x("aten::empty", 5, 5), memory(6, 1, 10, 10), memory(7, 2, 10, 20), memory(9, 2, -10, 10),
@@ -184,7 +184,7 @@ def recordings(draw: st.DrawFn) -> list[Event]:
 
 @settings(max_examples=25, deadline=None)
 @given(recordings())
-def test_what_lives_at_the_peak_adds_up(events: list[Event]) -> None:
+def test_blocks_alive_at_the_peak_add_up(events: list[Event]) -> None:
     live: dict[int, int] = {}
     best, then = -1, 0
     for args in (event["args"] for event in events if event["name"] == "[memory]"):
@@ -201,7 +201,7 @@ def test_what_lives_at_the_peak_adds_up(events: list[Event]) -> None:
     assert select(events, sums, "memory_peak") == [(best, then)]
 
 
-def test_periods_do_not_change_what_is_around_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_context_of_an_allocation_does_not_depend_on_periods(monkeypatch: pytest.MonkeyPatch) -> None:
     sql = "SELECT * FROM _memory_places ORDER BY id"
     whole = select(STORY, sql, "_memory_places")
     monkeypatch.setattr(derive, "MOST_AT_ONCE", 5)

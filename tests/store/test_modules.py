@@ -71,7 +71,7 @@ def test_modules_that_checkpointing_calls_again_are_those_of_the_forward_pass(tm
     ]
 
 
-def test_without_modules_there_is_nothing(tmp_path: Path) -> None:
+def test_without_modules_the_table_is_empty(tmp_path: Path) -> None:
     events = [event for event in trained() if event["cat"] != "python_function"]
     assert modules_of(events, tmp_path / "trace.json") == ()
 

@@ -106,7 +106,7 @@ def test_slices_without_length() -> None:
 
 @settings(max_examples=200)
 @given(st.lists(SPANS, max_size=16), st.sets(st.integers(0, 21), max_size=3))
-def test_periods_one_after_the_other_give_what_all_slices_together_give(spans: list[Span], cuts: set[int]) -> None:
+def test_nesting_period_by_period_gives_the_result_for_all_slices(spans: list[Span], cuts: set[int]) -> None:
     numbered = [(at, *span, at % 2) for at, span in enumerate(spans)]
     assert _in_parts(numbered, sorted(cuts)) == _in_parts(numbered, [])
 

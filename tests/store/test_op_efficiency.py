@@ -117,7 +117,7 @@ def checkpointed(forward: dict[str, Any], repeated: dict[str, Any]) -> list[Even
     ]  # fmt: skip
 
 
-def test_what_checkpointing_repeats_is_work_of_the_hardware_alone(tmp_path: Path) -> None:
+def test_recomputed_ops_count_for_hfu_but_not_for_mfu(tmp_path: Path) -> None:
     found = metrics(tmp_path, checkpointed(FORWARD, {**FORWARD, "Sequence number": 8}))
     assert found["hfu_ratio"] == pytest.approx(1.5 * found["mfu_ratio"])
 
@@ -153,7 +153,7 @@ def test_a_kernel_without_length_divides_nothing(tmp_path: Path) -> None:
     assert (row["kernel_ns"], row["tflops"], row["roofline_ratio"]) == (0, None, None)
 
 
-def test_a_copy_from_the_host_is_not_held_against_the_memory_of_the_device(tmp_path: Path) -> None:
+def test_a_copy_from_the_host_is_not_compared_with_the_device_memory_bandwidth(tmp_path: Path) -> None:
     shapes = {"Input Dims": [[1024], [1024], []], "Input type": ["float", "float", "Scalar"]}
     events = [
         *STEP, x("aten::copy_", 100, 20, **shapes), runtime("cudaMemcpyAsync", 105, 5, 1),
@@ -182,14 +182,14 @@ def test_the_summary_weighs_operations_against_the_window(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
-def test_the_summary_keeps_silent_where_too_little_is_known(tmp_path: Path) -> None:
+def test_the_summary_has_no_ratio_if_too_little_is_known(tmp_path: Path) -> None:
     product = op("aten::mm", 100, 80, 1, **PRODUCT)
     assert metrics(tmp_path, [*STEP, *product], metadata={}) == {}
     assert metrics(tmp_path, [*STEP, *product, *op("aten::mm", 300, 20, 2)]).keys() == {"roofline_ratio"}
     assert metrics(tmp_path, [*STEP, *product, *op("mine::op", 300, 200, 2)]) == {}
 
 
-def test_one_rank_that_says_nothing_silences_the_summary(tmp_path: Path) -> None:
+def test_one_rank_without_data_removes_the_ratio_of_the_summary(tmp_path: Path) -> None:
     product = [*STEP, *op("aten::mm", 100, 80, 1, **PRODUCT)]
     ranked = {**H100, "distributedInfo": {}}
     assert "mfu_ratio" in metrics(tmp_path, product, product, metadata=ranked)
@@ -245,7 +245,7 @@ def test_calls_that_name_their_kernels_need_no_device(tmp_path: Path) -> None:
     assert [(row["name"], row["bound"]) for row in rows] == [("aten::mm", "compute")]
 
 
-def test_a_capture_without_kernels_says_so(tmp_path: Path) -> None:
+def test_a_capture_without_kernels_gives_a_message(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no op of this trace launches a kernel whose name is recorded"):
         captured(tmp_path, x("aten::mm", 0, 20))
 
@@ -279,7 +279,7 @@ def test_several_kernels_of_an_op_are_one_call_and_an_op_without_kernels_has_no_
     ],
     ids=["all is known", "no shapes", "unknown device", "graphs", "graphs of an unknown device", "custom ops"],
 )  # fmt: skip
-def test_the_report_says_what_the_input_lacks(
+def test_the_report_lists_what_the_input_lacks(
     tmp_path: Path, events: list[Event], metadata: dict[str, Any], missing: str
 ) -> None:
     path = tmp_path / "rank0.json"

@@ -37,7 +37,7 @@ def test_capture_lasts_from_its_begin_to_its_end_or_to_that_of_the_recording(row
     assert phases(rows, *begun)[1:] == [("capture", 800, "hipStreamBeginCapture")]
 
 
-def test_start_up_reaches_as_far_as_calls_that_are_slow_once_are_half_of_it(rows: Rows) -> None:
+def test_start_up_lasts_while_one_time_slow_calls_fill_half_of_it(rows: Rows) -> None:
     calls = [runtime("cudaFree", 1000, 3000), *(runtime("cudaFree", 8000 + at, 1) for at in range(0, 500, 10))]
 
     assert phases(rows, x("aten::linear", 0, 8600), *calls) == [
@@ -51,7 +51,7 @@ def test_the_profiler_works_for_itself(rows: Rows) -> None:
     assert phases(rows, x("aten::add", 0, 100), own) == [("steady", 100, None), ("profiler", 50, own["name"])]
 
 
-def test_while_the_profiler_waits_for_the_device_the_device_does_the_recorded_work(rows: Rows) -> None:
+def test_a_wait_of_the_profiler_for_the_device_is_not_its_own_work(rows: Rows) -> None:
     own = x("torch/profiler/profiler.py(235): stop_trace", 100, 500, "python_function")
     wait = runtime("hipDeviceSynchronize", 150, 400)
 
@@ -68,7 +68,7 @@ def test_evaluation_and_checkpoints_are_phases_of_training_alone(rows: Rows) -> 
     assert [row[0] for row in phases(rows, *events, training)] == ["steady", "evaluation", "steady"]
 
 
-def test_a_function_that_hardly_does_anything_but_save_is_a_checkpoint_as_a_whole(rows: Rows) -> None:
+def test_a_function_that_mostly_saves_is_a_checkpoint(rows: Rows) -> None:
     saved = x("torch/serialization.py(944): save", 110, 300, "python_function")
     own, loop = (
         x(f"train.py({line}): f", ts, dur, "python_function") for line, ts, dur in ((7, 100, 500), (1, 0, 590))
@@ -92,14 +92,14 @@ def test_steps_end_with_calls_of_the_optimizer(rows: Rows) -> None:
     assert [row[0] for row in steps(rows, *events, step(1, 0, 4000))] == ["profiler"]
 
 
-def test_of_several_optimizers_in_a_row_the_last_ends_the_step(rows: Rows) -> None:
+def test_the_last_of_several_optimizers_in_a_row_ends_the_step(rows: Rows) -> None:
     second = [x("Optimizer.step#Adam.step", 1000 * at + 1000, 50, "user_annotation") for at in range(4)]
     events = [event for at in range(4) for event in iteration(at, 1000 * at + 50 * (at > 0), 950 + 50 * (at == 0))]
 
     assert [row[1] for row in steps(rows, *events, *second)] == [1050, 1000, 1000, 1000]
 
 
-def test_a_first_step_of_which_the_recording_has_only_the_end_counts_in_no_number(rows: Rows) -> None:
+def test_a_first_step_that_the_recording_cut_off_counts_in_no_number(rows: Rows) -> None:
     cut = [x("Optimizer.step#SGD.step", 0, 50, "user_annotation")]
     events = [event for at in range(4) for event in iteration(at + 1, 1000 * at + 100)]
 
@@ -112,7 +112,7 @@ def test_steps_without_an_optimizer_recur_with_their_annotation(rows: Rows) -> N
     assert [row[:2] for row in steps(rows, *events)] == [("annotation", 1000)] * 4
 
 
-def test_layers_that_look_alike_are_no_steps(rows: Rows) -> None:
+def test_similar_layers_are_not_steps(rows: Rows) -> None:
     layers = [event for at in range(40) for event in launch(at, 100 * at, 5, 100 * at + 5, 50)]
 
     assert [row[0] for row in steps(rows, x("aten::add", 0, 4000), *layers)] == [None]

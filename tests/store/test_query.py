@@ -27,7 +27,7 @@ def test_a_select(store: Open) -> None:
 OLD_DUCKDB = duckdb.__version__.startswith(("0.", "1."))
 
 
-def test_sql_that_is_no_text_is_refused(store: Open) -> None:
+def test_sql_that_is_not_text_is_refused(store: Open) -> None:
     with pytest.raises(QueryError, match="the SQL is not valid UTF-8"):
         store(TRACE).query("SELECT '\udce4'")
 
@@ -55,7 +55,7 @@ def test_sql_that_is_no_text_is_refused(store: Open) -> None:
         "-- nothing",
     ],
 )
-def test_anything_but_one_select_is_refused(sql: str, store: Open) -> None:
+def test_only_one_select_is_allowed(sql: str, store: Open) -> None:
     with pytest.raises(QueryError, match="only a single SELECT is allowed"):
         store(TRACE).query(sql)
 

@@ -45,7 +45,7 @@ def children_peak_kb() -> int:
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_enough_hostile_statements() -> None:
     assert len({sql for _, sql in REFUSED + BOUNDED}) >= 130
     assert {kind for kind, _ in REFUSED + BOUNDED} >= {
         "file", "network", "extension", "settings", "secrets", "logging", "profiling", "resource", "recursion"
@@ -100,7 +100,7 @@ def test_a_process_whose_memory_earlier_queries_hold_is_replaced(
     assert first != second
 
 
-def test_a_query_that_a_new_process_has_no_memory_for_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_exceeds_the_memory_of_a_new_process_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def full(self: Sandbox, sql: str, *_: Any) -> str:
@@ -133,7 +133,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_values_come_through_the_pipe_as_they_are(value: str, opened: TraceStore) -> None:
+def test_values_pass_the_pipe_unchanged(value: str, opened: TraceStore) -> None:
     sql = f"SELECT {value} AS v"
     assert opened.query(sql) == (["v"], [duckdb.connect().execute(sql).fetchall()[0]])
 
@@ -153,7 +153,7 @@ def test_parameters_and_macros_work_inside(opened: TraceStore) -> None:
     assert opened.query("SELECT int_arg('{\"a\": 5}', 'a')")[1] == [(5,)]
 
 
-def test_the_making_of_tables_counts_too(opened: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_limit_includes_making_tables(opened: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
     endless = "SELECT sum(a.range * b.range) AS n FROM range(10000000) AS a, range(10000000) AS b"
     table = catalog()["optimizer_steps"]
     monkeypatch.setitem(catalog(), "optimizer_steps", type(table)(table.name, "", (), (), endless))
@@ -163,7 +163,7 @@ def test_the_making_of_tables_counts_too(opened: TraceStore, monkeypatch: pytest
     assert opened.query("SELECT * FROM optimizer_steps")[1] == []
 
 
-def test_the_process_keeps_nothing_of_this_one(opened: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_inherits_nothing_from_this_one(opened: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFTOOL_SECRET", "do not tell")
     read, write = os.pipe()
     os.set_inheritable(write, True)
@@ -214,7 +214,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.mark.parametrize("rule", [rule for rule in shipped_rules() if rule.sql], ids=lambda rule: rule.code)
-def test_a_rule_of_ours_would_be_allowed_too(rule: Rule, connection: duckdb.DuckDBPyConnection) -> None:
+def test_shipped_rules_would_be_allowed_too(rule: Rule, connection: duckdb.DuckDBPyConnection) -> None:
     """The list of functions includes everything that the shipped rules use, for authors of packs."""
     check(connection, rule.sql, [*catalog(), "raw"])
 

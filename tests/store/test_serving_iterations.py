@@ -49,7 +49,7 @@ def test_an_annotation_gives_phase_and_sizes(
 
 
 @pytest.mark.parametrize("name", ["execute_context", "step[DRAFT_EXTEND bs=4]", "step[DECODE]", "execute_1_context_x"])
-def test_other_annotations_are_no_iterations(rows: Rows, name: str) -> None:
+def test_other_annotations_are_not_iterations(rows: Rows, name: str) -> None:
     assert rows("serving_iterations", [annotation(name, 0, 100), x("aten::mm", 10, 50)]) == []
 
 
@@ -63,7 +63,7 @@ def test_an_annotation_inside_another_is_the_same_iteration(rows: Rows) -> None:
     assert [row["context_tokens"] for row in rows("serving_iterations", events)] == [1060, None]
 
 
-def test_an_iteration_lasts_until_the_next_one_that_had_requests_meanwhile(rows: Rows) -> None:
+def test_an_iteration_lasts_until_the_next_one_if_requests_waited(rows: Rows) -> None:
     events = [
         annotation(name, ts, 10)
         for name, ts in (("step[DECODE bs=2]", 0), ("step[DECODE bs=2]", 50), ("step[EXTEND bs=1 toks=9]", 900))
@@ -165,7 +165,7 @@ def test_a_rank_that_does_not_name_its_shapes_has_iterations_too(rows: Rows) -> 
     assert (row["phase"], row["batch"], row["bucket_batch"], row["forward_ns"]) == ("decode", None, None, 70_000)
 
 
-def test_the_calls_of_a_draft_model_are_no_iterations(rows: Rows) -> None:
+def test_calls_of_a_draft_model_are_not_iterations(rows: Rows) -> None:
     names = [
         "step[EXTEND bs=1 toks=80]",
         "step[EXTEND bs=1 toks=80]",
@@ -181,7 +181,7 @@ def test_the_calls_of_a_draft_model_are_no_iterations(rows: Rows) -> None:
     ]
 
 
-def test_numbers_that_no_server_has_do_no_harm(rows: Rows) -> None:
+def test_impossible_numbers_of_a_server_are_ignored(rows: Rows) -> None:
     many = "9" * 40
     events = [
         annotation(f"execute_context_{many}({many})_generation_1(1)", 0, 50),

@@ -47,7 +47,9 @@ def test_rows_keep_the_order_of_the_file() -> None:
     assert (issues, status) == ([], "ok")
 
 
-def test_so_they_do_on_disk_with_many_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_keep_the_order_of_the_file_on_disk_with_many_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "BLOCK", 500_000)
     monkeypatch.setattr(load, "_BATCH", 6)
     monkeypatch.setattr(trace_store, "cores", lambda: 8)
@@ -61,7 +63,7 @@ def test_so_they_do_on_disk_with_many_cores(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_damage_is_mended_as_by_one_thread(seed: int) -> None:
+def test_damage_is_repaired_as_by_one_thread(seed: int) -> None:
     chance = random.Random(seed)
     data = bytearray(document([x(f"op{n}", n, 1, text="a" * chance.randrange(40)) for n in range(300)]))
     for _ in range(chance.randrange(1, 6)):
@@ -112,7 +114,7 @@ class _NotOn:
             self._work.do()
 
 
-def test_turns_come_in_their_order() -> None:
+def test_turns_come_in_order() -> None:
     turns = Sequencer()
     order: list[int] = []
 
@@ -147,7 +149,7 @@ def _at_once(calls: list[Callable[[], Any]]) -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_what_an_interrupt_leaves_is_the_beginning_of_the_file(tmp_path: Path) -> None:
+def test_an_interrupt_leaves_the_beginning_of_the_file(tmp_path: Path) -> None:
     """On either thread, between two batches."""
     done: list[int] = []
 

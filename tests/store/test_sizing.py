@@ -41,5 +41,5 @@ def test_with_little_memory_less_stays_in_memory() -> None:
     assert sizing.fits_in_memory(50 << 20, 512)
 
 
-def test_a_database_on_disk_keeps_less_than_it_may() -> None:
+def test_a_database_on_disk_uses_less_than_its_limit() -> None:
     assert [sizing.cache_limit_mb(limit) for limit in (64, 750)] == [64, 400]

@@ -47,7 +47,7 @@ def test_the_error_of_either_thread_is_raised(second: SecondThread) -> None:
     second.close()
 
 
-def test_work_inside_work_is_done_alone(second: SecondThread) -> None:
+def test_nested_work_runs_on_one_thread(second: SecondThread) -> None:
     inner = ParallelCalls([partial(int, 7)])
     outer: ParallelCalls[None] = ParallelCalls([partial(second.share, inner), lambda: None])
     second.share(outer)

@@ -105,14 +105,14 @@ def test_an_ascend_npu_is_one_file(words: Path, lanes: str, group: str, shown: l
 @pytest.mark.parametrize(
     "name", ["Memcpy DeviceToHost", "Memcpy D2H", "Memcpy DtoH (Device -> Pageable)", "Device->Host"]
 )
-def test_a_copy_to_the_host_is_one_everywhere(name: str, rows: Rows) -> None:
+def test_a_copy_to_the_host_is_recognised_for_every_vendor(name: str, rows: Rows) -> None:
     events = [x("aten::item", 0, 100), memcpy(name, 10, 20)]
 
     assert [row["direction"] for row in rows("copies", events)] == ["device_to_host"]
     assert [row["kind"] for row in rows("syncs", events)] == ["scalar_read"]
 
 
-def test_a_copy_to_the_device_is_no_read_by_the_host(rows: Rows) -> None:
+def test_a_copy_to_the_device_is_not_a_read_by_the_host(rows: Rows) -> None:
     events = [x("aten::item", 0, 100), memcpy("Memcpy HostToDevice", 10, 20)]
 
     assert [row["direction"] for row in rows("copies", events)] == ["host_to_device"]
@@ -158,18 +158,18 @@ def test_the_device_by_its_name(name: str, expected: str | None) -> None:
         "void quickreduce::allreduce_prototype_twoshot<half>", "hcclAllReduce", "ONECCL_kernel", "rcclGeneric",
     ],
 )  # fmt: skip
-def test_communication_by_any_means_is_communication(name: str, rows: Rows) -> None:
+def test_every_communication_library_is_recognised(name: str, rows: Rows) -> None:
     assert [row["kind"] for row in rows("device_ops", [kernel(name, 0, 10)])] == ["collective"]
 
 
 @pytest.mark.parametrize(
     "name", ["reduce_kernel<512, 1>", "splitKreduce_kernel", "vectorized_gather_kernel", "reduce_segments"]
 )
-def test_computing_is_no_communication(name: str, rows: Rows) -> None:
+def test_compute_kernels_are_not_communication(name: str, rows: Rows) -> None:
     assert [row["kind"] for row in rows("device_ops", [kernel(name, 0, 10)])] == ["kernel"]
 
 
-def test_a_kernel_that_waits_is_no_work(rows: Rows) -> None:
+def test_a_waiting_kernel_is_not_work(rows: Rows) -> None:
     events = [
         step(1, 0, 100),
         x("aten::add", 0, 100),
@@ -204,7 +204,7 @@ def test_files_of_names_are_well_formed() -> None:
     assert [name for _, name in names if "[" in re.sub(r"\[[][*?]\]", "", name.pattern)] == []
 
 
-def test_no_query_and_no_code_knows_a_vendors_names() -> None:
+def test_vendor_names_appear_only_in_the_vendor_files() -> None:
     rooms = [*(PACKAGE / "tables").rglob("*.sql"), *builtin_folder().rglob("*.toml")]
     rooms += [path for room in ("store", "engine", "reporters", "model") for path in (PACKAGE / room).rglob("*.py")]
     found = {}

@@ -37,7 +37,7 @@ def test_a_device_that_begins_at_once_was_idle_before(tmp_path: Path) -> None:
     assert report.summary["device_idle_ratio"].value == pytest.approx(0.601)
 
 
-def test_a_fetch_counts_whole_though_the_device_still_works_for_the_step_before(tmp_path: Path) -> None:
+def test_a_fetch_counts_in_full_even_while_the_device_finishes_the_step_before(tmp_path: Path) -> None:
     first = [step(1, 0, 1000), *launch(1, 900, 5, 905, 595)]
     second = [step(2, 1000, 2000), loader(1000, 1500), *launch(2, 2500, 5, 2505, 495)]
     report = report_of([*first, *second], tmp_path, "GAP102")
@@ -50,7 +50,7 @@ def test_a_fetch_counts_whole_though_the_device_still_works_for_the_step_before(
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("predicted", 1_500_000 // 2)
 
 
-def test_faster_kernels_give_nothing_where_the_host_sets_the_pace(tmp_path: Path) -> None:
+def test_faster_kernels_gain_nothing_if_the_host_sets_the_pace(tmp_path: Path) -> None:
     events: list[Event] = [step(1, 0, 10000)]
     for at in range(10):
         op = x("aten::mm", 1000 * at, 990, **{"Input type": ["float", "float"]})
@@ -83,7 +83,7 @@ def test_after_a_wait_that_returned_a_device_is_idle(tmp_path: Path) -> None:
     assert report.summary["device_idle_ratio"].value == 0.6
 
 
-def test_a_kernel_that_only_waits_is_no_work_anywhere(tmp_path: Path) -> None:
+def test_a_kernel_that_only_waits_is_not_work(tmp_path: Path) -> None:
     waiting = kernel("spin_kernel", 0, 1000, stream=8)
     report = report_of([step(1, 0, 1000), *launch(1, 0, 10, 200, 300), waiting], tmp_path)
 
@@ -114,7 +114,7 @@ def test_the_first_steps_that_compile_count_in_no_number_of_a_step(tmp_path: Pat
 
 
 @pytest.mark.parametrize("compiles", [[4000, 4000, 4000, 0], [4000, 0, 4000, 4000], [4000, 4000, 4000, 4000]])
-def test_compiling_as_a_habit_is_no_warm_up(compiles: list[float], tmp_path: Path) -> None:
+def test_compiling_in_every_step_is_not_warm_up(compiles: list[float], tmp_path: Path) -> None:
     report = report_of(compiling_steps([5000] * 4, compiles), tmp_path)
 
     assert [step.left_out for step in report.steps] == [None] * 4
@@ -160,7 +160,7 @@ def test_a_step_shows_collectives_as_communication_while_nothing_computes(tmp_pa
     assert sum(shown.time_ns.values()) == shown.dur_ns
 
 
-def test_what_a_few_steps_cost_is_a_gain_of_the_mean_step_and_not_of_most(tmp_path: Path) -> None:
+def test_the_cost_of_a_few_steps_is_a_gain_of_the_mean_step(tmp_path: Path) -> None:
     waits = [step(1, 0, 100), *launch(1, 0, 5, 5, 95), step(2, 100, 100), *launch(2, 100, 5, 105, 95)]
     late = [step(3, 200, 9800), loader(200, 9700), *launch(3, 9900, 5, 9905, 95)]
     report = report_of([*waits, *late], tmp_path, "GAP102")
@@ -173,7 +173,7 @@ def test_what_a_few_steps_cost_is_a_gain_of_the_mean_step_and_not_of_most(tmp_pa
     assert finding.gain.share_of_step == finding.gain.ns_per_step / report.run.mean_step_ns
 
 
-def test_advice_to_compile_is_not_given_to_compiled_code(tmp_path: Path) -> None:
+def test_compiled_code_gets_no_advice_to_compile(tmp_path: Path) -> None:
     region = x("Torch-Compiled Region: 0/0", 0, 900)
     works = [event for at in range(24) for event in launch(at + 1, 40 * at, 5, 40 * at + 6, 5)]
     report = report_of([step(1, 0, 1000), region, *works], tmp_path, "GAP101", "GAP104")
@@ -183,7 +183,7 @@ def test_advice_to_compile_is_not_given_to_compiled_code(tmp_path: Path) -> None
     assert not any("torch.compile" in finding.fix for finding in report.findings)
 
 
-def test_lines_are_named_where_ops_alone_have_stacks(tmp_path: Path) -> None:
+def test_lines_are_named_if_only_ops_have_stacks(tmp_path: Path) -> None:
     stack = {"Call stack": "train.py(12): step;train.py(3): main"}
     first = [x("aten::add", 0, 20, **stack), *launch(1, 0, 10, 10, 90)]
     second = [x("aten::mul", 300, 20, **stack), *launch(2, 300, 10, 310, 690)]
@@ -201,7 +201,7 @@ def test_a_simulated_trace_gets_no_advice_about_its_recorder(tmp_path: Path) -> 
     assert [rule.code for rule in report.not_applicable] == ["TRC102"]
 
 
-def test_a_run_on_a_device_that_left_no_event_is_no_run_on_the_cpu(tmp_path: Path) -> None:
+def test_a_run_without_device_events_is_not_called_a_cpu_run(tmp_path: Path) -> None:
     events = [
         step(1, 0, 100_000),
         x("nccl:all_to_all", 100, 500, "user_annotation"),
@@ -233,7 +233,7 @@ def test_silence_that_no_annotation_explains_has_no_reason(tmp_path: Path) -> No
     )
 
 
-def test_an_annotation_that_spans_the_forward_is_no_wait_for_a_collective(tmp_path: Path) -> None:
+def test_an_annotation_around_the_forward_is_not_a_wait_for_a_collective(tmp_path: Path) -> None:
     around = x("hccl:all_to_all", 100, 800, "user_annotation")
     events = [
         step(1, 0, 1000),
@@ -262,7 +262,7 @@ def test_a_recording_of_graph_capture_says_so_and_gives_no_advice_on_the_host(tm
     assert [found.code for found in report.findings] == ["STP103"]
 
 
-def test_shares_of_kernels_are_of_the_time_that_is_known(tmp_path: Path) -> None:
+def test_shares_of_kernels_refer_to_the_known_time(tmp_path: Path) -> None:
     copy = [runtime("cudaMemcpyAsync", 0, 10, 1), memcpy("Memcpy HtoD (Pinned -> Device)", 6000, 1000, 1)]
     report = report_of([step(1, 0, 10000), *copy, *launch(2, 20, 5, 7000, 3000, "gemm")], tmp_path)
 

@@ -82,7 +82,7 @@ def made(parts: list[tuple[tuple[int, int], tuple[object, ...]]], steps: int) ->
     st.integers(0, 4),
     st.sampled_from(DEVICES),
 )
-def test_a_made_trace_breaks_none(
+def test_generated_traces_break_no_invariant(
     parts: list[tuple[tuple[int, int], tuple[object, ...]]], steps: int, device: str
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ RANK = st.tuples(st.integers(0, 2), st.sampled_from(WORLDS), st.sampled_from(KNO
 
 @settings(max_examples=25)
 @given(st.lists(RANK, min_size=2, max_size=6))
-def test_files_that_are_not_one_run_are_not_ranks_of_one(ranks: list[tuple[int, int | None, str | None, int]]) -> None:
+def test_files_of_different_runs_are_not_ranks_of_one_run(ranks: list[tuple[int, int | None, str | None, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = {}
         for number, (rank, world, device, day) in enumerate(ranks):

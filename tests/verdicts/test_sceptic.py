@@ -181,7 +181,7 @@ CHANGES: dict[str, tuple[Callable[[Trace], Trace], Callable[[Report], list[str]]
 
 @pytest.mark.parametrize("taken", CHANGES)
 @pytest.mark.parametrize("path", [*SHIPPED, *RECORDED], ids=lambda path: path.name)
-def test_what_was_taken_away_is_not_claimed(path: Path, taken: str, tmp_path: Path) -> None:
+def test_removed_evidence_is_not_claimed(path: Path, taken: str, tmp_path: Path) -> None:
     change, claims = CHANGES[taken]
     whole = json.loads(gzip.decompress(path.read_bytes()))
     left = change(whole)
@@ -221,7 +221,7 @@ RANKS += [path for path in [FOLDER / "v100_dlrm_8ranks"] if path.is_dir()]
 
 
 @pytest.mark.parametrize("folder", RANKS, ids=lambda path: path.name)
-def test_the_clock_of_a_rank_is_no_lateness(folder: Path, tmp_path: Path) -> None:
+def test_a_clock_offset_is_not_called_lateness(folder: Path, tmp_path: Path) -> None:
     """The clocks of hosts differ by milliseconds: sentences must follow from the work, not from the clocks."""
     for number, path in enumerate(sorted(folder.glob("*.json.gz"))):
         whole = json.loads(gzip.decompress(path.read_bytes()))
