@@ -3,7 +3,7 @@
 usage: python benchmarks/peers.py [PART...] --traces DIR [--python PROGRAM=PATH]... [--megabytes MB]
 
 Installs nothing: each program runs with the interpreter that has it. PART is one of speed, runs, numbers and broken
-(default: all); what is not measured anew stays in peers.json. Then run tools/docs/generate.py.
+(default: all); the other parts of peers.json stay as they are. Then run tools/docs/generate.py.
 """
 
 from __future__ import annotations

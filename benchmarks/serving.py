@@ -194,7 +194,7 @@ def record_offline(model: Path, folder: Path, settings: Mapping[str, str]) -> No
 
 
 def record(name: str, case: Case, model: Path, folder: Path) -> None:
-    """Run one server with its load; ``folder`` is created anew."""
+    """Run one server with its load; replaces ``folder``."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "traces").mkdir(parents=True)
     with serve(case, model, folder):

@@ -1,7 +1,7 @@
 """Plays the life of a team that lints the trace of its nightly job: ``python examples/life_of_a_team.py [--again N]``.
 
-Every trace is recorded while the play runs, each in a process of its own, by torch.profiler on the CPU and under
-the name that PyTorch gives it. Exits 1 when an act does not end as it must.
+Every trace is recorded while the play runs, each in a separate process, by torch.profiler on the CPU and under
+the name that PyTorch gives it. Exits with 1 if an act does not end as expected.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ MISSING = "Recording needs PyTorch; the extra `bench` brings it: pip install 'ha
 
 @dataclass(frozen=True)
 class Act:
-    """One thing the team does, and how it must end.
+    """One thing that the team does, and its expected end.
 
-    ``options`` are those of ``lint``. Before each of the ``times`` calls the job runs, its transform sleeping for
-    ``sleep_s``; with None the last trace is still there. ``shows`` must begin a line of the output.
+    ``options`` are those of ``lint``. Before each of the ``times`` calls the job runs with a transform that sleeps for
+    ``sleep_s``; None keeps the last trace. A line of the output must begin with ``shows``.
     """
 
     title: str
@@ -69,8 +69,8 @@ def acts(again: int) -> tuple[Act, ...]:
 
 
 def record(folder: Path, sleep_s: float) -> None:
-    """Train with a loader whose transform sleeps for ``sleep_s`` and leave the trace of 5 steps in ``folder``."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler would talk between the acts
+    """Train with a loader whose transform sleeps for ``sleep_s``; write the trace of 5 steps to ``folder``."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences the profiler
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
     from torch.utils.data import DataLoader
@@ -107,7 +107,7 @@ def lint(options: Sequence[str], project: Path) -> Ending:
 
 
 def repeat(act: Act, project: Path) -> list[Ending]:
-    """Record, if the act does, and lint: ``act.times`` times."""
+    """Record a run, if the act does, and lint it, ``act.times`` times."""
     endings = []
     for _ in range(act.times):
         if act.sleep_s is not None:
@@ -117,7 +117,7 @@ def repeat(act: Act, project: Path) -> list[Ending]:
 
 
 def run_job(folder: Path, sleep_s: float) -> None:
-    """Leave the trace of one more run, and nothing else, in ``folder``."""
+    """Replace the contents of ``folder`` by the trace of a new run."""
     shutil.rmtree(folder, ignore_errors=True)
     job = get_context("spawn").Process(target=record, args=(folder, sleep_s))
     job.start()
@@ -125,11 +125,11 @@ def run_job(folder: Path, sleep_s: float) -> None:
 
 
 def play(act: Act, project: Path) -> bool:
-    """Play ``act``, say in one line how it ended, and return whether that is how it must end."""
+    """Play ``act``, print one line about its end, and return whether it ended as expected."""
     endings = repeat(act, project)
     wrong = [each for each in endings if each.exit_code != act.exit_code or each.line(act.shows) is None]
     end = (wrong or endings)[0]
-    # An annotation goes on with the advice.
+    # The rest of an annotation is the advice.
     shown = (end.line(act.shows) or " | ".join(end.lines)).split("%0A")[0]
     times = f", {len(endings) - len(wrong)} of {act.times} times" if act.times > 1 else ""
     command = " ".join(("perftool lint", TRACES, *act.options))
@@ -138,7 +138,7 @@ def play(act: Act, project: Path) -> bool:
 
 
 def main() -> int:
-    """Play all acts: 0 when each ended as it must, 1 when one did not, 2 without PyTorch."""
+    """Play all acts: 0 if each ended as expected, 1 if one did not, 2 without PyTorch."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
         "--again", type=int, default=10, choices=range(1, 101), metavar="N",

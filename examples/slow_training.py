@@ -25,7 +25,7 @@ class Texts(Dataset):
 
 
 def clean(texts):
-    """Python for what a tensor could do."""
+    """Plain Python instead of a tensor op."""
     total = 0
     for number in range(150_000):  # 2: the device waits for this
         total += number % 7

@@ -54,7 +54,7 @@ H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem":
 def test_the_rest_is_analysed(tmp_path: Path, events: list[Event], metadata: dict[str, Any]) -> None:
     (tmp_path / "damaged.json").write_bytes(document([*RUN, *events], **metadata))
     (tmp_path / "whole.json").write_bytes(document(RUN, baseTimeNanoseconds=1))
-    # A file's description of its run matters most when there is a second file.
+    # A file's description of its run only matters if there is a second file.
     paths = ["damaged.json", "whole.json"] if metadata else ["damaged.json"]
     report = analyze([tmp_path / path for path in paths], as_one_run=True)
     assert [finding.message for finding in report.findings if finding.code == "TRC001"] == []

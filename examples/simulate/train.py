@@ -22,7 +22,7 @@ class Reviews(Dataset):
         return EXAMPLES
 
     def __getitem__(self, index):
-        time.sleep(0.0005)  # stands for reading and tokenising a text
+        time.sleep(0.0005)  # in place of reading and tokenising a text
         generator = torch.Generator().manual_seed(index)
         # Sorted by length, as a sampler that groups texts of similar length leaves them.
         length = 16 * (1 + index * 4 // EXAMPLES)

@@ -24,7 +24,7 @@ class Reviews(Dataset):
         return EXAMPLES
 
     def __getitem__(self, index):
-        time.sleep(0.0005)  # stands for reading and tokenising a text
+        time.sleep(0.0005)  # in place of reading and tokenising a text
         generator = torch.Generator().manual_seed(index)
         # Sorted by length, as a sampler that groups texts of similar length leaves them.
         length = 16 * (1 + index * 4 // EXAMPLES)
@@ -61,7 +61,7 @@ def main():
     optimizer = FusedAdamW(model.parameters(), lr=3e-4)
     # Workers ahead of the step, pinned memory, no smaller last batch (GAP102, CPY101, RCP101).
     loader = DataLoader(Reviews(), batch_size=BATCH, collate_fn=collate, num_workers=2, pin_memory=True, drop_last=True)
-    # Sums stay on the device. They are there, and their graph is cut, before the first step: all steps are one graph.
+    # Sums stay on the device. They are made, and their graph is cut, before the first step, so all steps share a graph.
     total, right = torch.zeros((), device=device), torch.zeros((), dtype=torch.long, device=device)
     htcore.mark_step()
     for epoch in range(EPOCHS):

@@ -303,7 +303,7 @@ class Rank:
         if self.recorded or not lane[0]:
             self.slices.append(Slice(name, cat, lane, begin, end, args or {}))
 
-    # What is left of it.
+    # Its recording.
 
     def events(self, clock: float, steps: int | None = None, drift: float = 0.0) -> list[dict[str, Any]]:
         """Its trace of the first ``steps`` recorded steps (None: of all), by a clock that drifts by ``drift``."""

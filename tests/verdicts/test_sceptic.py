@@ -142,7 +142,7 @@ def no_device(report: Report) -> list[str]:
     ]
 
 
-# Of what these tables hold, an unknown machine shows nothing.
+# The contents of these tables are unknown if the machine is.
 OF_MACHINES = {"known_devices", "rated_devices", "device_facts", "machines", "machine_loads"}
 
 

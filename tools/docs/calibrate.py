@@ -35,7 +35,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Pair:
-    """Traces before and after the fix of ``code``; ``ratio`` is how many times shorter the step measured afterwards."""
+    """Traces before and after the fix of ``code``; ``ratio`` is the measured step before over the one after."""
 
     name: str
     before: Sequence[str]
@@ -95,7 +95,7 @@ def _read(paths: Sequence[str]) -> Report:
 
 @cache
 def _report(paths: tuple[str, ...]) -> Report:
-    """Several rules may give advice on one pair."""
+    """The report on a trace, kept because several rules may give advice on one pair."""
     return analyze(paths)
 
 
