@@ -463,7 +463,6 @@ def row(name: str) -> str:
 
 
 def script_row(name: str) -> str:
-    """A row of the table of scripts."""
     before, afters = SCRIPTS[name]
     reports = answers(before)
     advised = [next((found for found in report.findings if found.advice and found.gain), None) for report in reports]

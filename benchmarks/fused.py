@@ -2,8 +2,8 @@
 
     python -m benchmarks.fused [--ops NAME ...] [--models NAME ...] [--dtypes NAME ...] [--seconds N]
 
-A cell is the time of PyTorch's op over that of ours (above 1: ours is faster), the median of interleaved rounds with
-its interval; below 0.95 it is measured again with five times the effort. `memory` is the peak of ours over theirs,
+A cell is the time of PyTorch's op over the time of ours (above 1: ours is faster), the median of interleaved rounds
+with its interval; below 0.95 it is measured again with five times the effort. `memory` is the peak of ours over theirs,
 `-` where both are below 64 KiB.
 """
 

@@ -95,7 +95,7 @@ def read(source: Path) -> dict[str, Any]:
 
 
 def make_block(events: list[Event]) -> Block:
-    """A template of ``events``."""
+    """The text of ``events`` with its holes."""
     strides = strides_of(events)
     texts, numbers, steps = [], [], []
     for event in events:

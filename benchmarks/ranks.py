@@ -135,7 +135,7 @@ def cpu_time() -> float:
 
 
 def require_all(output: bytes, ranks: int) -> None:
-    """Raise ValueError unless the document shows every rank: a run that failed fast is no result."""
+    """Raise ValueError unless the document shows every rank: a run that failed early does not count."""
     if output.startswith(b"<!doctype html>"):
         if ranks > 1 and f"({ranks} ranks)".encode() not in output:
             raise ValueError(f"the page shows other ranks than {ranks}")

@@ -10,7 +10,7 @@ import pytest
 import perftool
 
 PACKAGE = Path(perftool.__file__).parent
-# Modules that write by other means, and why that is no document of the user's.
+# Modules that write by other means, and why their files are not the user's documents.
 OTHERWISE = {
     "cli.py": "the null device, for a closed stream",
     "commands/lint.py": "GITHUB_STEP_SUMMARY, which GitHub wants appended to",

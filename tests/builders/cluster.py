@@ -49,7 +49,6 @@ class World:
         return self.meetings[key]
 
     def run(self) -> None:
-        """Run the schedule."""
         followers: dict[int, list[int]] = defaultdict(list)
         missing = [len(follows) for follows in self.follows]
         for node, follows in enumerate(self.follows):
@@ -306,7 +305,7 @@ class Rank:
     # Its recording.
 
     def events(self, clock: float, steps: int | None = None, drift: float = 0.0) -> list[dict[str, Any]]:
-        """Its trace of the first ``steps`` recorded steps (None: of all), by a clock that drifts by ``drift``."""
+        """The trace of this rank's first ``steps`` recorded steps (None: all), by a clock that drifts by ``drift``."""
         begins, ends, rate = self.world.begins, self.world.ends, 1 + drift
         until = float("inf") if steps is None or steps + 1 >= len(self._marks) else begins[self._marks[steps + 1][0]]
         # A recording includes device work that starts in it, even if it was launched before.
@@ -338,7 +337,7 @@ class Rank:
         )
 
     def last_of(self, step: int) -> float:
-        """When the host finishes ``step``, and the device the work that was launched in it."""
+        """When the host finishes ``step``, and when the device finishes the work launched in it."""
         return self.world.ends[self._marks[step][1]]
 
 

@@ -65,7 +65,6 @@ class GaudiTrace(CpuPart, BridgePart, DevicePart):
         return Document(self._top(), tuple(ordered), not self._unescaped, absolute_us)
 
     def to_bytes(self) -> bytes:
-        """The file."""
         document = self.document()
         return sorted_line(document) if self.generation == "B" else kineto_layout(document)
 

@@ -50,7 +50,6 @@ class CpuPart(EventSink):
         )
 
     def step(self, number: int, at: float, dur: float) -> Event:
-        """A profiler step."""
         return self.host(f"ProfilerStep#{number}", at, dur, cat="user_annotation")
 
     def dataloader(self, at: float, dur: float, iterator: str = "_MultiProcessingDataLoaderIter") -> Event:

@@ -13,7 +13,7 @@ MEMORY_LOGS_OFFSET = 30_000
 SORT_INDEX_OFFSET = 16_777_216
 
 DEVICE_MEMORY_BYTES = {"GAUDI": 34_359_738_368, "GAUDI2": 101_200_691_200, "GAUDI3": 137_438_953_472}
-"""``totalGlobalMem`` of the HPU entry; the exact figures are invented, their size is not."""
+"""``totalGlobalMem`` of the HPU entry; the exact figures are invented, but of the right size."""
 
 
 @dataclass(frozen=True)

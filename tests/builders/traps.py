@@ -43,7 +43,7 @@ def monitor_duplicates() -> Trap:
 
 
 def dead_tpc_lane() -> Trap:
-    """The metadata names 25 TPC lanes of which 24 run: the spare one is not idle, it is absent."""
+    """The metadata names 25 TPC lanes, and 24 run: the spare one is not idle but absent."""
     trace = _one_step()
     trace.lane("TPC", 24)
     trace.tpc("relu_fwd_bf16", 1100, 300, lanes=24, recipe=2, dtype="bf16")

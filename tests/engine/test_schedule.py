@@ -132,7 +132,7 @@ def test_an_interrupt_waits_for_no_worker_and_leaves_no_folder(tmp_path: Path) -
     with pytest.raises(KeyboardInterrupt):
         list(Processes(2).run(tasks, holds_on, progress))
 
-    # Had the workers not ended, it would have come only after their work.
+    # A worker that was still running would remove its folder only later.
     assert list(tmp_path.iterdir()) == []
 
 

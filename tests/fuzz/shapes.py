@@ -273,7 +273,7 @@ def _nodes(blanks: int) -> bytes:
 
 
 def _positions(form: Callable[[int], tuple[list[int], int]]) -> bytes:
-    """Layers of outputs [*form, 7], of each of which one position is read, with readers and nodes of their numbers."""
+    """Layers with outputs [*form, 7]; one position of each is read. With their readers and backward nodes."""
     events = _steps(5, 60_000)
     for at in range(3_000):
         dims, number = form(at)

@@ -26,7 +26,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def work(recording: Recording | None, steps: int, then: type[BaseException] | None = None) -> None:
     for _ in range(steps):
-        # Long compared with the step that begins as the loop ends.
+        # The last step begins at the end of the loop and is short; these must be much longer.
         torch.ones(512, 512) @ torch.ones(512, 512)
         if recording:
             recording.step()

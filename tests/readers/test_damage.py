@@ -27,7 +27,7 @@ def event(name: bytes, args: bytes = b"") -> bytes:
 HEAD = b'{"traceEvents":['
 A, B = event(b"a"), event(b"b")
 SECOND = len(HEAD + A) + 1
-"""Offset of the second element; the one of its comma is one less."""
+"""The offset of the second element; its comma is one byte before."""
 
 
 def between(middle: bytes) -> bytes:

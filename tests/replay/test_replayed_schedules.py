@@ -21,14 +21,14 @@ LAUNCH = st.builds(Act, st.just("launch"), LENGTHS, st.integers(0, 2))
 WAIT = st.just(Act("wait"))
 # Shows the cost of a launch, a full stream and a wait; a recording says nothing about limits that never bind.
 REVEALING = [Act("launch", 60_000), *[Act("launch", 5_000)] * 10, Act("wait")]
-# A pause shorter than the model can see is no handover.
+# The model does not recognise a handover in a shorter pause.
 LONG = st.builds(Act, st.just("work"), st.integers(30_000, 200_000))
 CALL = st.builds(
     lambda acts, first: (Act("work", 50_000), Act("call", acts=(first, *acts)), Act("work", 50_000)),
     st.lists(st.one_of(WORK, LAUNCH), max_size=5).map(tuple),
     LONG,
 )
-# A wait that came too late to wait does not show which stream it was for; with one stream there is no choice.
+# If the work is already done, a wait does not show which stream it was for; with one stream that does not matter.
 IN_LINE = st.lists(
     st.one_of(WORK, st.builds(Act, st.sampled_from(["launch", "copy"]), LENGTHS), WAIT), min_size=1, max_size=25
 )

@@ -87,7 +87,7 @@ def test_steps_end_with_calls_of_the_optimizer(rows: Rows) -> None:
     events = [event for at in range(4) for event in iteration(at, 1000 * at)]
 
     assert steps(rows, *events) == [("optimizer", 1000, None)] * 4
-    # Two are no pattern, and the profiler's marks take precedence.
+    # Two calls are not a pattern, and the profiler's marks take precedence.
     assert [row[0] for row in steps(rows, *iteration(0, 0), *iteration(1, 1000))] == [None]
     assert [row[0] for row in steps(rows, *events, step(1, 0, 4000))] == ["profiler"]
 

@@ -235,7 +235,7 @@ def test_the_process_has_no_network_where_the_system_lets_it() -> None:
 def test_no_table_function_of_this_duckdb_but_those_that_compute_is_allowed(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    """Including functions of future DuckDB versions that nobody here has seen."""
+    """Future versions of DuckDB may have new functions; these must be refused too."""
     found = connection.execute(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type IN ('table', 'pragma', 'table_macro') AND internal"

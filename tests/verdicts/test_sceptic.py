@@ -73,7 +73,7 @@ def without(*keys: str) -> Callable[[Events], Events]:
 
 
 def without_machine(whole: Trace) -> Trace:
-    """A recording that does not say which device or processor it is of, or how busy its cores were."""
+    """The recording without its device, its processor, and the load of its cores."""
     told = ("deviceProperties", "perftoolRecording")
     return {key: value for key, value in whole.items() if key not in told and "version" not in key.lower()}
 

@@ -166,7 +166,6 @@ def _table(table: Table) -> str:
 
 
 def rule_page(rule: Rule) -> str:
-    """The page of one rule."""
     facts = f"[Severity](../ci.md#severity) {rule.shown_severity}, confidence {rule.confidence}, {rule.status} since "
     facts += f"{rule.since}, for: "
     parts = [NOTE, f"# {rule.code} {rule.name}\n", f"{rule.summary}.\n", f"{facts}{', '.join(rule.devices)}.\n"]

@@ -1,6 +1,6 @@
 """Checks the prose of the README and the documentation with proselint: some of its checks, and our own ``words.toml``.
 
-Code is left out. A fault in a generated page is mended where it comes from. Exit code 1 when something is found.
+Code is left out. Correct a fault in a generated page at its source. Exit code 1 if something is found.
 """
 
 from __future__ import annotations
