@@ -1,4 +1,4 @@
-"""Training in bfloat16 by autocast against float32."""
+"""Training in float32, or in bfloat16 with autocast."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def serve(root: Path, seconds: float) -> None:
     desk = Workspace(root.resolve(), seconds, from_thread.check_cancelled)
 
     def leave(number: int, _: object) -> None:
-        # # The SDK would block until the client sends another line.
+        # The SDK would block until the client sends another line.
         desk.leave()
         os._exit(128 + number)
 
@@ -255,7 +255,7 @@ def listed(desk: Workspace, folder: str) -> dict[str, Any]:
     place = desk.place(folder)
     found = []
     for file in place.rglob("*"):
-        # # A file may be deleted meanwhile.
+        # A file may be deleted meanwhile.
         with suppress(OSError):
             if file.name.lower().endswith(_RUN_SUFFIXES) and file.is_file() and desk.root in file.resolve().parents:
                 found.append((-file.stat().st_mtime, str(file.relative_to(desk.root)), file.stat().st_size))

@@ -70,7 +70,7 @@ class Session:
 
     @cached_property
     def choice(self) -> RuleChoice:
-        """The rules of the settings. Raises RuleError."""
+        """The rules that the settings select. Raises RuleError."""
         from perftool.engine.rules.pack import load_packs
         from perftool.engine.rules.selection import choose, redirect, require_known
         from perftool.engine.settings.settings import adjust

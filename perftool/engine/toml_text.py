@@ -1,4 +1,4 @@
-"""Parsing of untrusted TOML."""
+"""Parses untrusted TOML."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _is_joined(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _experts(given: dict[str, Any], x: Tensor) -> list[Weights]:
-    """The weights of each expert as [in, out]: gate, up and down, or gate and up side by side, and down."""
+    """The weights of each expert as [in, out]: gate, up and down, or gate and up joined, and down."""
     first, last, permuted = given["experts_min"], given["experts_max"], given["permuted_weights"]
     if not 0 <= first <= last:
         raise ValueError(f"experts_min and experts_max must satisfy 0 <= min <= max, not {first} and {last}")

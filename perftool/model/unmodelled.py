@@ -1,4 +1,4 @@
-"""Why ops and kernels have no model."""
+"""Reasons why ops and kernels have no cost model."""
 
 from __future__ import annotations
 

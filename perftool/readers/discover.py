@@ -209,7 +209,7 @@ def _is_trace(path: str) -> bool:
     try:
         return _begins_trace(path)
     except InputError:
-        # # The reader of the file reports the error.
+        # The reader of the file reports the error.
         return True
 
 

@@ -1,4 +1,4 @@
-"""What bounds the step: the critical path, summed by kind of work."""
+"""Sums the critical path of a step by kind of work."""
 
 from __future__ import annotations
 

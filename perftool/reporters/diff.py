@@ -231,8 +231,8 @@ def _other_device(result: Comparison) -> bool:
 
 
 def _together(result: Comparison) -> list[str]:
-    """A sentence on all ops with equal shapes and a known best on both devices: their time, and the time that the peaks
-    predict."""
+    """A sentence on all ops with equal shapes and known best times on both devices: their time, and the time that the
+    peaks predict."""
     known = [change for change in result.rates if change.factor is not None and change.by_peaks is not None]
     if not known or not _other_device(result):
         return []

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from perftool.model.own_code import is_own
 
-# # Files of the simulator, not of the script.
+# Files of the simulator, not of the script.
 HERE = str(Path(__file__).parent)
-# # Replacements of Gaudi's ops, not part of the script.
+# Replacements of Gaudi's ops, not part of the script.
 _OURS = (HERE, str(Path(__file__).parents[1] / "fused"))
 
 

@@ -1,4 +1,4 @@
-"""A simulated run from the script to the files."""
+"""Simulates a run of a script, and writes its files."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_the_page_names_every_constant_with_its_value() -> None:
 
 def test_the_lines_that_the_page_shows_are_printed(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    shown = re.findall(r"^habana_perf_tool: everything that ends .*\n(?:  .+\n)+", PAGE, re.MULTILINE)
+    shown = re.findall(r"^habana_perf_tool: lines that end .*\n(?:  .+\n)+", PAGE, re.MULTILINE)
     command = ["simulate", str(EXAMPLE), "--no-report"]
 
     done = subprocess.run(

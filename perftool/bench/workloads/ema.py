@@ -10,7 +10,7 @@ from torch import nn
 
 
 class PlainEMA:
-    """``ema`` averages a model; its weight grows from 0 towards ``decay`` over a few thousand updates."""
+    """Averages a model into ``ema``, whose weight grows from 0 towards ``decay`` over a few thousand updates."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.ema = copy.deepcopy(model).eval().requires_grad_(False)

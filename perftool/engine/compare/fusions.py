@@ -1,4 +1,4 @@
-"""Work that one run does in one fused op and the other in several ops, and what closes the gap."""
+"""Finds work that one run does in one fused op and the other in several ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved JSON reports, read back for a comparison."""
+"""Reads saved JSON reports for a comparison."""
 
 from __future__ import annotations
 

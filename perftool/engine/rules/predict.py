@@ -159,7 +159,7 @@ def uneven_mean_ns(store: TraceStore, model: Model) -> float | None:
 
 
 def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, model: Model) -> bool:
-    """Whether most of the loss is in steps that are not replayed: only the usual steps of an uneven run are."""
+    """Whether most of the loss is in steps that are not replayed, because only the usual steps of an uneven run are."""
     mean_ns = uneven_mean_ns(store, model)
     if evidence_ns is None or mean_ns is None:
         return False

@@ -146,7 +146,7 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
 
 
 def _array(intervals: Sequence[tuple[int, int]]) -> Int64s:
-    """``intervals``, one per row."""
+    """``intervals`` as an array with a row for each."""
     import numpy as np
 
     return np.array(intervals, dtype=np.int64).reshape(-1, 2)

@@ -57,7 +57,7 @@ class CallInputs:
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
-    """Split the arguments of a call; nested tuples, lists and dictionaries are supported."""
+    """Split the arguments of a call, which may be nested tuples, lists and dictionaries."""
     leaves, structure = tree_flatten((args, kwargs))
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
     return CallInputs(tensors, tuple(_A_TENSOR if isinstance(leaf, Tensor) else leaf for leaf in leaves), structure)

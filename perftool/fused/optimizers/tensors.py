@@ -85,7 +85,7 @@ def alike(tensors: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
 
 
 def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
-    """[n] the 2-norm of each of some tensors of one device and dtype, summed and returned in at least float32.
+    """The 2-norms, [n], of tensors of one device and dtype, computed and returned in at least float32.
 
     `owners` are the parameters whose local parts the tensors are; the norm of a sharded one is that of the whole.
     Norms of wrappers are on the CPU, as a wrapper may not support the operators that follow.

@@ -1,4 +1,4 @@
-"""A table of performance-related log lines of the Gaudi software stack.
+"""Patterns of performance-related log lines of the Gaudi software.
 
 ``core`` is a literal part of the line, cheap to search for; the pattern is not anchored, because prefixes vary. Its
 groups ``name``, ``value`` and ``limit`` fill the fields of the event. The literals come from the sources of the bridge

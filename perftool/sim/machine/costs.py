@@ -89,7 +89,7 @@ class Roofline:
         return rate * self.costs.device_matrix_share
 
     def vector_rate(self) -> float:
-        """Elements a second of the vector engine."""
+        """Elements per second of the vector engine."""
         reference = next(device for device in known_devices() if device.name == _VECTOR_DEVICE)
         rate = next(peak.rate for peak in reference.peaks if peak.unit == "vector")
         return rate * self.facts.engines["TPC"] / reference.engines["TPC"]

@@ -1,4 +1,4 @@
-"""The events of a simulated run as the bridge of a Gaudi in release 1.19 would record them (generation B).
+"""Records the events of a simulated run like the bridge of a Gaudi in release 1.19.
 
 All times are nanoseconds after the base of the trace.
 """

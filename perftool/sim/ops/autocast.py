@@ -54,7 +54,7 @@ class HpuAutocast:
         with ExitStack() as stack:
             stack.callback(self._remove)
             stack.enter_context(attribute(torch, "set_autocast_enabled", switch))
-            # The tensors are CPU tensors, which do not have this key.
+            # The tensors are CPU tensors, which lack this dispatch key.
             stack.enter_context(torch._C._IncludeDispatchKeyGuard(_KEY))
             yield
 

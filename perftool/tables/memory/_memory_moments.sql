@@ -1,4 +1,4 @@
--- One row per moment to describe: the peaks of the recording and of each step, and the ends of steps, by device. For
+-- One row per moment of interest: the peaks of the recording and of each step, and the ends of steps, by device. For
 -- memory_steps and memory_peak.
 --
 -- needs: memory, _memory_blocks, step_marks

@@ -155,7 +155,7 @@ unsteady AS (
 judged AS (
     SELECT b.rank, step, b.ordinal, name, b.host_ts, b.host_end, ts,
            CASE WHEN on_device THEN greatest("end", ts) ELSE b.host_end END AS "end", launched,
-           -- A serving engine marks the ends of its iterations, and a prefill differs from a decode.
+           -- Iterations of a serving engine have marked ends, and differ in their work.
            coalesce(count(*) OVER (PARTITION BY b.rank) > 1 AND b.rank NOT IN (SELECT rank FROM step_marks WHERE source = 'iteration') AND CASE WHEN on_device
                THEN b.ordinal > last_launching OR c.ordinal > 0 OR (c.ordinal = 0 AND u.ordinal IS NULL)
                ELSE is_last AND last_op < b.host_ts AND last_op >= host_ts_before END, false) AS incomplete,
