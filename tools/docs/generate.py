@@ -56,10 +56,10 @@ TRACES = Path(os.environ.get("PERFTOOL_TRACES", "/work/shared/traces"))
 def tables_page() -> str:
     """Every public table with its columns."""
     intro = (
-        "# Tables\n\nWhat a trace becomes after reading. Ask them with `habana_perf_tool query PATH SQL` (the SQL is\n"
-        "DuckDB's), or as DataFrames with `perftool.open_trace(path).frame(name)`. Times (`ts`, `dur`, `end`) are\n"
-        'integer nanoseconds as in the file; `end` is a word of SQL and needs quotes: `"end"`. Missing is NULL.\n'
-        "\nThe table `raw` holds every event as the file has it, of any phase: `rank`, `ph`, `cat`, `name`, `pid`,\n"
+        "# Tables\n\nA trace becomes these tables. Query them with `habana_perf_tool query PATH SQL` (in DuckDB's SQL),\n"
+        "or get DataFrames with `perftool.open_trace(path).frame(name)`. Times (`ts`, `dur`, `end`) are integer nanoseconds\n"
+        'as in the file; `end` is a keyword of SQL and needs quotes: `"end"`. A missing value is NULL.\n'
+        "\nThe table `raw` has every event of the file, of any phase: `rank`, `ph`, `cat`, `name`, `pid`,\n"
         "`tid`, `ts`, `dur` (ns), `id`, `args` (JSON). The `id` of a slice is the `rowid` of its event there.\n"
     )
     return "\n".join([NOTE, intro, *map(_table, public_tables())])
@@ -69,8 +69,8 @@ def rules_page() -> str:
     """Every rule of the shipped pack, with a link to its page."""
     families = groupby(load_pack(builtin_folder()), key=lambda rule: rule.code[:3])
     intro = (
-        "# Rules\n\nA page has what the rule looks for, its thresholds and their reasons, the fix for each device,\n"
-        "and an example. `habana_perf_tool rule CODE` prints the same.\n"
+        "# Rules\n\nEach page says what the rule looks for, its thresholds and their reasons, the fix for each\n"
+        "device, and an example. `habana_perf_tool rule CODE` prints the same.\n"
     )
     parts = [NOTE, intro]
     for _, rules in families:
