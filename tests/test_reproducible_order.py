@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each import of_each
 
 from perftool.engine.analysis import analysed, report_on
 from perftool.engine.rules.pack import builtin_folder, load_pack
@@ -75,9 +76,9 @@ def loose_choices(sql: str) -> Iterator[str]:
             yield f"{call[1]}({text})"
 
 
-@pytest.mark.parametrize("name", sorted(queries()))
-def test_every_query_chooses_rows_deterministically(name: str) -> None:
-    assert list(loose_choices(queries()[name])) == []
+@of_each(queries())
+def test_every_query_chooses_rows_deterministically(sql: str) -> None:
+    assert list(loose_choices(sql)) == []
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.program import Run
+from builders.remembered import remember
 
 
 @pytest.fixture(autouse=True)
@@ -21,3 +23,12 @@ def _outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
     return Run(capfdbinary, monkeypatch)
+
+
+_ANSWERS: dict[Any, Any] = {}
+
+
+@pytest.fixture(autouse=True)
+def _remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of commands analyse each input once."""
+    remember(monkeypatch, _ANSWERS)

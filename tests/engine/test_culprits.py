@@ -13,9 +13,12 @@ from builders.cluster import Layout, Simulated, Trouble, simulate
 import perftool
 from perftool.engine.analysis import analyze
 from perftool.engine.ranks.schedule import InProcess
+from perftool.engine.rules.pack import shipped_rules
 from perftool.errors import PerfToolError
 from perftool.model.report import Report
 
+# What accuses a rank, and what is wrong with a trace; the tests of CASES have the whole pack.
+ACCUSING = [rule for rule in shipped_rules() if rule.code.startswith(("COL", "TRC"))]
 ACCUSERS = {"COL103", "COL109", "COL110", "COL111", "COL112", "COL116"}
 # None: an unnamed group of all ranks does not say how the run is parallel.
 PARALLEL = {"ddp": None, "tp": "tp 4 x dp 2", "pp": "dp 2 x pp 4", "ep": "ep 4 x dp 2", "hsdp": "shard 4 x replicate 2"}
@@ -43,8 +46,6 @@ CASES = {
     "a slow loader in a pipeline": Case(
         PP, (Trouble("loader", (2,), 9_000.0),), "COL103", "Rank 2 keeps 7 ranks waiting in 5 of 5 steps",
         "for the data loader, that of the median rank"),
-    "two slow loaders": Case(
-        EP, (Trouble("loader", (2, 5), 9_000.0),), "COL103", "Ranks 2 and 5 keep 6 ranks waiting in 5 of 5 steps"),
     "two culprits of two kinds": Case(
         HSDP, (Trouble("loader", (2,), 9_000.0), Trouble("device", (5,), 1.4)), "COL103", "Ranks 2 and 5 keep 6"),
     "a pause in every other step": Case(
@@ -85,7 +86,10 @@ def test_the_culprit_is_named_with_its_cost(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     run = simulate(case.layout, case.troubles)
     run.write(tmp_path)
-    assert_named(analyze([str(tmp_path)]), case, run.step_us - truth(case.layout).step_us)
+    report = analyze([str(tmp_path)])
+    assert_named(report, case, run.step_us - truth(case.layout).step_us)
+    # Without a second group, nobody is late because of another.
+    assert case.layout.kind != "ddp" or "only because" not in report.verdict.caveats
 
 
 @pytest.mark.slow
@@ -124,7 +128,7 @@ def test_slow_links_of_all_groups_are_predicted_together(ranks: tuple[int, ...],
 @pytest.mark.parametrize("layout", [DDP, TP, PP, EP, HSDP], ids=lambda layout: layout.kind)
 def test_no_rank_of_a_healthy_run_is_accused(layout: Layout, tmp_path: Path) -> None:
     truth(layout).write(tmp_path)
-    report = analyze([str(tmp_path)])
+    report = analyze([str(tmp_path)], ACCUSING)
     assert {found.code for found in report.findings} & ACCUSERS == set()
     assert report.run.parallel == PARALLEL[layout.kind]
 
@@ -136,7 +140,7 @@ def test_the_culprit_is_found_beside_a_missing_and_a_cut_rank(tmp_path: Path) ->
     whole = cut.read_bytes()
     cut.write_bytes(whole[: 7 * len(whole) // 10])
 
-    report = analyze([str(tmp_path)])
+    report = analyze([str(tmp_path)], ACCUSING)
 
     assert report.verdict.headline.startswith("Rank 5 keeps")
     assert {"TRC101", "TRC107"} <= {found.code for found in report.findings}
@@ -147,28 +151,28 @@ def test_the_culprit_is_found_beside_a_missing_rank_of_its_stage(tmp_path: Path)
     run = simulate(PP, [Trouble("loader", (2,), 9_000.0)])
     run.write(tmp_path, leave_out=[3])
     case = Case(PP, (), "COL103", "Rank 2 keeps 6 ranks waiting in 5 of 5 steps", "for the data loader")
-    assert_named(analyze([str(tmp_path)]), case, run.step_us - truth(PP).step_us)
+    assert_named(analyze([str(tmp_path)], ACCUSING), case, run.step_us - truth(PP).step_us)
 
 
 def test_a_culprit_whose_own_recording_ends_early_is_found(tmp_path: Path) -> None:
     run = simulate(TP, [Trouble("loader", (2,), 9_000.0)])
     run.write(tmp_path, kept={2: 0.5})
     case = Case(TP, (), "COL103", "Rank 2 keeps 7 ranks waiting in 2 of 2 steps", "for the data loader")
-    assert_named(analyze([str(tmp_path)]), case, run.step_us - truth(TP).step_us)
+    assert_named(analyze([str(tmp_path)], ACCUSING), case, run.step_us - truth(TP).step_us)
 
 
 def test_drifting_clocks_change_nothing(tmp_path: Path) -> None:
     run = simulate(HSDP, [Trouble("device", (6,), 1.3)])
     run.write(tmp_path, drift=1e-4)
     case = Case(HSDP, (), "COL103", "Rank 6 keeps 7 ranks waiting in 5 of 5 steps")
-    assert_named(analyze([str(tmp_path)]), case, run.step_us - truth(HSDP).step_us)
+    assert_named(analyze([str(tmp_path)], ACCUSING), case, run.step_us - truth(HSDP).step_us)
 
 
 def test_a_rank_and_slow_links_are_both_in_the_first_lines(tmp_path: Path) -> None:
     pause, links = Trouble("pause", (1,), 20_000.0, every=4, first=1), Trouble("link", (4, 5, 6, 7), 4.0)
     run = simulate(TP, [pause, links], steps=5)
     run.write(tmp_path)
-    report = analyze([str(tmp_path)])
+    report = analyze([str(tmp_path)], ACCUSING)
     first, second = report.findings[:2]
     assert report.verdict.headline.startswith("Rank 1 keeps 7 ranks waiting in 2 of 5 steps, every 4th")
     assert report.verdict.headline.endswith("Besides, the links of group 4-7 are slow (COL109).")
@@ -178,7 +182,7 @@ def test_a_rank_and_slow_links_are_both_in_the_first_lines(tmp_path: Path) -> No
     assert second.gain.ns_per_step / 1_000 == pytest.approx(run.step_us - paused, rel=0.1)
 
 
-@pytest.mark.parametrize("layout", [replace(HSDP, scale=0.3), replace(PP, scale=0.1), replace(DDP, scale=0.2)])
+@pytest.mark.parametrize("layout", [replace(PP, scale=0.1), replace(DDP, scale=0.2)])
 def test_a_host_that_launches_late_is_predicted(layout: Layout, tmp_path: Path) -> None:
     run = simulate(layout, [Trouble("host", (3,), 12.0)], steps=3)
     run.write(tmp_path)
@@ -192,7 +196,7 @@ def test_a_host_that_launches_late_is_predicted(layout: Layout, tmp_path: Path) 
 
 def test_without_the_trace_of_the_culprit_no_other_rank_is_accused(tmp_path: Path) -> None:
     simulate(TP, [Trouble("loader", (5,), 9_000.0)]).write(tmp_path, leave_out=[5])
-    assert {found.code for found in analyze([str(tmp_path)]).findings} & ACCUSERS == set()
+    assert {found.code for found in analyze([str(tmp_path)], ACCUSING).findings} & ACCUSERS == set()
 
 
 def test_whatif_without_a_straggler_replays_all_ranks(tmp_path: Path) -> None:
@@ -217,15 +221,9 @@ def test_the_cost_is_also_predicted_from_one_recorded_step(tmp_path: Path) -> No
     run = simulate(DDP, [Trouble("device", (6,), 1.3)], steps=1)
     run.write(tmp_path)
     case = Case(DDP, (), "COL103", "Rank 6 keeps 7 ranks waiting in the one step recorded")
-    report = analyze([str(tmp_path)])
+    report = analyze([str(tmp_path)], ACCUSING)
     assert_named(report, case, run.step_us - simulate(DDP, steps=1).step_us)
     assert report.verdict.headline.endswith("(predicted from one step).")
-
-
-def test_ranks_that_are_late_only_because_they_wait_are_listed(tmp_path: Path) -> None:
-    simulate(TP, [Trouble("device", (6,), 1.3)], steps=2).write(tmp_path)
-    caveats = analyze([str(tmp_path)]).verdict.caveats
-    assert "Ranks 4, 5, 7 are late to dp only because they wait for 6 in tp." in caveats
 
 
 class TwoTasks(InProcess):
@@ -236,17 +234,13 @@ class TwoTasks(InProcess):
         return 2
 
 
-def test_two_tasks_give_the_report_of_one(tmp_path: Path) -> None:
+def test_two_tasks_give_the_report_of_one_which_names_who_is_late_only_because_it_waits(tmp_path: Path) -> None:
     # The traces name the backend of their groups, which proves that the run uses a device.
     simulate(TP, [Trouble("device", (6,), 1.3)], steps=2).write(tmp_path)
     one, two = (analyze([str(tmp_path)], schedule=schedule) for schedule in (InProcess(), TwoTasks()))
+    assert "Ranks 4, 5, 7 are late to dp only because they wait for 6 in tp." in one.verdict.caveats
     assert two.verdict == one.verdict
     assert two.findings == one.findings
-
-
-def test_with_one_group_no_rank_is_late_because_of_another(tmp_path: Path) -> None:
-    simulate(DDP, [Trouble("device", (6,), 1.3)], steps=2).write(tmp_path)
-    assert "only because" not in analyze([str(tmp_path)]).verdict.caveats
 
 
 def test_the_bound_of_an_unexplained_wait_refers_to_the_median_step(tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-import perftool
+from perftool.engine.analysis import analyze
+from perftool.engine.rules.pack import shipped_rules
 from perftool.model.recorded_on import RECORDED_KEY
+from perftool.model.report import Finding
 from perftool.replay.cores import Cores
 
+LOADING = [rule for rule in shipped_rules() if rule.code == "GAP102"]
 FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
@@ -46,40 +49,47 @@ def trace(folder: Path, recorded: dict[str, Any] | None, device: bool = False) -
     return path
 
 
-def loader(report: perftool.Report) -> Any:
-    return next(found for found in report.findings if found.code == "GAP102")
+def loader(trace: Path) -> Finding:
+    """What the rule about loading finds in ``trace``."""
+    (found,) = analyze([str(trace)], LOADING).findings
+    return found
 
 
 def test_free_cores_make_a_prediction(tmp_path: Path) -> None:
-    finding = loader(perftool.analyze(trace(tmp_path, machine(8, 360_000, 400_000))))
+    finding = loader(trace(tmp_path, machine(8, 360_000, 400_000)))
 
+    assert finding.gain
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("predicted", 20_000_000)
     assert "cores" not in finding.message
 
 
 def test_busy_cores_make_a_bound_with_a_reason(tmp_path: Path) -> None:
     """Both cores work 95 % of the time: 57 of 60 ms are work for both, so nothing more can be gained."""
-    finding = loader(perftool.analyze(trace(tmp_path, machine(2, 684_000, 684_000))))
+    finding = loader(trace(tmp_path, machine(2, 684_000, 684_000)))
 
+    assert finding.gain
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("bound", 3_000_000)
     assert finding.message.endswith("; workers need cores, and the 2 of this machine were 95.0 % busy")
 
 
 def test_unknown_cores_make_a_bound(tmp_path: Path) -> None:
-    finding = loader(perftool.analyze(trace(tmp_path, None)))
+    finding = loader(trace(tmp_path, None))
 
+    assert finding.gain
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("bound", 20_000_000)
     assert finding.message.endswith("; the trace does not say how many cores the machine has for workers")
 
 
 def test_a_device_leaves_the_cores_to_the_workers(tmp_path: Path) -> None:
-    assert loader(perftool.analyze(trace(tmp_path, None, device=True))).gain.kind == "predicted"
+    gain = loader(trace(tmp_path, None, device=True)).gain
+    assert gain
+    assert gain.kind == "predicted"
 
 
 def test_an_overloaded_machine_is_reported_and_gains_are_bounds(tmp_path: Path) -> None:
-    report = perftool.analyze(trace(tmp_path, machine(8, 360_000, 400_000, delay_us=180_000)))
+    report = analyze([str(trace(tmp_path, machine(8, 360_000, 400_000, delay_us=180_000)))])
 
-    assert loader(report).gain.kind == "bound"
+    assert [f.gain and f.gain.kind for f in report.findings if f.code == "GAP102"] == ["bound"]
     assert report.verdict.caveats.startswith(
         "The machine was overloaded: threads of the run were ready and had no core for 50.0 % of the recorded time"
     )
@@ -103,7 +113,7 @@ def test_a_measured_loss_precedes_a_bound_of_an_overloaded_machine(tmp_path: Pat
             {**here, "cat": "python_function", "name": "train.py(3): shuffle", "ts": at + 40_000, "dur": 19_990},
         ]  # fmt: skip
     path.write_text(json.dumps({**whole, "traceEvents": events}))
-    report = perftool.analyze(path)
+    report = analyze([str(path)])
 
     assert report.advice[0].code == "FUS101"
     assert report.advice[0].gain is not None
@@ -133,4 +143,6 @@ def test_work_needs_cores_wherever_it_is_done(cores: Cores, least_ns: int, lacks
     ids=["list", "newer", "bare", "wrong types", "huge"],
 )  # fmt: skip
 def test_damaged_facts_are_ignored(tmp_path: Path, recorded: Any) -> None:
-    assert loader(perftool.analyze(trace(tmp_path, recorded))).gain.kind == "bound"
+    gain = loader(trace(tmp_path, recorded)).gain
+    assert gain
+    assert gain.kind == "bound"

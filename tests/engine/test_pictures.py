@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
 import pytest
-from builders.reports import analysed, finding, starved
+from builders.reports import RULE, analysed, finding, starved
 from events import instant, kernel, launch, step, x
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,13 +16,24 @@ from perftool.engine.analysis import report_on
 from perftool.engine.drawing.lanes import View, lanes_in
 from perftool.engine.drawing.pictures import pictures_of
 from perftool.engine.report.across_ranks import grouped
-from perftool.model.pictures import Bar
-from perftool.model.report import Location
+from perftool.model.pictures import Bar, Pictures
+from perftool.model.report import Finding, Location
 
 
-def test_a_timeline_shows_the_place_of_a_finding_with_its_lanes() -> None:
-    _, pictures = analysed(starved(), findings=[finding()])
-    timeline = pictures.timelines[0]
+@pytest.fixture(scope="module")
+def drawn() -> Iterator[Callable[..., Pictures]]:
+    """Returns a function that draws the run ``starved`` with the given findings."""
+    with store_over(starved()) as store:
+        report = report_on(store, (RULE,))
+
+        def draw(*findings: Finding) -> Pictures:
+            return pictures_of(store, replace(report, findings=findings))
+
+        yield draw
+
+
+def test_a_timeline_shows_the_place_of_a_finding_with_its_lanes(drawn: Callable[..., Pictures]) -> None:
+    timeline = drawn(finding()).timelines[0]
     assert (timeline.mark_ts_ns, timeline.mark_dur_ns) == (10_010_000, 6_020_000)
     assert (timeline.ts_ns, timeline.dur_ns) == (10_010_000 - 3_612_000, 2 * 3_612_000 + 6_020_000)
     assert (timeline.mark_name, timeline.step) == ("next", "ProfilerStep#2")
@@ -52,7 +66,7 @@ SPANS = st.lists(st.tuples(st.integers(0, 900), st.integers(1, 100)), min_size=1
 
 
 @given(SPANS, SPANS)
-@settings(max_examples=15)
+@settings(max_examples=5)
 def test_every_bin_of_a_strip_adds_up_to_one(kernels: list[tuple[int, int]], ops: list[tuple[int, int]]) -> None:
     events = [step(1, 0, 1_000), *(kernel("k", at, dur) for at, dur in kernels)]
     events += [x("op", at, min(dur, 1_000 - at)) for at, dur in ops]
@@ -82,20 +96,19 @@ def test_findings_are_grouped_across_ranks_only() -> None:
     assert grouped(findings) == ((0, 2), (1, 5), (3,), (4,))
 
 
-def test_a_single_rank_has_no_ranks_chart() -> None:
-    _, pictures = analysed(starved())
-    assert pictures.ranks == ()
+def test_a_single_rank_has_no_ranks_chart(drawn: Callable[..., Pictures]) -> None:
+    assert drawn().ranks == ()
 
 
-def test_at_most_a_dozen_timelines_are_taken() -> None:
-    _, pictures = analysed(starved(), findings=[finding()] * 30)
-    assert list(pictures.timelines) == list(range(12))
+def test_at_most_a_dozen_timelines_are_taken(drawn: Callable[..., Pictures]) -> None:
+    assert list(drawn(*[finding()] * 30).timelines) == list(range(12))
 
 
 @pytest.mark.parametrize("place", [Location(), Location(ts_ns=5), Location(ts_ns=10**12, dur_ns=10)])
-def test_a_finding_without_a_place_in_the_trace_has_no_timeline(place: Location) -> None:
-    _, pictures = analysed(starved(), findings=[finding(location=place, related=())])
-    assert pictures.timelines == {}
+def test_a_finding_without_a_place_in_the_trace_has_no_timeline(
+    place: Location, drawn: Callable[..., Pictures]
+) -> None:
+    assert drawn(finding(location=place, related=())).timelines == {}
 
 
 def test_memory_is_drawn_by_kind_for_each_step_or_for_the_fullest_steps() -> None:

@@ -78,13 +78,13 @@ def found(report: Report) -> list[tuple[str, int | None]]:
     return sorted((finding.code, finding.rank) for finding in report.findings)
 
 
-@pytest.mark.parametrize("schedule", [IN_PROCESS, Processes(2)], ids=["here", "processes"])
-def test_the_report_is_that_of_one_store(folder: Path, schedule: Any) -> None:
-    joined = analyze([str(folder)], RULES, schedule=schedule)
+def test_the_report_is_that_of_one_store(folder: Path) -> None:
+    expected = in_one_store([str(folder)])
 
-    assert as_dict(joined) == as_dict(in_one_store([str(folder)]))
-    assert ("COL103", 1) in found(joined)
-    assert ("COL108", 3) in found(joined)
+    assert ("COL103", 1) in found(expected)
+    assert ("COL108", 3) in found(expected)
+    for schedule in (IN_PROCESS, Processes(2)):
+        assert as_dict(analyze([str(folder)], RULES, schedule=schedule)) == as_dict(expected), schedule
 
 
 def test_many_small_traces_are_read_together(tmp_path: Path) -> None:
@@ -249,18 +249,19 @@ def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> Non
 
 
 def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    for rank in range(11):
-        # Names that sort differently from numbers.
+    # Names that sort differently from numbers.
+    ranks = [1, 2, 10]
+    for rank in ranks:
         write(tmp_path / f"rank{rank}.json", rank_events(steps=1, clock=rank * 10.0), rank, 11)
 
     report = analyze([str(tmp_path)], only("COL103"))
 
-    assert [rank.rank for rank in report.ranks] == list(range(11))
-    assert [rank.offset_ns for rank in report.ranks] == [-rank * 10_000 for rank in range(11)]
-    assert report.summary["steps"].value == 11
+    assert [rank.rank for rank in report.ranks] == ranks
+    assert [rank.offset_ns for rank in report.ranks] == [0, -10_000, -90_000]
+    assert report.summary["steps"].value == 3
     # A rule of the user makes each trace a task.
     apart = analyze([str(tmp_path)], [*only("COL103"), rule("USR904", "SELECT 'never' AS subject WHERE false")])
-    assert [one.rank for one in apart.steps] == list(range(11))
+    assert [one.rank for one in apart.steps] == ranks
     assert as_dict(apart) == as_dict(report)
 
 
@@ -278,6 +279,8 @@ def test_all_times_of_a_collective_count_from_the_zero_of_the_run(tmp_path: Path
 
 
 def test_a_row_without_a_rank_is_about_the_run_if_all_ranks_agree(folder: Path) -> None:
+    for rank in (2, 3):
+        (folder / f"rank{rank}.json").unlink()
     rules = [
         rule("USR901", "SELECT 'told by a log' AS subject, NULL::INTEGER AS rank"),
         rule("USR902", "SELECT 'the same everywhere' AS subject"),
@@ -287,7 +290,7 @@ def test_a_row_without_a_rank_is_about_the_run_if_all_ranks_agree(folder: Path) 
     report = analyze([str(folder)], rules)
 
     assert [(finding.code, finding.rank) for finding in report.findings] == [
-        ("USR901", None), ("USR902", None), ("USR903", 0), ("USR903", 1), ("USR903", 2), ("USR903", 3),
+        ("USR901", None), ("USR902", None), ("USR903", 0), ("USR903", 1),
     ]  # fmt: skip
 
 

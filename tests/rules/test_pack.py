@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from string import Formatter
 
-import pytest
+from each import of_each
 from rule_cases import all_cases, case_files, pack
 
 from perftool import __version__
@@ -45,7 +45,7 @@ MOST_EVENTS_OF_A_RANK = 24
 MOST_EVENTS_OF_A_STEP = 4
 PLACES_OF_ONE_MACHINE = re.compile(r"/work\b|/home/|/root/|/tmp/|\.\./shared|localhost|127\.0\.0\.1")
 
-every_rule = pytest.mark.parametrize("rule", pack().values(), ids=lambda rule: rule.code)
+every_rule = of_each(pack())
 
 
 def test_codes_and_names_are_unique() -> None:

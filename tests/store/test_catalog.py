@@ -9,16 +9,18 @@ from typing import Any
 
 import duckdb
 import pytest
+from each import of_each
 from events import begin, end, kernel, step, x
 from stores import store_over
 
-from perftool.store.catalog import catalog, macros
+from perftool.store.catalog import Table, catalog, macros
 from perftool.store.dictionaries import create_dictionaries
 from perftool.store.given import given_tables
 from perftool.store.load import CREATE_RAW
 from perftool.store.makers import GIVEN, MAKERS, REPLAY
 
 RAW = "raw"
+every_query = of_each({name: table for name, table in catalog().items() if table.maker is None})
 
 
 @pytest.fixture(scope="module")
@@ -32,19 +34,19 @@ def empty() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-@pytest.mark.parametrize("name", [name for name, table in catalog().items() if table.maker is None])
-def test_a_header_names_exactly_the_tables_that_the_sql_uses(name: str, empty: duckdb.DuckDBPyConnection) -> None:
-    tree = json.loads(empty.execute("SELECT json_serialize_sql($sql)", {"sql": catalog()[name].sql}).fetchall()[0][0])
+@every_query
+def test_a_header_names_exactly_the_tables_that_the_sql_uses(table: Table, empty: duckdb.DuckDBPyConnection) -> None:
+    tree = json.loads(empty.execute("SELECT json_serialize_sql($sql)", {"sql": table.sql}).fetchall()[0][0])
     nodes = list(nodes_of(tree))
     named = {node["table_name"] for node in nodes if node.get("type") == "BASE_TABLE"}
     # The interval macros take a table by its name.
-    called = re.findall(r"interval_\w+\((\w+)(?:, (\w+))?\)", catalog()[name].sql)
+    called = re.findall(r"interval_\w+\((\w+)(?:, (\w+))?\)", table.sql)
     named |= {argument for arguments in called for argument in arguments if argument}
     parts = {entry["key"] for node in nodes for entry in (node.get("cte_map") or {}).get("map", ())}
     # Pairing leaves issues behind.
-    unseen = {"_pairs"} if name == "input_issues" else set()
+    unseen = {"_pairs"} if table.name == "input_issues" else set()
 
-    assert set(catalog()[name].needs) == named - parts - {RAW} | unseen
+    assert set(table.needs) == named - parts - {RAW} | unseen
 
 
 def nodes_of(tree: Any) -> Iterator[dict[str, Any]]:
@@ -54,11 +56,11 @@ def nodes_of(tree: Any) -> Iterator[dict[str, Any]]:
         yield from nodes_of(child)
 
 
-@pytest.mark.parametrize("name", [name for name, table in catalog().items() if table.maker is None])
-def test_a_header_names_exactly_the_columns_of_the_sql(name: str, empty: duckdb.DuckDBPyConnection) -> None:
-    found = empty.execute(f"DESCRIBE {catalog()[name].sql}").fetchall()
+@every_query
+def test_a_header_names_exactly_the_columns_of_the_sql(table: Table, empty: duckdb.DuckDBPyConnection) -> None:
+    found = empty.execute(f"DESCRIBE {table.sql}").fetchall()
 
-    assert [row[0] for row in found] == [column.name for column in catalog()[name].columns]
+    assert [row[0] for row in found] == [column.name for column in table.columns]
 
 
 def test_each_table_without_sql_has_a_maker() -> None:

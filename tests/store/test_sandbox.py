@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 import tomli
+from each import of_each
 from events import document, step, x
 from stores import store_over
 
@@ -213,7 +214,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield opened
 
 
-@pytest.mark.parametrize("rule", [rule for rule in shipped_rules() if rule.sql], ids=lambda rule: rule.code)
+@of_each({rule.code: rule for rule in shipped_rules() if rule.sql})
 def test_shipped_rules_would_be_allowed_too(rule: Rule, connection: duckdb.DuckDBPyConnection) -> None:
     """The list of functions includes everything that the shipped rules use, for authors of packs."""
     check(connection, rule.sql, [*catalog(), "raw"])
