@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.remembered import remember
 from events import Event, document
 from hypothesis import HealthCheck, settings
 from stores import Rows
@@ -67,6 +68,15 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TERM", "GITHUB_ACTIONS", "PY_COLORS"):
         monkeypatch.delenv(name, raising=False)
+
+
+_ANSWERS: dict[Any, Any] = {}
+
+
+@pytest.fixture
+def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what surrounds an analysis: each input is analysed once."""
+    remember(monkeypatch, _ANSWERS)
 
 
 @pytest.fixture

@@ -21,6 +21,14 @@ MEMORY = {"Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 512, "Total Allo
 H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85_000_000_000}]}
 
 
+def in_line(line: str) -> list[Event]:
+    """An allocation in that line of a file, and the function that it is in."""
+    return [
+        instant("[memory]", NOW + 5, **{**MEMORY, "Call stack": f"/home/a.py({line}): f"}),
+        x(f"/home/a.py({line}): f", NOW, 50, "python_function", **{"Python id": 1, "Call line": line}),
+    ]
+
+
 @pytest.mark.parametrize(
     ("events", "metadata"),
     [
@@ -35,20 +43,19 @@ H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem":
         ),
         pytest.param([x("aten::mm", NOW + 60, 20, **MATRICES), *launch(2, NOW + 61, 1, NOW + 70, 9, "sgemm")],
                      H100, id="matrices larger than any memory"),
-        pytest.param([x("nccl:all_reduce", NOW, 9, "user_annotation", **{**MATRICES, "Input Dims": [[10**10] * 2]})],
-                     {}, id="a collective larger than any memory"),
-        pytest.param([instant("[memory]", NOW, **{"Device Type": 10**12, "Device Id": 10**12})], {}, id="a type"),
-        *(pytest.param([instant("[memory]", NOW + 5, **{**MEMORY, "Call stack": f"/home/a.py({line}): f"}),
-                        x(f"/home/a.py({line}): f", NOW, 50, "python_function", **{"Python id": 1, "Call line": line})],
-                       {}, id=f"line {line[:11]}")
-          for line in (NINES[:10], NINES[:30], NINES)),
-        pytest.param([kernel("ncclKernel_Broadcast", NOW + 60, 9, **{"Collective name": "b", "Src Rank": 2**40})],
-                     {}, id="the source of a broadcast"),
+        pytest.param([x("nccl:all_reduce", NOW, 9, "user_annotation", **{**MATRICES, "Input Dims": [[10**10] * 2]}),
+                      kernel("ncclKernel_Broadcast", NOW + 60, 9, **{"Collective name": "b", "Src Rank": 2**40})],
+                     {}, id="a collective larger than any memory, and the source of a broadcast"),
+        pytest.param([instant("[memory]", NOW, **{"Device Type": 10**12, "Device Id": 10**12}),
+                      *(one for line in (NINES[:10], NINES[:30], NINES) for one in in_line(line))],
+                     {}, id="a type of memory, and lines"),
         pytest.param([], {"distributedInfo": {"rank": 10**12, "world_size": 10**12}}, id="a rank"),
-        pytest.param([], {"distributedInfo": {"rank": -1, "world_size": True}}, id="a negative rank"),
-        pytest.param([], {"distributedInfo": {"pg_config": [{"pg_name": [[]], "pg_desc": "mesh"}, 7]}}, id="a group"),
-        pytest.param([], {"baseTimeNanoseconds": 2**63 + 5}, id="the zero of the clock"),
-        pytest.param([], {"deviceProperties": [{"name": "GAUDI2", "totalGlobalMem": 2**63 + 1}]}, id="device memory"),
+        pytest.param([], {"distributedInfo": {"rank": -1, "world_size": True,
+                                              "pg_config": [{"pg_name": [[]], "pg_desc": "mesh"}, 7]}},
+                     id="a negative rank, and a group"),
+        pytest.param([], {"baseTimeNanoseconds": 2**63 + 5,
+                          "deviceProperties": [{"name": "GAUDI2", "totalGlobalMem": 2**63 + 1}]},
+                     id="the zero of the clock, and device memory"),
     ],
 )  # fmt: skip
 def test_the_rest_is_analysed(tmp_path: Path, events: list[Event], metadata: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from builders import traps
 from builders.gaudi import GaudiTrace
 from builders.trap_facts import Trap
 
-from perftool.engine.analysis import analysed, analyze
+from perftool.engine.analysis import analysed, report_on
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
@@ -101,10 +100,11 @@ class Seen:
     damage: int
 
 
-@cache
-def seen(trap: Callable[[], Trap]) -> Seen:
+def seen(trap: Callable[[], Trap], folder: Path) -> Seen:
     data, facts = trap()
-    with tempfile.TemporaryDirectory() as folder, opened(Path(folder), data) as store:
+    with opened(folder, data) as store:
+        codes = Counter(finding.code for finding in report_on(store, pack()).findings)
+        assert codes["TRC000"] == codes["TRC001"] == 0
         return Seen(
             steps=one(store, "SELECT count(*) FROM steps WHERE step IS NOT NULL"),
             window_ns=one(store, 'SELECT sum("end" - ts)::BIGINT FROM windows'),
@@ -121,44 +121,23 @@ def seen(trap: Callable[[], Trap]) -> Seen:
 
 
 @every_trap
-def test_steps_and_window(trap: Callable[[], Trap]) -> None:
+def test_the_tables_hold_what_happened_and_every_rule_survives(trap: Callable[[], Trap], tmp_path: Path) -> None:
     _, facts = facts_for(trap)
-    assert (seen(trap).steps, seen(trap).window_ns) == (facts.steps, facts.window_ns)
+    found = seen(trap, tmp_path)
 
-
-@every_trap
-def test_engine_unions_and_busy_time(trap: Callable[[], Trap]) -> None:
-    _, facts = facts_for(trap)
-    assert seen(trap).busy_ns == facts.busy_ns
-    assert seen(trap).nic_ns == (facts.nic_union_ns or None)
+    assert (found.steps, found.window_ns) == (facts.steps, facts.window_ns)
+    assert found.busy_ns == facts.busy_ns
+    assert found.nic_ns == (facts.nic_union_ns or None)
     # An engine that never works has no lane: its time is missing, not zero.
     expected = {metric: getattr(facts, name) or None for metric, name in _UNIONS.items()}
     if facts.mme_union_ns and facts.tpc_union_ns:
         expected["mme_tpc_overlap_ms"] = expected["mme_tpc_overlap_ms"] or 0
-    assert seen(trap).unions_ns == expected
-
-
-@every_trap
-def test_lanes_are_those_that_ever_work(trap: Callable[[], Trap]) -> None:
-    assert seen(trap).lanes == facts_for(trap)[1].lanes
-
-
-@every_trap
-def test_host_calls_keep_their_length(trap: Callable[[], Trap]) -> None:
-    assert seen(trap).host_ns == facts_for(trap)[1].host_ns
-
-
-@every_trap
-def test_compilations_replays_and_fallbacks(trap: Callable[[], Trap]) -> None:
-    _, facts = facts_for(trap)
-    found = seen(trap)
+    assert found.unions_ns == expected
+    assert found.lanes == facts.lanes
+    assert found.host_ns == facts.host_ns
     assert (found.compilations, found.replays) == (facts.compilations, facts.replays)
     assert found.fallbacks == facts.fallbacks
-
-
-@every_trap
-def test_what_is_dropped_is_counted(trap: Callable[[], Trap]) -> None:
-    assert seen(trap).damage == facts_for(trap)[1].dropped_events
+    assert found.damage == facts.dropped_events
 
 
 @pytest.mark.parametrize("generation", ["A", "B", "C", "C2"])
@@ -277,11 +256,3 @@ def test_records_without_length_are_not_work(tmp_path: Path) -> None:
 @cache
 def pack() -> tuple[Rule, ...]:
     return tuple(load_pack(builtin_folder()))
-
-
-@every_trap
-def test_the_whole_report_survives(trap: Callable[[], Trap], tmp_path: Path) -> None:
-    path = tmp_path / "trace.pt.trace.json"
-    path.write_bytes(trap()[0])
-    codes = Counter(finding.code for finding in analyze([str(path)], pack()).findings)
-    assert codes["TRC000"] == codes["TRC001"] == 0

@@ -40,4 +40,4 @@ def _key(run: Run, answer: Any) -> _Key | None:
     if not all(map(os.path.isfile, paths)):
         return None
     contents = tuple(hashlib.sha256(Path(path).read_bytes()).digest() for path in paths)
-    return answer, run._inputs, contents, run._rules, repr(run._schedule)
+    return answer, run._inputs, contents, run._rules, repr(run._schedule), repr(run._batches)

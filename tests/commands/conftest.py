@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders.program import Run
-from builders.remembered import remember
 
 
 @pytest.fixture(autouse=True)
@@ -25,10 +23,12 @@ def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPat
     return Run(capfdbinary, monkeypatch)
 
 
-_ANSWERS: dict[Any, Any] = {}
+@pytest.fixture
+def anew() -> None:
+    """For tests that compare analyses, or change what an analysis does."""
 
 
 @pytest.fixture(autouse=True)
-def _remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests of commands analyse each input once."""
-    remember(monkeypatch, _ANSWERS)
+def _remembered(request: pytest.FixtureRequest) -> None:
+    if "anew" not in request.fixturenames:
+        request.getfixturevalue("remembered")

@@ -198,6 +198,7 @@ def test_artefacts_hold_no_absolute_path(run: Run, name: str) -> None:
     assert "torch_compile_recompile" in run.out
 
 
+@pytest.mark.usefixtures("anew")
 def test_the_same_input_gives_the_same_bytes(run: Run) -> None:
     run("lint", SLOW, "--output-format", "sarif")
     first = run.out

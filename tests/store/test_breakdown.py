@@ -58,7 +58,7 @@ def breakdowns(store: TraceStore) -> dict[int, list[dict[str, int]]]:
     return found
 
 
-@settings(max_examples=12, phases=(Phase.generate,))
+@settings(max_examples=6, phases=(Phase.generate,))
 @given(st.lists(traces(), min_size=1, max_size=10))
 def test_the_breakdown_is_what_a_naive_sweep_finds(random_traces: list[Trace]) -> None:
     with store_over(*(trace.events for trace in random_traces)) as store:
@@ -89,7 +89,7 @@ def plugin_breakdown(trace: Trace) -> list[dict[str, int]] | None:
 
 @pytest.mark.filterwarnings("ignore:The copy keyword")
 @pytest.mark.skipif(PLUGIN is None, reason="torch_tb_profiler is not installed")
-@settings(max_examples=12, phases=(Phase.generate,))
+@settings(max_examples=6, phases=(Phase.generate,))
 @given(st.lists(traces(old=True), min_size=1, max_size=10))
 def test_the_breakdown_is_the_one_of_the_tensorboard_plugin(random_traces: list[Trace]) -> None:
     with store_over(*(trace.events for trace in random_traces)) as store:

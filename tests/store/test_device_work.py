@@ -48,7 +48,7 @@ def test_no_sum_includes_events_that_are_set_aside(rows: Rows) -> None:
     assert [row["kernel"] for row in rows("steps", events)] == [50_000]
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(st.lists(traces(), min_size=1, max_size=8))
 def test_busy_and_explained_idle_time_make_up_the_window(random_traces: list[Trace]) -> None:
     with store_over(*(trace.events for trace in random_traces)) as store:

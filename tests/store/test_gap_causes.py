@@ -76,7 +76,7 @@ def test_a_thread_that_launches_counts_beside_the_thread_of_the_steps(rows: Rows
     ]  # fmt: skip
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(traces())
 def test_parts_fill_their_gap_and_no_two_neighbours_share_a_cause(trace: Trace) -> None:
     with store_over(trace.events) as store:

@@ -41,7 +41,7 @@ def covered(intervals: list[tuple[int, ...]]) -> set[tuple[int, int, int]]:
 
 LENGTHS = st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 30), st.integers(-2, 8))
 INTERVALS = st.lists(LENGTHS.map(lambda i: (i[0], i[1], i[2], i[2] + i[3])), max_size=20)
-PROPERTY = settings(max_examples=40)
+PROPERTY = settings(max_examples=20)
 
 
 @PROPERTY

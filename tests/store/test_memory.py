@@ -182,7 +182,7 @@ def recordings(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8)
 @given(recordings())
 def test_blocks_alive_at_the_peak_add_up(events: list[Event]) -> None:
     live: dict[int, int] = {}

@@ -76,7 +76,7 @@ def made(parts: list[tuple[tuple[int, int], tuple[object, ...]]], steps: int) ->
     return events
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(
     st.lists(st.tuples(st.tuples(TIMES, st.integers(0, 1)), PART), min_size=1, max_size=14),
     st.integers(0, 4),
