@@ -133,6 +133,7 @@ def test_ctrl_c_in_a_query_is_not_a_failure() -> None:
 
 
 # DuckDB's and Python's exceptions for Ctrl-C; typer handles that silently by itself.
+@pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("place", ["timed", "build", "add_trace"])
 def test_ctrl_c_ends_the_run(place: str, error: BaseException, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

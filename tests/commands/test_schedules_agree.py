@@ -1,4 +1,4 @@
-"""Every command gives the same answer for two or nine traces, whether together, in processes or one by one."""
+"""Every command gives the same answer for two or three traces, whether together, in processes or one by one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def events(rank: int) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.fixture(params=[1, 2, 9])
+@pytest.fixture(params=[1, 2, 3])
 def files(request: pytest.FixtureRequest, _outside: None) -> list[str]:
     count = request.param
     Path("pack").mkdir()
@@ -79,11 +79,11 @@ def test_lint_runs_a_users_rule_on_each_rank_alone(run: Run, files: list[str], j
     assert said_by_the_user(report) == OF_EACH_RANK
 
 
-# Nine small traces share a loader; a user's rules run in another process.
+# Small traces share a loader; a user's rules run in another process.
 @pytest.mark.parametrize(
     ("files", "own"),
-    [(1, ()), (9, ()), (2, ("--rules", "pack", "--select", "GAP,COL,USR901"))],
-    ids=["one", "nine", "own"],
+    [(1, ()), (3, ()), (2, ("--rules", "pack", "--select", "GAP,COL,USR901"))],
+    ids=["one", "three", "own"],
     indirect=["files"],
 )
 def test_the_report_does_not_depend_on_the_schedule(run: Run, files: list[str], own: tuple[str, ...]) -> None:
@@ -96,7 +96,7 @@ def test_the_report_does_not_depend_on_the_schedule(run: Run, files: list[str], 
     assert Path("there.html").read_bytes() == Path("here.html").read_bytes()
 
 
-@pytest.mark.parametrize("files", [1, 9], indirect=True)
+@pytest.mark.parametrize("files", [1, 3], indirect=True)
 def test_all_commands_find_the_same(run: Run, files: list[str]) -> None:
     found = {(finding["code"], finding["subject"]) for finding in report_of(run, "analyze", *files)["findings"]}
     assert found
@@ -110,7 +110,7 @@ def test_all_commands_find_the_same(run: Run, files: list[str]) -> None:
     assert compared["new_findings"]
 
 
-@pytest.mark.parametrize(("files", "jobs"), [(1, ()), (9, ("--jobs", "2"))], ids=["one", "nine"], indirect=["files"])
+@pytest.mark.parametrize(("files", "jobs"), [(1, ()), (3, ("--jobs", "2"))], ids=["one", "three"], indirect=["files"])
 def test_queries_and_budgets_see_all_ranks(run: Run, files: list[str], jobs: tuple[str, ...]) -> None:
     for sql in ("SELECT rank, count(*) AS n FROM steps GROUP BY rank", "SELECT rank, 3 AS n FROM slices GROUP BY rank"):
         assert run("query", "rank*.json", f"{sql} ORDER BY rank", "--output-format", "json", *jobs) == 0
