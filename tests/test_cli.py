@@ -309,7 +309,7 @@ def test_a_report_fits_an_ascii_stdout(folder: Path) -> None:
     assert "aten::\\xe9" in done.stdout
 
 
-def test_an_option_before_the_command_is_refused_where_it_would_do_nothing(cli) -> None:
+def test_an_option_before_the_command_is_refused_if_it_has_no_effect(cli) -> None:
     for option, *value in (("--quiet",), ("-o", "report.txt"), ("--color", "always"), ("--output-format", "json")):
         ran = cli(option, *value, "lint", "good.json")
         assert (ran.code, ran.out) == (2, "")
@@ -324,7 +324,7 @@ def test_the_format_of_the_environment_may_be_one_that_only_the_command_has(cli,
 
 
 @pytest.mark.parametrize("command", [(), *COMMANDS])
-def test_examples_and_names_of_the_help_are_whole_in_80_columns(command: tuple[str, ...], cli, monkeypatch) -> None:
+def test_the_help_does_not_break_examples_and_names_at_80_columns(command: tuple[str, ...], cli, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     shown = cli(*command, "--help").out
     examples = [line.strip() for line in shown.split("Examples:")[1].split("╭")[0].splitlines() if line.strip()]

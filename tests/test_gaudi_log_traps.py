@@ -62,14 +62,14 @@ def test_evictions_with_and_without_the_space(tmp_path: Path) -> None:
     assert tuple(name for (name,) in found) == facts.evicted
 
 
-def test_the_inverted_warning_of_release_1_19_is_no_warning(tmp_path: Path) -> None:
+def test_the_inverted_warning_of_release_1_19_is_ignored(tmp_path: Path) -> None:
     line = "[CACHEFILE] Recipes total size still exceeded the limit after eviction: {}/{}.\n"
     text = (line.format(900, 1000) + line.format(1100, 1000)).encode()
     sql = "SELECT count, value, limit_value FROM log_events WHERE kind = 'disk_cache_over_limit'"
     assert rows(tmp_path, sql, log=text) == [(1, 1100.0, 1000.0)]
 
 
-def test_half_written_metrics_count_up_to_the_last_whole_record(tmp_path: Path) -> None:
+def test_half_written_metrics_count_up_to_the_last_complete_record(tmp_path: Path) -> None:
     data, facts = trap_logs.half_written_metrics()
     compiled = rows(tmp_path, "SELECT recipe, dur FROM compilations ORDER BY recipe", metrics=data)
     assert len(compiled) == facts.compilations

@@ -73,7 +73,7 @@ def test_times_keep_every_digit(grow_trace: ModuleType, tmp_path: Path) -> None:
     assert '"ts": 1790857026001124.457' in text
 
 
-def test_the_size_is_met_with_whole_repetitions(grow_trace: ModuleType, tmp_path: Path) -> None:
+def test_the_size_is_reached_with_whole_repetitions(grow_trace: ModuleType, tmp_path: Path) -> None:
     grown(grow_trace, tmp_path, json.dumps(SOURCE), 0.1)
 
     assert (tmp_path / "target.json").stat().st_size == pytest.approx(100_000, rel=0.02)

@@ -89,7 +89,7 @@ def test_a_measured_row_with_simulated_traces_is_called_simulated() -> None:
 @pytest.mark.parametrize(
     ("measured", "expected"), [(WIN, "measured"), (NO_WIN, "skipped"), (LOSS, "skipped"), (ONE_PAIR, "measured")]
 )
-def test_advice_that_no_rule_looks_for_is_measured(measured: Measurement, expected: str) -> None:
+def test_advice_without_a_rule_is_measured(measured: Measurement, expected: str) -> None:
     status, _ = judge(replace(BENCHMARK, rules=()), None, [measured], proof(before=()))
 
     assert status == expected

@@ -220,6 +220,6 @@ def test_traps_are_deterministic_and_damaged_only_where_they_say_so(trap):
     assert failure.value.pos == facts.bad_offset
 
 
-def test_monitor_points_are_no_work():
+def test_monitor_points_are_not_work():
     _, facts = traps.monitor_duplicates()
     assert (facts.mme_union_ns, facts.tpc_union_ns, facts.busy_ns) == (200_000, 50_000, 250_000)

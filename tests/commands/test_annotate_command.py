@@ -39,7 +39,7 @@ def ours(data: bytes) -> list[dict]:
     return [event for event in orjson.loads(data)["traceEvents"] if event.get("cat") == "habana_perf_tool"]
 
 
-def test_the_copy_holds_the_trace_and_the_findings(trace: Path, run: Run) -> None:
+def test_the_copy_contains_the_trace_and_the_findings(trace: Path, run: Run) -> None:
     assert run("annotate", "run.json", "-o", "out.json") == 0
     data = Path("out.json").read_bytes()
     assert data.startswith(TRACE[:-2])

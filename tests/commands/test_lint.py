@@ -49,7 +49,7 @@ def test_a_good_run_passes(run: Run) -> None:
     assert run.err == ""
 
 
-def test_a_slow_run_fails_and_says_why(run: Run) -> None:
+def test_a_slow_run_fails_with_a_reason(run: Run) -> None:
     assert run("lint", str(SAMPLES / "gaudi2_unoptimised"), "--output-format", "json-lines") == 1
     assert codes(run) >= {"GAP101", "GAP102", "SYN101"}
     assert run.err == ""
@@ -192,7 +192,7 @@ def test_stdin_has_the_name_given_to_it(run: Run, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("name", ["text", "json", "json-lines", "sarif", "junit", "github", "gitlab"])
-def test_artefacts_hold_no_absolute_path(run: Run, name: str) -> None:
+def test_artefacts_contain_no_absolute_path(run: Run, name: str) -> None:
     assert run("lint", SLOW, "--output-format", name) == 1
     assert str(SAMPLES) not in run.out
     assert "torch_compile_recompile" in run.out
@@ -273,7 +273,7 @@ def test_a_failed_write_leaves_nothing_behind(run: Run) -> None:
     assert [path.name for path in Path().iterdir()] == ["folder"]
 
 
-def test_a_new_finding_fails_beside_a_baseline(run: Run) -> None:
+def test_a_finding_that_is_not_in_the_baseline_fails(run: Run) -> None:
     assert run("lint", SLOW, "--ignore", "RCP106", "--write-baseline", "accepted.json") == 0
     assert run("lint", SLOW, "--baseline", "accepted.json", "--output-format", "json-lines") == 1
     new = [found for found in map(json.loads, run.out.splitlines()) if not found["suppressed"]]
@@ -389,7 +389,7 @@ def test_per_file_ignores_of_the_command_line_replace_or_extend_those_of_a_file(
     assert run("lint", SLOW, "--select", "RCP", "--per-file-ignores", "*.gz:RCP106") == 1
 
 
-def test_an_ignore_that_silences_nothing_is_reported(run: Run) -> None:
+def test_an_ignore_without_effect_is_reported(run: Run) -> None:
     ignores = ["--per-file-ignores", "*.gz:RCP102,RCP101,other/*:GAP"]
     assert run("lint", SLOW, "--select", "RCP102,RCP101", *ignores) == 0
     assert "per-file ignore that silences nothing: *.gz: RCP101 (from the command line)\n" in run.err

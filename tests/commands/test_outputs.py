@@ -154,14 +154,14 @@ def test_a_link_is_followed_and_stays_one(run: Run) -> None:
     assert stat.S_IMODE(os.stat("real.csv").st_mode) == 0o600
 
 
-def test_a_folder_is_no_output_file(run: Run) -> None:
+def test_a_folder_is_refused_as_an_output_file(run: Run) -> None:
     Path("folder").mkdir()
     assert run("query", "run.json", "SELECT 1", "-o", "folder") == 2
     assert run.err == "habana_perf_tool: folder: cannot be written (Is a directory)\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody can make files")
-def test_a_place_where_no_file_can_be_made_is_named(run: Run) -> None:
+def test_an_impossible_output_path_is_named(run: Run) -> None:
     assert run("export", "run.json", "-o", "/proc/x.duckdb") == 2
     assert run.err == "habana_perf_tool: /proc/x.duckdb: cannot be written (No such file or directory)\n"
 

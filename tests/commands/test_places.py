@@ -111,7 +111,7 @@ def test_stdin_cannot_be_both_sides_of_a_comparison(run: Run) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell")
-def test_closed_outputs_are_no_error(tmp_path: Path) -> None:
+def test_closed_outputs_are_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(TRACE)
     call = f"'{sys.executable}' -m perftool lint run.json >&- 2>&-"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

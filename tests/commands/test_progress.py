@@ -24,6 +24,6 @@ def test_a_log_gets_a_line_at_intervals(monkeypatch: pytest.MonkeyPatch, capsys:
     assert capsys.readouterr().err.splitlines() == said
 
 
-def test_quiet_says_nothing() -> None:
+def test_quiet_prints_nothing() -> None:
     with progress(quiet=True) as show:
         assert show is None

@@ -34,7 +34,7 @@ def outcome(pytester: pytest.Pytester):
 UNOPTIMISED, OPTIMISED = str(SAMPLES / "gaudi2_unoptimised"), str(SAMPLES / "gaudi2_optimised")
 
 
-def test_a_good_trace_passes_and_says_nothing(outcome) -> None:
+def test_a_good_trace_passes_without_output(outcome) -> None:
     result = outcome(OPTIMISED)
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*habana_perf_tool ===*")

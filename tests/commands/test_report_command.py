@@ -30,7 +30,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     return call
 
 
-def test_a_file_is_written_whole_and_named(run, tmp_path: Path) -> None:
+def test_a_file_is_written_completely_and_named(run, tmp_path: Path) -> None:
     assert run("run.json", "--static", "-o", "run.html") == (0, "", "Wrote run.html\n")
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
@@ -61,7 +61,7 @@ def test_rules_are_selected_as_everywhere(run) -> None:
     assert 'id="GAP102"' not in run("run.json", "-q", "--static", "--ignore", "GAP102")[1]
 
 
-def test_a_file_that_cannot_be_read_is_a_finding_beside_one_that_can(run) -> None:
+def test_an_unreadable_file_next_to_a_readable_one_is_a_finding(run) -> None:
     code, out, _ = run("run.json", "text.json", "-q", "--static")
     assert code == 0
     assert 'id="TRC000"' in out

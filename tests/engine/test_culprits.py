@@ -133,7 +133,7 @@ def test_no_rank_of_a_healthy_run_is_accused(layout: Layout, tmp_path: Path) -> 
     assert report.run.parallel == PARALLEL[layout.kind]
 
 
-def test_the_culprit_is_found_beside_a_missing_and_a_cut_rank(tmp_path: Path) -> None:
+def test_the_culprit_is_found_despite_a_missing_and_a_cut_off_rank(tmp_path: Path) -> None:
     run = simulate(TP, [Trouble("loader", (5,), 9_000.0)])
     run.write(tmp_path, leave_out=[2])
     cut = tmp_path / "node000/rank3.json"
@@ -147,7 +147,7 @@ def test_the_culprit_is_found_beside_a_missing_and_a_cut_rank(tmp_path: Path) ->
     assert "Rank 2 has no trace here: whether others wait for it is not known." in report.verdict.caveats
 
 
-def test_the_culprit_is_found_beside_a_missing_rank_of_its_stage(tmp_path: Path) -> None:
+def test_the_culprit_is_found_despite_a_missing_rank_of_its_stage(tmp_path: Path) -> None:
     run = simulate(PP, [Trouble("loader", (2,), 9_000.0)])
     run.write(tmp_path, leave_out=[3])
     case = Case(PP, (), "COL103", "Rank 2 keeps 6 ranks waiting in 5 of 5 steps", "for the data loader")
@@ -194,7 +194,7 @@ def test_a_host_that_launches_late_is_predicted(layout: Layout, tmp_path: Path) 
     assert first.gain.ns_per_step / 1_000 == pytest.approx(cost_us, rel=0.05)
 
 
-def test_without_the_trace_of_the_culprit_no_other_rank_is_accused(tmp_path: Path) -> None:
+def test_without_the_trace_of_the_culprit_nobody_is_named(tmp_path: Path) -> None:
     simulate(TP, [Trouble("loader", (5,), 9_000.0)]).write(tmp_path, leave_out=[5])
     assert {found.code for found in analyze([str(tmp_path)], ACCUSING).findings} & ACCUSERS == set()
 

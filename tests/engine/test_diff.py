@@ -61,7 +61,7 @@ def test_too_few_steps_are_not_judged() -> None:
     )
 
 
-def test_no_steps_at_all() -> None:
+def test_runs_without_steps_are_not_judged() -> None:
     assert headline(compare(side(()), side((1,)))).startswith("Step times cannot be compared")
 
 

@@ -50,7 +50,7 @@ def opened():
         ({"related": [{}] * (MOST_RELATED + 1)}, "the column related holds 101 places; 100 are enough"),
     ],
 )
-def test_a_column_with_a_meaning_has_no_other_values(row: dict, error: str) -> None:
+def test_reserved_columns_have_only_valid_values(row: dict, error: str) -> None:
     with pytest.raises(QueryError) as caught:
         checked([{"subject": "s"}, row if "subject" in error else {"subject": "s", **row}])
     assert str(caught.value).startswith(error)

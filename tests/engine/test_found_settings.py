@@ -138,7 +138,7 @@ def test_a_pipe_is_not_waited_for() -> None:
         load_settings([], ["pipe"])
 
 
-def test_a_file_of_many_megabytes_is_no_configuration() -> None:
+def test_a_file_of_many_megabytes_is_refused_as_a_configuration() -> None:
     CONFIG.write_text("#" * (5 << 20))
     with pytest.raises(SettingsError, match="is longer than 4 MB"):
         load_settings([str(FOLDER)])

@@ -188,7 +188,7 @@ def test_a_damaged_rank_is_reported_and_the_others_analysed(folder: Path) -> Non
     assert {one.rank for one in report.steps} == {0, 2, 3}
 
 
-def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
+def test_a_run_without_readable_files_is_an_error(tmp_path: Path) -> None:
     for rank in range(2):
         (tmp_path / f"rank{rank}.json").write_text("no trace")
     with pytest.raises(InputError, match="rank1"):

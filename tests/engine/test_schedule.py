@@ -209,7 +209,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_report(
     assert as_dict(report) == as_dict(analyze(["."], RULES))
 
 
-def test_no_cluster_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.5)
     with pytest.raises(PerfToolError, match="no Dask scheduler answers"):

@@ -36,7 +36,7 @@ def test_a_large_cause_without_a_rule_is_the_headline(tmp_path: Path) -> None:
     assert report.verdict.headline.startswith("The device stands idle while the host is inside a copy call: 60.0 %")
 
 
-def test_an_annotation_locates_what_the_recording_does_not_show(tmp_path: Path) -> None:
+def test_an_annotation_locates_unrecorded_time(tmp_path: Path) -> None:
     policy = x("policy", 100, 700, "user_annotation")
     report = report_of([step(1, 0, 1000), x("aten::mm", 0, 100), policy, x("aten::mm", 900, 100)], tmp_path)
 
@@ -103,7 +103,7 @@ def test_the_parts_of_a_step_on_the_cpu_add_up(tmp_path: Path) -> None:
     }
 
 
-def test_an_op_without_a_model_says_nothing_against_the_recording_of_the_machine(tmp_path: Path) -> None:
+def test_an_op_without_a_model_does_not_ask_for_a_recording_of_the_machine(tmp_path: Path) -> None:
     machine = {
         "version": 1, "machine": {"processor": "P"}, "process": {"threads": 1},
         "peaks": {"products": {"fp32": 1e11}, "memory_bandwidth": 1e10},
@@ -314,7 +314,7 @@ def test_the_largest_of_several_causes_is_not_the_whole_loss(tmp_path: Path) -> 
     )
 
 
-def test_equal_calls_that_vary_on_a_cpu_limit_the_recording_and_are_no_advice(tmp_path: Path) -> None:
+def test_calls_that_vary_on_a_cpu_limit_the_recording_and_give_no_advice(tmp_path: Path) -> None:
     shapes = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}
     path = tmp_path / "trace.json"
     path.write_bytes(document([

@@ -194,7 +194,7 @@ def test_a_parameter_with_new_memory_is_stepped(change):
 
 
 @pytest.mark.skipif(not hasattr(torch.nn.Parameter, "grad_dtype"), reason="this torch has no gradients of other dtypes")
-def test_gradients_wider_than_their_parameters_are_taken_in_every_step():
+def test_gradients_wider_than_their_parameters_are_used_in_every_step():
     param = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
     param.grad_dtype = torch.float32
     optimizer = FusedAdagrad([param], 0.5)

@@ -69,7 +69,7 @@ def test_the_choice_of_the_environment_runs_or_raises(op, monkeypatch):
         choose(op, "cpu")
 
 
-def test_nothing_usable_raises(op):
+def test_without_a_usable_implementation_an_error_is_raised(op):
     register("op", "reference", ("cuda",))
     del dispatch._registry["op"]["reference", dispatch.ANY_DEVICE]
     with pytest.raises(BackendError, match="op has no usable implementation on hpu"):

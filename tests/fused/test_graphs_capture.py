@@ -81,7 +81,7 @@ def test_overlapping_views_of_outside_memory_stay_one_memory():
     assert flat.tolist() == [-3.0, -1.0, 2.0, 4.0, 2.0, 3.0]
 
 
-def test_temporaries_that_died_are_no_operands_and_held_ones_are():
+def test_only_temporaries_that_are_still_held_are_operands():
     static, captured = torch.ones(3), new_graph()
     with graph(captured):
         held = (static + 1).mul(2)
@@ -113,7 +113,7 @@ def test_random_operators_draw_again_at_each_replay():
     assert 300 < dropped.count_nonzero().item() < 700
 
 
-def test_begin_and_end_do_what_the_context_manager_does():
+def test_capture_begin_and_end_act_like_the_context_manager():
     static, captured = torch.ones(2), new_graph()
     captured.capture_begin(dry_run=False)
     result = static * 3

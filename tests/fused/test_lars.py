@@ -34,7 +34,7 @@ def give_persistent_gradients(params, seed):
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-def test_with_momentum_that_adds_gradients_as_they_are(persistent):
+def test_with_momentum_that_adds_unscaled_gradients(persistent):
     params = parameters(MANY_SHAPES)
     mask = [int(param.dim() > 1) for param in params]
     weights = [param.detach().double() for param in params]
@@ -55,7 +55,7 @@ def test_with_momentum_that_adds_gradients_as_they_are(persistent):
 
 @pytest.mark.parametrize("base", [torch.optim.SGD, FusedSGD])
 @pytest.mark.parametrize("persistent", [True, False])
-def test_around_sgd_whose_rate_applies_again(base, persistent):
+def test_around_sgd_whose_rate_applies_a_second_time(base, persistent):
     params = parameters(MANY_SHAPES)
     mask = torch.tensor([1, 0] * (len(params) // 2))
     weights = [param.detach().double() for param in params]

@@ -81,7 +81,7 @@ def test_a_scale_is_the_power_of_two_that_fits_the_largest_element(dtype, larges
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0], [torch.inf, 1.0], [torch.nan, 1.0]])
-def test_a_scale_stays_where_there_is_no_positive_one(values):
+def test_a_scale_is_kept_if_the_new_one_is_not_positive(values):
     moment, scale = torch.zeros(2, dtype=E5M2), torch.tensor(4.0)
     store(torch.tensor(values), moment, scale)
     assert scale.item() == 4.0
@@ -94,7 +94,7 @@ def test_one_fp8_moment_alone_is_refused():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, E5M2])
-def test_checkpoints_keep_narrow_moments_and_take_wide_ones(dtype):
+def test_checkpoints_keep_narrow_moments_and_accept_wide_ones(dtype):
     params = parameters()
     wide = torch.optim.AdamW(params)
     give_gradients(params, seed=0, scale=1e-3)

@@ -226,7 +226,7 @@ def test_ctc_loss_adds_up_all_alignments():
 
 
 @pytest.mark.parametrize("op", [FusedSDPA, FusedRMSNorm, RotaryPosEmbeddingHelperV1, CTCLoss, CustomSoftmax])
-def test_a_subclass_that_overrides_what_is_never_called_is_refused(op):
+def test_a_subclass_that_overrides_an_unused_method_is_refused(op):
     class Named(op):
         """An alias."""
 

@@ -303,7 +303,7 @@ def test_a_convolution_without_recorded_stride_has_the_result_that_its_gradient_
     assert cost_of("aten::cudnn_convolution", *shapes, None, seen=results(twice)) is None
 
 
-def test_the_parts_of_a_gradient_take_their_shapes_from_the_whole() -> None:
+def test_the_parts_of_a_gradient_get_their_shapes_from_the_whole_op() -> None:
     outer = json.dumps([[2, 3, 8, 8], [2, 4, 8, 8], [4, 3, 3, 3]])
     shapes = record([], (FLOAT, 2, 4, 8, 8), (FLOAT, 4, 3, 3, 3))[:2]
     found = cost_of("aten::cudnn_convolution_backward_input", *shapes, None, outer=outer)

@@ -68,7 +68,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPat
 
 
 @needs_trace_processor
-def test_what_perfetto_shows(tmp_path: Path, annotated) -> None:
+def test_perfetto_shows_the_annotations(tmp_path: Path, annotated) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document(EVENTS))
     lanes, counters, problems, arrows = query(annotated(path, "--select", "GAP102"), LANES, COUNTERS, PROBLEMS, ARROWS)

@@ -84,7 +84,7 @@ def test_the_members_of_an_archive(make: Make, path: Path) -> None:
 
 
 @BOTH
-def test_the_host_trace_is_a_trace_where_there_is_no_other(make: Make, path: Path) -> None:
+def test_the_host_trace_of_an_archive_is_used_if_there_is_no_other(make: Make, path: Path) -> None:
     make(path, MEMBERS)
     assert find_inputs([str(path)]).traces == (str(path),)
     inputs = {(read.kind, read.events, read.status) for read in analyze([str(path)]).inputs}
@@ -92,7 +92,7 @@ def test_the_host_trace_is_a_trace_where_there_is_no_other(make: Make, path: Pat
 
 
 @BOTH
-def test_beside_a_trace_it_only_gives_nodes(make: Make, path: Path) -> None:
+def test_next_to_a_trace_an_archive_only_gives_nodes(make: Make, path: Path) -> None:
     make(path, MEMBERS)
     other = path.parent / "worker.1700000000000000000.pt.trace.json"
     other.write_bytes(HOST)
@@ -101,7 +101,7 @@ def test_beside_a_trace_it_only_gives_nodes(make: Make, path: Path) -> None:
 
 
 @BOTH
-def test_without_anything_of_use_one_sentence_says_so(make: Make, path: Path) -> None:
+def test_an_archive_without_usable_members_gives_one_sentence(make: Make, path: Path) -> None:
     make(path, RAW_ONLY)
     with pytest.raises(
         InputError, match=r"holds only a raw hardware trace, which synprof_parser --csv turns into CSV$"
@@ -199,7 +199,7 @@ def test_bombs_are_refused_before_they_are_large(make: Make, name: str, path: Pa
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_what_python_unpacks_without_a_limit_is_not_unpacked(method: int, path: Path) -> None:
+def test_formats_that_python_unpacks_without_a_limit_are_refused(method: int, path: Path) -> None:
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr("views/trace_analyzer.json", VIEW)
     with pytest.raises(InputError, match="packed in a way that no profiler uses"):
@@ -258,7 +258,7 @@ def test_more_members_than_a_profiler_writes(make: Make, path: Path) -> None:
 
 
 @BOTH
-def test_each_cut_gives_what_is_before_it_or_one_sentence(make: Make, path: Path) -> None:
+def test_a_cut_archive_gives_the_part_before_the_cut_or_one_sentence(make: Make, path: Path) -> None:
     make(path, MEMBERS)
     whole = path.read_bytes()
     for size in range(0, len(whole), 97):

@@ -161,7 +161,7 @@ def test_a_trace_without_events(data: bytes, rows: list[Row]) -> None:
         ),
     ],
 )
-def test_what_is_no_trace(data: bytes, sentence: str) -> None:
+def test_files_that_are_not_traces_are_refused(data: bytes, sentence: str) -> None:
     with pytest.raises(InputError) as caught:
         read(data)
     assert str(caught.value).endswith("/trace.json: " + sentence)

@@ -135,7 +135,7 @@ LONG = document([x(f"op{NOISE.getrandbits(64)}", n, 1) for n in range(8000)])
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.ZstdCompressor().compress])
-def test_a_cut_off_compressed_file_gives_all_that_its_bytes_hold(compress) -> None:
+def test_a_cut_off_compressed_file_is_read_to_its_last_byte(compress) -> None:
     data = compress(LONG)
     found = read(data[: len(data) // 2])
     assert found.status == "truncated"

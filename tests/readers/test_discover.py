@@ -114,7 +114,7 @@ def test_names_that_are_not_files_are_left_out_of_a_folder(folder: Path) -> None
     )  # fmt: skip
 
 
-def test_entries_of_a_folder_that_are_no_files_are_left_out(tmp_path: Path) -> None:
+def test_entries_of_a_folder_that_are_not_files_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"traceEvents": []}')
     (tmp_path / "folder.json").mkdir()
     # A system file may report a size of 0 and never end.

@@ -80,7 +80,7 @@ def test_repeating_a_file_changes_no_count(first: list[FallbackRecord], second: 
 
 
 @given(COUNTS, COUNTS)
-def test_order_of_files_changes_no_count(first: list[FallbackRecord], second: list[FallbackRecord]) -> None:
+def test_the_order_of_files_changes_no_count(first: list[FallbackRecord], second: list[FallbackRecord]) -> None:
     files = [LogReading(fallbacks=tuple(records)) for records in (first, second)]
     assert {(total.op, total.count) for total in fallback_totals(files)} == {
         (total.op, total.count) for total in fallback_totals(files[::-1])

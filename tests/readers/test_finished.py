@@ -35,7 +35,7 @@ def test_files_done_before_are_skipped_and_the_oldest_comes_first() -> None:
     assert [watched.finished(found) for _ in range(2)] == [[], [state("c", 1, 5), state("b", 1, 6)]]
 
 
-def test_only_whole_regular_files_that_everyone_sees_count(tmp_path: Path) -> None:
+def test_only_complete_visible_regular_files_count(tmp_path: Path) -> None:
     for name in ("run.json", "node1/rank0.json.gz", ".hidden.json", ".part/run.json", "notes.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"{}")

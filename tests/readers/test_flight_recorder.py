@@ -40,7 +40,7 @@ def dumped(*entries: dict[str, Any], ranks: str = "[0, 1, 2]", **status: int) ->
 
 
 @pytest.mark.parametrize("form", ["pickle", "json"])
-def test_both_forms_say_the_same(form: str, tmp_path: Path) -> None:
+def test_json_and_pickle_give_the_same_result(form: str, tmp_path: Path) -> None:
     found = dumped(entry(6, "scheduled", retired=True, profiling_name="gloo:all_reduce"), entry(7, "started"))
     found["pg_status"]["0"]["last_completed_collective"] = 5
     found["entries"].append(entry(0, "started", is_p2p=True, p2p_seq_id=9, profiling_name="nccl:send 2->0"))
@@ -293,7 +293,7 @@ def test_sends_of_a_batch_have_the_state_of_the_batch(tmp_path: Path) -> None:
     ]
 
 
-def test_an_error_and_a_rank_without_dump_say_that_it_may_have_died(tmp_path: Path) -> None:
+def test_an_error_and_a_missing_dump_suggest_that_the_rank_died(tmp_path: Path) -> None:
     # NCCL's status counts work that ended with an error as completed.
     failed = [entry(1), entry(2, "started", retired=True)]
     for rank in (0, 1):

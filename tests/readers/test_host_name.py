@@ -7,12 +7,12 @@ from perftool.readers.files.host_name import hosts_of
 HANDLER = "node7_4711.1700000000000000000.pt.trace.json.gz"
 
 
-def test_folders_beside_each_other_are_hosts() -> None:
+def test_sibling_folders_are_hosts() -> None:
     paths = ["run/node0/rank0.json", "run/node0/sub/rank1.json", "run/node1/rank2.json"]
     assert list(hosts_of(paths, {}).values()) == ["node0", "node0", "node1"]
 
 
-def test_a_shared_or_numbered_folder_is_no_host() -> None:
+def test_a_shared_or_numbered_folder_is_not_a_host() -> None:
     assert hosts_of(["node0/rank0.json", "node0/rank1.json"], {}) == {}
     assert hosts_of(["rank_0/t.json", "rank_1/t.json", "2/t.json"], {}) == {}
     assert hosts_of(["node0/rank0.json"], {}) == {}

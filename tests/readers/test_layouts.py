@@ -104,7 +104,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_last_recording_of_each_rank_is_taken(name: str) -> None:
+def test_the_last_recording_of_each_rank_is_used(name: str) -> None:
     files, expected = CASES[name]
     for path, recorded in files.items():
         recorded.write(Path("out", path))

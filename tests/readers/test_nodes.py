@@ -99,7 +99,7 @@ def test_damaged_graphs_give_a_sentence_or_nothing(text: str) -> None:
         {"id": 10**30}, {"fused_node_graph": []}, {"origin_nodes": "x"}, {"mme_compute_utilization": True},
     ],
 )  # fmt: skip
-def test_odd_nodes_do_no_harm(node: dict[str, Any]) -> None:
+def test_odd_nodes_are_ignored(node: dict[str, Any]) -> None:
     assert len(post_graph.read(json.dumps(graph(**node)).encode(), None, "graph.json").graph_nodes) <= 1
 
 
@@ -156,7 +156,7 @@ def test_advice_is_grouped_by_check_with_tensors_and_sizes(tmp_path: Path) -> No
     assert found == [("low", "t2", "n2", 1_572_864, 32, "SRAM"), ("high", None, "n3", None, None, None)]
 
 
-def test_a_log_with_a_level_in_brackets_is_no_advice(tmp_path: Path) -> None:
+def test_a_log_line_with_a_level_in_brackets_is_not_advice(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     path.write_text("[INFO] start\n[HIGH] load\n[WARN] slow\n")
     assert text_input.read(path).advice == ()

@@ -52,7 +52,7 @@ def test_ranks_known_only_by_file_name_are_one_run() -> None:
     assert files_of(*traces) == [tuple(traces)]
 
 
-def test_traces_without_a_rank_are_runs_of_their_own() -> None:
+def test_traces_without_a_rank_are_separate_runs() -> None:
     traces = [write("a.json", 5.0), write("b.json", rank=1, world_size=2), write("c.json", 7.0)]
     assert files_of(*traces) == [(trace,) for trace in traces]
 

@@ -125,7 +125,7 @@ def test_a_long_secret_is_left_out_in_parts() -> None:
     assert redactor.text(secret[100:]).endswith("redacted")
 
 
-def test_a_secret_that_begins_at_every_letter_takes_no_memory_for_each() -> None:
+def test_a_secret_that_begins_at_every_letter_takes_little_memory() -> None:
     redactor = Redactor()
     redactor.learn([b'{"password":"aaaaaaaaaaaaaaaa"}'])
     text = "a" * 200_000

@@ -98,7 +98,7 @@ def handler(worker: str, at: int) -> str:
         ),
     ],
 )  # fmt: skip
-def test_the_newest_run_is_taken(tmp_path: Path, files: dict[str, int | None], newest: list[str]) -> None:
+def test_the_newest_run_is_used(tmp_path: Path, files: dict[str, int | None], newest: list[str]) -> None:
     for name, rank in files.items():
         save(tmp_path, name, rank)
 

@@ -103,7 +103,7 @@ def test_pages_of_one_server_are_subtracted() -> None:
     assert {one.name: one.value for one in server_numbers([after])} == {"output_tokens": 30, "ttft_ms": 100}
 
 
-def test_no_requests_between_two_pages_give_no_mean() -> None:
+def test_without_requests_between_two_pages_there_is_no_mean() -> None:
     before, after = (MetricsPage(1.0, {"output_tokens": 10, "ttft_ms": 100, "ttft_ms count": 1}) for _ in range(2))
     assert list(server_numbers([before, after])) == [ServingNumber("output_tokens", "total", 0)]
 

@@ -82,7 +82,7 @@ def test_relative_times_are_exact_up_to_2_to_the_53_ns(times: list[tuple[str, st
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(ABSOLUTE, MICROS), min_size=1, max_size=8), st.integers(100, 400))
-def test_absolute_times_are_exact_wherever_they_stand(times: list[tuple[str, str]], block: int) -> None:
+def test_absolute_times_are_exact_anywhere_in_the_file(times: list[tuple[str, str]], block: int) -> None:
     assert only_times(read_in_blocks(trace(("0", "1"), *times), block)) == [
         (0, 1000),
         *[(ns(ts), ns(dur)) for ts, dur in times],

@@ -114,7 +114,7 @@ def test_a_megabyte_of_quotes_in_a_metrics_file_is_damage() -> None:
     assert [issue.kind for issue in found.issues] == ["damaged record", "unterminated"]
 
 
-def test_a_long_head_is_looked_at_no_more_than_twice_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_head_is_examined_at_most_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     plain = envelope.read_head
     monkeypatch.setattr(chrome_trace.envelope, "read_head", lambda data: seen.append(len(data)) or plain(data))
@@ -149,7 +149,7 @@ def test_the_size_of_unpacked_blocks_is_limited(form: str, tmp_path: Path) -> No
     assert max(sizes) <= 80 * MB if form == "zstd" else max(sizes) <= 12 * MB
 
 
-def test_zstandard_unpacks_no_more_than_gzip_can(tmp_path: Path) -> None:
+def test_zstandard_may_unpack_no_more_than_gzip(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.zst"
     path.write_bytes(zstandard.ZstdCompressor().compress(b" " * (200 * MB)))
     with ByteStream(str(path)) as opened:
@@ -160,7 +160,7 @@ def test_zstandard_unpacks_no_more_than_gzip_can(tmp_path: Path) -> None:
     assert issue.message == "the zstd stream is damaged: it unpacks to more than 1,000 times its size"
 
 
-def test_blanks_before_the_events_are_skipped_at_once() -> None:
+def test_blanks_before_the_events_are_skipped_quickly() -> None:
     begun = process_time()
     assert envelope.read_head(b" \n" * (10 * MB) + document([x("a", 1, 2)])) is not None
     assert process_time() - begun < 1
@@ -192,7 +192,7 @@ class Counted:
         return self._member.decompress(data)
 
 
-def test_a_damaged_stream_is_fed_little_more_than_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_stream_is_decompressed_at_most_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = document([x(random.Random(1).randbytes(60_000).hex(), 1, 1)])
     squeezed = bytearray(gzip.compress(text, mtime=0))
     squeezed[40_000:40_004] = b"\xff\xff\xff\xff"

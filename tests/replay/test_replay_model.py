@@ -46,7 +46,7 @@ def test_host_bound_steps_take_what_the_host_takes() -> None:
     assert (found.measured_ns, found.replayed_ns, found.steps, found.why_not) == (1_000_000, 1_000_000, 3, None)
 
 
-def test_a_shorter_kernel_gives_nothing_where_the_host_decides() -> None:
+def test_a_shorter_kernel_gains_nothing_if_the_host_is_the_limit() -> None:
     found = whole(*steps_of(launched(1, 100, 108, 50)))
     task = found.graph.recording.tasks.id.tolist()
     assert found.predict([Change("shorten", number, factor=0.5) for number in task]).step_ns == 1_000_000

@@ -55,7 +55,7 @@ def test_a_schedule_is_replayed_exactly(acts: list[Act]) -> None:
 
 @settings(max_examples=100)
 @given(IN_LINE)
-def test_repeated_steps_take_what_they_take_in_the_long_run(acts: list[Act]) -> None:
+def test_repeated_steps_take_their_long_run_time(acts: list[Act]) -> None:
     acts = [*REVEALING, *acts]
     assert replay_steady(graph_of(acts)).step_ns == period_ns(acts)
 
@@ -96,7 +96,7 @@ def test_removing_work_never_makes_a_step_longer(acts: list[Act], data: st.DataO
 
 @settings(max_examples=100)
 @given(ACTS, st.sampled_from(["shorten", "detach", "prefetch", "merge"]), st.data())
-def test_a_larger_change_gains_no_less(acts: list[Act], kind: str, data: st.DataObject) -> None:
+def test_a_larger_change_gains_at_least_as_much(acts: list[Act], kind: str, data: st.DataObject) -> None:
     graph = graph_of(acts)
     leaves = graph.recording.leaves
     spans = [

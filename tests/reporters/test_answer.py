@@ -158,5 +158,5 @@ def test_an_encoding_without_blocks_gets_letters() -> None:
     assert "\\u" not in text
 
 
-def test_no_input_and_nothing_found(shown: Callable[..., list[str]]) -> None:
+def test_answers_without_input_and_without_findings(shown: Callable[..., list[str]]) -> None:
     assert shown(empty_report([]))[:3] == ["no input", "", "There is no input."]

@@ -73,7 +73,7 @@ def test_the_peaks_that_were_assumed_are_named() -> None:
     assert efficiency_notes(lacking) == ["Shapes are not recorded."]
 
 
-def test_the_roof_turns_where_memory_no_longer_binds() -> None:
+def test_the_roofline_bends_where_compute_becomes_the_limit() -> None:
     chart = roofline_chart(TOLD)
     assert chart is not None
     (point,), (roof,) = chart.points, chart.roofs
@@ -84,6 +84,6 @@ def test_the_roof_turns_where_memory_no_longer_binds() -> None:
     assert "50.0 % (compute)" in point.tip
 
 
-def test_nothing_to_draw_draws_nothing() -> None:
+def test_an_empty_roofline_draws_nothing() -> None:
     assert roofline_chart(replace(TOLD, ops=(COPY,))) is None
     assert roofline_chart(replace(TOLD, peaks=())) is not None

@@ -232,7 +232,7 @@ def test_a_page_about_a_cpu_run_does_not_mention_a_device() -> None:
         assert not re.search(r"device|kernels running", shown, re.IGNORECASE)
 
 
-def test_a_number_that_a_run_on_a_device_lacks_is_named_and_has_no_tile() -> None:
+def test_a_missing_number_is_listed_and_has_no_tile() -> None:
     report, pictures = analysed([step(1, 0, 1000), x("aten::mm", 10, 500), x("k", 20, 400, "kernel", tid=7)])
     page = render_html(report, pictures).decode()
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
@@ -269,7 +269,7 @@ def test_logs_alone_make_a_small_page_without_charts() -> None:
     assert b"aten::digamma" in page
 
 
-def test_logs_alone_say_that_no_times_are_known() -> None:
+def test_a_page_on_logs_alone_says_that_no_times_are_known() -> None:
     assert b"No trace was read" in render_html(analyze([str(LOG)]), NO_PICTURES)
 
 

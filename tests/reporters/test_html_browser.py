@@ -134,7 +134,7 @@ def test_charts_become_interactive_and_follow_the_theme(open_page: Open) -> None
     browser.execute_script("localStorage.clear()")
 
 
-def test_names_of_a_trace_run_nothing(open_page: Open) -> None:
+def test_names_of_a_trace_execute_nothing(open_page: Open) -> None:
     steps = tuple(Step(0, f"{EVIL}{n}", n * 100, 100, dict.fromkeys(BREAKDOWN, 10), False) for n in range(3))
     browser = open_page(the_page(steps=steps))
     unfold(browser, "steps")

@@ -115,7 +115,7 @@ def test_findings_are_in_the_report(write_trace: Callable[..., str]) -> None:
     assert report["summary"]["dataloader_ratio"]["value"] == pytest.approx(0.8 / 1.9)
 
 
-def test_the_summary_holds_every_promised_metric_with_its_unit() -> None:
+def test_the_summary_has_every_promised_metric_with_its_unit() -> None:
     assert set(metric_names()) >= PROMISED
     assert {kind.unit for kind in metric_kinds()} <= {"ratio", "ms", "count", "bytes", "per_s"}
 

@@ -53,7 +53,7 @@ def test_runs_that_are_not_servers_have_no_iterations(store: Callable[..., Trace
     assert lines_of(store, [x("aten::mm", 0, 50), x("ProfilerStep#1", 0, 60, "user_annotation")]) == []
 
 
-def test_times_between_tokens_leave_out_what_compiles_and_say_so(store: Callable[..., TraceStore]) -> None:
+def test_times_between_tokens_leave_out_compilations_with_a_note(store: Callable[..., TraceStore]) -> None:
     iterations = [
         x("execute_context_0(0)_generation_8(8)", ts, dur, "user_annotation")
         for ts, dur in (

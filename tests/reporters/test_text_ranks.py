@@ -33,7 +33,7 @@ def report_of(*ranks: RankSummary) -> Report:
     return replace(empty_report([]), ranks=ranks)
 
 
-def test_ranks_stand_side_by_side() -> None:
+def test_ranks_are_shown_side_by_side() -> None:
     slow = replace(PLAIN, rank=1, compute_ns=9 * MS, waited_ns=0, offset_ns=-1_250_000)
     silent = RankSummary(7, "node1", "unreadable", 0, *[None] * 10)
 

@@ -140,7 +140,7 @@ def test_the_short_fix_fits_a_line_of_a_table(rule: Rule) -> None:
 
 
 @every_rule
-def test_advice_for_one_device_names_nothing_of_another(rule: Rule) -> None:
+def test_advice_for_one_device_does_not_mention_another(rule: Rule) -> None:
     """Advice on an A100 never mentions torch.hpu, and advice on a Gaudi never mentions CUDA graphs."""
     gaudi = r"torch\.hpu|habana|HPU|Gaudi|hccl"
     foreign = {

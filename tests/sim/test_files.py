@@ -42,7 +42,7 @@ def test_two_runs_are_equal_to_the_byte(done: Run, tmp_path: Path) -> None:
         assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_compressed_trace_holds_the_same(done: Run, tmp_path: Path) -> None:
+def test_a_compressed_trace_has_the_same_content(done: Run, tmp_path: Path) -> None:
     import gzip
 
     script = tmp_path / "script.py"
@@ -98,7 +98,7 @@ def test_the_tables_contain_the_simulated_events(done: Run) -> None:
         assert len(recipes) == done.metrics["graph_compilation"]["TotalNumber"] == done.done.compilations
 
 
-def test_the_log_and_the_metrics_are_read_whole(done: Run) -> None:
+def test_the_log_and_the_metrics_are_read_completely(done: Run) -> None:
     log, metrics = read(str(done.done.log)), read(str(done.done.metrics))
     assert (log.kind, log.issues, sum(each.count for each in log.fallbacks if each.op == "aten::digamma")) == (
         "runtime_log",

@@ -60,7 +60,7 @@ def breakdowns(store: TraceStore) -> dict[int, list[dict[str, int]]]:
 
 @settings(max_examples=6, phases=(Phase.generate,))
 @given(st.lists(traces(), min_size=1, max_size=10))
-def test_the_breakdown_is_what_a_naive_sweep_finds(random_traces: list[Trace]) -> None:
+def test_the_breakdown_matches_a_naive_sweep(random_traces: list[Trace]) -> None:
     with store_over(*(trace.events for trace in random_traces)) as store:
         found = breakdowns(store)
         set_aside = store.select("SELECT count(*) AS n FROM _device_work WHERE set_aside IS NOT NULL")
@@ -115,7 +115,7 @@ def test_without_a_device_a_last_step_without_ops_is_partial(
     assert [row["partial"] for row in rows("steps", events)] == partial
 
 
-def test_steps_without_any_op_are_whole(rows: Rows) -> None:
+def test_steps_without_any_op_are_complete(rows: Rows) -> None:
     assert [row["partial"] for row in rows("steps", [step(1, 0, 200), step(2, 200, 10)])] == [False, False]
 
 

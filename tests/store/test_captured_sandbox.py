@@ -90,7 +90,7 @@ def test_invalid_answers_are_recognised(pipe: io.BytesIO) -> None:
 @pytest.mark.parametrize(
     "pipe", [io.BytesIO(), io.BytesIO(b"\0\0"), io.BytesIO(LONGEST + b"{"), answer(COLUMNS, {"rows": [[1]]})]
 )
-def test_a_truncated_answer_is_no_answer(pipe: io.BytesIO) -> None:
+def test_a_truncated_answer_is_rejected(pipe: io.BytesIO) -> None:
     assert read_result(pipe, BOUNDS) is None
 
 

@@ -35,7 +35,7 @@ def waits(store: TraceStore) -> list[tuple[Any, ...]]:
 MANY = f"[{', '.join(map(str, range(29)))}, ..., 63]"
 
 
-def test_a_group_is_as_large_as_the_trace_says_where_it_cuts_the_list_of_ranks(store: Store) -> None:
+def test_the_stated_size_of_a_group_counts_if_its_list_of_ranks_is_cut(store: Store) -> None:
     for size in ({"Group size": 64}, {"Process Group Ranks": str(list(range(64)))}):
         gather = kernel("ncclDevKernel_AllGather", 100, 100, **{
             "Collective name": "_allgather_base", "Process Group Name": "0", "Process Group Ranks": MANY,
@@ -106,7 +106,7 @@ def test_the_last_rank_waits_least(store: Store) -> None:
     assert waits(store(early, late)) == [(0, 1, 160_000, 2, 1), (1, 1, 10_000, 2, 1)]
 
 
-def test_a_collective_that_ends_before_another_rank_begins_is_no_match(store: Store) -> None:
+def test_collectives_that_do_not_overlap_do_not_match(store: Store) -> None:
     matched = (100, 200, 300)
     one = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in matched), collective("allgather", 500, 10)]
     other = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in matched), collective("allgather", 700, 90)]

@@ -55,7 +55,7 @@ def test_idle_time_is_the_time_between_its_ops(rows: Rows) -> None:
         [x("autograd::engine::evaluate_function: AddmmBackward0", 500, 100, tid=9), x("aten::mm", 510, 50, tid=9)],
     ],
 )
-def test_an_accelerator_without_events_makes_no_run_on_the_cpu(sign: list[Event], rows: Rows) -> None:
+def test_a_run_on_an_accelerator_without_events_is_not_a_cpu_run(sign: list[Event], rows: Rows) -> None:
     assert not [row for row in rows("device_ops", [*COMPUTE, *sign]) if row["id"] == row["op"]]
 
 

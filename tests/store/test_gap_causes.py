@@ -66,7 +66,7 @@ def test_python_of_another_thread_says_nothing_about_the_gap(rows: Rows) -> None
     assert causes(rows, other) == [("between_ops", 780)]
 
 
-def test_a_thread_that_launches_counts_beside_the_thread_of_the_steps(rows: Rows) -> None:
+def test_a_launching_thread_counts_like_the_thread_of_the_steps(rows: Rows) -> None:
     # A launch thread: the device waits for its call, although the main thread runs an op meanwhile.
     submit = runtime("cudaGraphLaunch", 300, 400, 3, tid=5)
     work = kernel("graph", 950, 10, 3, stream=9)
@@ -177,7 +177,7 @@ def test_long_stretches_possibly_without_a_core_have_the_cause_no_core(rows: Row
     assert recorded(6500, x("aten::empty", 1000, 4000)) == ["framework_op", "python", "python"]
 
 
-def test_a_thread_without_events_waits_for_the_collective_of_a_thread_beside_it(rows: Rows) -> None:
+def test_a_thread_without_events_waits_for_a_collective_of_another_thread(rows: Rows) -> None:
     backward = x("<built-in method run_backward of torch._C._EngineBase>", 1000, 8000, "python_function")
     reduced = x("gloo:all_reduce", 3000, 4000, "user_annotation", tid=7)
     events = [step(1, 0, 9100), x("aten::mm", 0, 1000), backward, x("aten::mm", 9000, 100)]

@@ -45,7 +45,7 @@ def modules_of(events: list[Event], path: Path) -> tuple[ModuleTime, ...]:
     return analyze(str(path)).modules
 
 
-def test_work_belongs_to_the_modules_around_its_launch_or_around_what_it_differentiates(tmp_path: Path) -> None:
+def test_work_belongs_to_the_modules_of_its_launch_or_its_forward_op(tmp_path: Path) -> None:
     found = modules_of(trained(), tmp_path / "trace.json")
     assert [(one.path, one.modules, one.calls, one.forward_ns, one.backward_ns, one.own_ns) for one in found] == [
         ("Model", 1, 1, 220_000, 440_000, 0),

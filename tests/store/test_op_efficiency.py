@@ -92,7 +92,7 @@ def test_a_captured_graph_shows_its_kernels_whatever_op_launches_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize("sample", ["gaudi2_unoptimised/rank0.pt.trace.json.gz", "gaudi3_gen_c.json.gz"])
-def test_all_work_of_a_sample_is_there_once(sample: str) -> None:
+def test_all_work_of_a_sample_counts_once(sample: str) -> None:
     with TraceStore() as store:
         store.add_trace(str(Path(__file__).parents[2] / "sample_traces" / sample))
         rows = store.rows("op_efficiency")
@@ -122,7 +122,7 @@ def test_recomputed_ops_count_for_hfu_but_not_for_mfu(tmp_path: Path) -> None:
     assert found["hfu_ratio"] == pytest.approx(1.5 * found["mfu_ratio"])
 
 
-def test_the_graph_of_a_penalty_on_gradients_repeats_nothing(tmp_path: Path) -> None:
+def test_a_gradient_penalty_does_not_count_as_recomputation(tmp_path: Path) -> None:
     other = {"Input Dims": [[1024, 8944], [8944, 2816]], "Input type": [BF16, BF16], "Sequence number": 8}
     found = metrics(tmp_path, checkpointed(FORWARD, other))
     assert found["hfu_ratio"] == found["mfu_ratio"]
@@ -148,7 +148,7 @@ def test_a_type_without_a_published_rate_has_no_share(tmp_path: Path) -> None:
     assert (row["bound"], row["roofline_ratio"]) == (None, None)
 
 
-def test_a_kernel_without_length_divides_nothing(tmp_path: Path) -> None:
+def test_a_kernel_of_zero_length_causes_no_division_by_zero(tmp_path: Path) -> None:
     (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 0, 1, **PRODUCT)])
     assert (row["kernel_ns"], row["tflops"], row["roofline_ratio"]) == (0, None, None)
 
@@ -238,7 +238,7 @@ def test_a_replay_of_another_number_of_kernels_keeps_their_names(tmp_path: Path)
     assert [(row["name"], row["calls"]) for row in rows] == [("gemm", 3)]
 
 
-def test_calls_that_name_their_kernels_need_no_device(tmp_path: Path) -> None:
+def test_calls_that_name_their_kernels_need_no_device_events(tmp_path: Path) -> None:
     call = x("hipLaunchKernel", 5, 5, "cuda_runtime", kernel="gemm", correlation=1)
     capture = captured(tmp_path, x("aten::mm", 0, 20, **PRODUCT), call)
     rows = joined(tmp_path, capture, [*STEP, *replay(1, 100, ("gemm", 80.0))])
@@ -251,7 +251,7 @@ def test_a_capture_without_kernels_gives_a_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dims", ["[[0,1024],[1024,2816]]", '[["s0",1024],[1024,2816]]', "[[8944,1024]]", "[]", "{"])
-def test_odd_shapes_have_times_and_no_shares(tmp_path: Path, dims: str) -> None:
+def test_odd_shapes_have_times_but_no_shares(tmp_path: Path, dims: str) -> None:
     shapes = {"Input Dims": json.loads(dims) if dims != "{" else dims, "Input type": [BF16, BF16]}
     (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 84, 1, **shapes)])
     assert (row["kernel_ns"], row["tflops"] or 0) == (84_000, 0)

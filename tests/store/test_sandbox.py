@@ -82,9 +82,7 @@ def test_sql_that_takes_too_much_is_stopped(
     assert opened.query("SELECT name FROM ops") == (["name"], [("op",)])
 
 
-def test_a_process_whose_memory_earlier_queries_hold_is_replaced(
-    opened: TraceStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sandbox_whose_memory_is_used_up_is_replaced(opened: TraceStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert opened.query("SELECT name FROM ops") == (["name"], [("op",)])
     asked: list[int] = []
     honest = Sandbox._ask

@@ -26,5 +26,5 @@ def test_a_time_reads_the_same_in_sql(ns: int, connection: duckdb.DuckDBPyConnec
     assert connection.execute("SELECT time_text($ns)", {"ns": ns}).fetchone() == (format_ns(ns),)
 
 
-def test_no_time_has_no_text(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_missing_time_has_no_text(connection: duckdb.DuckDBPyConnection) -> None:
     assert connection.execute("SELECT time_text(NULL::BIGINT)").fetchone() == (None,)

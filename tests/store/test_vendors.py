@@ -131,7 +131,7 @@ def test_a_copy_to_the_device_is_not_a_read_by_the_host(rows: Rows) -> None:
         ([x("aten::add", 0, 5)], "cpu"),
     ],
 )
-def test_the_device_by_what_the_events_show(events: list[Event], expected: str) -> None:
+def test_the_device_is_recognised_by_events(events: list[Event], expected: str) -> None:
     with store_over(events) as store:
         assert detect_device(store).type == expected
 
@@ -144,7 +144,7 @@ def test_the_device_by_what_the_events_show(events: list[Event], expected: str) 
         ("NVIDIA Architect", "cuda"), ("", None),
     ],
 )  # fmt: skip
-def test_the_device_by_its_name(name: str, expected: str | None) -> None:
+def test_the_device_is_recognised_by_its_name(name: str, expected: str | None) -> None:
     assert vendors.type_of_name(name) == expected
 
 

@@ -65,7 +65,7 @@ def add_launching(number: int, at: float, work_at: float, work: float = 100) -> 
     return [x("aten::add", at, 20), *launch(number, at + 5, 5, work_at, work)]
 
 
-def test_after_its_last_recorded_work_a_device_is_unknown_once_ops_leave_no_trace(tmp_path: Path) -> None:
+def test_after_the_last_recorded_work_the_state_of_the_device_may_be_unknown(tmp_path: Path) -> None:
     recorded = [event for at in range(4) for event in add_launching(at + 1, 100 * at, 100 * at + 10)]
     lost = [x("aten::add", 100 * at, 20) for at in range(5, 9)]
     report = report_of([step(1, 0, 1000), *recorded, *lost], tmp_path)
@@ -120,7 +120,7 @@ def test_compiling_in_every_step_is_not_warm_up(compiles: list[float], tmp_path:
     assert [step.left_out for step in report.steps] == [None] * 4
 
 
-def test_start_up_gives_no_gain_of_the_steady_step(tmp_path: Path) -> None:
+def test_a_recording_of_the_start_up_gives_no_gains(tmp_path: Path) -> None:
     slow = [runtime("cudaLaunchKernel", 0, 6000, 1), kernel("first", 6000, 10, 1)]
     rest = [event for at in range(20) for event in launch(at + 2, 6500 + 100 * at, 5, 6506 + 100 * at, 10)]
     report = report_of([step(1, 0, 10000), *slow, *rest], tmp_path, "BAT101", "GAP101", "GAP104", "STP103")
@@ -223,7 +223,7 @@ def test_a_run_without_device_events_is_not_called_a_cpu_run(tmp_path: Path) -> 
     assert "CPU" not in " ".join([report.verdict.headline, *(found.message for found in report.findings)])
 
 
-def test_silence_that_no_annotation_explains_has_no_reason(tmp_path: Path) -> None:
+def test_unrecorded_time_without_an_annotation_has_no_reason(tmp_path: Path) -> None:
     events = [step(1, 0, 1000), x("aten::cudnn_convolution", 0, 100), x("aten::mm", 900, 100)]
     report = report_of(events, tmp_path)
 
