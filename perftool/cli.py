@@ -83,11 +83,11 @@ def root(
     if context.invoked_subcommand is not None:
         _require_unset(context)
         return
-    if not trace and not {"log", "metrics"} & set(cli.given):
+    if not trace and not {"log", "metrics"} & set(cli.keys):
         print(context.get_help())  # noqa: T201
         raise typer.Exit(2)
-    if cli.given.get("output-format") not in (None, *_FORMATS):
-        raise PerfToolError(f"--output-format {cli.given['output-format']!r}: is not one of {', '.join(_FORMATS)}")
+    if cli.keys.get("output-format") not in (None, *_FORMATS):
+        raise PerfToolError(f"--output-format {cli.keys['output-format']!r}: is not one of {', '.join(_FORMATS)}")
     from perftool.commands.analyze import analyze
 
     analyze(cli, trace)
@@ -113,8 +113,8 @@ def _require_unset(context: typer.Context) -> None:
 def main() -> None:
     """Run the program and exit with 0 if it ran, with 2 after an error, with 129, 130 or 143 after a signal."""
     _prepare_streams()
-    _require_folder()
-    _take_shell_as_given(sys.argv[1:])
+    _require_working_directory()
+    _use_named_shell(sys.argv[1:])
     with signals_as_interrupts() as ending:
         _run(ending)
 
@@ -128,37 +128,37 @@ def _run(ending: Ending) -> None:
             # Flush now: at exit, Python would print its own error message.
             sys.stdout.flush()
     except (OutputClosedError, BrokenPipeError) as closed:
-        _leave_stdout()
+        _discard_stdout()
         sys.exit(closed.exit_code if isinstance(closed, OutputClosedError) else 0)
     except PerfToolError as error:
-        _if_ended(ending)
+        _report_signal(ending)
         _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         _fail(ending.word, ending.code)
     except SystemExit as left:
         # typer exits silently on an interrupt.
         answered = left.__context__.__cause__ if left.__context__ else None
-        if (ending.heard and left.code) or isinstance(answered, KeyboardInterrupt):
+        if (ending.signalled and left.code) or isinstance(answered, KeyboardInterrupt):
             _fail(ending.word, ending.code)
         raise
     except MemoryError:
         _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
     except Exception as error:  # noqa: BLE001 - users get a sentence, not a traceback
-        _if_ended(ending)
+        _report_signal(ending)
         if is_interrupt(error):
             _fail(ending.word, ending.code)
-        if (why := _no_room(error)) is not None:
-            _leave_stdout()
+        if (why := _full_disk_reason(error)) is not None:
+            _discard_stdout()
             # Python would print a traceback for files that cannot be closed.
             sys.unraisablehook = lambda _: None
             _fail(f"the output cannot be written: {why}", 2)
         cause = error.cause if isinstance(error, UnforeseenError) else error
         # DuckDB adds lines that show the SQL.
-        said = str(cause).partition("\n")[0].strip()
-        _fail(f"internal error: {type(cause).__name__}: {said} (run with -v for a traceback)", 2)
+        reason = str(cause).partition("\n")[0].strip()
+        _fail(f"internal error: {type(cause).__name__}: {reason} (run with -v for a traceback)", 2)
 
 
-def _no_room(error: BaseException | None) -> str | None:
+def _full_disk_reason(error: BaseException | None) -> str | None:
     """The reason if ``error`` means that the disk is full, else None. Libraries wrap or quote the system's error."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
@@ -170,9 +170,9 @@ def _no_room(error: BaseException | None) -> str | None:
     return None
 
 
-def _if_ended(ending: Ending) -> None:
+def _report_signal(ending: Ending) -> None:
     """Report a signal that came during an import, where libraries turn its exception into their own errors."""
-    if ending.heard:
+    if ending.signalled:
         _fail(ending.word, ending.code)
 
 
@@ -186,14 +186,14 @@ def _refuse_options_that_are_files(arguments: Sequence[str]) -> None:
             )
 
 
-def _take_shell_as_given(arguments: Sequence[str]) -> None:
+def _use_named_shell(arguments: Sequence[str]) -> None:
     """Make ``--show-completion zsh`` mean zsh: typer detects the running shell unless this variable is set."""
     for option, shell in pairwise(arguments):
         if option in ("--show-completion", "--install-completion") and shell in _SHELLS:
             os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
 
 
-def _require_folder() -> None:
+def _require_working_directory() -> None:
     """Exit with an error if the working directory is gone: no relative path works then."""
     try:
         os.getcwd()
@@ -211,7 +211,7 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _leave_stdout() -> None:
+def _discard_stdout() -> None:
     """Discard the unwritten output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

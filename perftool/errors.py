@@ -46,8 +46,8 @@ def unexpected_input_error(path: str, error: Exception) -> InputError:
     """An InputError for ``error``, raised while reading ``path``: only the contents of that file are lost."""
     if isinstance(error, InputError):
         return error
-    said = str(error).partition("\n")[0][:LONGEST_REASON]
-    return InputError(f"{path}: cannot be read (internal error: {type(error).__name__}: {said})")
+    reason = str(error).partition("\n")[0][:LONGEST_REASON]
+    return InputError(f"{path}: cannot be read (internal error: {type(error).__name__}: {reason})")
 
 
 class RuleError(PerfToolError):

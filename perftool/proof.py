@@ -276,8 +276,8 @@ def _result_of(run: subprocess.Popen[str], name: str) -> float | None:
     except subprocess.TimeoutExpired:
         raise InputError(f"{name} did not finish within {_SIMULATION_TIMEOUT_S:.0f} s") from None
     if run.returncode:
-        said = stderr.strip().splitlines()
-        raise InputError(f"{name}: {said[-1] if said else f'exit code {run.returncode}'}")
+        lines = stderr.strip().splitlines()
+        raise InputError(f"{name}: {lines[-1] if lines else f'exit code {run.returncode}'}")
     printed = stdout.split()
     return float(printed[-1]) if printed[-2:-1] == ["result"] else None
 

@@ -37,13 +37,13 @@ _MAX_GRAD_NORM = 1e3
 _RATE = _EETA = 1.0
 
 
-def _beside_torch(theirs: Any, ours: Any, **options: Any) -> Ways:
+def _with_torch_forms(torch_class: Any, our_class: Any, **options: Any) -> Ways:
     """The class of torch.optim with its default loop over tensors, our class, and torch's class with fused=True."""
-    name = f"torch.optim.{theirs.__name__}"
+    name = f"torch.optim.{torch_class.__name__}"
     return {
-        "naive": (name, partial(theirs, **options)),
-        "advised": (ours.__name__, partial(ours, **options)),
-        "torch": (f"{name}(fused=True)", partial(theirs, fused=True, **options)),
+        "naive": (name, partial(torch_class, **options)),
+        "advised": (our_class.__name__, partial(our_class, **options)),
+        "torch": (f"{name}(fused=True)", partial(torch_class, fused=True, **options)),
     }
 
 
@@ -55,9 +55,9 @@ def _lars(params: Iterable[nn.Parameter]) -> FusedLars:
 
 _OPTIMIZERS: dict[str, tuple[str, Ways]] = {
     # The two AdamW place epsilon differently while bias correction is active; 0 leaves only rounding between them.
-    "fused_adamw": ("AdamW", _beside_torch(torch.optim.AdamW, FusedAdamW, lr=1e-3, eps=0.0, weight_decay=_DECAY)),
-    "fused_sgd": ("SGD", _beside_torch(torch.optim.SGD, FusedSGD, lr=1e-3, momentum=0.9, weight_decay=_DECAY)),
-    "fused_adagrad": ("Adagrad", _beside_torch(torch.optim.Adagrad, FusedAdagrad, lr=1e-3, weight_decay=_DECAY)),
+    "fused_adamw": ("AdamW", _with_torch_forms(torch.optim.AdamW, FusedAdamW, lr=1e-3, eps=0.0, weight_decay=_DECAY)),
+    "fused_sgd": ("SGD", _with_torch_forms(torch.optim.SGD, FusedSGD, lr=1e-3, momentum=0.9, weight_decay=_DECAY)),
+    "fused_adagrad": ("Adagrad", _with_torch_forms(torch.optim.Adagrad, FusedAdagrad, lr=1e-3, weight_decay=_DECAY)),
     "fused_lamb": (
         "LAMB",
         {

@@ -50,7 +50,7 @@ BENCHMARK = Benchmark(
     sizes=tuple(_MIB),
     traced_size="small",
     tolerance=1e-6,
-    apart=True,
-    runs_apart=_RUNS,
+    separate_processes=True,
+    runs_per_process=_RUNS,
     environment=_environment,
 )

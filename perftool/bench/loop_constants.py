@@ -43,7 +43,7 @@ BENCHMARK = Benchmark(
     traced_size="large",
     script="loop_constants.py",
     tolerance=1e-5,
-    apart=True,
+    separate_processes=True,
     traced_steps=3,
     not_quick="compiles for half a minute and more",
 )

@@ -67,7 +67,7 @@ BENCHMARK = Benchmark(
     sizes=tuple(_CALLS),
     traced_size="large",
     tolerance=1e-5,
-    apart=True,
+    separate_processes=True,
     traced_steps=3,
     not_quick="compiles for half a minute and more",
 )

@@ -125,8 +125,8 @@ class Workspace:
                 return json.load(answer)
             except ValueError:
                 errors.seek(max(errors.seek(0, os.SEEK_END) - _LONGEST_ERROR, 0))
-                said = errors.read().decode(errors="replace").strip()
-            raise PerfToolError(said or f"{command} ended with exit code {child.returncode} and no message")
+                message = errors.read().decode(errors="replace").strip()
+            raise PerfToolError(message or f"{command} ended with exit code {child.returncode} and no message")
 
     def _wait(self, child: subprocess.Popen[bytes], command: str, answer: IO[bytes]) -> None:
         """Wait for the end of ``child``. Raises PerfToolError when it takes too long or answers too much."""
@@ -145,7 +145,7 @@ class Workspace:
     def leave(self) -> None:
         """End the running calls, which remove their temporary files."""
         for child in filter(None, tuple(self.running.values())):
-            _tell(child, signal.SIGTERM)
+            _signal(child, signal.SIGTERM)
         until = time.monotonic() + 2 * _PATIENCE_S
         while self.running and time.monotonic() < until:
             time.sleep(_LOOK_S)
@@ -154,14 +154,14 @@ class Workspace:
 def end(child: subprocess.Popen[bytes]) -> None:
     """End ``child`` and the processes it started, if it still runs."""
     if child.poll() is None:
-        _tell(child, signal.SIGTERM)
+        _signal(child, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             child.wait(_PATIENCE_S)
-        _tell(child, getattr(signal, "SIGKILL", signal.SIGTERM))
+        _signal(child, getattr(signal, "SIGKILL", signal.SIGTERM))
         child.wait()
 
 
-def _tell(child: subprocess.Popen[bytes], number: int) -> None:
+def _signal(child: subprocess.Popen[bytes], number: int) -> None:
     """Send a signal to ``child`` and its workers."""
     with suppress(OSError):
         if hasattr(os, "killpg"):
@@ -305,7 +305,7 @@ def small(data: Mapping[str, Any]) -> dict[str, Any]:
     kept = _visible(dict(data))
     while len(_text({"data": kept})) > _CHARACTERS:
         longest = max(kept, key=lambda name: len(json.dumps(kept[name], default=str)))
-        half, left_out = _half(kept[longest]), f"{longest}_left_out"
+        half, left_out = _halved(kept[longest]), f"{longest}_left_out"
         if left_out in kept:
             kept[left_out] += len(kept[longest]) - len(half)
         kept[longest] = half
@@ -317,7 +317,7 @@ def _text(answer: Any) -> str:
     return json.dumps(answer, default=str, ensure_ascii=False)
 
 
-def _half(value: Any) -> Any:
+def _halved(value: Any) -> Any:
     if isinstance(value, dict) and len(value) > 1:
         return dict(list(value.items())[: len(value) // 2])
     cuttable = value if isinstance(value, list | str) else json.dumps(value, default=str)

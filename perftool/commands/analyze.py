@@ -66,7 +66,7 @@ def analyze(
 def show_report_on(traces: Sequence[str], color: Color, texts: Sequence[str] = ()) -> None:
     """Print the report on ``traces``, which our recorder or simulator wrote, with the logs and metrics files
     ``texts``."""
-    session = Session(CliSettings(color=color, quiet=True, given={"log": list(texts)} if texts else {}), traces)
+    session = Session(CliSettings(color=color, quiet=True, keys={"log": list(texts)} if texts else {}), traces)
     show_report(session, session.inputs(traces))
 
 

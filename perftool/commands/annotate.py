@@ -69,7 +69,7 @@ def annotate(
         drawn, warnings, notes = _write(traces, session, target)
         # The warning about leaked secrets appears even with --quiet.
         print_notes(warnings, cli.color)
-        session.note([*session.choice.warnings, *_what_was_written(output_file, drawn, notes)])
+        session.note([*session.choice.warnings, *_written_notes(output_file, drawn, notes)])
         if show:
             from perftool.commands.serve import serve_once
 
@@ -159,7 +159,7 @@ def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile]) -> Inp
     return read[0]
 
 
-def _what_was_written(output_file: str | None, drawn: Annotations, notes: Sequence[str]) -> list[str]:
+def _written_notes(output_file: str | None, drawn: Annotations, notes: Sequence[str]) -> list[str]:
     if output_file is None:
         return list(notes)
     findings = "1 finding" if drawn.findings == 1 else f"{drawn.findings} findings"

@@ -59,7 +59,7 @@ def diff(
 
     session = Session(cli, [new])
     found = _found(session, (base, base_run), (new, session.settings.run), output_file)
-    session.note([*_not_for_two(session), *(text for side in found for text in side.inputs.notes)])
+    session.note([*_ignored_files_note(session), *(text for side in found for text in side.inputs.notes)])
     limit = None if fail_if is None else parse_fail_if(fail_if)
     sides = [side.saved or _analysed(session, side) for side in found]
     result = _compared(sides[0], sides[1], session.choice.rules)
@@ -88,7 +88,7 @@ def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
     return compare(replace(base, name=shown[base.name]), replace(new, name=shown[new.name]), rules)
 
 
-def _not_for_two(session: Session) -> list[str]:
+def _ignored_files_note(session: Session) -> list[str]:
     """A note that diff ignores configured files of one run: each side uses the files beside its traces."""
     named = [key for key in ("log", "metrics", "capture") if getattr(session.settings, key)]
     return [f"diff reads two runs, so it leaves out what the configuration names: {', '.join(named)}"] if named else []

@@ -18,11 +18,11 @@ _UNWINDING_S = 3.0
 
 @dataclass
 class Ending:
-    """The exit code and the message of an interrupted run; ``heard`` says whether a signal came."""
+    """The exit code and the message of an interrupted run; ``signalled`` says whether a signal came."""
 
     code: int = 128 + signal.SIGINT
     word: str = _WORDS["SIGINT"]
-    heard: bool = False
+    signalled: bool = False
 
 
 @contextmanager
@@ -38,15 +38,15 @@ def signals_as_interrupts() -> Iterator[Ending]:
         if time.monotonic() - first_at < _UNWINDING_S:
             return
         first_at = time.monotonic()
-        ending.code, ending.word, ending.heard = 128 + number, _WORDS[signal.Signals(number).name], True
+        ending.code, ending.word, ending.signalled = 128 + number, _WORDS[signal.Signals(number).name], True
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield ending
         return
     # Shells make background programs ignore Ctrl-C, and nohup makes them ignore the end of the terminal.
-    heard = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, after_native_imports(interrupt)) for number in heard}
+    handled = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, after_native_imports(interrupt)) for number in handled}
     try:
         yield ending
     finally:

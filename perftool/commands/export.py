@@ -46,8 +46,8 @@ def export(
     from perftool.store.catalog import no_table, public_tables
     from perftool.store.export import WRITERS
 
-    there = [one.name for one in public_tables()]
-    if unknown := next((name for name in table or () if name not in there), None):
+    public_names = [one.name for one in public_tables()]
+    if unknown := next((name for name in table or () if name not in public_names), None):
         raise PerfToolError(no_table(unknown))
     suffix = ".parquet" if target.endswith("/") else Path(target).suffix
     if suffix not in WRITERS or (suffix == ".parquet" and not target.endswith("/")):
@@ -62,5 +62,5 @@ def export(
         write_errors_named(target),
         whole(place) as made,
     ):
-        left_out = opened.whole.export(table or there, WRITERS[suffix], made)
+        left_out = opened.whole.export(table or public_names, WRITERS[suffix], made)
     session.note([*left_out, *said(target)])

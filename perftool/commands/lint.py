@@ -133,10 +133,10 @@ def plan_of(
     from perftool.engine.gate.budgets import budget_option
     from perftool.engine.gate.lint import LintPlan
 
-    given = tuple(budget_option(text, place) for text in budgets)
-    names = {limit.name for limit in given}
+    parsed = tuple(budget_option(text, place) for text in budgets)
+    names = {limit.name for limit in parsed}
     kept = tuple(limit for limit in session.settings.limits if limit.name not in names)
-    settings = replace(session.settings, limits=kept + given, file_ignores=session.choice.file_ignores)
+    settings = replace(session.settings, limits=kept + parsed, file_ignores=session.choice.file_ignores)
     return LintPlan(session.choice.rules, settings, root, **more)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from perftool.commands.as_given import take_as_given
+from perftool.commands.option_values import skip_conversion
 from perftool.commands.options import with_options
 from perftool.errors import PerfToolError, UnforeseenError
 from perftool.reporters.escape import one_line
@@ -74,7 +74,7 @@ def _shown() -> Iterator[None]:
 
 class _Command(_Answering, TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
-        return take_as_given(super().get_params(ctx))
+        return skip_conversion(super().get_params(ctx))
 
 
 class Commands(_Answering, TyperGroup):
@@ -96,7 +96,7 @@ class Commands(_Answering, TyperGroup):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options before a command, or without one."""
-        return take_as_given(super().get_params(ctx))
+        return skip_conversion(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands, in help order."""
@@ -128,10 +128,10 @@ def _function(name: str) -> FunctionType:
 
 def _command(name: str) -> Any:
     function = _function(name)
-    alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    made = alone.command(name, cls=_Command, help=_help(function), context_settings=_SETTINGS.get(name))
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    made = app.command(name, cls=_Command, help=_help(function), context_settings=_SETTINGS.get(name))
     made(with_options(name, function))
-    return typer.main.get_command(alone)
+    return typer.main.get_command(app)
 
 
 def _help(function: FunctionType) -> str:

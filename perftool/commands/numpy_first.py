@@ -13,12 +13,12 @@ def load_numpy() -> None:
     Its BLAS library would start a thread per core on import, which we don't use. The environment is restored, so that
     child processes and Python code that imports ``perftool`` keep their threads.
     """
-    given = os.environ.get(_THREADS)
-    os.environ[_THREADS] = given or "1"
+    previous = os.environ.get(_THREADS)
+    os.environ[_THREADS] = previous or "1"
     try:
         import numpy  # noqa: F401 - for those who use it later
     finally:
-        if given is None:
+        if previous is None:
             del os.environ[_THREADS]
         else:
-            os.environ[_THREADS] = given
+            os.environ[_THREADS] = previous

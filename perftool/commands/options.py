@@ -35,7 +35,7 @@ _REPORTS = ("analyze", "merge")
 
 @dataclass(frozen=True)
 class CliSettings:
-    """The options of a command line. ``given`` holds the configuration keys among them, spelled as in a configuration
+    """The options of a command line. ``keys`` are the configuration keys among them, spelled as in a configuration
     file.
     """
 
@@ -85,7 +85,7 @@ class CliSettings:
     )  # fmt: skip
     show_settings: bool = row(False, "Print the settings in use and where they come from", panel=CONFIG, on=CONFIGURED)
     command: str = "analyze"
-    given: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_quiet(self) -> bool:
@@ -138,8 +138,8 @@ def with_options(name: str, command: Callable[..., None]) -> Callable[..., None]
 
     @wraps(command)
     def call(**values: Any) -> None:
-        given = {one.name: value for one in rows if _is_given(one, value := values.pop(one.name))}
-        command(**values, **{settings: _settings(name, given)})
+        chosen = {one.name: value for one in rows if _is_given(one, value := values.pop(one.name))}
+        command(**values, **{settings: _settings(name, chosen)})
 
     made = [Parameter(one.name, Parameter.KEYWORD_ONLY, **_typed(one, name)) for one in rows]
     kept = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in own if one.name != settings]
@@ -171,10 +171,10 @@ def _is_given(made: Row, value: Any) -> bool:
     return value not in (None, []) and (value is not False or "/" in made.flag)
 
 
-def _settings(command: str, given: Mapping[str, Any]) -> CliSettings:
-    keys = {BY_NAME[name].key: _as_key(BY_NAME[name], value) for name, value in given.items() if BY_NAME[name] in KEYS}
-    others = {name: value for name, value in given.items() if BY_NAME[name] not in KEYS}
-    return CliSettings(**{name: _frozen(value) for name, value in others.items()}, command=command, given=keys)
+def _settings(command: str, chosen: Mapping[str, Any]) -> CliSettings:
+    keys = {BY_NAME[name].key: _as_key(BY_NAME[name], value) for name, value in chosen.items() if BY_NAME[name] in KEYS}
+    others = {name: value for name, value in chosen.items() if BY_NAME[name] not in KEYS}
+    return CliSettings(**{name: _frozen(value) for name, value in others.items()}, command=command, keys=keys)
 
 
 def _frozen(value: Any) -> Any:

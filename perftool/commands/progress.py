@@ -29,11 +29,11 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]
     from rich.text import Text
 
     status = Status("", console=Console(stderr=True))
-    begun = time.monotonic()
+    start = time.monotonic()
 
     def show(stage: str, done: int) -> None:
         status.update(Text(_said(stage, done)))
-        if time.monotonic() - begun > _PATIENCE_S:
+        if time.monotonic() - start > _PATIENCE_S:
             status.start()
 
     try:

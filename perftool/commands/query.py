@@ -88,9 +88,9 @@ def query(
     bounds = Bounds(time_limit, explain=explain)
     session = Session(cli, [path])
     if sql is not None or file is not None:
-        asked = _statements(file) if file is not None else [str(sql)]
+        statements = _statements(file) if file is not None else [str(sql)]
         require_no_input([output_file], [file] if file not in (None, "-") else [])
-        _answer(session, path, asked, bounds, output_format, output_file)
+        _answer(session, path, statements, bounds, output_format, output_file)
     elif output_file is not None or not sys.stdin.isatty():
         raise PerfToolError("query needs a SELECT, or -f FILE (-f - reads stdin); a prompt opens in a terminal only")
     else:
@@ -126,16 +126,16 @@ def _opened(file: str) -> AbstractContextManager[IO[bytes]]:
 
 
 def _answer(
-    session: Session, path: str, asked: Sequence[str], bounds: Bounds, form: Format, output_file: str | None
+    session: Session, path: str, statements: Sequence[str], bounds: Bounds, form: Format, output_file: str | None
 ) -> None:
     """Write the answers to all statements, one after another."""
     with open_run(session, session.inputs([path], [output_file]), rules=()) as opened:
         results = []
-        for number, sql in enumerate(asked, 1):
+        for number, sql in enumerate(statements, 1):
             try:
                 results.append(_result(opened, sql, bounds))
             except QueryError as error:
-                raise QueryError(f"statement {number}: {error}" if len(asked) > 1 else str(error)) from None
+                raise QueryError(f"statement {number}: {error}" if len(statements) > 1 else str(error)) from None
     # Each answer in JSON is one line; other formats need a blank line in between.
     between = b"" if form is Format.json and not bounds.explain else b"\n"
     write_document(between.join(_rendered(result, form, bounds) for result in results), output_file)
@@ -179,7 +179,7 @@ def _result(opened: Run, sql: str, bounds: Bounds) -> Result:
         return opened.ask(sql, bounds)
     except QueryError as error:
         text = str(error).removesuffix("!")
-        raise QueryError(f"{text}{_tables_there_are(text)}{_columns_there_are(text, sql)}{_quotes_of(text)}") from None
+        raise QueryError(f"{text}{_table_hint(text)}{_column_hint(text, sql)}{_quote_hint(text)}") from None
 
 
 def _cut_note(result: Result) -> list[str]:
@@ -193,7 +193,7 @@ def _rendered(result: Result, form: Format, bounds: Bounds) -> bytes:
     return _RENDER[form](result.columns, result.rows)
 
 
-def _tables_there_are(error: str) -> str:
+def _table_hint(error: str) -> str:
     """A hint to append to an ``error`` about an unknown table, or about a command that lists tables."""
     from perftool.store.catalog import no_table
     from perftool.store.sandbox.allowed import NO_LIST
@@ -204,19 +204,19 @@ def _tables_there_are(error: str) -> str:
     return no_table(unknown[1]).removeprefix(error) if unknown else ""
 
 
-def _columns_there_are(error: str, sql: str) -> str:
+def _column_hint(error: str, sql: str) -> str:
     """The columns of the tables in ``sql``, to append to an ``error`` about an unknown column."""
     from perftool.store.catalog import names_in, public_tables
 
     if "not found in FROM clause" not in error and "does not have a column named" not in error:
         return ""
-    asked = set(names_in(sql))
+    mentioned = set(names_in(sql))
     tables = [f"{table.name} ({', '.join(column.name for column in table.columns)})" for table in public_tables()
-              if table.name in asked]  # fmt: skip
+              if table.name in mentioned]  # fmt: skip
     return f"; the columns are {'; '.join(tables)}" if tables else ""
 
 
-def _quotes_of(error: str) -> str:
+def _quote_hint(error: str) -> str:
     """A hint to append to an ``error`` about the column ``end``, which SQL needs in quotes."""
     return '; the column is written "end", with quotes' if 'at or near "end"' in error else ""
 

@@ -40,9 +40,9 @@ def prompt(read: Callable[[str], str], ask: Ask, say: Callable[[str], object]) -
     """Answer the statements that ``read`` returns, until it ends; see ``terminal``."""
     for text in statements(read, say):
         for statement in separated(text):
-            begun = time.monotonic()
+            start = time.monotonic()
             answer, succeeded = _answer(ask, statement)
-            say(f"{answer.rstrip()}\n({time.monotonic() - begun:.2f} s)")
+            say(f"{answer.rstrip()}\n({time.monotonic() - start:.2f} s)")
             if not succeeded:
                 break
 

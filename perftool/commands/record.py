@@ -193,14 +193,14 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
     furthest = max((STAGES.index(one.stage) for one in left), default=-1)
     stage = STAGES[furthest] if furthest >= 0 else None
     texts = [one.text for one in left if one.stage == stage and one.text]
-    ended = f"it was ended by {_signal_name(code - 128)}" if code > 128 else f"it ended with exit code {code}"
+    ending = f"it was ended by {_signal_name(code - 128)}" if code > 128 else f"it ended with exit code {code}"
     if stage in ("saved", "explained"):
         return "; ".join(["nothing was recorded", *dict.fromkeys(texts)]).replace(";", ":", 1)
     if stage == "recording":
-        return f"nothing was recorded: the program was recording when {ended}, and what was in memory is lost"
+        return f"nothing was recorded: the program was recording when {ending}, and what was in memory is lost"
     if stage == "ready":
         if code:
-            return f"nothing was recorded: {ended} before the end of its first step"
+            return f"nothing was recorded: {ending} before the end of its first step"
         return (
             "nothing was recorded: the program imported PyTorch, but no step was found: no optimizer stepped, no batch "
             "came from a DataLoader, and no module was called"
@@ -208,7 +208,7 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
     if stage == "stranger":
         return f"nothing was recorded: {texts[0]}; install habana_perf_tool for that Python"
     if code:
-        return f"nothing was recorded: {ended} before it imported PyTorch"
+        return f"nothing was recorded: {ending} before it imported PyTorch"
     return (
         "nothing was recorded: no process of the program imported PyTorch, or its Python runs with -I, -E or -S, which "
         "keep the recorder out"
@@ -222,10 +222,12 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def run_program(command: Sequence[str], environment: Mapping[str, str], said: Callable[[], bool] | None = None) -> int:
+def run_program(
+    command: Sequence[str], environment: Mapping[str, str], is_done: Callable[[], bool] | None = None
+) -> int:
     """Run the program to its end; returns its exit code, or 128 plus the number of the signal that ended it.
 
-    ``said`` is called a few times a second while the program runs, until it returns True.
+    ``is_done`` is called a few times a second while the program runs, until it returns True.
     """
     # A .py file runs with our Python.
     whole = [sys.executable, *command] if command[0].endswith(".py") else list(command)
@@ -234,7 +236,7 @@ def run_program(command: Sequence[str], environment: Mapping[str, str], said: Ca
             process = subprocess.Popen(whole, env=environment, preexec_fn=held.release if held else None)
         except (OSError, subprocess.SubprocessError) as error:
             raise InputError(f"{whole[0]}: cannot be run ({getattr(error, 'strerror', None) or error})") from None
-        code = held.wait(process, said) if held else _wait(process)
+        code = held.wait(process, is_done) if held else _wait(process)
     return code if code >= 0 else 128 - code
 
 
@@ -250,15 +252,15 @@ class _Held:
         """Unblock the signals."""
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
-    def wait(self, process: subprocess.Popen[bytes], said: Callable[[], bool] | None) -> int:
+    def wait(self, process: subprocess.Popen[bytes], is_done: Callable[[], bool] | None) -> int:
         """Forward signals to ``process`` until it ends; returns its exit code as in Popen.
 
         The terminal sends Ctrl-C and Ctrl-\\ to all processes in the foreground, so the program has them already.
         """
         while (code := process.poll()) is None:
-            if said is not None and said():
-                said = None
-            received = signal.sigtimedwait(self._numbers, _LOOK_S) if said else signal.sigwaitinfo(self._numbers)
+            if is_done is not None and is_done():
+                is_done = None
+            received = signal.sigtimedwait(self._numbers, _LOOK_S) if is_done else signal.sigwaitinfo(self._numbers)
             if received is None:
                 continue
             from_terminal = received.si_signo in (signal.SIGINT, signal.SIGQUIT) and received.si_code > 0

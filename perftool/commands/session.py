@@ -56,12 +56,10 @@ class Session:
         from perftool.engine.settings.settings_file import passed_over
 
         load_numpy()
-        places = paths or [*cli.given.get("log", ()), *cli.given.get("metrics", ())]
+        places = paths or [*cli.keys.get("log", ()), *cli.keys.get("metrics", ())]
         self.cli = cli
         gate = cli.command == "lint" and not (cli.trust_config or cli.isolated)
-        self.settings: Settings = load_settings(
-            places, cli.config, cli.isolated, cli.given, cli.trust_config, gate=gate
-        )
+        self.settings: Settings = load_settings(places, cli.config, cli.isolated, cli.keys, cli.trust_config, gate=gate)
         if gate and not any(map(os.path.isfile, cli.config)) and (unread := passed_over(places)):
             self.note([f"{unread} is not read, because it may come with the inputs; --config FILE reads it"])
         if cli.show_settings:

@@ -126,14 +126,16 @@ def simulate(
         raise typer.Exit(done.exit_code)
     sys.stdout.flush()
     if not quiet:
-        print_notes([*_outcome(done, device, mode), *_causes(done), *_left(done, skip_steps, steps_option)], color)
+        print_notes(
+            [*_outcome(done, device, mode), *_causes(done), *_no_step_note(done, skip_steps, steps_option)], color
+        )
     if report and done.ranks == 1 and done.used and (done.steps or not skip_steps):
         show_report_on([_shown(done.trace)], color, [_shown(done.log), _shown(done.metrics)])
     raise typer.Exit(done.exit_code)
 
 
-def _as_options(given: Mapping[str, object]) -> list[str]:
-    return [text for name, value in given.items() if value is not None for text in (name, str(value))]
+def _as_options(values: Mapping[str, object]) -> list[str]:
+    return [text for name, value in values.items() if value is not None for text in (name, str(value))]
 
 
 def _report_ranks(written: Sequence[Path], report: bool, color: Color, quiet: bool) -> None:
@@ -152,7 +154,7 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _left(done: Simulated, skip_steps: int | None, steps_option: str | None) -> list[str]:
+def _no_step_note(done: Simulated, skip_steps: int | None, steps_option: str | None) -> list[str]:
     if not done.used or done.steps:
         return []
     if steps_option and not done.skipped:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """The changes given on the command line, and the rank."""
 
     fixes: tuple[str, ...]
@@ -76,8 +76,8 @@ def whatif(
     from perftool.reporters.what_if import print_what_if, render_what_if_json
 
     session = Session(cli, [trace])
-    asked = Asked(tuple(fix or ()), tuple(scale or ()), tuple(without or ()), rank)
-    result = _predicted(session, trace, asked, output_file)
+    request = Request(tuple(fix or ()), tuple(scale or ()), tuple(without or ()), rank)
+    result = _predicted(session, trace, request, output_file)
     if output_format is Format.json:
         write_document(render_what_if_json(result), output_file)
     else:
@@ -88,11 +88,11 @@ def whatif(
         raise typer.Exit(1)
 
 
-def _predicted(session: Session, trace: str, asked: Asked, output_file: str | None) -> WhatIf:
+def _predicted(session: Session, trace: str, request: Request, output_file: str | None) -> WhatIf:
     from perftool.engine.what_if import parse_scale, parse_without, rules_named, what_if
 
     # --fix works for rules that are not selected, too.
-    fixes = rules_named(asked.fixes, session.choice.known)
-    tasks = [*map(parse_scale, asked.scale), *map(parse_without, asked.without)]
+    fixes = rules_named(request.fixes, session.choice.known)
+    tasks = [*map(parse_scale, request.scale), *map(parse_without, request.without)]
     with open_run(session, session.inputs([trace], [output_file]), rules=()) as run:
-        return what_if(run.whole, fixes, tasks, asked.rank)
+        return what_if(run.whole, fixes, tasks, request.rank)

@@ -16,9 +16,9 @@ from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Progress, Sche
 from perftool.engine.report import overview
 from perftool.engine.report.compose import compose, conclude_only, read_texts, require_input
 from perftool.engine.report.verdict import VerdictInput, verdict
-from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, evaluate
 from perftool.engine.rules.pack import shipped_rules
+from perftool.engine.rules.rule_queries import Context
 from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.model.inputs import InputFile
 from perftool.model.report import Device, NotApplicable, Report
@@ -58,8 +58,8 @@ class Run:
         self._inputs, self._rules, self._schedule, self._progress = inputs, tuple(rules), schedule, progress
         self._open_until = open_until
         self._files = number_files(inputs.traces, inputs.set_aside)
-        apart = any(map(per_rank, rules))
-        self._batches = batches(self._files, schedule.workers, apart=apart)
+        separate = any(map(per_rank, rules))
+        self._batches = batches(self._files, schedule.workers, separate=separate)
         self._texts = read_texts(inputs.texts, inputs.captures, inputs.device)
         self._before = together([(path, self._read_part(path)) for path in inputs.parts])
 
@@ -166,8 +166,8 @@ class Run:
         wanted = choose_pictures(self.store, report)
         shown = [part for batch in self._batches if (part := batch.only(wanted.ranks)).files]
         work = partial(draw_batch, shared=self._shared, wanted=wanted, base_ns=self.store.base_ns)
-        taken = [made for made in self._schedule.run(shown, work, self._progress) if not isinstance(made, TaskFailed)]
-        return merge_pictures(self.store, report, taken)
+        drawn = [made for made in self._schedule.run(shown, work, self._progress) if not isinstance(made, TaskFailed)]
+        return merge_pictures(self.store, report, drawn)
 
     @property
     def _one_store(self) -> bool:

@@ -10,10 +10,10 @@ from typing import Literal
 
 from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of
-from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import ask, make_finding
 from perftool.engine.rules.predict import changes_of, lies_elsewhere, uneven_mean_ns
 from perftool.engine.rules.predict_run import changes_of_ranks
+from perftool.engine.rules.rule_queries import Context
 from perftool.engine.rules.selection import Selector, redirect, require_known
 from perftool.errors import PerfToolError, QueryError
 from perftool.model.replayed import BoundShare
@@ -140,7 +140,7 @@ def _replayed(
     store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None, context: Context
 ) -> WhatIf:
     if any(rule.whatif_ranks is not None for rule in fixes):
-        return _of_the_run(store, fixes, tasks, rank, context)
+        return _predict_run(store, fixes, tasks, rank, context)
     number, model = _chosen(store, rank)
     if isinstance(model, str):
         return WhatIf(number, 0, None, None, None, None, (), None, None, model)
@@ -155,7 +155,7 @@ def _replayed(
         step_ns = model.predict(made).step_ns
         applied.append(Applied(kind, what, len({change.task for change in made}), step_ns))
         changes += made
-        if bound := _elsewhere(store, model, fixes, what, model.replayed_ns - step_ns, context):
+        if bound := _bound_outside_replay(store, model, fixes, what, model.replayed_ns - step_ns, context):
             bounds.append(bound)
     predicted = model.predict(changes)
     before = _path(path_rows(store, model), model)
@@ -170,7 +170,7 @@ def _replayed(
     )  # fmt: skip
 
 
-def _elsewhere(
+def _bound_outside_replay(
     store: TraceStore, model: Model, fixes: Sequence[Rule], code: str, saved_ns: int, context: Context
 ) -> FixBound | None:
     """The bound of the fix of rule ``code`` if most of its gain is in steps that ``model`` leaves out."""
@@ -179,7 +179,7 @@ def _elsewhere(
     return bound if bound and lies_elsewhere(store, bound.ns_per_step, saved_ns, model) else None
 
 
-def _of_the_run(
+def _predict_run(
     store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None, context: Context
 ) -> WhatIf:
     """The step time of all ranks with ``fixes`` of rules over ranks."""

@@ -137,8 +137,8 @@ class FusedSDPA(AppliedOp):
             wanted = return_attn_probs, return_dropout_mask
             output, probabilities, keep = _by_sequence(q, k, v, lengths, padding == "left", how, wanted)
         chosen = (output, probabilities if return_attn_probs else None, keep if return_dropout_mask else None)
-        given = [each.to(dtype) if wide and each is not keep else each for each in chosen if each is not None]
-        return tuple(given) if len(given) > 1 else given[0]
+        converted = [each.to(dtype) if wide and each is not keep else each for each in chosen if each is not None]
+        return tuple(converted) if len(converted) > 1 else converted[0]
 
 
 def _attend(

@@ -51,15 +51,15 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
         native: Tensor | Measured = torch.ops.hpu.mixture_of_experts(*args, **kwargs)
         return native
     bound.apply_defaults()
-    given = bound.arguments
-    x, table, router_weights = (given[name] for name in _TOKENS)
-    if given["activation"] not in ACTIVATIONS:
-        raise RuntimeError(f'Activation "{given["activation"]}" not found among MoeActivationMode_t enum values.')
+    arguments = bound.arguments
+    x, table, router_weights = (arguments[name] for name in _TOKENS)
+    if arguments["activation"] not in ACTIVATIONS:
+        raise RuntimeError(f'Activation "{arguments["activation"]}" not found among MoeActivationMode_t enum values.')
     _check_tokens(x, table, router_weights)
-    experts = _experts(given, x)
+    experts = _experts(arguments, x)
     router_weights = router_weights.to(x.dtype)
-    measured = given["measurement_mode"] is not None
-    how = given["activation"], given["experts_min"], measured
+    measured = arguments["measurement_mode"] is not None
+    how = arguments["activation"], arguments["experts_min"], measured
     output, largest = _expert_by_expert(x, table, router_weights, experts, *how)
     return (output, largest) if measured else output
 
@@ -87,12 +87,14 @@ def _is_joined(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return lists + ("w3" in kwargs) == 2
 
 
-def _experts(given: dict[str, Any], x: Tensor) -> list[Weights]:
+def _experts(arguments: dict[str, Any], x: Tensor) -> list[Weights]:
     """The weights of each expert as [in, out]: gate, up and down, or gate and up joined, and down."""
-    first, last, permuted = given["experts_min"], given["experts_max"], given["permuted_weights"]
+    first, last, permuted = arguments["experts_min"], arguments["experts_max"], arguments["permuted_weights"]
     if not 0 <= first <= last:
         raise ValueError(f"experts_min and experts_max must satisfy 0 <= min <= max, not {first} and {last}")
-    lists = {name: _local(given[name], name, first, last) for name in ("w12", "w1", "w2", "w3") if name in given}
+    lists = {
+        name: _local(arguments[name], name, first, last) for name in ("w12", "w1", "w2", "w3") if name in arguments
+    }
     hidden, ffn = x.size(1), lists["w3"][0].size(1 if permuted else 0)
     shapes = {"w12": (hidden, 2 * ffn), "w1": (hidden, ffn), "w2": (hidden, ffn), "w3": (ffn, hidden)}
     for name, weights in lists.items():

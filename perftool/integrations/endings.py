@@ -144,10 +144,10 @@ class _Watchman:
         if self._wakes is None:
             return
         os.set_blocking(self._wakes, False)
-        taken = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
-        if taken != -1:
+        previous = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
+        if previous != -1:
             # Other code, such as asyncio, already uses the wakeup descriptor.
-            signal.set_wakeup_fd(taken)
+            signal.set_wakeup_fd(previous)
         threading.Thread(target=self._watch, name="perftool-signals", daemon=True).start()
 
     def close(self) -> None:
@@ -172,16 +172,16 @@ class _Watchman:
             return b""
 
     def _watch(self) -> None:
-        while heard := self._heard():
-            if heard[0] not in self._numbers:
+        while signals := self._heard():
+            if signals[0] not in self._numbers:
                 continue
             while not self.answered.wait(_PATIENCE_S):
                 if self._is_busy():
                     # The profiler may hold the interpreter lock for long while it writes.
                     continue
                 libc = ctypes.CDLL(None)
-                libc.signal(ctypes.c_int(heard[0]), ctypes.c_void_p(0))
-                os.kill(os.getpid(), heard[0])
+                libc.signal(ctypes.c_int(signals[0]), ctypes.c_void_p(0))
+                os.kill(os.getpid(), signals[0])
         self._read.close()
 
 

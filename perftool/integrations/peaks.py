@@ -82,12 +82,12 @@ def _least(work: Callable[[], object], seconds: float, device: str) -> float:
     _wait(device)
     best, until = float("inf"), time.perf_counter() + seconds
     while True:
-        begun, used = time.perf_counter(), time.process_time()
+        start, used = time.perf_counter(), time.process_time()
         work()
         _wait(device)
         now, used = time.perf_counter(), time.process_time() - used
-        if device != "cpu" or used > _ON_A_CORE * (now - begun):
-            best = min(best, now - begun)
+        if device != "cpu" or used > _ON_A_CORE * (now - start):
+            best = min(best, now - start)
         if now >= until:
             return max(best, 1e-9)
 

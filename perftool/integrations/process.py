@@ -28,5 +28,5 @@ def new_trace(folder: Path, name: str = "") -> Path:
     that TensorBoard finds the file.
     """
     rank = rank_here()
-    who = f"rank{rank}" if rank is not None else f"{socket.gethostname()}_{os.getpid()}"
-    return folder / f"{f'{name}-' if name else ''}{who}.{time.time_ns()}.pt.trace.json.gz"
+    source = f"rank{rank}" if rank is not None else f"{socket.gethostname()}_{os.getpid()}"
+    return folder / f"{f'{name}-' if name else ''}{source}.{time.time_ns()}.pt.trace.json.gz"

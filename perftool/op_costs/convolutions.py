@@ -31,9 +31,9 @@ class Convolution:
         result = x.shaped(self.result(call, x, weight))
         extra = [call.tensor(at) for at in (self.bias, self.term) if at is not None and call.has(at)]
         # A convolution applies a filter for each element of the result, a transposed convolution for each of the input.
-        met = x if self.backwards(call) else result
+        applied = x if self.backwards(call) else result
         return Cost(
-            _inner(met, weight) + len(extra) * result.count, moved(x, weight, result, *extra), "matrix", x.rate_name
+            _inner(applied, weight) + len(extra) * result.count, moved(x, weight, result, *extra), "matrix", x.rate_name
         )
 
     def backwards(self, call: Call) -> bool:

@@ -67,8 +67,8 @@ class _Reduction:
         over = [] if self.dims is None or len(call.types) <= self.dims else call.numbers(self.dims)
         if any(not -len(x.dims) <= at < len(x.dims) for at in over):
             raise NoModelError("no such dimension")
-        gone = {at % len(x.dims) for at in over} or set(range(len(x.dims)))
-        left = tuple(size for at, size in enumerate(x.dims) if at not in gone)
+        reduced = {at % len(x.dims) for at in over} or set(range(len(x.dims)))
+        left = tuple(size for at, size in enumerate(x.dims) if at not in reduced)
         result = x.shaped(left).typed(kind)
         return Cost(self.per_element * x.count, moved(x, result), "vector", x.rate_name)
 

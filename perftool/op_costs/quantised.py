@@ -41,11 +41,11 @@ class Quantised:
     def __call__(self, call: Call) -> Cost:
         m, n, k = self.sizes(call)
         a = call.tensor(self.a)
-        given = [call.tensor(at) for at in range(len(call.types)) if call.has(at) and at != self.result]
+        operands = [call.tensor(at) for at in range(len(call.types)) if call.has(at) and at != self.result]
         kind = call.tensor(self.result).type if self.result is not None else self.made or a.type
         result = Tensor((m, n), kind)
         # Another argument with the result's shape is an output, so it is not read.
-        read = [one for one in given if one.dims != (m, n) or one is given[0]]
+        read = [one for one in operands if one.dims != (m, n) or one is operands[0]]
         dtype = "fp4" if self.packed_rows > 1 else a.rate_name
         return Cost(2 * m * n * k, moved(*read, result), "matrix", dtype)
 

@@ -82,12 +82,12 @@ def find_inputs(
         raise InputError("'-' can be given only once")
     wanted = Wanted(patterns, run, as_one_run)
     expanded = [_expand(path, wanted) for path in paths]
-    given = [file for found in expanded for file in found.files]
-    parts = [file for file in given if file.endswith(PART_SUFFIX)]
-    texts_given = {file for file in given if not file.endswith(PART_SUFFIX) and _is_text(file)}
-    traces = [file for file in given if not file.endswith(PART_SUFFIX) and file not in texts_given]
+    selected = [file for found in expanded for file in found.files]
+    parts = [file for file in selected if file.endswith(PART_SUFFIX)]
+    texts_given = {file for file in selected if not file.endswith(PART_SUFFIX) and _is_text(file)}
+    traces = [file for file in selected if not file.endswith(PART_SUFFIX) and file not in texts_given]
     named = [file for path in texts for file in _expand(path, Wanted()).files]
-    others = [file for file in given if file in texts_given]
+    others = [file for file in selected if file in texts_given]
     if not traces:
         # Use a recording of host calls only if there is no better trace.
         traces = [file for file in (*others, *named) if not is_url(file) and holds_host_trace(file)]
@@ -102,8 +102,8 @@ def find_inputs(
         chosen, aside = without_duplicates(chosen)
         if not as_one_run:
             require_one_run(chosen)
-    beside = [] if texts or not companions else _beside(chosen)
-    of_the_run = _of_the_run([file for file in beside if not is_excluded(file, patterns)], chosen)
+    nearby = [] if texts or not companions else _companions_of(chosen)
+    of_the_run = _of_run([file for file in nearby if not is_excluded(file, patterns)], chosen)
     found = (*others, *named, *of_the_run.files)
     chosen_by = (*expanded, of_the_run)
     notes = tuple(one.note for one in chosen_by if one.note)
@@ -143,25 +143,27 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
             raise InputError(f"{path}: the folder cannot be opened (Permission denied)")
         raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
     recordings = [file for file in files if is_recording(file) and wanted.allows(file)]
-    beside = [file for file in files if file not in recordings and wanted.allows(file)]
-    strange, unclear = _of_other_programs(beside)
+    remaining = [file for file in files if file not in recordings and wanted.allows(file)]
+    strange, unclear = _of_other_programs(remaining)
     if recordings:
         # Other files in the folder may not be well-formed JSON.
         strange |= unclear
         unread += [f"{file} does not begin like a trace and was left out (name it to read it)" for file in unclear]
-    elif len(strange) == len(beside):
+    elif len(strange) == len(remaining):
         strange = set()
-    traces = sorted([*recordings, *(file for file in beside if file not in strange and _is_run(file))])
+    traces = sorted([*recordings, *(file for file in remaining if file not in strange and _is_run(file))])
     picked = wanted.pick(path, traces)
     # Keep damaged files, which are reported, and metrics files, which are named like traces.
-    beside = [file for file in (*beside, *profiled.files) if file not in strange and file not in traces]
-    apart = {Path(file).parent for file in picked.others} - {Path(file).parent for file in picked.files}
-    beside = [file for file in (*beside, *texts) if Path(file).parent not in apart and wanted.allows(file)]
-    kept = _of_the_run([file for file in beside if file in texts], picked.files or profiled.files or files)
-    beside = [file for file in beside if file not in texts or file in kept.files]
+    remaining = [file for file in (*remaining, *profiled.files) if file not in strange and file not in traces]
+    other_folders = {Path(file).parent for file in picked.others} - {Path(file).parent for file in picked.files}
+    remaining = [
+        file for file in (*remaining, *texts) if Path(file).parent not in other_folders and wanted.allows(file)
+    ]
+    kept = _of_run([file for file in remaining if file in texts], picked.files or profiled.files or files)
+    remaining = [file for file in remaining if file not in texts or file in kept.files]
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     others = (*picked.others, *profiled.others, *kept.others)
-    return Chosen((*picked.files, *beside), note, others, picked.aside)
+    return Chosen((*picked.files, *remaining), note, others, picked.aside)
 
 
 def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
@@ -332,22 +334,22 @@ def _named_like_companion(path: str) -> bool:
     return any(fnmatch(Path(path).name, pattern) for pattern in COMPANIONS)
 
 
-def _beside(traces: Iterable[str]) -> list[str]:
+def _companions_of(traces: Iterable[str]) -> list[str]:
     folders = dict.fromkeys(Path(trace).parent for trace in traces if not (reads_once(trace) or is_url(trace)))
-    taken = set(traces)
+    read = set(traces)
     # The folder may hold unrelated logs, so files not named by the user must be of a known kind.
     return [
         file
         for folder in folders
         for file in companions_in(folder)
-        if file not in taken and not _begins_trace(file) and _text_kind(file) not in ("unknown", "csv")
+        if file not in read and not _begins_trace(file) and _text_kind(file) not in ("unknown", "csv")
     ]
 
 
-def _of_the_run(beside: Sequence[str], traces: Sequence[str]) -> Chosen:
-    """The files ``beside`` the ``traces`` that belong to their run, and a sentence about each of the others."""
+def _of_run(nearby: Sequence[str], traces: Sequence[str]) -> Chosen:
+    """The files of ``nearby`` that belong to the run of ``traces``, and a sentence about each of the others."""
     local = [trace for trace in traces if not (reads_once(trace) or is_url(trace))]
-    apart = dict(files_of_other_runs([(file, _text_kind(file)) for file in beside], local))
-    said = "is in the folder of the traces and is left out"
-    notes = [f"{file} {said}: {why}; --log reads it" for file, why in apart.items()]
-    return Chosen(tuple(file for file in beside if file not in apart), " ".join(notes) or None, tuple(apart))
+    foreign = dict(files_of_other_runs([(file, _text_kind(file)) for file in nearby], local))
+    text = "is in the folder of the traces and is left out"
+    notes = [f"{file} {text}: {why}; --log reads it" for file, why in foreign.items()]
+    return Chosen(tuple(file for file in nearby if file not in foreign), " ".join(notes) or None, tuple(foreign))

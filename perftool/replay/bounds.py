@@ -65,20 +65,20 @@ def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> 
         {graph.recording.tracks[row["track"]] for row in rows if row["track"] in graph.recording.tracks}
     ):
         fetches = [row for row in rows if graph.recording.tracks.get(row["track"]) == thread]
-        times, so_far = _time_inside([(row["ts"], row["end"]) for row in fetches])
+        times, covered = _time_inside([(row["ts"], row["end"]) for row in fetches])
         mine = links[threads == thread]
         ts, until = graph.points.time[graph.links.source[mine]], graph.points.time[graph.links.target[mine]]
-        inside = np.interp(until, times, so_far) - np.interp(ts, times, so_far)
+        inside = np.interp(until, times, covered) - np.interp(ts, times, covered)
         total += int((bound[threads == thread] * inside / np.maximum(1, until - ts)).sum())
     return total
 
 
 def _time_inside(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """Times, and the time inside ``spans`` (sorted by start) up to each."""
-    times, so_far = [spans[0][0]], [0]
+    times, covered = [spans[0][0]], [0]
     for ts, end in spans:
         begin = max(ts, times[-1])
         if end > begin:
             times += [begin, end]
-            so_far += [so_far[-1], so_far[-1] + end - begin]
-    return times, so_far
+            covered += [covered[-1], covered[-1] + end - begin]
+    return times, covered

@@ -92,7 +92,7 @@ OnDevice = Iterable[tuple[int, Change]]
 OnHost = Sequence[tuple[int, Change]]
 
 
-def _gone(graph: Graph, result: Altered, tasks: Int64s) -> None:
+def _remove(graph: Graph, result: Altered, tasks: Int64s) -> None:
     """Remove the tasks: they take no time, depend only on their lane, and nothing waits for them."""
     nodes = graph.first_task + tasks
     result.dur[nodes] = 0
@@ -107,7 +107,7 @@ def _numbers(chosen: OnDevice) -> Int64s:
 
 
 def _skip_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
-    _gone(graph, result, _numbers(chosen))
+    _remove(graph, result, _numbers(chosen))
 
 
 def _shorten_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
@@ -124,7 +124,7 @@ def _detach_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
 def _prefetch_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
     numbers = _numbers(chosen)
     result.beside_ns = max(result.beside_ns, int(graph.dur[graph.first_task + numbers].sum()) // len(graph.step_begin))
-    _gone(graph, result, numbers)
+    _remove(graph, result, numbers)
 
 
 def _merge_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
@@ -165,20 +165,20 @@ def _follow(graph: Graph, result: Altered, rest: Int64s) -> None:
 def _skip_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
     """Also skips the work that other threads do for the skipped stretches."""
     spans = [(thread, change.ts, change.end) for thread, change in chosen]
-    spans += _served(graph, [(ts, end) for thread, ts, end in spans if thread == MAIN])
+    spans += _awaited_stretches(graph, [(ts, end) for thread, ts, end in spans if thread == MAIN])
     for thread, ts, end in spans:
         hosts.add(thread, ts, end, 0.0)
-    _gone(graph, result, np.flatnonzero(_launched_in(graph, spans)))
-    _let_go(graph, result, spans, _WAITS)
+    _remove(graph, result, np.flatnonzero(_launched_in(graph, spans)))
+    _release_waits(graph, result, spans, _WAITS)
 
 
-def _served(graph: Graph, intervals: Sequence[tuple[int, int]]) -> list[Span]:
+def _awaited_stretches(graph: Graph, intervals: Sequence[tuple[int, int]]) -> list[Span]:
     """Stretches of other threads that the main thread waits for in one of ``intervals``."""
     if not intervals:
         return []
-    handed = graph.handed
-    chosen = (handed.to == MAIN) & (IntervalReach(intervals).reach(handed.since) >= handed.resumed)
-    columns = (handed.cause[chosen], handed.since[chosen], handed.caused[chosen])
+    handovers = graph.handovers
+    chosen = (handovers.to == MAIN) & (IntervalReach(intervals).reach(handovers.since) >= handovers.resumed)
+    columns = (handovers.cause[chosen], handovers.since[chosen], handovers.caused[chosen])
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -188,7 +188,7 @@ def _shorten_hosts(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts)
 
 
 def _detach_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    _let_go(graph, result, [(thread, change.ts, change.end) for thread, change in chosen], _WAITS)
+    _release_waits(graph, result, [(thread, change.ts, change.end) for thread, change in chosen], _WAITS)
 
 
 def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
@@ -256,7 +256,7 @@ def _launched_in(graph: Graph, spans: Sequence[Span]) -> Bools:
     return found
 
 
-def _let_go(graph: Graph, result: Altered, spans: Sequence[Span], kinds: Sequence[Kind]) -> None:
+def _release_waits(graph: Graph, result: Altered, spans: Sequence[Span], kinds: Sequence[Kind]) -> None:
     """Waits that end inside ``spans`` return at once."""
     points, links = graph.points, graph.links
     # A wait that ends at the end of a span is inside it, a wait that ends at its start is not.
@@ -273,12 +273,12 @@ def _shorten_host(graph: Graph, result: Altered, hosts: _Hosts) -> None:
     for thread, ts, until, factor in hosts.stretches:
         by_thread[thread].append((ts, until, factor))
     # A thread that waits for another saves only its work before and after the wait.
-    lasting = np.flatnonzero(on_host)
-    of = points.thread[np.minimum(links.target[lasting], len(points) - 1)]
+    stretches = np.flatnonzero(on_host)
+    of = points.thread[np.minimum(links.target[stretches], len(points) - 1)]
     for thread, at in of_threads(of, by_thread):
-        times, gone = result.saved[thread] = saved(by_thread[thread])
-        mine = lasting[at]
+        times, savings = result.saved[thread] = saved(by_thread[thread])
+        mine = stretches[at]
         begin, end = points.time[links.source[mine]], points.time[links.target[mine]]
-        less = np.interp(end, times, gone) - np.interp(begin, times, gone)
+        less = np.interp(end, times, savings) - np.interp(begin, times, savings)
         share = np.where(end > begin, result.lag[mine] / np.maximum(1, end - begin), 0.0)
         result.lag[mine] -= np.round(less * share).astype(np.int64)

@@ -139,11 +139,11 @@ def across_links(recording: Recording, order: Order, submitted: Anchors, first: 
     """
     tasks = recording.tasks
     waiting = _asked_to_wait(recording)
-    asked, cause = _pairs(tasks, recording.launches, waiting)
-    gap = tasks.ts[asked] - tasks.end[cause]
-    links = [Links.of(Kind.ACROSS, first + cause, first + asked, np.where(gap <= ACROSS_NS, gap, 0))]
+    waiters, cause = _pairs(tasks, recording.launches, waiting)
+    gap = tasks.ts[waiters] - tasks.end[cause]
+    links = [Links.of(Kind.ACROSS, first + cause, first + waiters, np.where(gap <= ACROSS_NS, gap, 0))]
     explained = order.follows | ((submitted.thread != NONE) & (tasks.ts - submitted.time - submitted.lag <= NEAR_NS))
-    explained[asked[gap <= ACROSS_NS]] = True
+    explained[waiters[gap <= ACROSS_NS]] = True
     open_ones = np.flatnonzero(~explained)
     return [*links, _after_anything(tasks, open_ones, first)]
 
@@ -166,7 +166,7 @@ def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int
     """Each of ``waiting`` with the last work of every other lane that was submitted before it and is done when it
     starts.
     """
-    asked, causes = [waiting[:0]], [waiting[:0]]
+    waiters, causes = [waiting[:0]], [waiting[:0]]
     submitted = np.full(len(tasks), np.iinfo(np.int64).min)
     known = tasks.launch != NONE
     submitted[known] = calls.ts[tasks.launch[known]]
@@ -175,9 +175,9 @@ def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int
         cause = last_done(tasks, np.full(len(others), lane), tasks.ts[others])
         good = cause != NONE
         good[good] &= submitted[cause[good]] < submitted[others[good]]
-        asked.append(others[good])
+        waiters.append(others[good])
         causes.append(cause[good])
-    return np.concatenate(asked), np.concatenate(causes)
+    return np.concatenate(waiters), np.concatenate(causes)
 
 
 def _after_anything(tasks: Tasks, late: Int64s, first: int) -> Links:

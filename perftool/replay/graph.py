@@ -28,7 +28,7 @@ class Graph:
     recording: Recording
     points: Points
     links: Links
-    handed: Handovers
+    handovers: Handovers
     dur: Int64s
     order: Int64s
     step_begin: Int64s
@@ -48,11 +48,11 @@ def build_graph(recording: Recording) -> Graph:
     tasks, steps = recording.tasks, recording.steps
     order = lane_order(recording)
     submitted = anchors(recording, order)
-    handed = hand_overs(recording)
-    points = _points(recording, submitted, handed)
+    handovers = hand_overs(recording)
+    points = _points(recording, submitted, handovers)
     first = len(points)
-    waits = wait_links(recording, points, handed, first)
-    position, ordered = _time_order(recording, points, submitted, handed)
+    waits = wait_links(recording, points, handovers, first)
+    position, ordered = _time_order(recording, points, submitted, handovers)
     waiting = _in_order(waits.links, position)
     # An unexplained wait counts as work.
     ended = np.zeros(len(points), dtype=bool)
@@ -73,7 +73,7 @@ def build_graph(recording: Recording) -> Graph:
         recording=recording,
         points=points,
         links=links,
-        handed=handed,
+        handovers=handovers,
         dur=np.concatenate([np.zeros(first, np.int64), tasks.end - tasks.ts, np.zeros(1, np.int64)]),
         order=ordered,
         step_begin=points.at(MAIN, steps.host_ts),
@@ -90,7 +90,7 @@ def _in_order(links: Sequence[Links], position: Int64s) -> Links:
     return found.where(position[found.source] < position[found.target])
 
 
-def _points(recording: Recording, submitted: Anchors, handed: Handovers) -> Points:
+def _points(recording: Recording, submitted: Anchors, handovers: Handovers) -> Points:
     calls, waits, steps = recording.launches, recording.waits, recording.steps
     on_host = submitted.thread != NONE
     ends = [(thread, Runs.of(recording, thread).end) for thread in range(recording.threads)]
@@ -99,7 +99,7 @@ def _points(recording: Recording, submitted: Anchors, handed: Handovers) -> Poin
         (calls.thread, calls.ts), (calls.thread, calls.end),
         (waits.thread, waits.ts), (waits.thread, waits.end),
         (submitted.thread[on_host], submitted.time[on_host]),
-        (handed.to, handed.resumed), (handed.cause, handed.caused),
+        (handovers.to, handovers.resumed), (handovers.cause, handovers.caused),
         *(ends if recording.threads > 1 else []),
     ]  # fmt: skip
     return Points.of(moments)
@@ -131,7 +131,9 @@ def _launch_links(recording: Recording, points: Points, submitted: Anchors, firs
     ]
 
 
-def _time_order(recording: Recording, points: Points, submitted: Anchors, handed: Handovers) -> tuple[Int64s, Int64s]:
+def _time_order(
+    recording: Recording, points: Points, submitted: Anchors, handovers: Handovers
+) -> tuple[Int64s, Int64s]:
     """The position of each node in time order, and the nodes in that order. A wait is after its cause."""
     tasks = recording.tasks
     keys = np.where(submitted.thread != NONE, np.maximum(tasks.ts, submitted.time), tasks.ts)
@@ -140,7 +142,7 @@ def _time_order(recording: Recording, points: Points, submitted: Anchors, handed
         keys[by_lane[begin:end]] = np.maximum.accumulate(keys[by_lane[begin:end]])
     time = np.concatenate([points.time, keys, [np.iinfo(np.int64).min]])
     late = np.zeros(len(time), dtype=np.int64)
-    late[points.at(handed.to, handed.resumed)] = 1
+    late[points.at(handovers.to, handovers.resumed)] = 1
     late[len(points) : -1] = 2
     ordered: Int64s = np.lexsort((np.arange(len(time)), late, time))
     position = np.empty_like(ordered)

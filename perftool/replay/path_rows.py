@@ -177,7 +177,7 @@ def _shared_out(stretch: Stretch, parts: Sequence[_Part], prediction: Prediction
     if prediction is not None:
         left = [prediction.altered.left_ns(stretch.thread, part.ts, part.end) for part in parts]
     length = max(1, sum(left))
-    until = [stretch.bound_ns * so_far // length for so_far in accumulate(left[:-1])]
+    until = [stretch.bound_ns * partial // length for partial in accumulate(left[:-1])]
     return [end - begin for begin, end in pairwise([0, *until, stretch.bound_ns])]
 
 

@@ -39,7 +39,7 @@ class Before:
 
 def replay_once(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = None) -> Replay:
     """Replay the steps once, from the device's state at the start of the recording."""
-    lags, durs = _or_own(graph, lag, dur)
+    lags, durs = _with_defaults(graph, lag, dur)
     done = _pass(graph, lags, durs, Before(0, None, {}))
     queued = graph.recording.tasks.queued
     before = int(_tasks(graph, done)[queued].max(initial=0))
@@ -51,17 +51,17 @@ def replay_steady(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = 
     device hides its own time only until its lead is used up, so the step time is the time between the ends of two
     passes.
     """
-    lags, durs = _or_own(graph, lag, dur)
+    lags, durs = _with_defaults(graph, lag, dur)
     never = np.full(int(graph.recording.tasks.queued.sum()), _NEVER, dtype=np.int64)
     before, since, reached = Before(0, never, {}), 0, 0
     for _ in range(_PASSES):
         done = _pass(graph, lags, durs, before)
         since, reached = reached, reach(graph, done)
-        before = _left_behind(graph, done)
+        before = _final_state(graph, done)
     return Replay(done, (reached - since) // len(graph.step_begin), since, lags, durs)
 
 
-def _or_own(graph: Graph, lag: Int64s | None, dur: Int64s | None) -> tuple[Int64s, Int64s]:
+def _with_defaults(graph: Graph, lag: Int64s | None, dur: Int64s | None) -> tuple[Int64s, Int64s]:
     return graph.links.lag if lag is None else lag, graph.dur if dur is None else dur
 
 
@@ -74,8 +74,8 @@ def _pass(graph: Graph, lag: Int64s, dur: Int64s, before: Before) -> Int64s:
     first, source = bounds.tolist(), graph.links.source[by_target].tolist()
     lags, durs = lag[by_target].tolist(), dur.tolist()
     done = [0] * len(durs)
-    given = dict(before.not_before)
-    given[len(durs) - 1] = before.origin
+    earliest = dict(before.not_before)
+    earliest[len(durs) - 1] = before.origin
     fixed: dict[int, int] = {}
     if before.queued_done is not None:
         nodes = graph.first_task + np.flatnonzero(graph.recording.tasks.queued)
@@ -84,7 +84,7 @@ def _pass(graph: Graph, lag: Int64s, dur: Int64s, before: Before) -> Int64s:
         if node in fixed:
             done[node] = fixed[node]
             continue
-        start = given.get(node, _NEVER)
+        start = earliest.get(node, _NEVER)
         for link in range(first[node], first[node + 1]):
             at = done[source[link]] + lags[link]
             if at > start:
@@ -111,7 +111,7 @@ def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
     return total // len(graph.step_begin)
 
 
-def _left_behind(graph: Graph, done: Int64s) -> Before:
+def _final_state(graph: Graph, done: Int64s) -> Before:
     """The state after a pass, in which the next tasks queue behind the last tasks of their lanes."""
     tasks = graph.recording.tasks
     ends = _tasks(graph, done)

@@ -31,7 +31,7 @@ class Waits:
     for_nothing: Bools
 
 
-def wait_links(recording: Recording, points: Points, handed: Handovers, first: int) -> Waits:
+def wait_links(recording: Recording, points: Points, handovers: Handovers, first: int) -> Waits:
     """All waits of the host. ``first`` is the node of the first task; nodes of ``points`` begin at 0."""
     least = np.full(len(points), NONE, dtype=np.int64)
     by_calls = _calls_that_wait(recording, points, first, least)
@@ -40,7 +40,7 @@ def wait_links(recording: Recording, points: Points, handed: Handovers, first: i
         *by_calls,
         _calls_that_copy(recording, points, first, least),
         _full_queue(recording, points, first, least),
-        _other_threads(points, handed, least),
+        _other_threads(points, handovers, least),
     ]
     return Waits(tuple(links), least, for_nothing)
 
@@ -127,8 +127,8 @@ def _full_queue(recording: Recording, points: Points, first: int, least: Int64s)
     ends = np.sort(tasks.end)
     by_end = np.argsort(tasks.end, kind="stable")
     outstanding = np.searchsorted(launched, calls.ts[order]) - np.searchsorted(ends, calls.end[order], side="right")
-    held = (calls.end - calls.ts)[order] > _HELD_UP * usual
-    full = order[held & (outstanding >= FULL_QUEUE)]
+    delayed = (calls.end - calls.ts)[order] > _HELD_UP * usual
+    full = order[delayed & (outstanding >= FULL_QUEUE)]
     target = points.at(calls.thread[full], calls.end[full])
     at = np.searchsorted(ends, calls.end[full], side="right") - 1
     good = (at >= 0) & (least[target] == NONE)
@@ -142,8 +142,10 @@ def _queued_since(recording: Recording) -> Int64s:
     return np.full(int(recording.tasks.queued.sum()), recording.begin - 1, dtype=np.int64)
 
 
-def _other_threads(points: Points, handed: Handovers, least: Int64s) -> Links:
+def _other_threads(points: Points, handovers: Handovers, least: Int64s) -> Links:
     """Threads that resume when another thread reaches a point."""
-    target = points.at(handed.to, handed.resumed)
+    target = points.at(handovers.to, handovers.resumed)
     least[target] = 0
-    return Links.of(Kind.THREAD, points.at(handed.cause, handed.caused), target, handed.resumed - handed.caused)
+    return Links.of(
+        Kind.THREAD, points.at(handovers.cause, handovers.caused), target, handovers.resumed - handovers.caused
+    )

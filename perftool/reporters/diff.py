@@ -31,13 +31,13 @@ _LONGEST_PART, _MOST_PARTS = 40, 4
 
 def render_diff_text(result: Comparison) -> bytes:
     """The verdict first, then the changes."""
-    lines = [*_apart(result), *([text, ""] if (text := headline(result)) else [])]
+    lines = [*_caveats(result), *([text, ""] if (text := headline(result)) else [])]
     lines += [f"  {part:14}{before:>12} -> {after:>10}  {delta:>12}" for part, before, after, delta in _parts(result)]
     if result.served:
         lines += [
             "",
             "Server",
-            *(f"  {name:30}{one:>12} -> {other:>10}  {by:>9}" for name, one, other, by in _served(result)),
+            *(f"  {name:30}{one:>12} -> {other:>10}  {by:>9}" for name, one, other, by in _serving_rows(result)),
         ]
     for title, findings in _findings(result):
         if findings:
@@ -53,7 +53,7 @@ def render_diff_text(result: Comparison) -> bytes:
         lines += _left_out(result.modules)
     if result.rates:
         lines += ["", f"Ops by shapes, on {_device(result.base)} and on {_device(result.new)}"]
-        lines += [f"  {text}" for text in _together(result)]
+        lines += [f"  {text}" for text in _combined_lines(result)]
         lines += [f"  {name}  {one} -> {other}  {times}".rstrip() for name, one, other, times in _rates(result)]
         lines += _left_out(result.rates)
     if result.fusions:
@@ -63,13 +63,13 @@ def render_diff_text(result: Comparison) -> bytes:
 
 def render_diff_markdown(result: Comparison) -> bytes:
     """The comparison as a pull request comment."""
-    lines = ["### habana_perf_tool", "", *(part for text in _apart(result) for part in (markdown_cell(text), ""))]
+    lines = ["### habana_perf_tool", "", *(part for text in _caveats(result) for part in (markdown_cell(text), ""))]
     lines += [markdown_cell(headline(result)), ""]
     lines += [f"| part of the {_word(result)} | base | new | change |", "|---|--:|--:|--:|"]
     lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _parts(result)]
     if result.served:
         lines += ["", "| server | base | new | change |", "|---|--:|--:|--:|"]
-        lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _served(result)]
+        lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _serving_rows(result)]
     for title, findings in _findings(result):
         if findings:
             lines += [
@@ -88,7 +88,7 @@ def render_diff_markdown(result: Comparison) -> bytes:
         changed = ((_place(change), _delta(change.delta_ns)) for change in result.modules[:_MOST])
         lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in changed]
     if result.rates:
-        lines += ["", *(f"{markdown_cell(text)}\n" for text in _together(result))]
+        lines += ["", *(f"{markdown_cell(text)}\n" for text in _combined_lines(result))]
         lines += ["| op and shapes | base | new | a call takes |", "|---|---|---|---|"]
         lines += [f"| {' | '.join(map(markdown_cell, row))} |" for row in _rates(result)]
     if result.fusions:
@@ -126,15 +126,15 @@ def render_diff_json(result: Comparison) -> bytes:
     return dump(data, indent=True)
 
 
-def _apart(result: Comparison) -> list[str]:
+def _caveats(result: Comparison) -> list[str]:
     """The most important caveats: an incomplete run, or different settings."""
     lost = [
         f"The {which} run is incomplete: {one_line('; '.join(side.lost))}."
         for which, side in (("base", result.base), ("new", result.new))
         if side.lost
     ]
-    apart = [f"These runs cannot show what the code changed: {'; '.join(result.differences)}."]
-    return lost + (apart if result.differences else [])
+    caveats = [f"These runs cannot show what the code changed: {'; '.join(result.differences)}."]
+    return lost + (caveats if result.differences else [])
 
 
 def _findings(result: Comparison) -> tuple[tuple[str, Sequence[Finding]], ...]:
@@ -167,7 +167,7 @@ def headline(result: Comparison) -> str:
     return f"{times} ({_signed(interval.change)}, {share}): {result.verdict}."
 
 
-def _served(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
+def _serving_rows(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
     kinds = {kind.name: kind for kind in metric_kinds()}
     for change in result.served:
         kind = kinds[change.name]
@@ -230,7 +230,7 @@ def _other_device(result: Comparison) -> bool:
     return bool(result.base.device and result.new.device and result.base.device != result.new.device)
 
 
-def _together(result: Comparison) -> list[str]:
+def _combined_lines(result: Comparison) -> list[str]:
     """A sentence on all ops with equal shapes and known best times on both devices: their time, and the time that the
     peaks predict."""
     known = [change for change in result.rates if change.factor is not None and change.by_peaks is not None]

@@ -18,9 +18,9 @@ def listed_metrics(report: Report) -> Iterator[tuple[str, Metric]]:
     """The label and value of every number of the summary that applies to this kind of device."""
     for kind in metric_kinds():
         metric = report.summary[kind.name]
-        missed = metric.value is None and kind.serving
+        is_missing = metric.value is None and kind.serving
         label = kind.label_for(report.device.type)
-        if label is not None and not missed:
+        if label is not None and not is_missing:
             yield of_steps(label, report.run.step_word), metric
 
 

@@ -81,8 +81,8 @@ def _lines(family: _Family) -> Iterable[str]:
         yield f"# UNIT {name} {family.unit}"
     yield f"# HELP {name} {_escaped(family.help)}"
     for labels, value in family.samples:
-        given = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        yield f"{name}{f'{{{given}}}' if given else ''} {value:.15g}"
+        label_text = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        yield f"{name}{f'{{{label_text}}}' if label_text else ''} {value:.15g}"
 
 
 def _escaped(text: str) -> str:

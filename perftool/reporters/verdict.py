@@ -18,11 +18,11 @@ def finding_title(finding: Finding, report: Report) -> str:
 
 def origins(report: Report) -> list[str]:
     """Statements on inputs that no device recorded; names the inputs unless there is only one trace."""
-    alone = sum(read.kind == "trace" for read in report.inputs) == 1
+    is_single = sum(read.kind == "trace" for read in report.inputs) == 1
     stated = {(issue.message, read.path) for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
     messages = sorted({message for message, _ in stated})
-    paths = {message: ", ".join(sorted(path for said, path in stated if said == message)) for message in messages}
-    return [f"{message[:1].upper()}{message[1:]}{'' if alone else f': {paths[message]}'}" for message in messages]
+    paths = {message: ", ".join(sorted(path for text, path in stated if text == message)) for message in messages}
+    return [f"{message[:1].upper()}{message[1:]}{'' if is_single else f': {paths[message]}'}" for message in messages]
 
 
 def origin(report: Report) -> str:

@@ -59,12 +59,12 @@ def print_what_if(result: WhatIf, console: Console) -> None:
     each = of_steps("a step", word)
     if measured is not None and replayed is not None:
         whose = f"{result.ranks} ranks together" if result.rank is None else f"rank {result.rank}"
-        alone = "; others may differ" if result.rank is None and result.steps == 1 else ""
+        single_note = "; others may differ" if result.rank is None and result.steps == 1 else ""
         mean = " on average" if result.steps > 1 else ""
         if result.mean_step_ns is not None:
             recorded = format_ns(result.mean_step_ns)
             console.print(f"recorded   {recorded} {each} on average; the usual, shorter {word}s are replayed")
-        console.print(f"measured   {format_ns(measured)} {each}{mean}, {whose}, {steps}{alone}")
+        console.print(f"measured   {format_ns(measured)} {each}{mean}, {whose}, {steps}{single_note}")
         off = f"{format_ratio(abs(result.error_ratio or 0))} off"
         console.print(f"replayed   {format_ns(replayed)}, {off}")
     if predicted is not None and replayed and (result.changes or not result.bounds):

@@ -21,17 +21,17 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("script", type=Path)
     parser.add_argument("args", nargs=argparse.REMAINDER)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     try:
         done = simulate(
-            given.script,
-            given.args,
-            given.device,
-            given.mode,
-            given.max_steps,
-            given.output,
-            given.skip_steps,
-            given.steps_from,
+            arguments.script,
+            arguments.args,
+            arguments.device,
+            arguments.mode,
+            arguments.max_steps,
+            arguments.output,
+            arguments.skip_steps,
+            arguments.steps_from,
         )
     except PerfToolError as error:
         sys.stderr.write(f"{error}\n")

@@ -84,10 +84,10 @@ def _longest(kinds: Ints, lengths: Ints) -> Repeat | None:
     best, most = None, 0.0
     for period in _periods(kinds):
         for repeat in _runs(kinds, period):
-            taken = float(summed[repeat.end] - summed[repeat.start])
+            time = float(summed[repeat.end] - summed[repeat.start])
             distinct = len(np.unique(kinds[repeat.start : repeat.start + period]))
-            if distinct >= _FEWEST_KINDS and taken > _CLEARLY * most:
-                best, most = repeat, taken
+            if distinct >= _FEWEST_KINDS and time > _CLEARLY * most:
+                best, most = repeat, time
     return best
 
 

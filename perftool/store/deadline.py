@@ -20,10 +20,10 @@ def interrupted_after(
 
     With ``time.process_time`` as ``clock``, a busy or suspended machine makes no query fail.
     """
-    begun, over = clock(), threading.Event()
+    start, over = clock(), threading.Event()
 
     def watch() -> None:
-        while (left_s := limit_s - (clock() - begun)) > 0:
+        while (left_s := limit_s - (clock() - start)) > 0:
             if over.wait(left_s):
                 return
         connection.interrupt()

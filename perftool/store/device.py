@@ -53,9 +53,9 @@ def device_signs(store: TraceStore) -> DeviceSigns:
     """The evidence in ``store`` for the device."""
     store.build(["slices", "tracks", "device_ops", "_name_roles", "known_devices", "_cpu_runs"])
     tracks = store.select("SELECT count(DISTINCT (rank, device)) AS n FROM device_ops WHERE device IS NOT NULL")
-    given = tuple(part.reading.device.name for part in store.readings if part.reading.device)
+    named = tuple(part.reading.device.name for part in store.readings if part.reading.device)
     return DeviceSigns(
-        names=given
+        names=named
         or tuple(name for metadata in store.metadata.values() if (name := _first_device(metadata)))
         or tuple(row["device"] for row in store.select("SELECT DISTINCT device FROM known_devices ORDER BY device")),
         by_event=_type_of_events(store) if store.has_rows("slices") else None,

@@ -36,8 +36,10 @@ def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
     return rows
 
 
-def named_devices(metadata: Mapping[int, Mapping[str, Any]], given: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
-    """The devices in the ``metadata`` of traces, by rank, or the device ``given`` by the user."""
+def named_devices(
+    metadata: Mapping[int, Mapping[str, Any]], chosen: DeviceFacts | None = None
+) -> list[tuple[Any, ...]]:
+    """The devices in the ``metadata`` of traces, by rank, or the device ``chosen`` by the user."""
     rows: list[tuple[Any, ...]] = []
     for rank, top in metadata.items():
         before = len(rows)
@@ -46,10 +48,10 @@ def named_devices(metadata: Mapping[int, Mapping[str, Any]], given: DeviceFacts 
             if isinstance(device, dict) and isinstance(name := device.get("name"), str):
                 size = device.get("totalGlobalMem")
                 memory_bytes = size if isinstance(size, int) and 0 < size <= _MOST_BYTES else None
-                known = given or find_device(name, memory_bytes)
+                known = chosen or find_device(name, memory_bytes)
                 rows.append((rank, name, memory_bytes, *_known(known, _units(device), _capability(device))))
-        if given and len(rows) == before:
-            rows.append((rank, given.name, None, *_known(given)))
+        if chosen and len(rows) == before:
+            rows.append((rank, chosen.name, None, *_known(chosen)))
     return rows
 
 

@@ -23,7 +23,7 @@ MAKERS: dict[str, Maker] = {
     "align_clocks": align_clocks, "model_ops": model_ops, "judge_ops": judge_ops,
     "find_chains": find_chains, "place_allocations": place_allocations,
 }  # fmt: skip
-# Tables with this maker get the rows of ``given_tables``.
+# Tables with this maker get the rows of ``source_tables``.
 GIVEN = "given"
 # This maker belongs to a higher layer and is passed to the store. Without it, its tables are empty.
 REPLAY = "replay"

@@ -72,11 +72,11 @@ def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]
     ).fetchall()
     connection.execute("DELETE FROM raw WHERE rank = $rank AND ph IN ('B', 'E') AND list_contains($pids, pid)", params)
     connection.execute("DROP TABLE _native")
-    begun, ended = kept[0]
-    if begun:
-        yield ImportIssue("begin without end", begun, f"work that ends after the recording: {begun:,}")
-    if ended:
-        yield ImportIssue("end without begin", ended, f"work that began before the recording: {ended:,}")
+    begins, ends = kept[0]
+    if begins:
+        yield ImportIssue("begin without end", begins, f"work that ends after the recording: {begins:,}")
+    if ends:
+        yield ImportIssue("end without begin", ends, f"work that began before the recording: {ends:,}")
 
 
 def _pairs() -> str:

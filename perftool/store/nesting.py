@@ -50,7 +50,7 @@ class Nesting:
             depth, np.where(parent >= 0, every.id[parent], -1), ~inside | (every.kind[parent] != every.kind[order])
         )
         if until is not None:
-            kept = _worth_keeping(every.track[order], every.start[order], every.end[order], depth, until)
+            kept = _possible_parents(every.track[order], every.start[order], every.end[order], depth, until)
             self._kept, self._depth = Slices(*(column[order[kept]] for column in every)), depth[kept]
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
@@ -71,45 +71,45 @@ def nest(
     """
     order = np.lexsort((number, -end, start, track))
     track, start, end = track[order], start[order], end[order]
-    lasting = end > start
-    depth = _open_slices(track, start, end, lasting)
+    nonempty = end > start
+    depth = _open_slices(track, start, end, nonempty)
     if len(known):
-        given = order < len(known)
-        depth[given] = known[order[given]]
+        is_known = order < len(known)
+        depth[is_known] = known[order[is_known]]
     parent = np.full(len(order), -1, dtype=np.int64)
     by_depth = np.argsort(depth, kind="stable")
     # One scan per level would be quadratic for deep nesting.
     levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
-    above: Int64s = levels[0][lasting[levels[0]]]
+    above: Int64s = levels[0][nonempty[levels[0]]]
     for here in levels[1:]:
         # The parent is the last slice one level up: the depth shows that it is still open.
         parent[here] = order[above[np.searchsorted(above, here) - 1]]
-        above = here[lasting[here]]
+        above = here[nonempty[here]]
     return order, depth, parent
 
 
-def _worth_keeping(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, until: int) -> Int64s:
+def _possible_parents(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, until: int) -> Int64s:
     """The positions of the sorted slices that may enclose one that starts at ``until`` or later."""
-    lasting = np.flatnonzero(end > start)
+    nonempty = np.flatnonzero(end > start)
     levels = int(depth.max(initial=0)) + 1
-    last_first = lasting[::-1]
+    last_first = nonempty[::-1]
     _, last = np.unique(track[last_first] * levels + depth[last_first], return_index=True)
-    kept = end[lasting] > until
-    kept[len(lasting) - 1 - last] = True
-    return lasting[kept]
+    kept = end[nonempty] > until
+    kept[len(nonempty) - 1 - last] = True
+    return nonempty[kept]
 
 
-def _open_slices(track: Int64s, start: Int64s, end: Int64s, lasting: npt.NDArray[np.bool_]) -> Int64s:
+def _open_slices(track: Int64s, start: Int64s, end: Int64s, nonempty: npt.NDArray[np.bool_]) -> Int64s:
     """For each slice, the number of earlier slices of its track that are open at its start.
 
-    Only ``lasting`` slices count, as empty ones contain nothing.
+    Only ``nonempty`` slices count, as empty ones contain nothing.
     """
-    earlier: Int64s = np.cumsum(lasting) - lasting
+    earlier: Int64s = np.cumsum(nonempty) - nonempty
     ended = np.empty(len(start), dtype=np.int64)
     bounds = np.flatnonzero(np.diff(track)) + 1
     for first, last in zip([0, *bounds], [*bounds, len(track)], strict=True):
         here = slice(first, last)
-        ends = np.sort(end[here][lasting[here]])
+        ends = np.sort(end[here][nonempty[here]])
         ended[here] = (earlier[first] if last > first else 0) + np.searchsorted(ends, start[here], side="right")
     depth: Int64s = earlier - ended
     return depth

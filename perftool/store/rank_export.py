@@ -128,8 +128,8 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
     texts = [column.name for column in catalog()[name].columns if column.type == "VARCHAR"]
     lists = [column.name for column in catalog()[name].columns if column.type.endswith("[]")]
     lengths = [*(f'strlen("{text}"::VARCHAR)' for text in texts), *(f'8 * len("{one}")' for one in lists)]
-    held = f"SELECT coalesce(sum(total_uncompressed_size), 0) FROM parquet_metadata({file})"
-    if connection.execute(held).fetchall()[0][0] > _TEXT_PER_BYTE * size + _FREE_TEXT:
+    unpacked = f"SELECT coalesce(sum(total_uncompressed_size), 0) FROM parquet_metadata({file})"
+    if connection.execute(unpacked).fetchall()[0][0] > _TEXT_PER_BYTE * size + _FREE_TEXT:
         raise duckdb.OutOfRangeException(f"{name} unpacks to more than its size allows")
     length = " + ".join(f"coalesce({one}, 0)" for one in lengths) or "0"
     counted = f"SELECT count(*) FROM (SELECT 1 FROM read_parquet({file}) LIMIT {most + 1})"

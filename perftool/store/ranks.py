@@ -53,11 +53,11 @@ def number_ranks(stated: Sequence[int | None]) -> list[int]:
     return ranks
 
 
-def free_rank(stated: int | None, taken: Container[int]) -> int:
+def free_rank(stated: int | None, used: Container[int]) -> int:
     """The rank for a trace: the stated one if it is free, else the lowest free one."""
-    if stated is not None and stated not in taken:
+    if stated is not None and stated not in used:
         return stated
-    return next(rank for rank in count() if rank not in taken)
+    return next(rank for rank in count() if rank not in used)
 
 
 def rank_taken(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:

@@ -62,8 +62,8 @@ def _explained(row: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
     if reason is None:
         fixes = {"short_fix": rest.short_fix, "fix": rest.fix} if (rest := _unexplained(row["bound"])) else {}
         return {"reasons": [], **fixes}
-    said = {name: _filled(getattr(reason, name), row) for name in ("because", "short_fix", "fix")}
-    return {"reason": reason.name, "reasons": list(found), **said}
+    texts = {name: _filled(getattr(reason, name), row) for name in ("because", "short_fix", "fix")}
+    return {"reason": reason.name, "reasons": list(found), **texts}
 
 
 def _unexplained(bound: str) -> Unexplained | None:

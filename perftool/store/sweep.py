@@ -20,8 +20,8 @@ def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
 
     Takes and returns (rank, class, ts, end). Drops empty intervals.
     """
-    lasting = end > ts
-    rank, kind, ts, end = rank[lasting], kind[lasting], ts[lasting], end[lasting]
+    nonempty = end > ts
+    rank, kind, ts, end = rank[nonempty], kind[nonempty], ts[nonempty], end[nonempty]
     order = np.lexsort((ts, kind, rank))
     rank, kind, ts, end = rank[order], kind[order], ts[order], end[order]
     group = np.zeros(len(ts), dtype=np.int64)
@@ -91,9 +91,9 @@ class Sweep:
         rank, ts, end, mask = (
             np.concatenate((kept[~goes_on], new)) for kept, new in zip(self._held, (rank, ts, end, mask), strict=True)
         )
-        lasting = end == until if until is not None else np.zeros(len(end), dtype=bool)
-        self._held = rank[lasting], ts[lasting], end[lasting], mask[lasting]
-        return rank[~lasting], ts[~lasting], end[~lasting], mask[~lasting]
+        continuing = end == until if until is not None else np.zeros(len(end), dtype=bool)
+        self._held = rank[continuing], ts[continuing], end[continuing], mask[continuing]
+        return rank[~continuing], ts[~continuing], end[~continuing], mask[~continuing]
 
     def _marked(self, moment: int | None) -> Int64s:
         """The ranks with a mark that starts or ends at ``moment``."""

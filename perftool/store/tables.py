@@ -23,8 +23,8 @@ _FIRST = {"tracks", "_pairs", "_spans", "slices"}
 class Tables:
     """The tables made over ``connections``; any thread may request one.
 
-    ``given`` holds the rows of tables that no query derives; ``replay`` makes the rows of tables derived by a replay.
-    Issues go to ``note``, with their rank.
+    ``source_rows`` holds the rows of tables that no query derives; ``replay`` makes the rows of tables derived by a
+    replay. Issues go to ``note``, with their rank.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Tables:
         replay: Callable[[str], Sequence[tuple[Any, ...]]],
     ) -> None:
         self._connections, self._second, self._note, self._replay = connections, second, note, replay
-        self.given: Mapping[str, Sequence[tuple[Any, ...]]] = {}
+        self.source_rows: Mapping[str, Sequence[tuple[Any, ...]]] = {}
         self._made: set[str] = set()
         self._making: set[str] = set()
         self._changed = threading.Condition()
@@ -127,7 +127,7 @@ class Tables:
             (statement,) = parsed(connection, f'CREATE TABLE "{table.name}" AS {table.sql}')
             self._filled[table.name] = connection.execute(statement).fetchall()[0][0] > 0
         elif table.maker == GIVEN:
-            fill(self._connections.here(), table, self.given[table.name])
+            fill(self._connections.here(), table, self.source_rows[table.name])
         elif table.maker == REPLAY:
             fill(self._connections.here(), table, self._replay(table.name))
         else:

@@ -24,15 +24,15 @@ from perftool.store.connections import Connections
 from perftool.store.database import as_dicts, parsed
 from perftool.store.deadline import interrupted_after
 from perftool.store.export import Writer
-from perftool.store.given import given_tables
 from perftool.store.load_csv import load_csv
 from perftool.store.rank_export import EXPORTED, ExportedTables, corrupt_as_input_error, read_tables, write_tables
 from perftool.store.ranks import base_time, free_rank, rank_of, rank_taken
 from perftool.store.readings import Reading
-from perftool.store.sandbox.handed import SandboxTables
 from perftool.store.sandbox.sandbox import Bounds, Result, Sandbox
+from perftool.store.sandbox.table_files import SandboxTables
 from perftool.store.shift import shift_to
 from perftool.store.sizing import cache_limit_mb, cores, fits_in_memory, memory_limit_mb, text_size
+from perftool.store.source_tables import source_tables
 from perftool.store.tables import Tables
 from perftool.store.together import ParallelCalls, SecondThread
 
@@ -76,7 +76,7 @@ class TraceStore:
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
         if large:
             self._connections.limit(cache_limit_mb(limit_mb))
-        folder = Path(self._folder.name) / "handed"
+        folder = Path(self._folder.name) / "sandbox_tables"
         folder.mkdir()
         self._handed = SandboxTables(self._connection, folder)
         self._sandbox = Sandbox(folder, macros(), limit_mb)
@@ -125,8 +125,8 @@ class TraceStore:
         try:
             read, metadata = load.load_trace(self._connections.here, self._second.share, path, rank_for, progress)
         except (InputError, *UNFORESEEN):
-            taken = ", ".join(map(str, self.metadata)) or "NULL"
-            self._connection.execute(f"DELETE FROM raw WHERE (rank IN ({taken})) IS NOT true")
+            used = ", ".join(map(str, self.metadata)) or "NULL"
+            self._connection.execute(f"DELETE FROM raw WHERE (rank IN ({used})) IS NOT true")
             raise
         stated = rank_of(path, metadata)
         rank = number(stated)
@@ -226,11 +226,11 @@ class TraceStore:
             sql.encode()
         except UnicodeEncodeError:
             raise QueryError("the SQL is not valid UTF-8") from None
-        begun = monotonic()
+        start = monotonic()
         with interrupted_after(self._connection, bounds.seconds):
             self.build(names_in(sql))
             files = self._handed.files(sql)
-        left = max(bounds.seconds - (monotonic() - begun), 0.001)
+        left = max(bounds.seconds - (monotonic() - start), 0.001)
         try:
             return self._sandbox.ask(sql, params or {}, files, replace(bounds, seconds=left))
         except QueryTimeoutError:
@@ -293,7 +293,7 @@ class TraceStore:
             # tables.
             self._connections.one_at_a_time()
             self._connection.execute("SET preserve_insertion_order = false")
-        self._tables.given = given_tables(self.inputs, self.readings, self.metadata, self.unreadable)
+        self._tables.source_rows = source_tables(self.inputs, self.readings, self.metadata, self.unreadable)
         # Set last, because other threads may check it.
         self._ready = True
 

@@ -36,7 +36,7 @@ ALL = [find_benchmark(name) for name in benchmark_names()]
 MEASURABLE = [
     each for each in ALL if each.name not in COMPILING and "cpu" in each.devices and each.unavailable() is None
 ]
-ALONE = [each for each in MEASURABLE if each.ranks == 1 and not each.apart]
+ALONE = [each for each in MEASURABLE if each.ranks == 1 and not each.separate_processes]
 TEAMS = [each for each in MEASURABLE if each.ranks > 1]
 SCRIPTED = [each for each in ALL if each.script is not None]
 
@@ -102,7 +102,7 @@ def test_ranks_agree_and_rules_fire_on_the_naive_form_only(benchmark_: Benchmark
 
 
 def test_forms_in_separate_processes_agree_and_rules_fire_on_the_naive_one_only(tmp_path: Path) -> None:
-    allocator = replace(find_benchmark("host_allocator"), runs_apart=3)
+    allocator = replace(find_benchmark("host_allocator"), runs_per_process=3)
 
     measured, recorded = measure_and_record(allocator, "cpu", Plan(3, 0.2, 1), tmp_path)
 

@@ -55,4 +55,4 @@ def test_every_benchmark_is_named_like_its_file_and_traces_one_of_its_sizes() ->
 
     assert [name for name, benchmark in found.items() if benchmark.name != name] == []
     assert [name for name, benchmark in found.items() if benchmark.traced_size not in benchmark.sizes] == []
-    assert [name for name, benchmark in found.items() if benchmark.apart and benchmark.torch_best] == []
+    assert [name for name, benchmark in found.items() if benchmark.separate_processes and benchmark.torch_best] == []

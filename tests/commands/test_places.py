@@ -159,7 +159,7 @@ def test_sigterm_leaves_no_temporary_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "perftool", "query", "run.json", endless]
     child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
     # The table is exported just before the sandbox is asked.
-    wait_for(lambda: list(temporary.glob("perftool-*/handed/ops.duckdb")), 60)
+    wait_for(lambda: list(temporary.glob("perftool-*/sandbox_tables/ops.duckdb")), 60)
     time.sleep(1)
     child.terminate()
     _, said = child.communicate(timeout=60)

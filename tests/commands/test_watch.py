@@ -39,7 +39,7 @@ def watched(*changes: Change, summaries: str | None = None) -> None:
         left.pop(0)()
 
     given = {"select": ["TRC"], "exclude": ["no*"]}
-    cli = CliSettings(isolated=True, color=Color.never, quiet=True, summary_jsonl=summaries, given=given)
+    cli = CliSettings(isolated=True, color=Color.never, quiet=True, summary_jsonl=summaries, keys=given)
     with pytest.raises(KeyboardInterrupt):
         each.watch("box", Session(cli, ["box"]), 7, schedule=IN_PROCESS, wait=wait)
 

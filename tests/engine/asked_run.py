@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from events import kernel, loader, runtime, step
 
-from perftool.engine.rules.asking import Context
 from perftool.engine.rules.pack import builtin_folder, load_rule
+from perftool.engine.rules.rule_queries import Context
 
 CONTEXT = Context("cuda", steps=4, step_ns=1_000_000, window_ns=4_000_000)
 CRASHED = load_rule(builtin_folder() / "trace_health" / "TRC001.toml")

@@ -11,9 +11,9 @@ from events import kernel, runtime, step, x
 from rule_files import rule
 from stores import store_over
 
-from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import MOST_FINDINGS, Outcome, evaluate, fingerprint
 from perftool.engine.rules.pack import builtin_folder, is_shipped, load_rule, shipped_rules
+from perftool.engine.rules.rule_queries import Context
 from perftool.errors import QueryError
 from perftool.model.report import Gain, Location, NotApplicable
 from perftool.store.trace_store import TraceStore

@@ -13,7 +13,7 @@ from perftool.integrations import peaks_file
 from perftool.integrations.peaks import Peaks, measured_peaks
 from perftool.integrations.peaks_file import written
 from perftool.model.devices import Peak
-from perftool.store.given_device import read_device
+from perftool.store.requested_device import read_device
 
 
 def test_the_written_peaks_are_read_as_a_device(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from rule_cases import pack
 from stores import store_over
 
 from perftool.engine.analysis import analyze
-from perftool.engine.rules.asking import Context
 from perftool.engine.rules.predict import changes_of
+from perftool.engine.rules.rule_queries import Context
 from perftool.model.report import Report
 from perftool.replay.model import Model, model_of
 

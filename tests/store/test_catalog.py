@@ -15,9 +15,9 @@ from stores import store_over
 
 from perftool.store.catalog import Table, catalog, macros
 from perftool.store.dictionaries import create_dictionaries
-from perftool.store.given import given_tables
 from perftool.store.load import CREATE_RAW
 from perftool.store.makers import GIVEN, MAKERS, REPLAY
+from perftool.store.source_tables import source_tables
 
 RAW = "raw"
 every_query = of_each({name: table for name, table in catalog().items() if table.maker is None})
@@ -68,7 +68,7 @@ def test_each_table_without_sql_has_a_maker() -> None:
 
     assert {name for name, maker in makers.items() if maker not in (GIVEN, REPLAY, *MAKERS)} == set()
     assert set(MAKERS) <= set(makers.values())
-    assert {name for name, maker in makers.items() if maker == GIVEN} == set(given_tables([], [], {}, []))
+    assert {name for name, maker in makers.items() if maker == GIVEN} == set(source_tables([], [], {}, []))
     assert [name for name, table in catalog().items() if table.maker and table.sql.strip()] == []
 
 

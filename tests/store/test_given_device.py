@@ -17,7 +17,7 @@ from perftool.errors import InputError
 from perftool.model.devices import device_named
 from perftool.model.report import Report
 from perftool.readers.discover import find_inputs
-from perftool.store.given_device import find_given, read_device
+from perftool.store.requested_device import find_requested, read_device
 
 BF16 = "c10::BFloat16"
 OWN = """
@@ -123,7 +123,7 @@ def test_common_names_of_devices_are_known(text: str, name: str) -> None:
 @pytest.mark.parametrize("text", ["NVIDIA", "", "H1000", "MI300", "A100 HBM9"])
 def test_an_unknown_name_lists_the_known_ones(text: str) -> None:
     with pytest.raises(InputError, match=r"is unknown; name one of GAUDI, .*MTIA 2i, or a file of peaks"):
-        find_given(text)
+        find_requested(text)
 
 
 @pytest.mark.parametrize(

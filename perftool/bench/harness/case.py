@@ -54,11 +54,11 @@ class Benchmark:
 
     Measured: ``tolerance`` is the largest difference of the results, relative to their largest value. ``clock`` is
     "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting. ``quantity`` is the
-    number that the advice lowers. ``apart`` gives each form separate processes, because they differ in
-    ``environment`` or would share caches; each process runs its form ``runs_apart`` times, more than once if the first
-    run is not special. ``ranks`` is the number of processes that work together. It can be measured on ``devices``;
-    ``reason`` says why not on others, ``unavailable`` why not on this machine, and ``not_quick`` what takes too long
-    for ``--quick``.
+    number that the advice lowers. With ``separate_processes`` each form has processes of its own, because the forms
+    differ in ``environment`` or would share caches; each process runs its form ``runs_per_process`` times, more than
+    once if the first run is not special. ``ranks`` is the number of processes that work together. It can be measured on
+    ``devices``; ``reason`` says why not on others, ``unavailable`` why not on this machine, and ``not_quick`` what
+    takes too long for ``--quick``.
 
     Recorded for the rules: ``traced_steps`` steps of ``traced_size``, with Python's functions if ``traced_stacks``.
 
@@ -77,8 +77,8 @@ class Benchmark:
     tolerance: float
     clock: Literal["cpu", "wall"] = "cpu"
     quantity: Literal["time", "memory"] = "time"
-    apart: bool = False
-    runs_apart: int = 1
+    separate_processes: bool = False
+    runs_per_process: int = 1
     ranks: int = 1
     devices: tuple[str, ...] = ANYWHERE
     reason: str = ""

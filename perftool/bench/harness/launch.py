@@ -44,8 +44,8 @@ def measure(
     benchmark: Benchmark, size: str, device: str, plan: Plan, folder: Path, heap: Heap = "default"
 ) -> Measurement:
     """Time the forms. Raises BenchmarkError when a worker fails."""
-    if benchmark.apart:
-        return _measure_apart(benchmark, size, device, plan, folder, heap)
+    if benchmark.separate_processes:
+        return _measure_separately(benchmark, size, device, plan, folder, heap)
     order = _order(benchmark, benchmark.timed_forms, device, size, plan, folder)
     answer = _run(order, heap, benchmark.environment("naive"))
     return _measurement(benchmark, size, heap, answer, answer.figures, answer.seconds, answer.ratios)
@@ -56,14 +56,14 @@ def measure_and_record(benchmark: Benchmark, device: str, plan: Plan, folder: Pa
     Raises BenchmarkError when a worker fails.
     """
     size = benchmark.sizes[0]
-    if benchmark.apart:
+    if benchmark.separate_processes:
         measured = measure(benchmark, size, device, plan, folder)
         return measured, record_traces(benchmark, device, plan, folder)
     order = _order(benchmark, benchmark.timed_forms, device, size, plan, folder)
     order = replace(order, traced=benchmark.traced_size)
     answer = _run(order, "default", benchmark.environment("naive"))
     measured = _measurement(benchmark, size, "default", answer, answer.figures, answer.seconds, answer.ratios)
-    return measured, Recorded({form: _left_by(order, form) for form in FORM_NAMES}, answer.step_ratio)
+    return measured, Recorded({form: _outputs_of(order, form) for form in FORM_NAMES}, answer.step_ratio)
 
 
 def _order(
@@ -73,11 +73,13 @@ def _order(
     return Order(benchmark.name, forms, device, size, None, rounds, plan.seconds, str(folder), ranks=benchmark.ranks)
 
 
-def _measure_apart(benchmark: Benchmark, size: str, device: str, plan: Plan, folder: Path, heap: Heap) -> Measurement:
+def _measure_separately(
+    benchmark: Benchmark, size: str, device: str, plan: Plan, folder: Path, heap: Heap
+) -> Measurement:
     answers: dict[str, list[Answer]] = {form: [] for form in FORM_NAMES}
     for _ in range(plan.pairs):
         for form in FORM_NAMES:
-            order = replace(_order(benchmark, (form,), device, size, plan, folder), rounds=benchmark.runs_apart)
+            order = replace(_order(benchmark, (form,), device, size, plan, folder), rounds=benchmark.runs_per_process)
             answers[form].append(_run(order, heap, benchmark.environment(form)))
     seconds = tuple(tuple(time for answer in answers[form] for time in answer.seconds[0]) for form in FORM_NAMES)
     figures = tuple(answers[form][-1].figures[0] for form in FORM_NAMES)
@@ -99,15 +101,15 @@ def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -
     """Record both forms for the rules. Raises BenchmarkError when a worker fails."""
     files: dict[FormName, list[Path]] = {}
     ratio = None
-    for forms in [(form,) for form in FORM_NAMES] if benchmark.apart else [FORM_NAMES]:
+    for forms in [(form,) for form in FORM_NAMES] if benchmark.separate_processes else [FORM_NAMES]:
         order = replace(_order(benchmark, forms, device, None, plan, folder), traced=benchmark.traced_size)
         ratio = _run(order, "default", benchmark.environment(forms[0])).step_ratio
         for form in forms:
-            files[form] = _left_by(order, form)
+            files[form] = _outputs_of(order, form)
     return Recorded(files, ratio)
 
 
-def _left_by(order: Order, form: FormName) -> list[Path]:
+def _outputs_of(order: Order, form: FormName) -> list[Path]:
     """The traces of ``form``, and its environment if it sets any."""
     traces = [order.of_rank(rank).trace(form) for rank in range(order.ranks)]
     return traces + [path for path in (order.environment(form),) if path.exists()]
@@ -139,13 +141,13 @@ def _run(order: Order, heap: Heap, environment: Mapping[str, str]) -> Answer:
         for each in orders
     ]
     try:
-        said = [worker.communicate(timeout=_TIMEOUT_S)[0] for worker in workers]
+        outputs = [worker.communicate(timeout=_TIMEOUT_S)[0] for worker in workers]
     except subprocess.TimeoutExpired as error:
         raise BenchmarkError(f"{order.name} took longer than {_TIMEOUT_S:.0f} s") from error
     finally:
         for worker in workers:
             worker.kill()
-    for worker, text in zip(workers, said, strict=True):
+    for worker, text in zip(workers, outputs, strict=True):
         if worker.returncode:
             raise BenchmarkError(f"{order.name}: {_last_line(text) or f'exit code {worker.returncode}'}")
     return read_answer(order.answer)

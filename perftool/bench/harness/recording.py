@@ -55,9 +55,9 @@ def peak_memory(run: Callable[[], object], device: torch.device) -> int:
         return int(accelerator.max_memory_allocated()) - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run()
-    held = most = 0
+    in_use = most = 0
     memory = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
     for event in sorted(memory, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        most = max(most, held)
+        in_use += event.nbytes()
+        most = max(most, in_use)
     return most

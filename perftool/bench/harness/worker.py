@@ -41,7 +41,7 @@ def _carry_out(order: Order, team: Team) -> Answer:
     benchmark = find_benchmark(order.name)
     answer = Answer()
     if order.size is not None:
-        measure = _measure_apart if benchmark.apart else _measure_together
+        measure = _measure_separately if benchmark.separate_processes else _measure_together
         answer = measure(benchmark, order, team)
     if order.traced is not None:
         answer = replace(answer, step_ratio=_record(benchmark, order, team))
@@ -79,7 +79,7 @@ def _measure_together(benchmark: Benchmark, order: Order, team: Team) -> Answer:
     )
 
 
-def _measure_apart(benchmark: Benchmark, order: Order, team: Team) -> Answer:
+def _measure_separately(benchmark: Benchmark, order: Order, team: Team) -> Answer:
     assert order.size is not None
     (name,) = _form_names(order.forms)
     setting = _setting(order, order.size)

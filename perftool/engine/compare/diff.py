@@ -55,10 +55,10 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
     )
     floor = _LEAST_SHARE * median(base.step_ns) if base.step_ns else 0.0
     known, seen = _keyed(base.findings), _keyed(new.findings)
-    asked = {rule.code: rule for rule in rules}
+    by_code = {rule.code: rule for rule in rules}
     appeared = [finding for key, finding in seen.items() if key not in known]
     vanished = [finding for key, finding in known.items() if key not in seen]
-    crossed = [finding for finding in (*vanished, *appeared) if is_near(finding, asked.get(finding.code))]
+    crossed = [finding for finding in (*vanished, *appeared) if is_near(finding, by_code.get(finding.code))]
     return Comparison(
         base=base,
         new=new,

@@ -57,10 +57,10 @@ def fusion_changes(
     sides = _per_step(base, base_steps), _per_step(new, new_steps)
     found = [
         change
-        for fused, apart in ((0, 1), (1, 0))
+        for fused, separate in ((0, 1), (1, 0))
         for change in (
-            *_known(sides[fused], sides[apart], fused == 0),
-            *_generated(sides[fused], sides[apart], fused == 0),
+            *_known(sides[fused], sides[separate], fused == 0),
+            *_generated(sides[fused], sides[separate], fused == 0),
         )
     ]
     return tuple(sorted(found, key=lambda change: (-abs(change.apart.ns - change.fused.ns), change.work)))
@@ -79,30 +79,30 @@ def _per_step(ops: Sequence[OpRate], steps: int) -> _Totals:
     return totals
 
 
-def _known(fused: _Totals, apart: _Totals, on_base: bool) -> list[FusionChange]:
+def _known(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionChange]:
     changes = []
     for fusion in _FUSIONS:
-        together = [name for name in fused if re.search(fusion.fused, name)]
-        parts = [[name for name in apart if re.search(needed, name)] for needed in fusion.needed]
-        if not together or any(re.search(fusion.fused, name) for name in apart) or not all(parts):
+        joined = [name for name in fused if re.search(fusion.fused, name)]
+        parts = [[name for name in separate if re.search(needed, name)] for needed in fusion.needed]
+        if not joined or any(re.search(fusion.fused, name) for name in separate) or not all(parts):
             continue
-        if all(_calls(fused, names) <= _FEWER * _calls(apart, names) for names in parts):
+        if all(_calls(fused, names) <= _FEWER * _calls(separate, names) for names in parts):
             named = sorted({name for names in parts for name in names})
             changes.append(
-                FusionChange(fusion.work, on_base, _side(fused, together), _side(apart, named), fusion.closes)
+                FusionChange(fusion.work, on_base, _side(fused, joined), _side(separate, named), fusion.closes)
             )
     return changes
 
 
-def _generated(fused: _Totals, apart: _Totals, on_base: bool) -> list[FusionChange]:
+def _generated(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionChange]:
     """Kernels generated from ops that the other side runs one by one; the kernel names list the ops."""
     kernels = {name: found[1] for name in fused if (found := _GENERATED.match(name))}
-    if not kernels or any(_GENERATED.match(name) for name in apart):
+    if not kernels or any(_GENERATED.match(name) for name in separate):
         return []
     text = "".join(f"_{parts}_" for parts in kernels.values())[:_MOST_TEXT]
     parts = sorted(
-        name for name in apart
-        if f"_{name.strip('_')}_" in text and _calls(fused, [name]) <= _FEWER * _calls(apart, [name])
+        name for name in separate
+        if f"_{name.strip('_')}_" in text and _calls(fused, [name]) <= _FEWER * _calls(separate, [name])
     )  # fmt: skip
     if len(parts) < _LEAST_PARTS:
         return []
@@ -111,7 +111,7 @@ def _generated(fused: _Totals, apart: _Totals, on_base: bool) -> list[FusionChan
             "generated kernels",
             on_base,
             _side(fused, sorted(kernels)),
-            _side(apart, parts),
+            _side(separate, parts),
             "compile the model there, too",
         )
     ]

@@ -21,8 +21,8 @@ def rate_changes(base: Sequence[OpRate], new: Sequence[OpRate]) -> tuple[RateCha
     """
     before, after = _launched(base), _launched(new)
     exact = _paired(_by_shapes(before), _by_shapes(after))
-    met = {op_name(change.base) for change in exact}
-    changes = [*exact, *_paired(_by_name(before, met), _by_name(after, met))]
+    matched = {op_name(change.base) for change in exact}
+    changes = [*exact, *_paired(_by_name(before, matched), _by_name(after, matched))]
     return tuple(sorted(changes, key=lambda change: (-abs(change.delta_ns), change.name, change.shapes))[:_MOST])
 
 
@@ -34,9 +34,9 @@ def _by_shapes(ops: Sequence[OpRate]) -> dict[object, OpRate]:
     return {_key(op): op for op in _merged(ops, shapes=True)}
 
 
-def _by_name(ops: Sequence[OpRate], met: set[str]) -> dict[object, OpRate]:
-    """The ops whose names are not in ``met``."""
-    return {op_name(op): op for op in _merged(ops, shapes=False) if op_name(op) not in met}
+def _by_name(ops: Sequence[OpRate], matched: set[str]) -> dict[object, OpRate]:
+    """The ops whose names are not in ``matched``."""
+    return {op_name(op): op for op in _merged(ops, shapes=False) if op_name(op) not in matched}
 
 
 def _paired(base: dict[object, OpRate], new: dict[object, OpRate]) -> list[RateChange]:
@@ -59,10 +59,10 @@ def _merged(ops: Sequence[OpRate], shapes: bool) -> list[OpRate]:
     for op in ops:
         if not shapes or op.input_dims:
             groups.setdefault(_key(op) if shapes else op_name(op), []).append(op)
-    return [_together(group, shapes) for group in groups.values()]
+    return [_merged_rate(group, shapes) for group in groups.values()]
 
 
-def _together(ops: Sequence[OpRate], shapes: bool) -> OpRate:
+def _merged_rate(ops: Sequence[OpRate], shapes: bool) -> OpRate:
     first, ns = ops[0], sum(op.kernel_ns for op in ops)
     calls = sum(op.calls for op in ops)
     flops = _sum([op.flops and op.flops * op.calls for op in ops])

@@ -81,8 +81,8 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
 def _setting(data: Mapping[str, Any]) -> Setting:
     device, run = data["device"], data.get("run") or {}
     ranks = [read["rank"] for read in data["inputs"] if read["kind"] == "trace"]
-    given = setting_of(device["name"] or device["type"], ranks, run.get("world_size"))
-    return from_plain(Setting, to_plain(given))
+    setting = setting_of(device["name"] or device["type"], ranks, run.get("world_size"))
+    return from_plain(Setting, to_plain(setting))
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:

@@ -86,12 +86,12 @@ def _free_pid(store: TraceStore, threads: int) -> int:
     """The start of a range of ids, one per thread we add, that the trace uses for no process or thread."""
     texts = (row["number"] or "" for row in store.select(_NUMBERS))
     pid = _FIRST_PID
-    for taken in sorted(
+    for used in sorted(
         int(text) for text in texts if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
     ):
-        if taken > pid + threads:
+        if used > pid + threads:
             break
-        pid = max(pid, taken + 1)
+        pid = max(pid, used + 1)
     return pid
 
 

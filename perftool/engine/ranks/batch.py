@@ -92,14 +92,14 @@ def _natural(path: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d{1,18})", path)]
 
 
-def batches(files: Sequence[RankFile], workers: int = 1, *, apart: bool = False) -> tuple[Batch, ...]:
+def batches(files: Sequence[RankFile], workers: int = 1, *, separate: bool = False) -> tuple[Batch, ...]:
     """``files`` in order, in batches of about the same size, and at least one for each of ``workers``.
 
-    ``apart`` puts each file into its own batch.
+    ``separate`` puts each file into its own batch.
     """
     if any(reads_once(file.path) for file in files):
         return (Batch(tuple(files)),)
-    if apart:
+    if separate:
         return tuple(Batch((file,)) for file in files)
     # Empty files count as one byte.
     sizes = [text_size(file.path) + 1 for file in files]

@@ -12,11 +12,11 @@ from perftool.engine.ranks.batch import Batch
 from perftool.engine.ranks.part import Facts, Part, Shared, analyse_batch
 from perftool.engine.ranks.schedule import Progress, Schedule, TaskFailed
 from perftool.engine.report.compose import unreadable
-from perftool.engine.rules.asking import Answer, Context
 from perftool.engine.rules.evaluate import Outcome, ask, conclude, why_not
 from perftool.engine.rules.pack import USER_CODE
 from perftool.engine.rules.predict import without_predictions
 from perftool.engine.rules.predict_run import predicted_together
+from perftool.engine.rules.rule_queries import Answer, Context
 from perftool.errors import InputError
 from perftool.model.rule import Rule
 from perftool.replay.limits import MOST_RANKS
@@ -38,19 +38,19 @@ def analyse(tasks: Sequence[Batch], shared: Shared, schedule: Schedule, progress
     work = partial(analyse_batch, shared=shared)
     results = list(schedule.run(tasks, work, progress))
     retried = [
-        alone
+        single
         for task, result in zip(tasks, results, strict=True)
         if isinstance(result, TaskFailed)
-        for alone in task.split()
+        for single in task.split()
     ]
-    singles = [alone for alone in retried if Batch((alone.files[0],)) not in tasks]
+    singles = [single for single in retried if Batch((single.files[0],)) not in tasks]
     again = dict(zip(singles, schedule.run(singles, work, progress), strict=True)) if singles else {}
     parts = []
     for task, result in zip(tasks, results, strict=True):
         if not isinstance(result, TaskFailed):
             parts.append(result)
             continue
-        parts += [_made(alone, again.get(alone, result)) for alone in task.split()]
+        parts += [_made(single, again.get(single, result)) for single in task.split()]
     return parts
 
 
@@ -79,20 +79,20 @@ def unpredicted(parts: Sequence[Part]) -> list[Part]:
     """``parts``, without replays when the run has too many ranks for them."""
     if sum(len(part.facts.metadata) for part in parts if part.facts) <= MOST_RANKS:
         return list(parts)
-    return [replace(part, facts=part.facts and _bare(part.facts)) for part in parts]
+    return [replace(part, facts=part.facts and _without_replays(part.facts)) for part in parts]
 
 
-def _bare(facts: Facts) -> Facts:
+def _without_replays(facts: Facts) -> Facts:
     answers, models = without_predictions(facts.answers, list(facts.metadata))
     return replace(facts, answers=answers, models=models)
 
 
 def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[Rule], context: Context) -> Outcome:
     """The outcome of ``rules``. Rules over all ranks run here, on ``store``; tasks already ran the others."""
-    asked = [rule for rule in rules if rule.sql is not None]
+    with_queries = [rule for rule in rules if rule.sql is not None]
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
     filled = frozenset(name for fact in facts for name in fact.filled)
-    given = [{answer.code: answer for answer in fact.answers} for fact in facts]
+    answers_by_code = [{answer.code: answer for answer in fact.answers} for fact in facts]
 
     def has_rows(name: str) -> bool:
         return store.has_rows(name) if spans_ranks(name) else name in filled
@@ -103,42 +103,42 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
         reason = why_not(rule, context, has_rows)
         if reason is not None:
             return Answer(rule.code, why_not=reason)
-        answers = [answers[rule.code] for answers in given]
+        answers = [answers[rule.code] for answers in answers_by_code]
         rows = [
             row for fact, answer in zip(facts, answers, strict=True) for row in _rows(rule, answer, fact, store.base_ns)
         ]
         error = next((answer.error for answer in answers if answer.error), None)
-        once = tuple(_once(rows, len(store.metadata)))
+        once = tuple(_deduplicated(rows, len(store.metadata)))
         cut, spent = any(answer.cut for answer in answers), any(answer.spent for answer in answers)
         return Answer(rule.code, once, error=error, cut=cut, spent=spent)
 
     models = tuple(model for fact in facts for model in fact.models)
-    answers, run = predicted_together(store, asked, list(map(answer, asked)), context)
-    return replace(conclude(asked, answers, context, crashed), models=models, run=run)
+    answers, run = predicted_together(store, with_queries, list(map(answer, with_queries)), context)
+    return replace(conclude(with_queries, answers, context, crashed), models=models, run=run)
 
 
 def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
     """The rows found, with times from ``base_ns``, each with the rank that the rule ran on (None if several)."""
-    asked = next(iter(fact.metadata)) if per_rank(rule) else None
+    rule_rank = next(iter(fact.metadata)) if per_rank(rule) else None
     only = next(iter(fact.metadata)) if len(fact.metadata) == 1 else None
     shift = fact.shift(base_ns)
     for row in answer.rows:
-        yield asked, shift.row(row, row["rank"] if row.get("rank") is not None else only)
+        yield rule_rank, shift.row(row, row["rank"] if row.get("rank") is not None else only)
 
 
-def _once(rows: Sequence[tuple[int | None, Mapping[str, Any]]], ranks: int) -> Iterable[Mapping[str, Any]]:
+def _deduplicated(rows: Sequence[tuple[int | None, Mapping[str, Any]]], ranks: int) -> Iterable[Mapping[str, Any]]:
     """The rows of all ``ranks``. Equal rows without a rank come from a log and count once.
 
     If a row of a user's rule has no rank column, it gets the rank the rule ran on, unless all ranks give the same row.
     """
     times = Counter(repr(row) for _, row in rows)
     seen: set[str] = set()
-    for asked, row in rows:
+    for rule_rank, row in rows:
         text = repr(row)
         if row.get("rank") is not None:
             yield row
-        elif asked is not None and "rank" not in row and times[text] < ranks:
-            yield {**row, "rank": asked}
+        elif rule_rank is not None and "rank" not in row and times[text] < ranks:
+            yield {**row, "rank": rule_rank}
         elif text not in seen:
             seen.add(text)
             yield row

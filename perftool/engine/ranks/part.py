@@ -11,9 +11,9 @@ from perftool.engine.ranks.batch import Batch, RankFile
 from perftool.engine.ranks.schedule import Progress, TaskFailed
 from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of, unreadable
-from perftool.engine.rules.asking import Answer
 from perftool.engine.rules.evaluate import ask_all
 from perftool.engine.rules.predict import predicted
+from perftool.engine.rules.rule_queries import Answer
 from perftool.errors import UNFORESEEN, InputError, OutOfMemoryError, is_interrupt, unexpected_input_error
 from perftool.model.inputs import InputFile
 from perftool.model.replayed import ReplayModel
@@ -156,8 +156,8 @@ def _part(store: TraceStore, rules: Sequence[Rule], ranks_of_run: int) -> Part:
     # Only other ranks may show the run's device.
     context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
-    asked = [rule for rule in rules if rule.sql and rule.scope == "rank"]
-    answers, models = predicted(store, asked, ask_all(store, asked, context), context, ranks_of_run)
+    rank_rules = [rule for rule in rules if rule.sql and rule.scope == "rank"]
+    answers, models = predicted(store, rank_rules, ask_all(store, rank_rules, context), context, ranks_of_run)
     facts = Facts(
         base_ns=store.base_ns,
         metadata={rank: {key: top[key] for key in _METADATA if key in top} for rank, top in store.metadata.items()},

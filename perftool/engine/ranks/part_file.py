@@ -62,8 +62,8 @@ class PartFile:
 
 def digests(rules: Iterable[Rule]) -> dict[str, str]:
     """A digest for each rule that runs on one rank, over everything that determines its rows."""
-    asked = (rule for rule in rules if rule.sql is not None and rule.scope == "rank")
-    return {rule.code: _digest(rule.sql, rule.params, rule.needs, rule.devices, rule.whatif) for rule in asked}
+    rank_rules = (rule for rule in rules if rule.sql is not None and rule.scope == "rank")
+    return {rule.code: _digest(rule.sql, rule.params, rule.needs, rule.devices, rule.whatif) for rule in rank_rules}
 
 
 def render_part(made: PartFile) -> bytes:

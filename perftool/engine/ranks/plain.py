@@ -54,10 +54,10 @@ def _made(kind: Any, value: Any) -> Any:
         return {_made_key(args[0], key): _made(args[1], part) for key, part in _of_type(dict, value).items()}
     if is_dataclass(kind):
         hints = _hints(cast(type, kind))
-        given = _of_type(dict, value)
-        if unknown := set(given) - set(hints):
+        mapping = _of_type(dict, value)
+        if unknown := set(mapping) - set(hints):
             raise ValueError(f"unknown field {min(unknown)}")
-        return cast(type, kind)(**{name: _made(hints[name], part) for name, part in given.items()})
+        return cast(type, kind)(**{name: _made(hints[name], part) for name, part in mapping.items()})
     return _of_type((int, float) if kind is float else kind, value)
 
 

@@ -102,14 +102,14 @@ class Count:
     def __init__(self, tasks: Sequence[Batch], progress: Progress | None) -> None:
         self._done, self._progress = 0, progress
         self._total = sum(len(task.files) for task in tasks)
-        self._tell()
+        self._notify()
 
     def add(self, task: Batch) -> None:
         """Count ``task`` as done."""
         self._done += len(task.files)
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self._progress:
             self._progress(f"{self._done} of {self._total} ranks analysed", 0)
 
@@ -131,7 +131,7 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
     ):
         try:
             with _ctrl_c_later():
-                started: dict[Future[Made], Batch] = {pool.submit(_worked, work, task): task for task in tasks}
+                started: dict[Future[Made], Batch] = {pool.submit(_run_in_worker, work, task): task for task in tasks}
             for future in as_completed(started):
                 try:
                     done[started[future]] = future.result()
@@ -179,7 +179,7 @@ def _prepare_worker(folder: str) -> None:
     signal.signal(signal.SIGTERM, after_native_imports(leave))
 
 
-def _worked(work: Work[Made], task: Batch) -> Made:
+def _run_in_worker(work: Work[Made], task: Batch) -> Made:
     """Run ``work`` on ``task`` in a worker. After SIGTERM the worker exits; otherwise it would get the next task."""
     try:
         return work(task, None)

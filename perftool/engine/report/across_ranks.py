@@ -39,15 +39,15 @@ def ranks_to_show(ranks: Sequence[RankSummary], findings: Sequence[Finding], mos
     if len(ranks) <= most:
         return list(ranks)
     late = {rank for found in findings for rank in found.evidence.get("late_ranks") or ()}
-    alone = Counter(found.code for found in findings if found.rank is not None)
+    counts = Counter(found.code for found in findings if found.rank is not None)
     # A finding on every rank does not single out any.
-    late |= {found.rank for found in findings if found.rank is not None and alone[found.code] <= most // 2}
+    late |= {found.rank for found in findings if found.rank is not None and counts[found.code] <= most // 2}
     columns = [[_times(row)[at] for row in ranks if row.status == "ok"] for at in range(4)]
     usual = [sorted(column)[len(column) // 2] if column else 0.0 for column in columns]
 
     def order(row: RankSummary) -> tuple[bool, bool, float, int]:
-        apart = sum(abs(own - middle) for own, middle in zip(_times(row), usual, strict=True))
-        return row.status == "ok", row.rank not in late, -apart, row.rank
+        distance = sum(abs(own - middle) for own, middle in zip(_times(row), usual, strict=True))
+        return row.status == "ok", row.rank not in late, -distance, row.rank
 
     return sorted(sorted(ranks, key=order)[:most], key=lambda row: row.rank)
 

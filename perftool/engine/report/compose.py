@@ -16,18 +16,18 @@ from perftool.engine.report.parallel import group_roles, parallel_text, passed_o
 from perftool.engine.report.serving import serving
 from perftool.engine.report.unseen import unseen
 from perftool.engine.report.verdict import VerdictInput, verdict
-from perftool.engine.rules.asking import Context
 from perftool.engine.rules.evaluate import Outcome, make_finding
 from perftool.engine.rules.predict import slowest
 from perftool.engine.rules.ranking import led_by_largest
+from perftool.engine.rules.rule_queries import Context
 from perftool.errors import UNFORESEEN, InputError, unexpected_input_error
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Device, Finding, Report, Step
 from perftool.model.rule import Rule
 from perftool.store.captures import read_capture
-from perftool.store.given_device import given_device
 from perftool.store.ranks import rank_of
 from perftool.store.readings import Reading, read_text
+from perftool.store.requested_device import requested_device
 from perftool.store.trace_store import TraceStore
 
 _TABLES = (
@@ -49,7 +49,7 @@ def compose(
     run = replace(overview.run(store), parallel=parallel_text(store, groups, readable))
     steps = tuple(overview.steps(store))
     ranks = overview.ranks(store)
-    outcome = _asked(store, rules, steps, device, evaluated)
+    outcome = _concluded(store, rules, steps, device, evaluated)
     inputs = (*store.inputs_with_issues(), *store.unreadable)
     findings = outcome.findings
     idle_causes = overview.shares(store, overview.IDLE_CAUSES)
@@ -97,10 +97,10 @@ def conclude_only(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Outcome:
     """The findings of ``rules`` over ``store``, as in ``compose``, without the numbers of a report."""
-    return _asked(store, rules, tuple(overview.steps(store)), device, evaluated)
+    return _concluded(store, rules, tuple(overview.steps(store)), device, evaluated)
 
 
-def _asked(
+def _concluded(
     store: TraceStore,
     rules: Sequence[Rule],
     steps: Sequence[Step],
@@ -140,7 +140,7 @@ def read_texts(
     paths: Iterable[str], captures: Iterable[str] = (), device: str | None = None
 ) -> tuple[list[Reading], list[InputFile]]:
     """Readings of ``paths`` (logs, metrics, configuration), ``captures`` and ``device``, and the unreadable ones."""
-    readings, failed = [] if device is None else [given_device(device)], []
+    readings, failed = [] if device is None else [requested_device(device)], []
     wanted = [*((path, read_text) for path in paths), *((path, read_capture) for path in captures)]
     for path, read in wanted:
         try:

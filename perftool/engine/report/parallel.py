@@ -80,9 +80,15 @@ def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
         # Checks that in another role these ranks never wait, and that others wait for each of them.
         others = {name for name, ranks in groups if name != role and ranks & mates}
         for other in sorted(others):
-            met = [ranks for name, ranks in groups if name == other and ranks & mates]
-            waiting = all(any(waits.get((other, rank), 0) >= least for rank in ranks - mates) for ranks in met)
-            if waiting and mates <= set().union(*met) and all(waits.get((other, rank), 0) < least for rank in mates):
+            shared_groups = [ranks for name, ranks in groups if name == other and ranks & mates]
+            waiting = all(
+                any(waits.get((other, rank), 0) >= least for rank in ranks - mates) for ranks in shared_groups
+            )
+            if (
+                waiting
+                and mates <= set().union(*shared_groups)
+                and all(waits.get((other, rank), 0) < least for rank in mates)
+            ):
                 ranks, are = ranks_text(sorted(mates)), ("Ranks", "are", "they wait")
                 noun, verb, wait = are if len(mates) > 1 else ("Rank", "is", "it waits")
                 return f"{noun} {ranks} {verb} late to {other} only because {wait} for {late[0]} in {role}."

@@ -118,7 +118,7 @@ def verdict(run: VerdictInput) -> Verdict:
     if unexplained and first and any(first.code in cause.codes for cause in causes[: causes.index(unexplained)]):
         unexplained = None
     detail = _detail(run)
-    most = _most(run)
+    most = _largest_op(run)
     named_phase, rest = None, ""
     # A cause says more than a symptom.
     if summary["device_unknown_ratio"].value == 1:
@@ -128,18 +128,20 @@ def verdict(run: VerdictInput) -> Verdict:
     elif (
         unexplained
         and not _blames(first, rules)
-        and (unexplained.ns_per_step > _sure(first, findings, whole.ns) or (first and _is_symptom(first, rules)))
+        and (
+            unexplained.ns_per_step > _certain_gain(first, findings, whole.ns) or (first and _is_symptom(first, rules))
+        )
     ):
         headline, named_phase = _cause_sentence(unexplained, whole, run), _PHASE_OF.get(unexplained.name)
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
-        headline += _besides(first, findings, rules)
+        headline += _other_culprits(first, findings, rules)
     elif limit := _limit_sentence(run):
         headline, detail = limit, _sentence("; ".join(filter(None, (_passes(run), _unknown(summary)))))
-        most = _left(run) or most
+        most = _remaining_gains(run) or most
     else:
         headline = _nothing_found(run)
-        most = _left(run) or most
+        most = _remaining_gains(run) or most
         if _is_memory_alone(run):
             headline, detail = detail, headline
     if named_phase is None and (once := _mostly_once(run)):
@@ -148,8 +150,8 @@ def verdict(run: VerdictInput) -> Verdict:
     caveats = " ".join(
         filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _disturbed(findings)))
     )
-    apart = " ".join(filter(None, (most, _apart(run, named_phase))))
-    texts = [of_steps(text, whole.word) for text in (headline, detail, _together(run.model), apart, caveats)]
+    about_steps = " ".join(filter(None, (most, _steps_and_phases(run, named_phase))))
+    texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), about_steps, caveats)]
     return Verdict(texts[0], texts[1], tuple(causes), *texts[2:])
 
 
@@ -165,7 +167,7 @@ class _Whole:
     def __str__(self) -> str:
         if not self.steps:
             return f"the {format_ns(self.ns)} recorded"
-        return f"{_a(self.word)} of {format_ns(self.ns)}{' on average' if self.mean else ''}"
+        return f"{_with_article(self.word)} of {format_ns(self.ns)}{' on average' if self.mean else ''}"
 
 
 # The name of a phase within a sentence.
@@ -185,7 +187,7 @@ _NEARLY_ALL = 0.9
 _WEIGHTY = 0.05
 
 
-def _most(run: VerdictInput) -> str:
+def _largest_op(run: VerdictInput) -> str:
     """A sentence on the op that takes most of the CPU's time, and how far it is from the machine's best; empty for
     other devices."""
     if run.device != "cpu" or not run.device_ops:
@@ -201,14 +203,14 @@ def _most(run: VerdictInput) -> str:
     return f"{_short(top.name)} takes most: {format_ratio(top.share)} of the time{reached}."
 
 
-def _apart(run: VerdictInput, named: str | None) -> str:
+def _steps_and_phases(run: VerdictInput, named: str | None) -> str:
     """Sentences on how steps were found, and on recorded phases other than the steady one and ``named``."""
     whole = sum(phase.total_ns for phase in run.phases)
     weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
     clauses = [_phase_clause(phase) for phase in weighty if phase.name != named]
     found = _FOUND_BY.get(run.run.steps_from or "", "")
-    apart = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
-    return " ".join(filter(None, (found, apart)))
+    text = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
+    return " ".join(filter(None, (found, text)))
 
 
 def _phase_clause(phase: Phase) -> str:
@@ -250,9 +252,11 @@ def _mostly_once(run: VerdictInput) -> Phase | None:
 def _once_sentence(phase: Phase, run: VerdictInput) -> str:
     whole = sum(phase.total_ns for phase in run.phases)
     compiling = sum(found.evidence.get("compile_ns") or 0 for found in run.findings if found.code == _WARM_UP)
-    of_it = f", {format_ns(compiling)} of it compilation" if phase.name == "warmup" and compiling else ""
+    compilation = f", {format_ns(compiling)} of it compilation" if phase.name == "warmup" and compiling else ""
     later = ": record later steps" if phase.name in ("startup", "warmup") else ""
-    return f"{format_ratio(phase.share)} of the {format_ns(whole)} recorded is {_PHASES[phase.name]}{of_it}{later}."
+    return (
+        f"{format_ratio(phase.share)} of the {format_ns(whole)} recorded is {_PHASES[phase.name]}{compilation}{later}."
+    )
 
 
 def _finding(findings: Sequence[Finding], code: str) -> Finding | None:
@@ -282,7 +286,7 @@ def _disturbed(findings: Sequence[Finding]) -> str:
     return _sentence(f"equal calls vary, as on a machine that also does other work: {found.message}")
 
 
-def _together(model: ReplayModel | None) -> str:
+def _combined_gain(model: ReplayModel | None) -> str:
     """The predicted step time with the fixes of several warnings combined."""
     together = model and model.together
     if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
@@ -300,7 +304,7 @@ def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
     return finding is not None and finding.code in blaming and finding.gain is not None
 
 
-def _besides(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
+def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
     """A sentence on further culprits, if ``first`` names one."""
     if not _blames(first, rules):
         return ""
@@ -312,7 +316,7 @@ def _besides(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule])
     return f" Besides, {', and '.join(clauses)}." if clauses else ""
 
 
-def _sure(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> float:
+def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> float:
     """The gain of ``first`` to compare with a measured loss. A bound that would be a prediction on a free machine is
     reduced to a likely prediction.
     """
@@ -332,7 +336,7 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     longest = cause.longest.dur_ns if cause.longest else None
     stretch = f"; the longest stretch takes {format_ns(longest)}" if longest else ""
     text = cause.text[:1].upper() + cause.text[1:]
-    each = f"{format_ns(cause.ns_per_step)}{f' {_a(whole.word)}' if whole.steps > 1 else ''}"
+    each = f"{format_ns(cause.ns_per_step)}{f' {_with_article(whole.word)}' if whole.steps > 1 else ''}"
     if whole.steps > 1 and _happened_once(longest or 0, cause.share, whole, run):
         each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
     lost = f"{format_ratio(cause.share)} of the time, {each}"
@@ -445,11 +449,11 @@ def _limit_sentence(run: VerdictInput) -> str:
     return f"The device is the limit: it works {format_ratio(1 - idle)} of the {known}time,{only} {share}{reached}."
 
 
-def _a(word: str) -> str:
+def _with_article(word: str) -> str:
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
-def _left(run: VerdictInput) -> str:
+def _remaining_gains(run: VerdictInput) -> str:
     """The remaining gains of a busy device by op; empty for a device that is often idle."""
     idle = run.summary["device_idle_ratio"].value
     return run.left.sentence() if run.left and idle is not None and idle < _BUSY else ""
@@ -476,8 +480,8 @@ def _detail(run: VerdictInput) -> str:
         if summary["decode_time_ms"].value is not None:
             return "No trace was read: this comes from the other files."
         served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
-        none = "no times of iterations" if served else "no times"
-        known = "only the times of nodes" if any(read.kind == "nodes" for read in inputs) else none
+        missing = "no times of iterations" if served else "no times"
+        known = "only the times of nodes" if any(read.kind == "nodes" for read in inputs) else missing
         return f"No trace was read, so {known} are known: this comes from the other files."
     if summary["device_unknown_ratio"].value == 1:
         return ""
@@ -527,8 +531,8 @@ def is_well_fed(summary: Mapping[str, Metric]) -> bool:
 def _best(run: VerdictInput) -> str:
     """A clause on how far a busy device is from its best, and why; empty if the gap is small or unknown."""
     best = run.summary["roofline_ratio"].value
-    far = f", its {_units(run)} at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
-    return "; ".join((far, passes)) if (passes := _passes(run)) else far
+    distance = f", its {_units(run)} at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
+    return "; ".join((distance, passes)) if (passes := _passes(run)) else distance
 
 
 def _units(run: VerdictInput) -> str:

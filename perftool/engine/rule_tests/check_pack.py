@@ -57,8 +57,8 @@ def _query_problems(rule: Rule) -> Iterator[str]:
     if unknown:
         yield f"key needs: there is no table {', '.join(unknown)}"
     assert rule.sql is not None
-    if rule.scope == "ranks" and (apart := tables_of_one_rank(rule)):
-        yield f"key scope: {', '.join(apart)} cannot be queried over all ranks together"
+    if rule.scope == "ranks" and (per_rank_tables := tables_of_one_rank(rule)):
+        yield f"key scope: {', '.join(per_rank_tables)} cannot be queried over all ranks together"
     if rule.scope == "ranks" and rule.needs_names:
         yield "key needs_names: no names are known when a query covers all ranks together"
     values: dict[str, Any] = {**_CONTEXT, **{param.name: param.value for param in rule.params}}

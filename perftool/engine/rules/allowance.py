@@ -50,8 +50,8 @@ def charged(store: TraceStore) -> Iterator[Allowance]:
     allowance = taken(store)
     if allowance.seconds >= MOST_SECONDS or allowance.bytes >= MOST_BYTES:
         raise SpentError
-    begun = monotonic()
+    start = monotonic()
     try:
         yield allowance
     finally:
-        allowance.seconds += monotonic() - begun
+        allowance.seconds += monotonic() - start

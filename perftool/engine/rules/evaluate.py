@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from perftool.engine.rules.allowance import SpentError, taken
-from perftool.engine.rules.asking import MOST_BYTES, Answer, Context, run_sql, sql_values
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.grading import graded
 from perftool.engine.rules.limits import limited
@@ -18,6 +17,7 @@ from perftool.engine.rules.predict import predicted
 from perftool.engine.rules.predict_run import predicted_together
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.engine.rules.row_check import checked
+from perftool.engine.rules.rule_queries import MOST_BYTES, Answer, Context, run_sql, sql_values
 from perftool.engine.rules.sources import EVIDENCE_OF_PLACE, add_sources
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.links import rule_url
@@ -61,10 +61,12 @@ class Outcome:
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
     """Run ``rules`` over ``store``. A failing rule becomes a finding of ``crash_rule``; without one, it raises."""
-    asked = [rule for rule in rules if rule.sql is not None]
-    answers, models = predicted(store, asked, ask_all(store, asked, context), context, len(store.metadata))
-    answers, run = predicted_together(store, asked, answers, context)
-    return replace(conclude(asked, answers, context, crash_rule), models=models, run=run)
+    with_queries = [rule for rule in rules if rule.sql is not None]
+    answers, models = predicted(
+        store, with_queries, ask_all(store, with_queries, context), context, len(store.metadata)
+    )
+    answers, run = predicted_together(store, with_queries, answers, context)
+    return replace(conclude(with_queries, answers, context, crash_rule), models=models, run=run)
 
 
 def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[Answer]:
@@ -86,7 +88,7 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
         try:
             # Without any name in ``needs_names`` a rule finds nothing, so its query need not check for that.
             silent = rule.needs_names and not _occur(store, rule)
-            return Answer(rule.code) if silent else _asked(store, rule, context)
+            return Answer(rule.code) if silent else _query_rows(store, rule, context)
         except SpentError:
             return Answer(rule.code, spent=True)
 
@@ -207,7 +209,7 @@ def _occur(store: TraceStore, rule: Rule) -> bool:
     return bool(run_sql(store, rule, _ANY_NAME, {"names": list(rule.needs_names)}, 1)[1])
 
 
-def _asked(store: TraceStore, rule: Rule, context: Context) -> Answer:
+def _query_rows(store: TraceStore, rule: Rule, context: Context) -> Answer:
     assert rule.sql is not None
     values = sql_values(rule, rule.sql, context)
     most = MOST_FINDINGS * (len(store.metadata) or 1) if is_shipped(rule) else MOST_FINDINGS

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from perftool.engine.rules.asking import Context
+from perftool.engine.rules.rule_queries import Context
 from perftool.model.rule import Side
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio

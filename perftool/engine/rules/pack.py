@@ -96,8 +96,8 @@ def is_shipped(rule: Rule) -> bool:
 
 @cache
 def _shipped_questions() -> frozenset[_Question]:
-    asked = [_question(rule) for rule in shipped_rules()]
-    return frozenset((*asked, *((sql, None, None, names) for sql, _, _, names in asked)))
+    queries = [_question(rule) for rule in shipped_rules()]
+    return frozenset((*queries, *((sql, None, None, names) for sql, _, _, names in queries)))
 
 
 def _question(rule: Rule) -> _Question:
@@ -192,13 +192,13 @@ def load_rule(path: Path) -> Rule:
 
 def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
     """One text for all devices, or a table with a text per device, and with variants that the query selects."""
-    given = text[key] if isinstance(text[key], dict) else {"any": text[key]}
-    for name, words in given.items():
+    texts = text[key] if isinstance(text[key], dict) else {"any": text[key]}
+    for name, words in texts.items():
         if not isinstance(words, str) or not words.strip():
             raise RuleError(f"{path}: key text.{key}.{name} must be a string")
-    if "any" not in given:
+    if "any" not in texts:
         raise RuleError(f"{path}: key text.{key}.any is missing: the text for every other device")
-    return Advice(tuple((name, words.strip()) for name, words in given.items()))
+    return Advice(tuple((name, words.strip()) for name, words in texts.items()))
 
 
 def _first_sentences(fix: Advice) -> Advice:

@@ -11,11 +11,11 @@ from time import monotonic
 from typing import Any
 
 from perftool.engine.rules.allowance import SpentError, charged
-from perftool.engine.rules.asking import RULE_TIME_LIMIT_S, Answer, Context, run_sql, sql_values
 from perftool.engine.rules.limits import limited, overloaded, own_steps_ns, unsteady
 from perftool.engine.rules.message import PREDICTION
 from perftool.engine.rules.pack import is_shipped
 from perftool.engine.rules.row_check import whole
+from perftool.engine.rules.rule_queries import RULE_TIME_LIMIT_S, Answer, Context, run_sql, sql_values
 from perftool.errors import QueryError, QueryTimeoutError
 from perftool.model.replayed import ReplayModel, Together
 from perftool.model.rule import Rule
@@ -130,9 +130,11 @@ def _with_prediction(
     if rule.whatif is None:
         return answer
     rows = list(answer.rows)
-    ours = [at for at, row in enumerate(rows) if row.get("rank") == model.rank or (only and row.get("rank") is None)]
+    own_rows = [
+        at for at, row in enumerate(rows) if row.get("rank") == model.rank or (only and row.get("rank") is None)
+    ]
     try:
-        for at, saved, lacks, changes in _judged(store, model, rule, context, [(at, rows[at]) for at in ours]):
+        for at, saved, lacks, changes in _judged(store, model, rule, context, [(at, rows[at]) for at in own_rows]):
             if lacks:
                 gain_ns = rows[at].get("gain_ns")
                 most = max(0, saved) if gain_ns is None else min(max(0, saved), gain_ns)
@@ -220,19 +222,19 @@ def _best(model: Model, fixes: Mapping[str, Sequence[Change]]) -> tuple[Together
     """The best fix, then the best two and three, chosen greedily. Savings overlap, so each combination is replayed."""
     if len(fixes) < 2 or len(model.graph.order) > _MOST_NODES:
         return ()
-    alone = {code: model.predict(changes).step_ns for code, changes in sorted(fixes.items())}
-    candidates = sorted(alone, key=lambda code: (alone[code], code))[:_CANDIDATES]
+    single_times = {code: model.predict(changes).step_ns for code, changes in sorted(fixes.items())}
+    candidates = sorted(single_times, key=lambda code: (single_times[code], code))[:_CANDIDATES]
     chosen, changes = [candidates[0]], list(fixes[candidates[0]])
-    found = [Together((candidates[0],), alone[candidates[0]])]
+    found = [Together((candidates[0],), single_times[candidates[0]])]
     while len(found) < _MOST_TOGETHER and len(chosen) < len(candidates):
         rest = [code for code in candidates if code not in chosen]
-        taken = {code: model.predict([*changes, *fixes[code]]).step_ns for code in rest}
-        best = min(rest, key=lambda code: (taken[code], code))
-        if taken[best] >= found[-1].step_ns:
+        step_times = {code: model.predict([*changes, *fixes[code]]).step_ns for code in rest}
+        best = min(rest, key=lambda code: (step_times[code], code))
+        if step_times[best] >= found[-1].step_ns:
             break
         chosen.append(best)
         changes += fixes[best]
-        found.append(Together(tuple(sorted(chosen)), taken[best]))
+        found.append(Together(tuple(sorted(chosen)), step_times[best]))
     return tuple(found)
 
 

@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import Any
 
 from perftool.engine.rules.allowance import SpentError
-from perftool.engine.rules.asking import Answer, Context, run_sql, sql_values
 from perftool.engine.rules.limits import limited
 from perftool.engine.rules.message import PREDICTION
 from perftool.engine.rules.row_check import whole
+from perftool.engine.rules.rule_queries import Answer, Context, run_sql, sql_values
 from perftool.errors import QueryError
 from perftool.model.replayed import ReplayedRun
 from perftool.model.rule import Rule

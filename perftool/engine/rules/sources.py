@@ -178,8 +178,8 @@ def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) ->
         """The total length of the intervals before each of ``moments``."""
         at = np.searchsorted(begins, moments, side="right")
         inside = np.maximum(at - 1, 0)
-        passed: Int64s = np.where(at > 0, before[inside] + np.minimum(moments, ends[inside]) - begins[inside], 0)
-        return passed
+        elapsed: Int64s = np.where(at > 0, before[inside] + np.minimum(moments, ends[inside]) - begins[inside], 0)
+        return elapsed
 
     spent = np.zeros(len(ran.lines), dtype=np.int64)
     if len(begins):

@@ -78,12 +78,12 @@ def load_settings(
     if files and isolated:
         raise SettingsError("--isolated ignores files, and --config names one")
     found = Path(files[0]) if files else None if isolated else discover(paths, gate)
-    given = {key: value for key, value in (options or {}).items() if value is not None}
-    check_values(given, COMMAND_LINE)
+    set_options = {key: value for key, value in (options or {}).items() if value is not None}
+    check_values(set_options, COMMAND_LINE)
     layers = [
         *(file_layers(found, bool(files) or trust) if found else []),
         *map(inline_layer, pairs),
-        Layer(COMMAND_LINE, given),
+        Layer(COMMAND_LINE, set_options),
     ]
     return merge(layers)
 

@@ -34,9 +34,9 @@ class CallInputs:
 
     def rebuild(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """(args, kwargs) with other tensors."""
-        given = iter(tensors)
+        remaining = iter(tensors)
         args, kwargs = tree_unflatten(
-            [next(given) if leaf is _A_TENSOR else leaf for leaf in self.leaves], self.structure
+            [next(remaining) if leaf is _A_TENSOR else leaf for leaf in self.leaves], self.structure
         )
         return args, kwargs
 

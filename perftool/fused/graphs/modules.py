@@ -271,9 +271,9 @@ def _graphed(function: Any, sample: tuple[torch.Tensor, ...], warmups: int, allo
     def forward(*args: torch.Tensor, **kwargs: Any) -> Any:
         if is_module and function.training != training:
             return original(*args, **kwargs)
-        given = [tuple(tensor.shape) for tensor in args]
-        if given != expected:
-            raise ValueError(f"captured for input shapes {expected}, called with {given}")
+        shapes = [tuple(tensor.shape) for tensor in args]
+        if shapes != expected:
+            raise ValueError(f"captured for input shapes {expected}, called with {shapes}")
         return call(args, **kwargs)
 
     if not is_module:

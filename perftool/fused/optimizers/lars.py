@@ -76,8 +76,8 @@ class FusedResourceApplyMomentum(FusedOptimizer):
 
     def _continue_from(self, group: Group, count: int) -> None:
         # A state of Gaudi's class has no count, but a momentum shows that there was a first step.
-        begun = any(self.state[param].get("momentum_buffer") is not None for param in group["params"])
-        super()._continue_from(group, max(count, int(begun)))
+        has_started = any(self.state[param].get("momentum_buffer") is not None for param in group["params"])
+        super()._continue_from(group, max(count, int(has_started)))
 
 
 class FusedLars(Optimizer):

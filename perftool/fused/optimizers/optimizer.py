@@ -151,9 +151,11 @@ class FusedOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         self._stepped = True
-        given = [[param for param in group["params"] if param.grad is not None] for group in self.param_groups]
-        self._prepare([owner for owners in given for owner in owners])
-        works = [(g, self._batches(g, owners)) for g, owners in zip(self.param_groups, given, strict=True) if owners]
+        with_gradients = [[param for param in group["params"] if param.grad is not None] for group in self.param_groups]
+        self._prepare([owner for owners in with_gradients for owner in owners])
+        works = [
+            (g, self._batches(g, owners)) for g, owners in zip(self.param_groups, with_gradients, strict=True) if owners
+        ]
         for group, each in works:
             if self.counter is not None:
                 group[self.counter] = group.get(self.counter, 0) + 1

@@ -110,6 +110,6 @@ def ranks_of_launcher(
     """World size, rank and local rank, from the arguments or the environment of the launcher."""
     names = (("WORLD_SIZE", world_size, 1), ("RANK", rank, 0), ("LOCAL_RANK", local_rank, 0))
     world, own, local = (
-        int(os.environ.get(name, default)) if given is None else given for name, given, default in names
+        int(os.environ.get(name, default)) if value is None else value for name, value, default in names
     )
     return world, own, local

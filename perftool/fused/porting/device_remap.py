@@ -23,8 +23,8 @@ class DeviceRemap(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call with every `hpu` replaced."""
-        given = {name: self.translated(value) for name, value in (kwargs or {}).items()}
-        result = func(*map(self.translated, args), **given)
+        options = {name: self.translated(value) for name, value in (kwargs or {}).items()}
+        result = func(*map(self.translated, args), **options)
         if func is torch.device and self._device == "cpu" and any(map(_is_hpu, (*args, *(kwargs or {}).values()))):
             return torch.device("cpu")  # not `cpu:0`, which torch.load does not accept
         return result
@@ -187,8 +187,8 @@ def _replace_groups(own: str, device: str) -> None:
 
         @wraps(plain)
         def begin(*args: Any, plain: Call = plain, **options: Any) -> Any:
-            given = [_backend(value, own, device) for value in args]
-            return plain(*given, **{key: _backend(value, own, device) for key, value in options.items()})
+            translated = [_backend(value, own, device) for value in args]
+            return plain(*translated, **{key: _backend(value, own, device) for key, value in options.items()})
 
         setattr(distributed, name, begin)
 

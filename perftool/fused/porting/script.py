@@ -54,7 +54,7 @@ def hide_what_stands_between() -> None:
 
 def _shortened(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
     """The traceback without our frames; an error of our own keeps all frames."""
-    shown = without(trace, _is_between)
+    shown = without(trace, _is_internal)
     return trace if shown is None and not isinstance(error, (SyntaxError, ImportError)) else shown
 
 
@@ -67,6 +67,6 @@ def without(trace: TracebackType | None, hidden: Callable[[FrameType], bool]) ->
     return shown
 
 
-def _is_between(frame: FrameType) -> bool:
+def _is_internal(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
     return any(part in file for part in _BETWEEN)

@@ -56,10 +56,10 @@ class Plan:
         """The number of steps before the first recorded one."""
         return 1 + self.wait + self.warmup
 
-    def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The environment for the program: ``given``, this plan, and a module path that begins with our hook."""
-        path = os.pathsep.join(part for part in (str(_HOOK), given.get("PYTHONPATH", "")) if part)
-        return {**given, "PYTHONPATH": path, VARIABLE: json.dumps(asdict(self))}
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """The environment for the program: ``base``, this plan, and a module path that begins with our hook."""
+        path = os.pathsep.join(part for part in (str(_HOOK), base.get("PYTHONPATH", "")) if part)
+        return {**base, "PYTHONPATH": path, VARIABLE: json.dumps(asdict(self))}
 
     def note(self, note: Note) -> None:
         """Leave ``note`` for the command that started the program, unless it is gone.

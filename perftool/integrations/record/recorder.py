@@ -23,8 +23,8 @@ from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import Note, Plan, plan_here
+from perftool.integrations.record.program_profilers import ProgramProfilers
 from perftool.integrations.record.steps import Steps
-from perftool.integrations.record.theirs import ProgramProfilers
 from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
 from perftool.units import format_ns

@@ -40,7 +40,7 @@ def record_server(server: Server, seconds: float, folder: Path, profiles: Path |
     profiler or does not answer; Ctrl-C ends the profile early.
     """
     before = server.metrics()
-    begun = time.time() - _CLOCK_S
+    start = time.time() - _CLOCK_S
     server.start_profile()
     try:
         time.sleep(seconds)
@@ -54,7 +54,7 @@ def record_server(server: Server, seconds: float, folder: Path, profiles: Path |
         _saved(folder / f"metrics_{name}.txt", page) for name, page in (("before", before), ("after", after)) if page
     )
     written = profiles or (profile_folder(server.port) if _is_here(server.host) else None)
-    traces = tuple(_taken(trace, written, folder) for trace in _new_traces(written, begun)) if written else ()
+    traces = tuple(_taken(trace, written, folder) for trace in _new_traces(written, start)) if written else ()
     return Recorded(traces, pages, None if traces else _why_none(written, folder), _idle(before, after))
 
 
@@ -81,19 +81,19 @@ def _is_here(host: str) -> bool:
     return True
 
 
-def _new_traces(folder: Path, begun: float) -> list[Path]:
-    """The traces in ``folder`` written since ``begun``, in seconds since 1970."""
+def _new_traces(folder: Path, start: float) -> list[Path]:
+    """The traces in ``folder`` written since ``start``, in seconds since 1970."""
     found = {trace for ending in _ENDINGS for trace in folder.rglob(ending)}
-    return sorted(trace for trace in found if _is_new(trace, begun))
+    return sorted(trace for trace in found if _is_new(trace, start))
 
 
-def _is_new(trace: Path, begun: float) -> bool:
-    """Whether ``trace`` is a regular file written since ``begun``."""
+def _is_new(trace: Path, start: float) -> bool:
+    """Whether ``trace`` is a regular file written since ``start``."""
     try:
         found = trace.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_mtime >= begun
+    return stat.S_ISREG(found.st_mode) and found.st_mtime >= start
 
 
 def _taken(trace: Path, written: Path, folder: Path) -> Path:

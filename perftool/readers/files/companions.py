@@ -48,8 +48,8 @@ def companions_in(folder: Path, *, recursive: bool = False) -> list[str]:
 
 def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
     """The ``files`` (path and kind) that belong to another run than ``traces``, each with the reason."""
-    given = list(files)
-    if not given or not traces:
+    candidates = list(files)
+    if not candidates or not traces:
         return []
     known = [identify(trace) for trace in traces]
     ranks = {trace.rank for trace in known}
@@ -57,27 +57,27 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
     chosen = [_words(trace) for trace in traces]
     others = cache(partial(_words_of_others, traces=frozenset(traces)))
     found = []
-    for path, kind in given:
+    for path, kind in candidates:
         reason = (
-            _recorded_apart(path, traces)
-            or _named_apart(path, chosen, others)
-            or _ranked_apart(path, ranks)
-            or _made_apart(kind, types)
+            _other_recording(path, traces)
+            or _other_name(path, chosen, others)
+            or _other_rank(path, ranks)
+            or _other_device(kind, types)
         )
         if reason:
             found.append((path, reason))
     return found
 
 
-def _recorded_apart(path: str, traces: Sequence[str]) -> str | None:
+def _other_recording(path: str, traces: Sequence[str]) -> str | None:
     """Why an analyzed-nodes file matches none of ``traces``, if it is named after another CSV of the native
     profiler."""
     csv = path.removesuffix(_ANALYZED) + ".csv"
-    apart = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
-    return f"it belongs to {csv}" if apart else None
+    is_other = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
+    return f"it belongs to {csv}" if is_other else None
 
 
-def _named_apart(path: str, chosen: Sequence[set[str]], others: Callable[[Path], set[str]]) -> str | None:
+def _other_name(path: str, chosen: Sequence[set[str]], others: Callable[[Path], set[str]]) -> str | None:
     own = _words(path)
     if not own or not own.isdisjoint(set().union(*chosen)):
         return None
@@ -101,12 +101,12 @@ def _words(path: str) -> set[str]:
     return set(re.findall(r"[a-z]{2,}", Path(path).name.lower())) - _GENERIC
 
 
-def _ranked_apart(path: str, ranks: set[int | None]) -> str | None:
+def _other_rank(path: str, ranks: set[int | None]) -> str | None:
     rank = rank_of(path)
     return None if rank is None or None in ranks or rank in ranks else f"it belongs to rank {rank}"
 
 
-def _made_apart(kind: str, types: set[str | None]) -> str | None:
+def _other_device(kind: str, types: set[str | None]) -> str | None:
     return None if kind not in _OF_GAUDI or types & {None, "hpu"} else "it belongs to a run on a Gaudi"
 
 

@@ -156,7 +156,9 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
     # Newest first, so that older recordings of a process do not split a run.
     for trace in sorted(recordings, key=lambda one: (-one.saved_ns, one.identity.path)):
         able = [run for run in growing if not run.is_contradicted_by(trace) and run.holds_evidence_for(trace)]
-        own = min(able, key=lambda run: (trace.folder not in folders[id(run)], _apart_ns(run, trace)), default=None)
+        own = min(
+            able, key=lambda run: (trace.folder not in folders[id(run)], _start_distance_ns(run, trace)), default=None
+        )
         if own is None:
             runs.append(own := Run())
             if trace.identity.world_size != 1:
@@ -168,7 +170,7 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
         run.files.sort(key=place.__getitem__)
     runs.sort(key=lambda run: place[run.files[0]])
     _name(runs)
-    _say_what_lacks(runs)
+    _note_incomplete(runs)
     return tuple(runs)
 
 
@@ -184,9 +186,9 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
     newest_first = sorted(runs, key=_age, reverse=True)
     if wanted is not None:
         chosen = _called(wanted, newest_first)
-        return Chosen(tuple(chosen.files), None, _files_but(chosen, newest_first))
+        return Chosen(tuple(chosen.files), None, _other_files(chosen, newest_first))
     chosen = next((run for run in newest_first if run.lacks is None), newest_first[0])
-    return Chosen(tuple(chosen.files), _note(folder, chosen, newest_first), _files_but(chosen, newest_first))
+    return Chosen(tuple(chosen.files), _note(folder, chosen, newest_first), _other_files(chosen, newest_first))
 
 
 def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[str, ...]:
@@ -224,7 +226,7 @@ def _called(wanted: str, runs: Sequence[Run]) -> Run:
     raise InputError(f"--run {wanted}: {problem}; the runs are {', '.join(names[:_MOST_LISTED])}{more}")
 
 
-def _files_but(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
+def _other_files(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
     return tuple(file for run in runs if run is not chosen for file in run.files)
 
 
@@ -254,7 +256,7 @@ def newest_profiles(folder: str, files: Sequence[str]) -> Chosen:
     return Chosen(newest, note if others else None, others)
 
 
-def _apart_ns(run: Run, trace: _Recording) -> int:
+def _start_distance_ns(run: Run, trace: _Recording) -> int:
     start = trace.identity.start_ns
     if start is not None and run.span_ns:
         return min(abs(start - other) for other in run.span_ns)
@@ -275,8 +277,8 @@ def _name(runs: Sequence[Run]) -> None:
     users = Counter(folder for run in runs for folder in {up for file in run.files for up in PurePath(file).parents})
     for run in runs:
         folder = _common([PurePath(file).parent for file in run.files])
-        alone = users[folder] == 1 and folder != base
-        place = folder if alone else PurePath(_ENDS.sub("", run.files[0]))
+        is_unique = users[folder] == 1 and folder != base
+        place = folder if is_unique else PurePath(_ENDS.sub("", run.files[0]))
         name = (place.relative_to(base) if place.is_relative_to(base) else place).as_posix()
         # A line feed in a name could fake a line of the output.
         run.name = _CONTROL.sub("?", name)
@@ -289,7 +291,7 @@ def _common(folders: Sequence[PurePath]) -> PurePath:
     )
 
 
-def _say_what_lacks(runs: Sequence[Run]) -> None:
+def _note_incomplete(runs: Sequence[Run]) -> None:
     """Set ``lacks`` of the runs that are incomplete compared with others."""
     most = Counter[int | None]()
     for run in runs:

@@ -130,7 +130,7 @@ class ByteStream:
 
     def _pieces(self, block: bytes, codec: _Codec) -> Iterator[bytes]:
         """The decompressed content in pieces that stay small even for highly compressed input."""
-        member, at, given, empty = codec.open(), 0, 0, 0
+        member, at, produced, empty = codec.open(), 0, 0, 0
         while block:
             while at < len(block) and not member.eof:
                 undo = member.copy() if hasattr(member, "copy") else None
@@ -143,8 +143,8 @@ class ByteStream:
                         yield from _salvage(undo, piece, codec.error)
                     return
                 at += len(piece)
-                given += len(data)
-                if given > max(_ANY_RATIO_BYTES, MOST_RATIO * self.size):
+                produced += len(data)
+                if produced > max(_ANY_RATIO_BYTES, MOST_RATIO * self.size):
                     self._damaged(codec.name, f"it unpacks to more than {MOST_RATIO:,} times its size")
                     return
                 if data:

@@ -209,8 +209,12 @@ class _Search:
         lengths, parts, short = self._lengths, self._parts, self._short
         for run in self._run.finditer(text):
             for at in range(run.start(), run.end() - SHORTEST + 1):
-                begun = lengths.get(text[at : at + SHORTEST + 1])
-                length = next((one for one in begun if text[at : at + one] in parts), short) if begun else short
+                lengths_here = lengths.get(text[at : at + SHORTEST + 1])
+                length = (
+                    next((one for one in lengths_here if text[at : at + one] in parts), short)
+                    if lengths_here
+                    else short
+                )
                 if length and (kind := parts.get(text[at : at + length])):
                     yield at, at + length, kind
 

@@ -70,7 +70,7 @@ class _Pairing:
     """BEGIN rows so far without an END."""
 
     tally: IssueTally
-    begun: dict[tuple[str, ...], deque[dict[str, str]]] = field(default_factory=dict)
+    open_begins: dict[tuple[str, ...], deque[dict[str, str]]] = field(default_factory=dict)
 
     def take(self, row: dict[str, str]) -> ProfilerSlice | CounterSample | None:
         """The slice that ``row`` completes, or the sample that it holds, if either."""
@@ -79,9 +79,9 @@ class _Pairing:
             return _sample(row, self.tally)
         key = tuple(row.get(column, "") for column in _IDENTITY)
         if event == "BEGIN":
-            self.begun.setdefault(key, deque()).append(row)
+            self.open_begins.setdefault(key, deque()).append(row)
         elif event == "END":
-            waiting = self.begun.get(key)
+            waiting = self.open_begins.get(key)
             if waiting:
                 return _slice(waiting.popleft(), row, self.tally)
             self.tally.note("end without begin", "work that began before the recording")
@@ -91,7 +91,7 @@ class _Pairing:
 
     def finish(self) -> None:
         """Count work that never ended."""
-        for _ in range(sum(map(len, self.begun.values()))):
+        for _ in range(sum(map(len, self.open_begins.values()))):
             self.tally.note("begin without end", "work that ends after the recording")
 
 

@@ -68,17 +68,17 @@ def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator
 
 def _until_ours(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """``blocks`` up to the first of our events; always consumes all blocks."""
-    held, found = b"", False
+    pending, found = b"", False
     for block in blocks:
         if found:
             continue
-        text = held + block
+        text = pending + block
         start = text.find(_OURS)
         found = start >= 0
         cut = start if found else max(len(text) - len(_OURS), 0)
-        held = b"" if found else text[cut:]
+        pending = b"" if found else text[cut:]
         yield text[:cut]
-    yield held
+    yield pending
 
 
 def _separated(last: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:

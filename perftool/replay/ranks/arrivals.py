@@ -24,23 +24,23 @@ def arrivals_of(
 
     ``single`` ranks are the only recorded ones of their stage.
     """
-    all_of = _calls_of(found, ranks, steps)
-    each = _Collectives(all_of)
-    for at, who in enumerate(ranks["rank"].tolist()):
-        low, high = np.searchsorted(stretches["rank"], [who, who + 1])
+    facts = _calls_of(found, ranks, steps)
+    each = _Collectives(facts)
+    for at, rank in enumerate(ranks["rank"].tolist()):
+        low, high = np.searchsorted(stretches["rank"], [rank, rank + 1])
         parts = {name: values[low:high] for name, values in stretches.items()}
-        each.add(who, int(ranks["ts"][at]), int(ranks["offset_ns"][at]), parts)
+        each.add(rank, int(ranks["ts"][at]), int(ranks["offset_ns"][at]), parts)
     kind = np.concatenate([found["kind"], np.full(len(ranks["rank"]), int(found["kind"].max()) + 1)])
-    peers, roles = peers_of(all_of, kind, each.orders, stages, single)
+    peers, roles = peers_of(facts, kind, each.orders, stages, single)
     # After the last collective, no recorded rank waits.
-    usual = usual_of(all_of, each.work, peers, roles, each.orders)
+    usual = usual_of(facts, each.work, peers, roles, each.orders)
     compared = {
-        name: (values, usual.excess(each.cause_sums[name], each.cause_begins[name], all_of.rank))
+        name: (values, usual.excess(each.cause_sums[name], each.cause_begins[name], facts.rank))
         for name, values in each.causes.items()
     }
     made = Arrivals(
-        all_of.rank, all_of.step, all_of.meeting, each.ready, each.own, each.own_lag, each.before, each.before_lag,
-        each.lane, each.work, usual.excess(each.sums, each.begun, all_of.rank), np.concatenate(each.orders), each.left,
+        facts.rank, facts.step, facts.meeting, each.ready, each.own, each.own_lag, each.before, each.before_lag,
+        each.lane, each.work, usual.excess(each.sums, each.begun, facts.rank), np.concatenate(each.orders), each.left,
         compared,
     )  # fmt: skip
     return made, roles
@@ -66,9 +66,9 @@ def _calls_of(found: Columns, ranks: Columns, steps: Int64s) -> ArrivalFacts:
 class _Collectives:
     """The columns of Arrivals, rank by rank; ``sums`` and ``cause_sums`` are the work until each arrival."""
 
-    def __init__(self, all_of: ArrivalFacts) -> None:
-        size = len(all_of.rank)
-        self.all_of = all_of
+    def __init__(self, facts: ArrivalFacts) -> None:
+        size = len(facts.rank)
+        self.facts = facts
         self.own, self.own_lag, self.before, self.lane = (np.full(size, NONE, dtype=np.int64) for _ in range(4))
         self.before_lag, self.ready = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         self.work, self.left, self.sums = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -78,37 +78,37 @@ class _Collectives:
         self.begun: dict[int, float] = {}
         self.orders: list[Int64s] = []
 
-    def add(self, who: int, begin: int, offset: int, parts: Columns) -> None:
-        """Add rank ``who``, whose window begins at ``begin`` and whose stretches are ``parts``."""
-        all_of = self.all_of
-        mine = np.flatnonzero(all_of.rank == who)
-        self.before[mine], self.before_lag[mine], ready = _followed(all_of, mine)
+    def add(self, rank: int, begin: int, offset: int, parts: Columns) -> None:
+        """Add ``rank``, whose window begins at ``begin`` and whose stretches are ``parts``."""
+        facts = self.facts
+        mine = np.flatnonzero(facts.rank == rank)
+        self.before[mine], self.before_lag[mine], ready = _followed(facts, mine)
         self.ready[mine] = ready + offset
-        self.lane[mine] = _before_in_lane(all_of, mine)
+        self.lane[mine] = _before_in_lane(facts, mine)
         cuts = np.append(parts["ts"], parts["end"][-1])
-        holds = _holds(cuts, parts["held_until"], mine[mine < all_of.count], all_of.end)
+        holds = _holds(cuts, parts["held_until"], mine[mine < facts.count], facts.end)
         done = _Done(cuts, holds)
         moments, begun = done.until(ready), done.until(np.array([begin]))
         hold = np.searchsorted(cuts[holds.end], ready + ROUNDED_NS, side="right") - 1
         cause = np.where(hold >= 0, np.append(holds.arrival, NONE)[hold], NONE)
         let_go = np.append(cuts[holds.end], begin)[hold]
         # Work that ends after this collective began, or before the window, did not delay it.
-        held = (cause != NONE) & (all_of.meeting[cause] < all_of.meeting[mine]) & (let_go > begin)
+        held = (cause != NONE) & (facts.meeting[cause] < facts.meeting[mine]) & (let_go > begin)
         self.own[mine] = np.where(held, cause, NONE)
         free = np.where(hold < 0, begin + offset + moments - begun[0], ready + offset)
-        self.own_lag[mine] = np.where(held, let_go - all_of.end[cause] + moments - done.until(let_go), free)
+        self.own_lag[mine] = np.where(held, let_go - facts.end[cause] + moments - done.until(let_go), free)
         # The work of the rank up to each cut; cuts include the times when it is ready for a collective.
-        order = np.lexsort((all_of.begin[mine], ready))
+        order = np.lexsort((facts.begin[mine], ready))
         self.work[mine[order]] = np.diff(moments[order], prepend=begun)
-        self.sums[mine], self.begun[who] = moments, float(begun[0])
+        self.sums[mine], self.begun[rank] = moments, float(begun[0])
         places = np.arange(len(order) + 1) + sum(map(len, self.orders))
         since = np.where(held, done.until(let_go), begun[0])
         self.left[mine] = np.interp(since, np.append(begun, moments[order]), places)
         self.orders.append(mine[order])
         for name in CAUSES:
-            so_far = np.append(0, np.cumsum(parts[f"{name}_ns"]))
-            sums, first = np.interp(ready, cuts, so_far), float(np.interp(begin, cuts, so_far))
-            self.cause_sums[name][mine], self.cause_begins[name][who] = sums, first
+            totals = np.append(0, np.cumsum(parts[f"{name}_ns"]))
+            sums, first = np.interp(ready, cuts, totals), float(np.interp(begin, cuts, totals))
+            self.cause_sums[name][mine], self.cause_begins[name][rank] = sums, first
             self.causes[name][mine[order]] = np.diff(sums[order], prepend=first)
 
 
@@ -150,20 +150,20 @@ def _holds(cuts: Int64s, held_until: Int64s, arrivals: Int64s, end: Int64s) -> _
     return _Holds(begin[known], ends[known], arrival[known])
 
 
-def _followed(all_of: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """For each arrival of a rank: the collective that ended just before it, how long before, and when it was ready.
 
     A collective that was queued behind another one was ready when the work before its launch was done. It was queued if
     it began just after another on its stream, or on another stream while its own work had ended earlier. Other
     collectives began when they were ready.
     """
-    begin, end, meeting = all_of.begin, all_of.end, all_of.meeting
-    collectives = mine[mine < all_of.count]
+    begin, end, meeting = facts.begin, facts.end, facts.meeting
+    collectives = mine[mine < facts.count]
     cause, good = np.full(len(mine), NONE), np.zeros(len(mine), dtype=bool)
     for same in (False, True):
-        for track in np.unique(all_of.track[collectives]).tolist():
-            chosen = (all_of.track[mine] == track) & (mine < all_of.count)
-            candidates = collectives[(all_of.track[collectives] == track) == same]
+        for track in np.unique(facts.track[collectives]).tolist():
+            chosen = (facts.track[mine] == track) & (mine < facts.count)
+            candidates = collectives[(facts.track[collectives] == track) == same]
             if not len(candidates) or not chosen.any():
                 continue
             by_end = candidates[np.argsort(end[candidates], kind="stable")]
@@ -174,21 +174,21 @@ def _followed(all_of: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64
             )
             if not same:
                 # The collective may have waited for compute launched before it.
-                late = begin[mine[chosen]] - all_of.ready[mine[chosen]] > ACROSS_NS
-                just &= late | (all_of.known[mine[chosen]] == 0)
+                late = begin[mine[chosen]] - facts.ready[mine[chosen]] > ACROSS_NS
+                just &= late | (facts.known[mine[chosen]] == 0)
             rows = np.flatnonzero(chosen)[just]
             cause[rows], good[rows] = found[just], True
-    ready = np.where(good, all_of.ready[mine], begin[mine])
+    ready = np.where(good, facts.ready[mine], begin[mine])
     return np.where(good, cause, NONE), np.where(good, begin[mine] - end[cause], 0), ready
 
 
-def _before_in_lane(all_of: ArrivalFacts, mine: Int64s) -> Int64s:
+def _before_in_lane(facts: ArrivalFacts, mine: Int64s) -> Int64s:
     """For each arrival of a rank, the previous one in its group, unless they overlap."""
-    order = mine[np.lexsort((all_of.begin[mine], all_of.lane[mine]))]
+    order = mine[np.lexsort((facts.begin[mine], facts.lane[mine]))]
     earlier, later = order[:-1], order[1:]
-    lane = all_of.lane
-    good = (lane[earlier] == lane[later]) & (all_of.end[earlier] <= all_of.begin[later] + ROUNDED_NS)
-    good &= (all_of.meeting[earlier] < all_of.meeting[later]) & (lane[later] != NONE)
-    found = np.full(len(all_of.rank), NONE, dtype=np.int64)
+    lane = facts.lane
+    good = (lane[earlier] == lane[later]) & (facts.end[earlier] <= facts.begin[later] + ROUNDED_NS)
+    good &= (facts.meeting[earlier] < facts.meeting[later]) & (lane[later] != NONE)
+    found = np.full(len(facts.rank), NONE, dtype=np.int64)
     found[later[good]] = earlier[good]
     return found[mine]

@@ -82,8 +82,8 @@ class CulpritRowMaker(Lateness):
                 f"stage {stage}",
                 f"stage {stage} ({_ranks(ranks)}{'; ' + ', '.join(hosts) if place else ''})",
             )
-        there = [rank for rank in self.ranks if self.hosts.get(rank) == hosts[0]]
-        if hosts[0] and len(hosts) == 1 and there == list(ranks) and len(set(self.hosts.values())) > 1:
+        on_host = [rank for rank in self.ranks if self.hosts.get(rank) == hosts[0]]
+        if hosts[0] and len(hosts) == 1 and on_host == list(ranks) and len(set(self.hosts.values())) > 1:
             return "host", f"host {hosts[0]}", f"host {hosts[0]} (ranks {ranks_text(ranks)})"
         return "ranks", _ranks(ranks), f"{_ranks(ranks)}{place}"
 
@@ -134,8 +134,8 @@ class CulpritRowMaker(Lateness):
 
     def _everywhere(self, late: Late) -> bool:
         """Whether ``late`` lose their time before several collectives of a step."""
-        come = self.meetings.arrivals
-        excess = np.maximum(come.excess[np.isin(come.rank, late.ranks)], 0.0)
+        arrivals = self.meetings.arrivals
+        excess = np.maximum(arrivals.excess[np.isin(arrivals.rank, late.ranks)], 0.0)
         return bool(excess.max(initial=0.0) <= _AT_ONCE * excess.sum() / len(self.steps))
 
     def agree(self, replayed: float, least: float, median: float) -> bool:

@@ -50,7 +50,7 @@ class _Search(CulpritRowMaker):
         yield self._of_ranks(late) if late else None
         yield self._stage() if late is None else None
         yield self._links()
-        yield from self._now_and_then(late.ranks if late else ())
+        yield from self._occasional(late.ranks if late else ())
 
     def _persistent(self) -> Late | None:
         """The ranks that are late in more than half of the steps, except those whose lateness costs nothing.
@@ -174,15 +174,15 @@ class _Search(CulpritRowMaker):
 
     def _members(self, lane: int) -> list[int]:
         meeting = int(np.flatnonzero(self.meetings.lane == lane)[0])
-        come = self.meetings.arrivals
-        return sorted(set(come.rank[come.meeting == meeting].tolist()))
+        arrivals = self.meetings.arrivals
+        return sorted(set(arrivals.rank[arrivals.meeting == meeting].tolist()))
 
     def _group(self, lane: int) -> str | None:
         return self.meetings.group[int(np.flatnonzero(self.meetings.lane == lane)[0])]
 
     # Single steps.
 
-    def _now_and_then(self, left_out: Sequence[int]) -> Iterator[CulpritRow | None]:
+    def _occasional(self, left_out: Sequence[int]) -> Iterator[CulpritRow | None]:
         """Lateness of a rank in at most half of the steps."""
         if len(self.steps) < 3:
             return
@@ -246,23 +246,25 @@ class _Search(CulpritRowMaker):
         if len(self.steps) > 1 or self._missing:
             return
         meet = self.meetings
-        come, count = meet.arrivals, int(np.searchsorted(meet.arrivals.meeting, len(meet.wire)))
-        begins = np.searchsorted(come.meeting[:count], np.arange(len(meet.wire)))
+        arrivals, count = meet.arrivals, int(np.searchsorted(meet.arrivals.meeting, len(meet.wire)))
+        begins = np.searchsorted(arrivals.meeting[:count], np.arange(len(meet.wire)))
         spent = meet.spent.astype(np.float64)
-        waits = spent - np.minimum.reduceat(spent, begins)[come.meeting[:count]]
-        order = np.lexsort((come.rank[:count], spent, come.meeting[:count]))
-        last = come.rank[:count][order][begins]
+        waits = spent - np.minimum.reduceat(spent, begins)[arrivals.meeting[:count]]
+        order = np.lexsort((arrivals.rank[:count], spent, arrivals.meeting[:count]))
+        last = arrivals.rank[:count][order][begins]
         mine = {rank: last == rank for rank in self.ranks}
-        caused = {rank: float(waits[mine[rank][come.meeting[:count]]].sum()) for rank in self.ranks}
+        caused = {rank: float(waits[mine[rank][arrivals.meeting[:count]]].sum()) for rank in self.ranks}
         rank = max(caused, key=lambda rank: (caused[rank], -rank))
         whole = float(waits.sum())
         if caused[rank] <= 0.5 * whole or caused[rank] <= LEAST * self.step_ns * len(self.ranks):
             return
-        chosen = mine[rank][come.meeting[:count]]
-        per_rank = {one: float(waits[chosen & (come.rank[:count] == one)].sum()) for one in self.ranks if one != rank}
+        chosen = mine[rank][arrivals.meeting[:count]]
+        per_rank = {
+            one: float(waits[chosen & (arrivals.rank[:count] == one)].sum()) for one in self.ranks if one != rank
+        }
         most = max(per_rank, key=lambda one: (per_rank[one], -one))
         median = float(np.median(list(per_rank.values())))
-        longest = float(waits[chosen & (come.rank[:count] == most)].max())
+        longest = float(waits[chosen & (arrivals.rank[:count] == most)].max())
         why = (
             f"it comes last to {int(mine[rank].sum())} of {len(meet.wire)} collectives, and rank {most} waits up to "
             f"{format_ns(longest)} there; nothing in the recording says why; {format_ns(whole)} "

@@ -55,9 +55,9 @@ class Lateness:
         return self.by_step(self.meetings.arrivals.excess)
 
     def by_step(self, values: Floats) -> Floats:
-        come = self.meetings.arrivals
+        arrivals = self.meetings.arrivals
         found = np.zeros((len(self.ranks), len(self.steps)))
-        at = np.searchsorted(self.meetings.ranks, come.rank), np.searchsorted(self.meetings.steps, come.step)
+        at = np.searchsorted(self.meetings.ranks, arrivals.rank), np.searchsorted(self.meetings.steps, arrivals.step)
         np.add.at(found, at, values)
         return found
 
@@ -104,13 +104,13 @@ class Lateness:
         stages = self.meetings.stages
         if not stages:
             return 0.0
-        come = self.meetings.arrivals
-        mine = come.rank[: len(self.meetings.spent)] == late.ranks[0]
-        passed = np.array([self.meetings.passes[n] for n in come.meeting[: len(mine)][mine].tolist()])
+        arrivals = self.meetings.arrivals
+        mine = arrivals.rank[: len(self.meetings.spent)] == late.ranks[0]
+        is_pass = np.array([self.meetings.passes[n] for n in arrivals.meeting[: len(mine)][mine].tolist()])
         micro = max(
-            1.0, passed.sum() / len(self.steps) / (2 if late.ranks[0] in (*stages[0], *stages[max(stages)]) else 4)
+            1.0, is_pass.sum() / len(self.steps) / (2 if late.ranks[0] in (*stages[0], *stages[max(stages)]) else 4)
         )
-        computed = self.by_step(come.causes["compute"][0])[self.ranks.index(late.ranks[0])].mean()
+        computed = self.by_step(arrivals.causes["compute"][0])[self.ranks.index(late.ranks[0])].mean()
         return float((len(stages) - 1) / micro * computed)
 
     def late_at(self, left_out: Sequence[int]) -> Floats:

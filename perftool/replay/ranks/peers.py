@@ -28,7 +28,7 @@ class ArrivalFacts:
 
 
 def peers_of(
-    all_of: ArrivalFacts, kind: Int64s, orders: Sequence[Int64s], stages: Mapping[int, Sequence[int]],
+    facts: ArrivalFacts, kind: Int64s, orders: Sequence[Int64s], stages: Mapping[int, Sequence[int]],
     single: Container[int],
 ) -> tuple[Int64s, dict[int, int]]:  # fmt: skip
     """A number for each arrival, the same for ranks of the same role at the same collective; and the roles.
@@ -38,7 +38,7 @@ def peers_of(
     calls.
     """
     stage_of = {rank: place for place, members in stages.items() for rank in members}
-    calls = {int(all_of.rank[order[0]]): np.bincount(kind[order], minlength=int(kind.max()) + 1) for order in orders}
+    calls = {int(facts.rank[order[0]]): np.bincount(kind[order], minlength=int(kind.max()) + 1) for order in orders}
     roles: dict[tuple[int | None, bytes], int] = {}
     role_of = {rank: roles.setdefault((stage_of.get(rank), calls[rank].tobytes()), len(roles)) for rank in calls}
     for rank in [one for one in role_of if one in single]:
@@ -48,9 +48,9 @@ def peers_of(
     keys: dict[tuple[int, ...], int] = {}
     numbers = np.zeros(len(kind), dtype=np.int64)
     for order in orders:
-        role = role_of[int(all_of.rank[order[0]])]
+        role = role_of[int(facts.rank[order[0]])]
         seen: dict[tuple[int, int], int] = {}
-        for at, step, what in zip(order.tolist(), all_of.step[order].tolist(), kind[order].tolist(), strict=True):
+        for at, step, what in zip(order.tolist(), facts.step[order].tolist(), kind[order].tolist(), strict=True):
             nth = seen[step, what] = seen.get((step, what), 0) + 1
             numbers[at] = keys.setdefault((role, step, what, nth), len(keys))
     return numbers, role_of
@@ -74,9 +74,9 @@ class Usual:
         until the start of a rank's window. Compares the work since the previous step rather than since the last
         collective, because ranks reach concurrent collectives in any order.
         """
-        begun = np.array([begins[one] for one in rank.tolist()])
-        begun_there = np.where(self.there == NONE, 0.0, begun[self.there])
-        own = sums - np.where(self.since == NONE, begun, sums[self.since])
+        start_sums = np.array([begins[one] for one in rank.tolist()])
+        begun_there = np.where(self.there == NONE, 0.0, start_sums[self.there])
+        own = sums - np.where(self.since == NONE, start_sums, sums[self.since])
         usual = sums[self.there] - np.where(self.since_there == NONE, begun_there, sums[self.since_there])
         more = np.where(self.there == NONE, 0.0, own - usual)
         excess: Floats = np.where(self.there == NONE, 0.0, more - np.where(self.before == NONE, 0.0, more[self.before]))
@@ -84,13 +84,13 @@ class Usual:
 
 
 def usual_of(
-    all_of: ArrivalFacts, work: Floats, peers: Int64s, roles: Mapping[int, int], orders: Sequence[Int64s]
+    facts: ArrivalFacts, work: Floats, peers: Int64s, roles: Mapping[int, int], orders: Sequence[Int64s]
 ) -> Usual:
     """The median rank of a step, by the work of the ranks of its role."""
     totals: dict[tuple[int, int], dict[int, float]] = {}
-    step, rank, keys = all_of.step.tolist(), all_of.rank.tolist(), peers.tolist()
-    at = {(keys[n], rank[n]): n for n in range(all_of.count)}
-    for n in range(all_of.count):
+    step, rank, keys = facts.step.tolist(), facts.rank.tolist(), peers.tolist()
+    at = {(keys[n], rank[n]): n for n in range(facts.count)}
+    for n in range(facts.count):
         ranks = totals.setdefault((roles[rank[n]], step[n]), {})
         ranks[rank[n]] = ranks.get(rank[n], 0.0) + float(work[n])
     median = {
@@ -100,7 +100,7 @@ def usual_of(
     for order in orders:
         base = previous = NONE
         for n in order.tolist():
-            if n >= all_of.count:
+            if n >= facts.count:
                 continue
             if previous != NONE and step[previous] != step[n]:
                 base, previous = previous, NONE

@@ -32,7 +32,7 @@ def render_junit(result: LintReport) -> bytes:
 def _suite(read: InputFile, result: LintReport) -> Element:
     """The suite of an input: all rules for a trace, only those that fired for other inputs."""
     here = [found for found in result.findings if found.file == read.path]
-    whole = _stands_for_the_run(read, result.report.inputs)
+    whole = _represents_run(read, result.report.inputs)
     suite = Element("testsuite", name=xml_text(read.path), hostname="localhost")
     for rule in result.rules:
         found = [one for one in here if _case_of(one) == rule.code]
@@ -45,7 +45,7 @@ def _suite(read: InputFile, result: LintReport) -> Element:
     return suite
 
 
-def _stands_for_the_run(read: InputFile, inputs: Sequence[InputFile]) -> bool:
+def _represents_run(read: InputFile, inputs: Sequence[InputFile]) -> bool:
     """Whether ``read`` lists every rule: it is a readable trace or, without traces, the first readable input."""
     readable = [one for one in inputs if one.status != "unreadable"]
     traces = [one for one in readable if one.kind == "trace"]

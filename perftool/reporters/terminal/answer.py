@@ -75,10 +75,10 @@ def _heads(report: Report) -> tuple[str, str, str]:
 def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) -> Sequence[_Row]:
     """The ``rows`` that fit in ``room`` lines together with the lines below them; at least the first."""
     for count in range(min(_MOST_FINDINGS, len(rows)), 1, -1):
-        taken = rows[:count]
-        lines = len(_table(taken, console, _heads(report))) + 1 + len(_below(report, Choice(), taken, console))
+        fitting = rows[:count]
+        lines = len(_table(fitting, console, _heads(report))) + 1 + len(_below(report, Choice(), fitting, console))
         if lines <= room:
-            return taken
+            return fitting
     return rows[:1]
 
 
@@ -129,12 +129,12 @@ def _rows(report: Report, choice: Choice) -> list[_Row]:
     of_code: dict[str, list[Sequence[int]]] = {}
     for group in grouped(chosen):
         finding = chosen[group[0]]
-        if finding.advice and not finding.suppressed and _worth_a_row(finding):
+        if finding.advice and not finding.suppressed and _is_noticeable(finding):
             of_code.setdefault(finding.code, []).append(group)
     return [_row([chosen[group[0]] for group in groups], max(map(len, groups))) for groups in of_code.values()]
 
 
-def _worth_a_row(finding: Finding) -> bool:
+def _is_noticeable(finding: Finding) -> bool:
     """Whether the fix makes a noticeable difference. Other findings are listed under ``Also``."""
     if finding.gain is None:
         return finding.explained_by is None
@@ -162,16 +162,16 @@ def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) 
     heads = tuple(head if not at or any(row.cells[at] for row in rows) else "" for at, head in enumerate(names))
     widths = [max(map(cell_len, column)) for column in zip(heads, *(row.cells for row in rows), strict=True)]
     # If the lines of code do not fit next to the gains, each is printed on a separate line.
-    beside = sum(widths) + 4 <= console.width
-    lines = [Text(), Text(_aligned(heads if beside else (*heads[:2], ""), widths), style="dim")]
+    fits = sum(widths) + 4 <= console.width
+    lines = [Text(), Text(_aligned(heads if fits else (*heads[:2], ""), widths), style="dim")]
     for number, row in enumerate(rows):
-        line = Text(_aligned(row.cells if beside else (*row.cells[:2], ""), widths))
+        line = Text(_aligned(row.cells if fits else (*row.cells[:2], ""), widths))
         line.stylize(_SEVERITY_STYLE[row.finding.severity], 0, len(row.finding.code))
         if console.width >= _WIDE:
             lines.append(line + Text(f"{' ' * (sum(widths) + 6 - line.cell_len)}{row.fix}"))
         else:
             lines += [line, *_wrapped(Text(row.fix), console, indent=7)]
-        if row.cells[2] and not beside and console.width < _WIDE:
+        if row.cells[2] and not fits and console.width < _WIDE:
             lines.append(Text(f"       {_shortened_left(row.cells[2], console.width - 7)}"))
         # Without a gain, print the evidence of the first finding.
         if not number and not row.finding.gain:

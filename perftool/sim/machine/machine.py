@@ -126,8 +126,8 @@ class Machine:
     def _keep_limits(self) -> None:
         # Read at the first op, because a script may set them before.
         if self._limits is None:
-            given = {reason: os.environ.get(name, "") for name, reason in _LIMITS.items()}
-            self._limits = {reason: int(value) for reason, value in given.items() if value.isdecimal()}
+            limits = {reason: os.environ.get(name, "") for name, reason in _LIMITS.items()}
+            self._limits = {reason: int(value) for reason, value in limits.items() if value.isdecimal()}
         for reason, most in self._limits.items():
             if len(self.graph) >= most:
                 self.cut(reason)
@@ -258,14 +258,14 @@ class Machine:
         self.recorder.bridge("copy_hpu_lazy_D2H", begin, self.now)
 
     def collective(
-        self, collective: Collective, last_to_come: Callable[[int], int], results: Iterable[int], *, waits: bool
+        self, collective: Collective, last_arrival: Callable[[int], int], results: Iterable[int], *, waits: bool
     ) -> None:
-        """A collective of several cards, after the launched work; ``last_to_come`` says when the last card is ready.
+        """A collective of several cards, after the launched work; ``last_arrival`` says when the last card is ready.
         Work that reads or writes its ``results``, the serials of storages, runs after it; with ``waits``, the host
         waits for it too.
         """
         ready = max(self.now, self._launch_free, self._queue.done)
-        end = self._queue.collective(collective, ready, last_to_come(ready))
+        end = self._queue.collective(collective, ready, last_arrival(ready))
         self._arriving.update(dict.fromkeys(results, end))
         if waits:
             self._wait(end)

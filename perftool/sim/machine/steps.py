@@ -25,12 +25,12 @@ def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None 
     ordered = sorted(counted, key=lambda mark: mark.begin)
     if any(mark.name.startswith(PROFILER_STEP) for mark in ordered):
         return []
-    asked = [mark for mark in ordered if mark.name.startswith(LOADER)]
-    loads = [mark.begin for mark in asked]
+    load_marks = [mark for mark in ordered if mark.name.startswith(LOADER)]
+    loads = [mark.begin for mark in load_marks]
     updates = _updates([mark for mark in ordered if mark.name.startswith(OPTIMIZER)])
     if not loads and not updates:
         updates = _updates([mark for mark in ordered if mark.name == MARK_STEP])
-    received = [mark.begin for mark in asked if mark.owner != NO_BATCH]
+    received = [mark.begin for mark in load_marks if mark.owner != NO_BATCH]
     cuts = _cuts(loads, updates or received, end) if loads else updates
     first = max(begin, min(loads[:1] + updates[:1], default=begin)) if loads else begin
     edges = [first, *(cut for cut in cuts if cut > first)]
@@ -58,6 +58,6 @@ def _cuts(loads: Sequence[int], done: Sequence[int], end: int) -> list[int]:
     """The request for the next batch after each time in ``done``, or that time if another of ``done`` is earlier."""
     cuts = []
     for at, following in zip(done, [*done[1:], end], strict=True):
-        asked = next((load for load in loads if load > at), end)
-        cuts.append(asked if asked <= following else at)
+        request = next((load for load in loads if load > at), end)
+        cuts.append(request if request <= following else at)
     return cuts

@@ -67,13 +67,13 @@ def write(path: Path, data: bytes) -> None:
 def require_writable(path: Path) -> None:
     """Create the folder of ``path``. Raises PerfToolError, before the script runs, if it is not writable."""
     _make_folder(path)
-    there = path.exists()
+    existed = path.exists()
     # A device or a pipe cannot be tested without writing to it.
-    if there and not path.is_file() and not path.is_dir():
+    if existed and not path.is_file() and not path.is_dir():
         return
     with write_errors_named(path):
         path.open("ab").close()
-    if not there:
+    if not existed:
         path.unlink()
 
 

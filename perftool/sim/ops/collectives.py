@@ -32,11 +32,11 @@ def group_of(call: Call) -> Any:
 def collective_of(call: Call, group: Any) -> Collective:
     """The collective that ``call`` makes."""
     kind, place = _KINDS[call.op.kind]
-    given = () if kind == "barrier" else tensors(call.args[place])
-    dtype = _TYPES.get(given[0].dtype, str(given[0].dtype)) if given else ""
-    elements = sum(each.numel() for each in given)
+    contribution = () if kind == "barrier" else tensors(call.args[place])
+    dtype = _TYPES.get(contribution[0].dtype, str(contribution[0].dtype)) if contribution else ""
+    elements = sum(each.numel() for each in contribution)
     ranks = tuple(torch.distributed.get_process_group_ranks(group))
-    return Collective(kind, sum(map(size, given)), elements, dtype, str(group.group_name), ranks)
+    return Collective(kind, sum(map(size, contribution)), elements, dtype, str(group.group_name), ranks)
 
 
 def finish(call: Call) -> None:
@@ -46,7 +46,7 @@ def finish(call: Call) -> None:
         torch.distributed.Work.unbox(each).wait()
 
 
-def last_to_come(group: Any, ns: int) -> int:
+def last_arrival(group: Any, ns: int) -> int:
     """The latest of the times ``ns`` of the members of ``group``."""
     options = torch.distributed.AllreduceOptions()
     options.reduceOp = torch.distributed.ReduceOp(torch.distributed.ReduceOp.MAX)

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from perftool.sim.machine.annotations import Annotations
 from perftool.sim.machine.machine import Machine
-from perftool.sim.ops.collectives import collective_of, finish, group_of, last_to_come
+from perftool.sim.ops.collectives import collective_of, finish, group_of, last_arrival
 from perftool.sim.ops.computing import compute
 from perftool.sim.ops.device_ops import DeviceOps
 from perftool.sim.ops.op_work import COUNTING, Call, facts_of, leaves, masks_of, size, tensors
@@ -197,7 +197,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if on_device:
             finish(call)
         results = [entry.serial for entry in entries if entry is not None]
-        last = partial(last_to_come, group)
+        last = partial(last_arrival, group)
         self.machine.collective(collective_of(call, group), last, results, waits=not on_device)
 
     @contextmanager

@@ -49,7 +49,7 @@ class Placement:
         if not self._storages or tensor.layout is not torch.strided:
             return None
         entry = self._storages.get(tensor.untyped_storage()._cdata)
-        return entry if entry is not None and not _gone(entry.ref) else None
+        return entry if entry is not None and not _is_freed(entry.ref) else None
 
     def forget(self, tensor: torch.Tensor) -> None:
         """Count the storage of ``tensor`` as being on the host."""
@@ -82,7 +82,7 @@ class Placement:
         return len(self._storages)
 
     def _sweep(self) -> None:
-        self._storages = {key: entry for key, entry in self._storages.items() if not _gone(entry.ref)}
+        self._storages = {key: entry for key, entry in self._storages.items() if not _is_freed(entry.ref)}
         self._pinned.sweep()
         self._undecided.sweep()
         self._sweep_at = max(_SWEEP_AT_LEAST, 2 * len(self._storages))
@@ -101,15 +101,15 @@ class _Marked:
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
         ref = self._refs.get(tensor.untyped_storage()._cdata)
-        return ref is not None and not _gone(ref)
+        return ref is not None and not _is_freed(ref)
 
     def sweep(self) -> None:
-        self._refs = {key: ref for key, ref in self._refs.items() if not _gone(ref)}
+        self._refs = {key: ref for key, ref in self._refs.items() if not _is_freed(ref)}
 
 
 def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
     return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
 
-def _gone(ref: StorageWeakRef) -> bool:
+def _is_freed(ref: StorageWeakRef) -> bool:
     return bool(ref.expired())  # type: ignore[no-untyped-call]

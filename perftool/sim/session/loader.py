@@ -54,11 +54,11 @@ class WorkerClocks:
     """The times at which the workers of one loader are free, and at which each batch was requested."""
 
     free: list[int]
-    asked: dict[int, int] = field(default_factory=dict)
+    requested: dict[int, int] = field(default_factory=dict)
 
     def ready(self, batch: int, worker: int, cost: int) -> int:
         """The time at which ``worker`` has finished ``batch``. Call this for the batches of a worker in order."""
-        begin = max(self.asked.pop(batch, 0), self.free[worker])
+        begin = max(self.requested.pop(batch, 0), self.free[worker])
         self.free[worker] = begin + cost
         return self.free[worker]
 
@@ -145,7 +145,7 @@ def _ask(simulation: Simulation) -> Callable[[Any], None]:
     plain = dataloader._MultiProcessingDataLoaderIter._try_put_index
 
     def _try_put_index(self: Any) -> None:
-        self._perftool_clocks.asked[self._send_idx] = simulation.machine.now
+        self._perftool_clocks.requested[self._send_idx] = simulation.machine.now
         plain(self)
 
     return _try_put_index

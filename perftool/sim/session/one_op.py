@@ -45,10 +45,10 @@ def one_op(simulation: Simulation, name: str, plain: Callable[..., Any]) -> Call
                 args, kwargs = tree_unflatten(flat, ctx.spec)
                 result = tensors(plain(*args, **kwargs))
                 found = iter(torch.autograd.grad(result, wanted, grads, allow_unused=True))
-            given = [next(found) if needed else None for needed in ctx.needs_input_grad[1:]]
-            for each in tensors(given):
+            gradients = [next(found) if needed else None for needed in ctx.needs_input_grad[1:]]
+            for each in tensors(gradients):
                 simulation.placement.put(each)
-            return (None, *given)
+            return (None, *gradients)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         flat, spec = tree_flatten((args, kwargs))

@@ -59,13 +59,13 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
             return
         # Gloo does not support our device.
         options.pop("device_id", None)
-        asked = options.get("world_size", simulation.ranks)
-        if asked > 1 and simulation.ranks == 1 and parent_process() is None:
+        world_size = options.get("world_size", simulation.ranks)
+        if world_size > 1 and simulation.ranks == 1 and parent_process() is None:
             raise PerfToolError(
-                f"the script asks for a group of {asked} cards, and nothing starts the others: "
-                f"simulate --ranks {asked} does"
+                f"the script asks for a group of {world_size} cards, and nothing starts the others: "
+                f"simulate --ranks {world_size} does"
             )
-        if asked in (-1, 1) and simulation.ranks == 1:
+        if world_size in (-1, 1) and simulation.ranks == 1:
             made("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
             return
         made("gloo", *args, **options)

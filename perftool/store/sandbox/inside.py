@@ -128,8 +128,8 @@ def _release() -> None:
 def _hand_in(connection: duckdb.DuckDBPyConnection, name: str, file: str) -> None:
     from perftool.store.database import literal
 
-    connection.execute(f'ATTACH {literal(file)} AS "handed {name}" (READ_ONLY)')
-    connection.execute(f'CREATE VIEW "{name}" AS SELECT * FROM "handed {name}".main."{name}"')
+    connection.execute(f'ATTACH {literal(file)} AS "exported {name}" (READ_ONLY)')
+    connection.execute(f'CREATE VIEW "{name}" AS SELECT * FROM "exported {name}".main."{name}"')
 
 
 def _answer(

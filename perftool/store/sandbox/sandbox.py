@@ -66,7 +66,7 @@ class Sandbox:
         self._macros = macros
         self._memory_mb = memory_mb
         self._child: subprocess.Popen[bytes] | None = None
-        self._handed: set[str] = set()
+        self._attached: set[str] = set()
 
     def ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result:
         """Run ``sql``, which may use only ``tables``, each in its file. Raises QueryError when it fails."""
@@ -87,7 +87,7 @@ class Sandbox:
     def _ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result | str:
         """The result, or the error the process reports. Raises QueryError when it reports nothing."""
         child = self._child or self._start()
-        new = {name: str(path) for name, path in tables.items() if name not in self._handed}
+        new = {name: str(path) for name, path in tables.items() if name not in self._attached}
         request = {
             "sql": sql, "params": dict(params), "tables": new, "seconds": bounds.seconds, "rows": bounds.rows,
             "bytes": bounds.bytes, "explain": bounds.explain,
@@ -106,7 +106,7 @@ class Sandbox:
             raise QueryTimeoutError(bounds.seconds)
         if result is None:
             raise QueryError(f"the query crashed the process that ran it; its memory limit is {self._memory_mb:,} MB")
-        self._handed |= set(new)
+        self._attached |= set(new)
         return result
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Sandbox:
                 with contextlib.suppress(OSError):
                     _pipe(pipe).close()
         self._child = None
-        self._handed = set()
+        self._attached = set()
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path)]

@@ -16,14 +16,14 @@ _KIND: ReadingKind = "device"
 _ENDING = ".toml"
 
 
-def given_device(text: str) -> Reading:
+def requested_device(text: str) -> Reading:
     """The facts of the device ``text``, as an input. Raises InputError for an unknown name, or a file without facts."""
-    facts = find_given(text)
+    facts = find_requested(text)
     size = os.path.getsize(text) if os.path.isfile(text) else 0
     return Reading(text, size, LogReading(device=facts, kind=_KIND))
 
 
-def find_given(text: str) -> DeviceFacts:
+def find_requested(text: str) -> DeviceFacts:
     """The device called ``text``, or described by the file ``text`` (*.toml). Raises InputError for any other."""
     if text.endswith(_ENDING):
         return read_device(text)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 
-class _AsGiven:
+class _TypedValues:
     """Replaces typer's option adapter: passes a value through if it already has the option's type."""
 
     def __init__(self, converted: Callable[[], Any]) -> None:
@@ -30,9 +30,9 @@ class _AsGiven:
         return self._converted().coerce(value, param=param, ctx=ctx)
 
 
-def take_as_given(params: list[Any]) -> list[Any]:
+def skip_conversion(params: list[Any]) -> list[Any]:
     """``params`` without adapters for text and defaults. Older typer releases have no adapters."""
     for param in params:
         if hasattr(param, "get_runtime_param") and "get_runtime_param" not in vars(param):
-            param.get_runtime_param = partial(_AsGiven, param.get_runtime_param)
+            param.get_runtime_param = partial(_TypedValues, param.get_runtime_param)
     return params

@@ -16,7 +16,7 @@ from perftool.store.ranks import ranks_of_run
 from perftool.store.readings import Reading, reading_tables
 
 
-def given_tables(
+def source_tables(
     traces: Sequence[InputFile],
     readings: Sequence[Reading],
     metadata: Mapping[int, Mapping[str, Any]],

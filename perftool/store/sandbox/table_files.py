@@ -31,14 +31,14 @@ class SandboxTables:
     def _write(self, name: str) -> Path:
         path = self._folder / f"{name}.duckdb"
         path.unlink(missing_ok=True)
-        self._connection.execute(f"ATTACH {literal(str(path))} AS handed")
+        self._connection.execute(f"ATTACH {literal(str(path))} AS exported")
         rows = catalog()[name].as_text if name in catalog() else f'SELECT * FROM main."{name}"'
         try:
             # Compression would double the time.
             self._connection.execute("SET force_compression = 'uncompressed'")
-            self._connection.execute(f'CREATE TABLE handed."{name}" AS {rows}; CHECKPOINT handed')
+            self._connection.execute(f'CREATE TABLE exported."{name}" AS {rows}; CHECKPOINT exported')
         finally:
-            self._connection.execute("SET force_compression = 'auto'; DETACH handed")
+            self._connection.execute("SET force_compression = 'auto'; DETACH exported")
         self._files[name] = path
         return path
 
