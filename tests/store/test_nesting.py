@@ -83,7 +83,7 @@ def test_a_parent_starts_first_on_the_same_track(spans: list[Span]) -> None:
 
 
 def test_slices_that_all_overlap() -> None:
-    """As many levels as slices: begins that never end. Visiting all slices for each level would take minutes."""
+    """Begins that never end make as many levels as slices. Visiting all slices for each level would take minutes."""
     count = 200_000
     found = nested([(0, at, count + 1) for at in range(count)])
     assert found == [(at, at - 1) for at in range(count)]
