@@ -179,7 +179,8 @@ def rule_page(rule: Rule) -> str:
     texts = rule.fix.by_device
     parts.append("## Fix\n")
     parts += [f"{_flat(texts[0][1])}\n"] if len(texts) == 1 else [
-        "\n".join(f"* **{devices}**: {_flat(text)}" for devices, text in texts) + "\n"
+        "A finding shows the text that fits its device or its evidence.\n",
+        "\n".join(f"* **{devices}**: {_flat(text)}" for devices, text in texts) + "\n",
     ]  # fmt: skip
     if rule.example:
         parts += ["## Example\n", f"```python\n{rule.example.strip()}\n```\n"]
