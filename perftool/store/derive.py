@@ -56,7 +56,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
         issues += [(rank, issue) for issue in _unpaired(pairs.unmatched_ends, pairs.unmatched_begins)]
     arrays = {"id": np.asarray(begins, dtype=np.int64), "end": np.asarray(ends_ns, dtype=np.int64)}
     _run(connection, 'CREATE TABLE _pairs AS SELECT id, "end" FROM arrays', arrays)
-    return [*issues, *_untimed(connection), *_cut_names(connection, longest_name)]
+    return [*issues, *_untimed(connection), *_cut_names(connection, longest_name), *_long_inputs(connection)]
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
@@ -194,6 +194,20 @@ def _cut_names(connection: duckdb.DuckDBPyConnection, longest: int) -> Iterator[
     ).fetchall()
     for rank, count in found:
         yield rank, ImportIssue("cut names", count, f"names longer than {longest >> 10} KiB, cut: {count:,}")
+
+
+def _long_inputs(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
+    """Ops with inputs that the table ``ops`` leaves out."""
+    found = connection.execute(
+        """SELECT rank, count(*), longest_inputs() FROM (
+               SELECT rank, unnest(json_extract_string(args, [
+                   '$."Input Dims"', '$."Input dims"', '$."Input type"', '$."Concrete Inputs"'])) AS text
+               FROM raw WHERE ph IN ('X', 'B') AND strlen(args) > longest_inputs())
+           WHERE strlen(text) > longest_inputs() GROUP BY rank ORDER BY rank"""
+    ).fetchall()
+    for rank, count, longest in found:
+        text = f"shapes, types and arguments longer than {longest >> 10} KiB, left out: {count:,}"
+        yield rank, ImportIssue("long inputs", count, text)
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, arrays: dict[str, Any]) -> None:

@@ -45,34 +45,9 @@ CREATE MACRO interval_sweep(source) AS TABLE (
 );
 
 -- The pairs of an interval of one source inside an interval of another, on the same lane: a row (outside, inside) of
--- ids for each. Both sources have the columns lane, id, ts and "end", and no negative lengths. To avoid quadratic time,
--- each inside is compared only with the last outside that starts before it, and with the outsides in which that one
--- starts. Outsides more than 32 deep are left out.
-CREATE MACRO interval_pairs(insides, outsides) AS TABLE (
-    WITH edges AS (
-        SELECT lane, id, ts AS t, 1 AS delta FROM query_table(outsides)
-        UNION ALL SELECT lane, id, "end", -1 FROM query_table(outsides)
-    ),
-    levels AS (
-        SELECT id, delta, sum(delta) OVER (PARTITION BY lane ORDER BY t, delta DESC, id ROWS UNBOUNDED PRECEDING) AS level
-        FROM edges
-    ),
-    shallow AS (
-        SELECT * FROM query_table(outsides) WHERE id IN (SELECT id FROM levels WHERE delta = 1 AND level <= 32)
-    ),
-    nested AS (
-        SELECT l.id AS last, o.id, o."end"
-        FROM shallow AS l JOIN shallow AS o ON o.lane = l.lane AND o.ts <= l.ts AND o."end" >= l.ts
-    )
-    SELECT n.id AS outside, i.id AS inside
-    FROM query_table(insides) AS i
-    ASOF JOIN shallow AS l ON l.lane = i.lane AND i.ts >= l.ts
-    JOIN nested AS n ON n.last = l.id
-    WHERE i."end" <= n."end"
-);
-
--- The same pairs in linear time, for outsides that never overlap partially, such as calls on one thread: on each lane
--- and level, only the last one to start can still be open.
+-- ids for each, in linear time. Both sources have the columns lane, id, ts and "end". Outsides have a length and never
+-- overlap partially, such as calls on one thread: on each lane and level, only the last one to start can still be open.
+-- Outsides more than 32 deep are left out.
 CREATE MACRO nested_pairs(insides, outsides) AS TABLE (
     WITH edges AS (
         SELECT lane, id, ts AS t, "end", 1 AS delta FROM query_table(outsides) WHERE "end" > ts
@@ -104,6 +79,9 @@ CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || k
 
 -- A list as JSON; NULL for other values, on which JSON functions would fail.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
+-- Inputs of an op, likewise. The longest in our recordings have 3 kB. Queries may copy them for each kernel of the op.
+CREATE MACRO longest_inputs() AS 32768;
+CREATE MACRO inputs_json(value) AS CASE WHEN strlen(value) <= longest_inputs() THEN list_json(value) END;
 
 -- A list of ranks, shortened as in PyTorch: for more than 30, the first 29 and the last.
 CREATE MACRO listed_ranks(value) AS

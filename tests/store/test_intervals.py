@@ -138,14 +138,7 @@ def test_touching_intervals_become_one() -> None:
 
 @PROPERTY
 @given(INTERVALS, INTERVALS)
-def test_pairs_are_the_intervals_of_a_lane_inside_another(ours: list[Interval], theirs: list[Interval]) -> None:
-    insides, outsides = ([given for given in some if given[3] >= given[2]] for some in (ours, theirs))
-    assert _pairs("interval_pairs", insides, outsides) == _inside_by_hand(insides, outsides)
-
-
-@PROPERTY
-@given(INTERVALS, INTERVALS)
-def test_pairs_with_calls_of_a_thread_are_the_same(ours: list[Interval], theirs: list[Interval]) -> None:
+def test_pairs_are_the_calls_of_a_thread_inside_another(ours: list[Interval], theirs: list[Interval]) -> None:
     insides, outsides = ([given for given in some if given[3] > given[2]] for some in (ours, theirs))
     calls: list[Interval] = []
     for call in outsides:

@@ -30,7 +30,7 @@ facts AS (
 )
 SELECT s.id, s.rank, s.track, s.name, s.ts, s.dur, s."end", s.depth, s.parent,
        greatest(s.dur - coalesce(i.inner_ns, 0), 0)::BIGINT AS self_ns,
-       list_json(coalesce(a[1], a[2])) AS input_dims, list_json(a[3]) AS input_types, list_json(a[4]) AS concrete_inputs,
+       inputs_json(coalesce(a[1], a[2])) AS input_dims, inputs_json(a[3]) AS input_types, inputs_json(a[4]) AS concrete_inputs,
        try_cast(coalesce(a[5], a[6]) AS BIGINT) AS external_id, try_cast(a[7] AS BIGINT) AS sequence,
        try_cast(a[8] AS BIGINT) AS fwd_thread, a[9] AS call_stack
 FROM slices AS s

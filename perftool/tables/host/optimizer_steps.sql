@@ -22,10 +22,10 @@ ops AS (
 calls AS (
     SELECT id, track AS lane, ts, "end", device_ops FROM launches WHERE track IN (SELECT track FROM steps)
 ),
-inside AS (SELECT outside AS id, count(*) AS ops FROM interval_pairs(ops, steps) GROUP BY outside),
+inside AS (SELECT outside AS id, count(*) AS ops FROM nested_pairs(ops, steps) GROUP BY outside),
 submitted AS (
     SELECT p.outside AS id, sum(c.device_ops) AS launched
-    FROM interval_pairs(calls, steps) AS p JOIN calls AS c ON c.id = p.inside
+    FROM nested_pairs(calls, steps) AS p JOIN calls AS c ON c.id = p.inside
     GROUP BY p.outside
 ),
 -- Estimate for the CPU: before the first op and after the last, a fused update takes as long as the loop. In between,
