@@ -287,6 +287,22 @@ def _positions(form: Callable[[int], tuple[list[int], int]]) -> bytes:
     return document(events)
 
 
+def _numbered(number: Callable[[int], int]) -> bytes:
+    """Layers of different shapes, of which one position is read, and nodes of their sequence numbers."""
+    events = _steps(5, 500_000)
+    for at in range(5_000):
+        begin, of = 100 * at, {"Sequence number": number(at)}
+        layer = {"Input Dims": [[3, at + 2, 4], [7, 4]]}
+        chosen = {"Input Dims": [[3, at + 2, 7], [], []], "Concrete Inputs": ["", "1", "1"]}
+        events += [
+            x("aten::linear", begin, 20, **layer, **of), x("aten::addmm", begin + 1, 18, **layer, **of),
+            x("aten::select", begin + 25, 5, **chosen),
+            x("autograd::engine::evaluate_function: AddmmBackward0", begin + 40, 10, **of),
+            x("aten::mm", begin + 41, 8),
+        ]  # fmt: skip
+    return document(events)
+
+
 def _convolutions(side: Callable[[int], int]) -> bytes:
     """Convolutions of pictures with ``side`` pixels a side, each after a copy to NCHW of pictures of another batch."""
     events = _steps(5, 1_200_000)
@@ -322,33 +338,15 @@ def _distances(number: Callable[[int], int]) -> bytes:
     return document(events)
 
 
-def _numbered(number: Callable[[int], int]) -> bytes:
-    """Layers of one shape, of which one position is read, and nodes of their sequence numbers."""
-    events = _steps(5, 500_000)
-    for at in range(5_000):
-        begin, of = 100 * at, {"Sequence number": number(at)}
-        layer = {"Input Dims": [[3, 5, 4], [7, 4]]}
-        chosen = {"Input Dims": [[3, 5, 7], [], []], "Concrete Inputs": ["", "1", "1"]}
-        events += [
-            x("aten::linear", begin, 20, **layer, **of), x("aten::addmm", begin + 1, 18, **layer, **of),
-            x("aten::select", begin + 25, 5, **chosen),
-            x("autograd::engine::evaluate_function: AddmmBackward0", begin + 40, 10, **of),
-            x("aten::mm", begin + 41, 8),
-        ]  # fmt: skip
-    return document(events)
-
-
-def _embeddings(count: int, height: Callable[[int], int]) -> bytes:
-    """``count`` lookups in tables of ``height`` rows, their backward passes and updates, and products."""
-    events = _steps(5, 100 * count)
-    for at in range(count):
+def _embeddings(height: Callable[[int], int]) -> bytes:
+    """Lookups in tables of ``height`` rows, their backward passes, and products."""
+    events = [*_steps(5, 1_500_000), x("Optimizer.step#SGD.step", 1_500_000 - 20, 10, "user_annotation")]
+    for at in range(15_000):
         begin, rows = 100 * at, height(at)
         given = {"Input Dims": [[1, 16], [1], [], [], []], "Concrete Inputs": ["", "", str(rows), "-1", "False"]}
         events += [
             x("aten::embedding", begin, 10, **{"Input Dims": [[rows, 16], [1], [], [], []]}),
             x("aten::embedding_dense_backward", begin + 20, 10, **given),
-            x("Optimizer.step#SGD.step", begin + 40, 20, "user_annotation"),
-            x("aten::add_", begin + 41, 10, **{"Input Dims": [[rows, 16], [rows, 16], []]}),
             x("aten::mm", begin + 70, 10, **{"Input Dims": [[8, at + 1], [at + 1, 8]]}),
         ]  # fmt: skip
     return document(events)
@@ -356,15 +354,14 @@ def _embeddings(count: int, height: Callable[[int], int]) -> bytes:
 
 def _sparse(rows: Callable[[int], int]) -> bytes:
     """Sparse matrices with ``rows`` rows that are made dense, and products with them."""
-    events = _steps(5, 1_500_000)
-    for at in range(15_000):
+    events = _steps(5, 2_400_000)
+    for at in range(24_000):
         begin, shape = 100 * at, [rows(at), 999]
         events += [
             x("aten::to_dense", begin, 20, **{"Input Dims": [shape]}),
-            x("aten::to", begin + 1, 5, **{"Input Dims": [[1]]}),
+            x("aten::_to_dense", begin + 1, 8), x("aten::to", begin + 2, 5, **{"Input Dims": [[1]]}),
         ]  # fmt: skip
-        if at % 15 == 0:
-            events.append(x("aten::mm", begin + 30, 50, **{"Input Dims": [shape, [999, 8]]}))
+        events.append(x("aten::mm", begin + 30, 50, **{"Input Dims": [shape, [999, 8]]}))
     return document(events)
 
 
@@ -493,14 +490,10 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "distances of one number": ("t.json", lambda: _distances(lambda at: at), lambda: _distances(lambda _: 7)),
     "nodes of one number": ("t.json", lambda: _numbered(lambda at: at), lambda: _numbered(lambda _: 7)),
     "tables of many heights": (
-        "t.json", lambda: _embeddings(15_000, lambda _: 999), lambda: _embeddings(15_000, lambda at: 1000 + at),
+        "t.json", lambda: _embeddings(lambda _: 999), lambda: _embeddings(lambda at: 1000 + at),
     ),
     "sparse matrices of many shapes": ("t.json", lambda: _sparse(lambda _: 999), lambda: _sparse(lambda at: 1000 + at)),
     "an op of many inputs around kernels": ("t.json", lambda: _wide(2), lambda: _wide(15_000)),
-    "optimizers one after the other": (
-        "t.json", lambda: _beside(lambda number: [x("aten::add_", 20 * number + 1, 15)], 40_000),
-        lambda: _beside(lambda number: _optimizer(number, 20 * number + 1, 15), 40_000),
-    ),
     "functions around saves": ("t.json", lambda: _saves(1), lambda: _saves(16_000)),
     "convolutions and copies of many sizes": (
         "t.json", lambda: _convolutions(lambda _: 224), lambda: _convolutions(lambda at: 20 + at),

@@ -30,6 +30,15 @@ def test_a_damaged_file_has_its_names_cut_and_counted_too(tmp_path: Path) -> Non
     assert issues["cut names"] == 1
 
 
+def test_inputs_of_ops_that_are_too_long_are_left_out_and_counted() -> None:
+    """Queries may copy them for each kernel of the op."""
+    short, long = ([[number, 3] for number in range(count)] for count in (1000, 5000))
+    with store_over([x("aten::cat", at, 5, **{"Input Dims": dims}) for at, dims in enumerate((short, long))]) as store:
+        kept = [row["input_dims"] is not None for row in store.rows("ops")]
+        [issue] = store.rows("input_issues")
+    assert (kept, issue["kind"], issue["count"]) == ([True, False], "long inputs", 1)
+
+
 def test_steps_that_overlap_others_are_counted() -> None:
     # The second and the third begin inside the first; the annotation of the first appears twice.
     events = [step(1, 0, 1000), step(2, 100, 1000), step(3, 200, 1000), step(1, 1, 998), step(4, 1300, 1000)]
