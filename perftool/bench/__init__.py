@@ -1,7 +1,7 @@
 """Micro-benchmarks: each reproduces a problem, applies the advice, checks that the results agree and measures the gain.
 
-Each has a file, named as in the rules. ``fused_optimizers`` is a table of benchmarks that differ only by an op, and
-``simulated`` lists those that only the simulator can show, each with a script. ``harness`` measures them.
+Each is a module with the name that the rules use. ``fused_optimizers`` is a table of benchmarks that differ only by an
+op, and ``simulated`` lists those that only the simulator can show, each with a script. ``harness`` measures them.
 """
 
 from __future__ import annotations

@@ -40,13 +40,13 @@ def build(form: FormName, setting: Setting) -> Form:
         output: torch.Tensor = block(x, routing, weights)
         return output
 
-    def gaudis() -> torch.Tensor:
+    def gaudi_op() -> torch.Tensor:
         output = mixture_of_experts(x, routing, weights, gate, up, down, True, "gelu", 0, mixture.experts - 1)
         assert isinstance(output, torch.Tensor)
         return output
 
     if form == "advised" and setting.device.type == "hpu":
-        return _form("mixture_of_experts", gaudis)
+        return _form("mixture_of_experts", gaudi_op)
     if form == "advised":
         stacked = [torch.stack(part).transpose(1, 2) for part in (gate, up, down)]
         return _form("torch._grouped_mm", lambda: grouped_experts(x, routing, weights, *stacked))

@@ -129,7 +129,7 @@ class Workspace:
             raise PerfToolError(message or f"{command} ended with exit code {child.returncode} and no message")
 
     def _wait(self, child: subprocess.Popen[bytes], command: str, answer: IO[bytes]) -> None:
-        """Wait for the end of ``child``. Raises PerfToolError when it takes too long or answers too much."""
+        """Wait for the end of ``child``. Raises PerfToolError when it takes too long or writes too much."""
         until = time.monotonic() + self.seconds
         ended = False
         while not ended:

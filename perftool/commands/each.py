@@ -59,7 +59,7 @@ def watch(
     metrics of each trace, and shows which traces are already done.
     """
     from perftool.engine.ranks.schedule import Processes
-    from perftool.readers.discover import TRACE_SUFFIXES, is_our_own
+    from perftool.readers.discover import TRACE_SUFFIXES, is_own_output
     from perftool.readers.files.finished import Watched, files_below
     from perftool.readers.files.picking import is_excluded
     from perftool.readers.metrics.run_lines import read_done
@@ -73,7 +73,7 @@ def watch(
     while True:
         for state in watched.finished(files_below(folder, TRACE_SUFFIXES)):
             trace = os.path.join(folder, *state.path.split("/"))
-            if is_our_own(trace) or is_excluded(trace, session.settings.exclude):
+            if is_own_output(trace) or is_excluded(trace, session.settings.exclude):
                 continue
             width = max(width, len(state.path))
             report = _line(console, trace, state.path, width, session, schedule or Processes(1))

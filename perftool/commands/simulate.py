@@ -32,7 +32,7 @@ class DeviceName(str, Enum):
 
 
 class Mode(str, Enum):
-    """How the device is fed."""
+    """How ops are sent to the device."""
 
     lazy = "lazy"
     eager = "eager"
@@ -80,7 +80,7 @@ ReportOption = Annotated[
 RanksOption = Annotated[
     int, typer.Option(min=1, metavar="N", help="Cards: run the script in N processes, as a launcher would.")
 ]
-ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How the device is fed: lazy, eager, compile.")]
+ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How ops are sent to the device: lazy, eager, compile.")]
 
 
 def simulate(

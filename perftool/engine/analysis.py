@@ -260,7 +260,7 @@ def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:
 def answered_by(answer: Answering[Answer], store: TraceStore, rules: Sequence[Rule]) -> Answer:
     """The result of ``answer`` for ``store``, which holds all ranks, with the findings of ``rules``."""
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
-    # Device work identifies the device. Meanwhile the second core builds ops, which every report needs.
+    # Device work identifies the device. Ops are built at the same time, because every report needs them.
     store.build(["device_ops", "ops"])
     return answer(store, rules, detect_device(store), lambda context: evaluate(store, rules, context, crashed))
 

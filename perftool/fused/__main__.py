@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
         return _refused(str(error), error.exit_code)
     from perftool.fused.porting import script  # imported late, because its package needs torch
 
-    script.hide_what_stands_between()
+    script.hide_internal_frames()
     if arguments[0] == "-m":
         script.run_module(arguments[1], arguments[2:])
     else:

@@ -129,7 +129,7 @@ def native(module: str, name: str) -> Any:
     """
     found = importlib.import_module(f"habana_frameworks.torch.{module}")
     if "__stands_in__" in vars(found):
-        raise ImportError("habana_frameworks is a stand-in here")
+        raise ImportError("habana_frameworks is a stub here")
     return getattr(found, name)
 
 

@@ -1,4 +1,4 @@
-"""Rotary position embeddings: p*cos + turned(p)*sin, where `turned` swaps the halves, or the pairs, of each vector."""
+"""Rotary position embeddings: p*cos + rotated(p)*sin, where `rotated` swaps the halves or the pairs of each vector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ for _op in (_V1, _V2, _V3):
 
 
 class RotaryPosEmbeddingMode(Enum):
-    """Which elements of a vector turn together: i and i + size/2, or 2i and 2i + 1."""
+    """Which elements of a vector are rotated together: i and i + size/2, or 2i and 2i + 1."""
 
     BLOCKWISE = 0
     PAIRWISE = 1
@@ -31,7 +31,7 @@ def apply_rotary_pos_emb(
     offset: int = 0,
     mode: RotaryPosEmbeddingMode = RotaryPosEmbeddingMode.BLOCKWISE,
 ) -> Tensor:
-    """`p` [..., size] turned by the angles of its positions; differentiable with respect to `p`.
+    """`p` [..., size] rotated by the angles of its positions; differentiable with respect to `p`.
 
     With `position_ids` [batch, tokens], `p` is [batch, heads, tokens, size] and tables are [positions, size]; without,
     tables broadcast to `p`, blockwise from row `offset` on. `cos` alone is a cache of `RotaryPosEmbeddingHelperV3`.
@@ -50,7 +50,7 @@ def apply_rotary_pos_emb(
     wide = torch.float32 in (cos.dtype, sin.dtype)
     dtype = torch.promote_types(p.dtype, torch.float32) if wide else p.dtype
     p = p.to(dtype)
-    return p * cos.to(dtype) + _turned(p, mode) * sin.to(dtype)
+    return p * cos.to(dtype) + _rotated(p, mode) * sin.to(dtype)
 
 
 def rotary_pos_embedding(
@@ -80,7 +80,7 @@ def _at(table: Tensor, position_ids: Tensor) -> Tensor:
     return table.reshape(-1, table.size(-1))[position_ids].unsqueeze(1)
 
 
-def _turned(p: Tensor, mode: RotaryPosEmbeddingMode) -> Tensor:
+def _rotated(p: Tensor, mode: RotaryPosEmbeddingMode) -> Tensor:
     if mode is RotaryPosEmbeddingMode.PAIRWISE:
         return torch.stack((-p[..., 1::2], p[..., 0::2]), dim=-1).flatten(-2)
     first, second = p.chunk(2, dim=-1)
@@ -93,8 +93,8 @@ class RotaryPosEmbeddingHelperV1(AppliedOp):
     @staticmethod
     def apply(p: Tensor, cos: Tensor, sin: Tensor, offset: int, /) -> Tensor:
         """As `apply_rotary_pos_emb` without `position_ids`."""
-        turned = natively_applied(_V1, p, cos, sin, offset)
-        return apply_rotary_pos_emb(p, cos, sin, offset=offset) if turned is None else turned
+        rotated = natively_applied(_V1, p, cos, sin, offset)
+        return apply_rotary_pos_emb(p, cos, sin, offset=offset) if rotated is None else rotated
 
 
 class RotaryPosEmbeddingHelperV2(AppliedOp):
@@ -103,8 +103,8 @@ class RotaryPosEmbeddingHelperV2(AppliedOp):
     @staticmethod
     def apply(p: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, /) -> Tensor:
         """As `apply_rotary_pos_emb` with `position_ids`."""
-        turned = natively_applied(_V2, p, cos, sin, position_ids)
-        return apply_rotary_pos_emb(p, cos, sin, position_ids) if turned is None else turned
+        rotated = natively_applied(_V2, p, cos, sin, position_ids)
+        return apply_rotary_pos_emb(p, cos, sin, position_ids) if rotated is None else rotated
 
 
 class RotaryPosEmbeddingHelperV3(AppliedOp):
@@ -112,7 +112,7 @@ class RotaryPosEmbeddingHelperV3(AppliedOp):
 
     @staticmethod
     def apply(p: Tensor, rope_cache: Tensor, /) -> Tensor:
-        """The vectors `p` [tokens, batch, heads, size], in its dtype, with their first 2·n elements turned.
+        """The vectors `p` [tokens, batch, heads, size], in its dtype, with their first 2·n elements rotated.
 
         `rope_cache` is [positions, n, 2] or [positions, batch or 1, n, 2], cosines before sines; its first
         `tokens` positions are used.
@@ -124,5 +124,5 @@ class RotaryPosEmbeddingHelperV3(AppliedOp):
             raise ValueError(f"vectors {list(p.shape)} do not fit a cache {list(rope_cache.shape)}, [positions, n, 2]")
         cache = rope_cache[:tokens].reshape(tokens, -1, 1, size // 2, 2).to(p.dtype)
         cos, sin = (part.repeat_interleave(2, -1) for part in cache.unbind(-1))
-        turned = apply_rotary_pos_emb(p[..., :size], cos, sin, mode=RotaryPosEmbeddingMode.PAIRWISE)
-        return torch.cat((turned, p[..., size:]), -1)
+        rotated = apply_rotary_pos_emb(p[..., :size], cos, sin, mode=RotaryPosEmbeddingMode.PAIRWISE)
+        return torch.cat((rotated, p[..., size:]), -1)

@@ -13,7 +13,7 @@ class Descriptor:
     """An open file that other code may close. Takes over ``number``; child processes do not inherit it."""
 
     def __init__(self, number: int) -> None:
-        self._number = _moved_up(number)
+        self._number = _high_duplicate(number)
         self._identity = _identity(self._number)
 
     @property
@@ -30,7 +30,7 @@ class Descriptor:
                 os.close(number)
 
 
-def _moved_up(number: int) -> int:
+def _high_duplicate(number: int) -> int:
     try:
         import fcntl
 

@@ -161,7 +161,7 @@ class _Watchman:
             signal.set_wakeup_fd(present)
         self._write.close()
 
-    def _heard(self) -> bytes:
+    def _next_signals(self) -> bytes:
         """The next signals; empty once the pipe is closed, by us or by the program."""
         number = self._read.number
         if number is None:
@@ -172,7 +172,7 @@ class _Watchman:
             return b""
 
     def _watch(self) -> None:
-        while signals := self._heard():
+        while signals := self._next_signals():
             if signals[0] not in self._numbers:
                 continue
             while not self.answered.wait(_PATIENCE_S):

@@ -31,7 +31,7 @@ class HomeThread:
         if not self.here:
             self._moves += 1
             self._local = threading.local()
-            self._local.last_words = _LastWords(self, self._moves)
+            self._local.last_words = _ThreadEnd(self, self._moves)
 
     def _left(self, move: int) -> None:
         if move == self._moves and self._leaving is not None:
@@ -42,7 +42,7 @@ class HomeThread:
                 self._ending = None
 
 
-class _LastWords:
+class _ThreadEnd:
     """A local variable of a thread. Python deletes it when the thread ends, while code can still run in the thread."""
 
     def __init__(self, home: HomeThread, move: int) -> None:

@@ -39,7 +39,7 @@ Schedule = Callable[[int], ProfilerAction]
 
 
 @dataclass(frozen=True)
-class _Used:
+class _Usage:
     """Usage of one thread or process since its start, in ns: time on a core, and time ready to run without one."""
 
     name: str
@@ -53,8 +53,8 @@ class _Moment:
 
     at_ns: int
     cpu_ns: int
-    threads: Mapping[int, _Used]
-    workers: Mapping[int, _Used]
+    threads: Mapping[int, _Usage]
+    workers: Mapping[int, _Usage]
     busy_ns: int | None
     stolen_ns: int | None
     pressure_ns: int | None
@@ -174,11 +174,11 @@ def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
     }
 
 
-def _differences(begin: Mapping[int, _Used], end: Mapping[int, _Used]) -> list[dict[str, Any]]:
+def _differences(begin: Mapping[int, _Usage], end: Mapping[int, _Usage]) -> list[dict[str, Any]]:
     """The usage of each thread or process of ``end`` since ``begin``; new ones began at zero."""
     found = []
     for tid, used in end.items():
-        before = begin.get(tid, _Used("", 0, 0))
+        before = begin.get(tid, _Usage("", 0, 0))
         cpu, delay = used.cpu_ns - before.cpu_ns, used.delay_ns - before.delay_ns
         if cpu or delay:
             found.append({"tid": tid, "name": used.name, "cpu_ns": cpu, "delay_ns": delay})
@@ -204,14 +204,14 @@ def _now() -> _Moment:
     )
 
 
-def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Used]]:
+def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]]:
     """The usage of the threads or processes with folders in ``folder``; those that end meanwhile are left out."""
     with suppress(OSError):
         for tid in os.listdir(folder) if chosen is None else map(str, chosen):
             with suppress(OSError, ValueError):
                 cpu, delay, _ = (folder / tid / "schedstat").read_text(encoding="ascii").split()
                 name = (folder / tid / "comm").read_text(encoding="utf-8", errors="replace").strip()
-                yield int(tid), _Used(name, int(cpu), int(delay))
+                yield int(tid), _Usage(name, int(cpu), int(delay))
 
 
 def _machine() -> tuple[int | None, int | None]:

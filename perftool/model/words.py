@@ -16,7 +16,7 @@ KIND_LABELS = {
     "checkpoint": "saving checkpoints", "sleep": "sleeping", "blocked": "Python, mostly blocked",
     "no_core": "Python and ops, or no core", "host": "host",
     "delay": "delays",
-    "beside": "work beside the steps", "start_up": "start-up", "unknown": "nothing recorded",
+    "beside": "concurrent work", "start_up": "start-up", "unknown": "nothing recorded",
     "before_recording": "before the recording", "undecided": "use not shown",
 }  # fmt: skip
 

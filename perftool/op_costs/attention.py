@@ -1,6 +1,6 @@
 """Attention without the score matrix in memory. Forward takes two matrix products, backward five, one of which
-recomputes the scores (Dao, FlashAttention-2, 2023, whose benchmarks also halve the work under a causal mask). Like
-there, softmax is left out. Every head of the queries counts; keys and values that heads share are read once.
+recomputes the scores (Dao, FlashAttention-2, 2023, whose benchmarks also halve the work under a causal mask). As in
+that paper, softmax is left out. Every head of the queries counts; keys and values that heads share are read once.
 """
 
 from __future__ import annotations

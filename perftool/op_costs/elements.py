@@ -88,7 +88,7 @@ def _fill(call: Call) -> Cost:
     return Cost(0, moved(call.tensor(0)), "vector", call.tensor(0).rate_name)
 
 
-def _moved_about(call: Call) -> Cost:
+def _rearranged(call: Call) -> Cost:
     x = call.tensor(0)
     return Cost(0, moved(x, x), "vector", x.rate_name)
 
@@ -121,7 +121,7 @@ REDUCTIONS: dict[str, Callable[[Call], Cost]] = {
     "aten::cumsum": _scan, "aten::cumprod": _scan,
 }  # fmt: skip
 COPIES: dict[str, Callable[[Call], Cost]] = {
-    "aten::copy_": _copy, "aten::roll": _moved_about, "aten::flip": _moved_about,
+    "aten::copy_": _copy, "aten::roll": _rearranged, "aten::flip": _rearranged,
 }  # fmt: skip
 FILLS: dict[str, Callable[[Call], Cost]] = {
     "aten::fill_": _fill, "aten::zero_": _fill,

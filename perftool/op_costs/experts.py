@@ -16,7 +16,8 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class Mixture:
-    """Sizes of a call: ``up`` columns of the first product, ``inner`` terms of the second."""
+    """Sizes of a call: ``up`` is the number of columns of the first product, ``inner`` the summed dimension of the
+    second."""
 
     x: Tensor
     choices: int
@@ -34,7 +35,7 @@ class Mixture:
 
     @property
     def rows(self) -> int:
-        """Mean number of rows of an expert with any, at least one."""
+        """Mean number of rows per expert that has any, at least one."""
         return max(round(self.tokens * self.choices / max(self._reached(), 1)), 1)
 
     def cost(self) -> Cost:
@@ -53,7 +54,7 @@ def _given(call: Call) -> Mixture:
     if not len(x.dims) == len(chosen.dims) == 2 or not len(first.dims) == len(second.dims) == 3 or 0 in first.dims:
         raise NoModelError("not a mixture")
     hidden, experts = x.dims[1], first.dims[0]
-    # 4-bit weights are packed along their terms.
+    # 4-bit weights are packed along the summed dimension.
     packed = max(hidden // first.dims[2], 1)
     eight = first.rate_name in ("fp8", "int8")
     return _checked(

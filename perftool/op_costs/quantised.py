@@ -30,7 +30,7 @@ class Quantised:
     packed_rows: int = 1
 
     def sizes(self, call: Call) -> tuple[int, int, int]:
-        """Rows, columns and terms."""
+        """Rows, columns and inner dimension."""
         a = call.tensor(self.a)
         weight = a if self.weight is None else call.tensor(self.weight)
         if not a.dims or len(weight.dims) < 2:
@@ -71,12 +71,12 @@ def _packed(call: Call, a: Tensor, weight: Tensor) -> int:
 
 
 def _packed_terms(call: Call, a: Tensor, weight: Tensor) -> int:
-    """Several weights are packed into a number, along the terms."""
+    """Several weights are packed into a number, along the inner dimension."""
     return weight.dims[1]
 
 
 def _named(call: Call, a: Tensor, weight: Tensor) -> int:
-    """Rows, columns and terms are consecutive arguments, whose position differs by version."""
+    """Rows, columns and inner dimension are consecutive arguments, whose position differs by version."""
     for at in range(len(call.scalars) - 2):
         try:
             sizes = [call.numbers(place) for place in (at, at + 1, at + 2)]

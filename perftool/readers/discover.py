@@ -128,7 +128,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     """The traces of one run in a folder, with the logs and the configuration there."""
     place = Path(path)
     named, unread = _named_like_traces(place)
-    files = [file for file in named if not is_our_own(file)]
+    files = [file for file in named if not is_own_output(file)]
     tables = [] if any(map(_is_trace, files)) else _profiler_csvs(place, wanted.exclude)
     profiled = newest_profiles(path, tables)
     texts = [file for file in companions_in(place, recursive=True) if file not in files]
@@ -281,7 +281,7 @@ def _at_url(url: str) -> list[str]:
     return found if len(found) == 1 else traces
 
 
-def is_our_own(path: str) -> bool:
+def is_own_output(path: str) -> bool:
     """Whether a file is a report or a baseline that this program wrote: a whole object, without events."""
     if not path.lower().endswith(".json"):
         return False

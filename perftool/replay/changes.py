@@ -129,16 +129,16 @@ def _prefetch_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
 
 def _merge_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
     """The tasks run back to back, independent of their launches."""
-    _close_up(graph, result, _numbers(chosen))
+    _run_back_to_back(graph, result, _numbers(chosen))
 
 
-def _close_up(graph: Graph, result: Altered, tasks: Int64s) -> None:
+def _run_back_to_back(graph: Graph, result: Altered, tasks: Int64s) -> None:
     """All ``tasks`` except the first on each lane start when the previous one ends, independent of their launches."""
     firsts = tasks[np.unique(graph.recording.tasks.lane[tasks], return_index=True)[1]]
     _follow(graph, result, tasks[~np.isin(tasks, firsts)])
 
 
-def _close_up_launched(graph: Graph, result: Altered, spans: Sequence[Span]) -> None:
+def _run_launched_back_to_back(graph: Graph, result: Altered, spans: Sequence[Span]) -> None:
     """Close up the tasks launched in each of ``spans``, which may overlap."""
     calls, tasks = graph.recording.launches, graph.recording.tasks
     found = np.flatnonzero(_launched_in(graph, spans))
@@ -218,7 +218,7 @@ def _merge_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) ->
             if count > 1:
                 hosts.add(thread, change.ts, change.end, 1 / count)
                 spans.append((thread, change.ts, change.end))
-    _close_up_launched(graph, result, spans)
+    _run_launched_back_to_back(graph, result, spans)
     _merge_computing(graph, chosen, hosts)
 
 

@@ -138,17 +138,17 @@ def across_links(recording: Recording, order: Order, submitted: Anchors, first: 
     explanation.
     """
     tasks = recording.tasks
-    waiting = _asked_to_wait(recording)
+    waiting = _cross_stream_waits(recording)
     waiters, cause = _pairs(tasks, recording.launches, waiting)
     gap = tasks.ts[waiters] - tasks.end[cause]
     links = [Links.of(Kind.ACROSS, first + cause, first + waiters, np.where(gap <= ACROSS_NS, gap, 0))]
     explained = order.follows | ((submitted.thread != NONE) & (tasks.ts - submitted.time - submitted.lag <= NEAR_NS))
     explained[waiters[gap <= ACROSS_NS]] = True
     open_ones = np.flatnonzero(~explained)
-    return [*links, _after_anything(tasks, open_ones, first)]
+    return [*links, _after_last_finished(tasks, open_ones, first)]
 
 
-def _asked_to_wait(recording: Recording) -> Int64s:
+def _cross_stream_waits(recording: Recording) -> Int64s:
     """All collectives, and the first task after each call that makes its stream wait."""
     tasks, calls = recording.tasks, recording.launches
     launched = np.flatnonzero(tasks.launch != NONE)
@@ -180,7 +180,7 @@ def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int
     return np.concatenate(waiters), np.concatenate(causes)
 
 
-def _after_anything(tasks: Tasks, late: Int64s, first: int) -> Links:
+def _after_last_finished(tasks: Tasks, late: Int64s, first: int) -> Links:
     """Tasks without another explanation follow the work that ended just before, or earlier work of the same launch."""
     by_end = np.argsort(tasks.end, kind="stable")
     ends = tasks.end[by_end]

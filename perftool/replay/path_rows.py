@@ -80,7 +80,7 @@ def path_rows(store: TraceStore, model: Model, prediction: Prediction | None = N
     rows: list[PathRow] = []
     for stretch in stretches:
         parts = names.parts(stretch)
-        for part, bound in zip(parts, _shared_out(stretch, parts, prediction), strict=True):
+        for part, bound in zip(parts, _distributed(stretch, parts, prediction), strict=True):
             at = max(int(np.searchsorted(begins, part.ts, side="right")) - 1, 0)
             rows.append(PathRow(
                 model.rank, numbers[at]["step"], len(rows) + 1, part.kind, part.task, part.name, part.track,
@@ -169,7 +169,7 @@ def _host_parts(stretch: Stretch, slices: _Slices | None, track: int | None) -> 
         yield _Part("host", None, None, track, at, stretch.end)
 
 
-def _shared_out(stretch: Stretch, parts: Sequence[_Part], prediction: Prediction | None) -> list[int]:
+def _distributed(stretch: Stretch, parts: Sequence[_Part], prediction: Prediction | None) -> list[int]:
     """``parts`` with bounds in proportion to their remaining time, which add up to the bound of ``stretch``."""
     if len(parts) == 1:
         return [stretch.bound_ns]

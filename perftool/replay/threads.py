@@ -63,12 +63,12 @@ def hand_overs(recording: Recording) -> Handovers:
         for thread in range(1, recording.threads):
             other = Runs.of(recording, thread)
             if len(other.ts):
-                found += [_woken(main, other, thread), _awaited(main, other, thread)]
+                found += [_woken_by_main(main, other, thread), _awaited(main, other, thread)]
     columns = [np.concatenate(parts) for parts in zip(*found, strict=True)] if found else [np.zeros(0, np.int64)] * 5
     return Handovers(*columns)
 
 
-def _woken(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+def _woken_by_main(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
     """A thread that was silent while the main thread worked resumes when the main thread reaches that point."""
     since = np.append(np.int64(np.iinfo(np.int64).min // 4), other.end[:-1])
     woken = main.at_work(since, other.ts)

@@ -13,7 +13,7 @@ _MOST_SETS, _MOST_PIECES = 4, 4
 def waiting_text(role: GroupRole) -> str:
     """The ranks that wait, how long (a range if the times differ much), and whether all groups have equally fast
     links."""
-    return f"{_times(role.waiting)}{'   links even' if role.even_links else ''}"
+    return f"{_times(role.waiting)}{'   even links' if role.even_links else ''}"
 
 
 def _times(sets: Sequence[Waiting]) -> str:

@@ -41,7 +41,7 @@ class Settings:
         return tuple(of_rank(self.trace, rank) for rank in sorted(int(each.name) for each in self.started.iterdir()))
 
 
-class _Entrance:
+class _SimulationStart:
     """Starts the simulation of the process that unpickles it."""
 
     def __init__(self, settings: Settings) -> None:
@@ -57,7 +57,7 @@ def spawning(settings: Settings) -> Iterator[None]:
     plain = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:
-        return {**plain(name), _ENTRANCE: _Entrance(settings)}
+        return {**plain(name), _ENTRANCE: _SimulationStart(settings)}
 
     with attribute(spawn, "get_preparation_data", get_preparation_data):
         yield

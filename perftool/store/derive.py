@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# Arrays hold at most this many slices or marks at once, at about ten numbers each.
+# Arrays hold at most this many slices or marks at once; each takes about ten numbers.
 MOST_AT_ONCE = 1_000_000
 _WRAPPERS = """
 SELECT DISTINCT n.name FROM (SELECT DISTINCT name FROM _spans WHERE side = 'host' AND cat = 'cpu_op') AS n

@@ -66,7 +66,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
         ],
         "unsupported_dtypes": _missing_dtypes(totals),
         # Inputs that would list fallbacks: with one of them, an empty list means no fallbacks.
-        "_log_fallback_sources": [(r.path,) for r in readings if _would_show_fallbacks(r.reading)],
+        "_log_fallback_sources": [(r.path,) for r in readings if _lists_fallbacks(r.reading)],
         "_captured": captured_rows([kernel for part in parts for kernel in part.captured]),
         "_log_compilations": [
             (c.rank, c.step, c.recipe, c.reason, "metrics" if c.source == "metrics" else "log", share)
@@ -203,5 +203,5 @@ def _missing_dtypes(totals: Sequence[FallbackTotal]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _would_show_fallbacks(reading: LogReading) -> bool:
+def _lists_fallbacks(reading: LogReading) -> bool:
     return bool(reading.fallbacks) or any(snapshot.metric == "cpu_fallback" for snapshot in reading.metrics)

@@ -289,8 +289,8 @@ class TraceStore:
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         if self._large:
-            # A database on disk has no memory for two tables at a time. Only the order of events matters, not of
-            # tables.
+            # A database on disk has no memory for two tables at a time. The order of events matters, the order of
+            # tables does not.
             self._connections.one_at_a_time()
             self._connection.execute("SET preserve_insertion_order = false")
         self._tables.source_rows = source_tables(self.inputs, self.readings, self.metadata, self.unreadable)

@@ -26,7 +26,7 @@ class Tokens(nn.Module):
 
 
 def compiled(model: nn.Module, setting: Setting, automatic: bool = False) -> Callable[..., torch.Tensor]:
-    """``model`` through torch.compile; shapes and numbers are constants of a graph, unless ``automatic``.
+    """``model`` compiled by torch.compile; shapes and numbers are constants of a graph, unless ``automatic``.
 
     A Gaudi uses its own backend. A small function is compiled first, because the compiler's start-up takes as long as
     several graphs.

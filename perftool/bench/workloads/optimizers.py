@@ -1,4 +1,4 @@
-"""Shared by the optimizer benchmarks: steps over many small or a few large weights."""
+"""Steps over many small or a few large weights, for the optimizer benchmarks."""
 
 from __future__ import annotations
 

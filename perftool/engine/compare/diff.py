@@ -142,5 +142,5 @@ def _module_changes(base: Sequence[OpTotal], new: Sequence[OpTotal], floor: floa
 
 
 def _keyed(findings: Iterable[Finding]) -> dict[str, Finding]:
-    """The findings by fingerprint; without files, since the two runs differ in them."""
+    """The findings by fingerprint, without file names, which differ between the runs."""
     return {fingerprint(finding.code, finding.subject): finding for finding in findings}

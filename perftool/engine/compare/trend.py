@@ -161,14 +161,14 @@ def _judged(trend: Trend) -> Trend:
         return replace(trend, verdict="steady")
     if trend.kind.better is None:
         return replace(trend, verdict="changed")
-    best = min(earlier, key=lambda level: _badness(trend.kind, level))
-    lost = _badness(trend.kind, now) - _badness(trend.kind, best)
+    best = min(earlier, key=lambda level: _regression_size(trend.kind, level))
+    lost = _regression_size(trend.kind, now) - _regression_size(trend.kind, best)
     # Ratios are compared in percentage points, because a tiny ratio may double without harm.
     worse = lost if trend.kind.unit == "ratio" else lost / abs(best.median) if best.median else float(lost > 0)
     return replace(trend, verdict=_verdict(worse, trend.threshold), best=best, worse=worse)
 
 
-def _badness(kind: MetricKind, level: Level) -> float:
+def _regression_size(kind: MetricKind, level: Level) -> float:
     return -level.median if kind.better == "higher" else level.median
 
 

@@ -44,10 +44,10 @@ def heat_maps(store: TraceStore) -> tuple[HeatMap, ...]:
     store.build(["rank_excess", "_step_work", "waits_for", "windows"])
     causes = _map(store, "cause", "By cause, mean of the steps", _CAUSES, {})
     steps = _map(store, "step", "By step, without waiting for other ranks", _STEPS, {"most": _MOST_STEPS})
-    return tuple(found for found in (_who_waits(store), causes, steps) if found is not None)
+    return tuple(found for found in (_waiting_map(store), causes, steps) if found is not None)
 
 
-def _who_waits(store: TraceStore) -> HeatMap | None:
+def _waiting_map(store: TraceStore) -> HeatMap | None:
     ranks = [row["rank"] for row in store.select("SELECT rank FROM windows ORDER BY rank")]
     size = block_size(ranks)
     blocks = {block: tuple(same) for block, same in groupby(ranks, lambda rank: rank // size)}

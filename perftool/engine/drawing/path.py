@@ -45,7 +45,7 @@ def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | No
     pixel = max((until - begin) // _BINS, 1)
     return Timeline(
         rank, begin, until - begin, begin, until - begin, None, step["name"],
-        (path, *(lane for lane in lanes if lane.side != "idle")), left_out, _lit(rows, pixel),
+        (path, *(lane for lane in lanes if lane.side != "idle")), left_out, _highlighted(rows, pixel),
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def _bar(ts: int, end: int, kind: str, names: dict[str | None, float]) -> Bar:
     return Bar(ts, end - ts, kind, 0, main if fills else None, 1 if fills else len(names))
 
 
-def _lit(rows: Sequence[dict[str, Any]], pixel: int) -> dict[str, tuple[tuple[int, int], ...]]:
+def _highlighted(rows: Sequence[dict[str, Any]], pixel: int) -> dict[str, tuple[tuple[int, int], ...]]:
     """The stretches by lane; stretches less than a pixel apart are joined."""
     found: dict[str, list[list[int]]] = {}
     for row in sorted(rows, key=lambda row: (row["ts"], row["end"])):

@@ -77,7 +77,7 @@ def choose_pictures(store: TraceStore, report: Report) -> Wanted:
     store.build(["_rank_totals"])
     ranks = store.select("SELECT rank, device FROM _rank_totals ORDER BY rank")
     return Wanted(
-        timelines=_wishes(report),
+        timelines=_planned_timelines(report),
         strips=tuple(row["rank"] for row in ranks if row["device"])[:MOST_STRIPS],
         memory=tuple(row["rank"] for row in ranks)[:MOST_CURVES],
         path=report.model.rank if report.model and report.model.bounds else None,
@@ -113,14 +113,14 @@ def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) ->
     )
 
 
-def _wishes(report: Report) -> dict[int, PlannedTimeline]:
+def _planned_timelines(report: Report) -> dict[int, PlannedTimeline]:
     """Timelines to draw, by finding number; a finding repeated on several ranks is drawn for the first only."""
     wishes: dict[int, PlannedTimeline] = {}
     for number, *_ in grouped(report.findings):
         finding = report.findings[number]
         place = _place_of(finding)
         if place is not None and len(wishes) < MOST_TIMELINES:
-            wishes[number] = _wish(report.steps, finding.rank or 0, place)
+            wishes[number] = _planned_timeline(report.steps, finding.rank or 0, place)
     return wishes
 
 
@@ -142,7 +142,7 @@ def _place_of(finding: Finding) -> _Place | None:
     return None
 
 
-def _wish(steps: Sequence[Step], rank: int, place: _Place) -> PlannedTimeline:
+def _planned_timeline(steps: Sequence[Step], rank: int, place: _Place) -> PlannedTimeline:
     end = place.ts + place.dur
     own = [step for step in steps if step.rank == rank]
     around = next((step for step in own if step.ts_ns <= place.ts < step.ts_ns + step.dur_ns), None)

@@ -53,7 +53,7 @@ def require_few_values(head: bytes, packed: int) -> None:
 
 
 def require_reasons(unreadable: Iterable[InputFile]) -> None:
-    """Raise ValueError unless each of the ``unreadable`` inputs says why it is."""
+    """Raise ValueError unless each of the ``unreadable`` inputs has a reason."""
     for read in unreadable:
         if not any(issue.message for issue in read.issues):
             raise ValueError("it does not say why an input is unreadable")

@@ -85,7 +85,7 @@ class Left:
 
 
 def left(store: TraceStore, efficiency: Efficiency | None) -> Left:
-    """The ops of ``store`` against what is attainable; none where the input shows no device work."""
+    """The ops of ``store`` with their shares of the best; none if the input shows no device work."""
     if efficiency is None:
         return Left((), "")
     rows = store.select(_OPS)

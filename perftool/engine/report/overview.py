@@ -61,7 +61,7 @@ TOP_OPS = f"{OPS} LIMIT {_TOP}"
 
 
 def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
-    """One of the rankings above, largest first."""
+    """The rows of a ranking, largest first."""
     store.build(["_idle_totals", "_device_op_totals", "_op_totals", "windows", "device_windows"])
     return tuple(Share(**row) for row in store.select(sql))
 

@@ -100,7 +100,7 @@ def differences(case: Case, rule: Rule, outcome: Outcome, folder: Path) -> list[
     wanted = sorted(case.findings, key=lambda row: str(row.get("subject")))
     if [row["subject"] for row in found] != [row.get("subject") for row in wanted]:
         return [f"finds {_subjects(found)} instead of {_subjects(wanted)}"]
-    texts = [text for row, expected in zip(found, wanted, strict=True) for text in _unlike(row, expected)]
+    texts = [text for row, expected in zip(found, wanted, strict=True) for text in _mismatches(row, expected)]
     return texts + _applicability(case, rule, outcome)
 
 
@@ -161,7 +161,7 @@ def _subjects(rows: list[dict[str, Any]] | list[Mapping[str, Any]]) -> str:
     return ", ".join(str(row.get("subject")) for row in rows) or "nothing"
 
 
-def _unlike(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+def _mismatches(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     for key, value in wanted.items():
         if key not in row:
             yield f"{wanted['subject']}: there is no {key}"
@@ -170,7 +170,7 @@ def _unlike(row: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _alike(value: Any, wanted: Any) -> bool:
-    """Equality; numbers within a millionth, because of rounding in decimal text."""
+    """Whether two values are equal; numbers may differ by a millionth, because decimal text is rounded."""
     if isinstance(wanted, (int, float)) and hasattr(value, "__float__"):
         return abs(float(value) - wanted) <= 1e-6 * max(1.0, abs(wanted))
     return bool(value == wanted)

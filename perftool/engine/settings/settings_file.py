@@ -12,7 +12,7 @@ from perftool.engine.rules.pack import pack_files
 from perftool.engine.settings.table import KEYS, check_values
 from perftool.engine.toml_text import parse_toml
 from perftool.errors import SettingsError
-from perftool.readers.files.matching import LeadsElsewhereError, matches
+from perftool.readers.files.matching import OutsideFolderError, matches
 from perftool.readers.files.small_file import read_small
 
 # In the search order within a folder.
@@ -121,7 +121,7 @@ def _stays_in(folder: Path, text: str) -> bool:
     """Whether the path or pattern ``text`` selects only files in ``folder``; does not access other folders."""
     try:
         selected = matches(str(folder / text), folder)
-    except LeadsElsewhereError:
+    except OutsideFolderError:
         return False
     return all(_real(place).is_relative_to(folder) for place in (folder / text, *map(Path, selected)))
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from perftool.fused.dispatch import choose, native_op, register, register_native
-from perftool.fused.optimizers.tensors import are_ordinary, are_regular, is_dense, is_laid_like, is_sharded, local_part
+from perftool.fused.optimizers.tensors import are_ordinary, are_regular, has_layout_of, is_dense, is_sharded, local_part
 
 Group = dict[str, Any]
 
@@ -96,7 +96,7 @@ def batches(owners: list[Tensor], grads: list[Any], states: dict[str, list[Tenso
     for owner, grad, *kept in zip(owners, grads, *states.values(), strict=True):
         param, grad, *kept = (local_part(each, owner) for each in (owner, grad, *kept))
         ordinary = are_ordinary([param, grad]) and is_dense(param)
-        if ordinary and not (grad.dtype == param.dtype and is_laid_like(grad, param)):
+        if ordinary and not (grad.dtype == param.dtype and has_layout_of(grad, param)):
             grad = torch.empty_like(param).copy_(grad)
         kind = param.device, param.dtype, ordinary, *(each.dtype for each in kept)
         kinds.setdefault(kind, []).append((param, grad, owner, *kept))
@@ -204,7 +204,7 @@ class FusedOptimizer(Optimizer):
     def _fits(self, present: Tensor, name: str, param: Tensor, group: Group) -> bool:
         same_place = present.device == param.device and is_sharded(present) == is_sharded(param)
         same_dtype = present.dtype == (self._states(group)[name] or param.dtype)
-        return same_place and same_dtype and is_laid_like(present, param)
+        return same_place and same_dtype and has_layout_of(present, param)
 
     def _states(self, group: Group) -> dict[str, torch.dtype | None]:
         """The states of a group by name, each with its dtype, None for the parameter's own."""

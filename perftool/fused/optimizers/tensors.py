@@ -51,7 +51,7 @@ def linear(tensor: Tensor) -> Tensor:
     return tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
 
 
-def is_laid_like(tensor: Tensor, like: Tensor) -> bool:
+def has_layout_of(tensor: Tensor, like: Tensor) -> bool:
     """Whether a tensor has the shape and strides of another."""
     return tensor.shape == like.shape and tensor.stride() == like.stride()
 

@@ -41,7 +41,7 @@ def run_script(path: str, arguments: list[str]) -> None:
     exec(code, main.__dict__)
 
 
-def hide_what_stands_between() -> None:
+def hide_internal_frames() -> None:
     """Leave our own frames out of the traceback that Python prints."""
     show = sys.excepthook
 

@@ -72,7 +72,7 @@ class Recorder:
         self._seen = 0
         self._ours = False
         self._over = False
-        self._step_aside_for_others()
+        self._stop_for_other_profilers()
         self._steps = Steps(plan.steps_from, self._step_ended)
         atexit.register(self._program_ended)
         if hasattr(os, "register_at_fork"):
@@ -178,7 +178,7 @@ class Recorder:
     def _close(self) -> None:
         self._over = True
         self._profiler = None
-        with errors_become_warnings("the recorder could not withdraw"):
+        with errors_become_warnings("the recorder could not remove its hooks"):
             self._steps.close()
             self._endings.release()
 
@@ -215,7 +215,7 @@ class Recorder:
         finally:
             self._ours = False
 
-    def _step_aside_for_others(self) -> None:
+    def _stop_for_other_profilers(self) -> None:
         """Stop recording if the program creates its own profiler, as PyTorch runs only one at a time."""
         original = autograd_profiler.profile.__init__
 

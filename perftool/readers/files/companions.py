@@ -55,7 +55,7 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
     ranks = {trace.rank for trace in known}
     types = {type_of_name(trace.device) if trace.device else None for trace in known}
     chosen = [_words(trace) for trace in traces]
-    others = cache(partial(_words_of_others, traces=frozenset(traces)))
+    others = cache(partial(_other_run_words, traces=frozenset(traces)))
     found = []
     for path, kind in candidates:
         reason = (
@@ -84,7 +84,7 @@ def _other_name(path: str, chosen: Sequence[set[str]], others: Callable[[Path], 
     return "its name belongs to another run" if all(chosen) or own & others(Path(path).parent) else None
 
 
-def _words_of_others(folder: Path, traces: frozenset[str]) -> set[str]:
+def _other_run_words(folder: Path, traces: frozenset[str]) -> set[str]:
     """The words of the files in ``folder`` that may be traces of other runs."""
     others = {str(file) for file in folder.glob("*.json*")} - traces
     return set().union(*(_words(other) for other in others if not _is_companion(other)))

@@ -44,10 +44,10 @@ def files_below(folder: str, suffixes: tuple[str, ...]) -> list[FileState]:
 
     Skips empty files, which are not written yet, and hidden files, which copying programs create.
     """
-    return [state for path in _named_so(folder, suffixes) if (state := _state(folder, path))]
+    return [state for path in _files_with_suffix(folder, suffixes) if (state := _state(folder, path))]
 
 
-def _named_so(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+def _files_with_suffix(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (os.path.join(place, name) for name in names if name.lower().endswith(suffixes) and name[0] != ".")

@@ -16,7 +16,7 @@ def is_pattern(path: str) -> bool:
     return bool(_MARKS & set(path))
 
 
-class LeadsElsewhereError(Exception):
+class OutsideFolderError(Exception):
     """A pattern would look into a folder outside the one that it may select from."""
 
 
@@ -25,7 +25,7 @@ def matches(pattern: str, within: Path | None = None) -> list[str]:
     a dot.
 
     ``**`` follows no links, and no part of the pattern visits a folder twice, so that circular links and repeated
-    ``**`` take little time. Raises LeadsElsewhereError before it looks into a folder that is not below ``within``, a
+    ``**`` take little time. Raises OutsideFolderError before it looks into a folder that is not below ``within``, a
     path without links.
     """
     whole = Path(pattern)
@@ -78,7 +78,7 @@ def _is_first(place: Path, seen: _Seen) -> bool:
 
 def _names(place: Path, within: Path | None) -> list[str]:
     if within is not None and not Path(os.path.realpath(place)).is_relative_to(within):
-        raise LeadsElsewhereError
+        raise OutsideFolderError
     try:
         return os.listdir(place)
     except OSError:

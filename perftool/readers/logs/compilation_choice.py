@@ -22,7 +22,7 @@ _PREFERENCE: tuple[CompilationSource, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Witness:
+class _SourceRecords:
     """The records of one source and rank, over all files, because statistics have a file per graph."""
 
     source: CompilationSource
@@ -39,8 +39,8 @@ def chosen_compilations(readings: Sequence[LogReading]) -> tuple[CompilationReco
 
     A source without ranks is chosen if it has more compilations than the ranked sources over all ranks.
     """
-    best: dict[int | None, _Witness] = {}
-    for witness in _witnesses(readings):
+    best: dict[int | None, _SourceRecords] = {}
+    for witness in _source_records(readings):
         present = best.get(witness.rank)
         if present is None or witness.strength > present.strength:
             best[witness.rank] = witness
@@ -55,9 +55,9 @@ def _rank(rank: int | None) -> int:
     return -1 if rank is None else rank
 
 
-def _witnesses(readings: Sequence[LogReading]) -> list[_Witness]:
+def _source_records(readings: Sequence[LogReading]) -> list[_SourceRecords]:
     groups: dict[tuple[CompilationSource, int | None], list[CompilationRecord]] = {}
     for reading in readings:
         for record in reading.compilations:
             groups.setdefault((record.source, record.rank), []).append(record)
-    return [_Witness(source, rank, tuple(records)) for (source, rank), records in groups.items()]
+    return [_SourceRecords(source, rank, tuple(records)) for (source, rank), records in groups.items()]

@@ -49,7 +49,7 @@ def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) 
         for feed in feeds:
             feed(line)
         wanted.every = fallbacks.in_table or settings.in_banner or results.in_result
-        wanted.texts = _TEXTS_AND_ROWS if fallbacks.had_table else _TEXTS
+        wanted.texts = _TEXTS_AND_ROWS if fallbacks.has_seen_table else _TEXTS
     found = combine(scanner.reading() for scanner in scanners)
     others = found.events or found.compilations or found.config or found.intervals or found.buckets
     only_fallbacks = bool(found.fallbacks) and not others

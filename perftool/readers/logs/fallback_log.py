@@ -53,7 +53,7 @@ _LINES = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ReportedCall:
     """A line that reports one execution."""
 
     origin: FallbackOrigin
@@ -64,13 +64,13 @@ class _Told:
 
 # Cached, because the same op falls back in every step.
 @lru_cache(maxsize=4096)
-def _calls_in(text: str) -> tuple[_Told, ...]:
+def _calls_in(text: str) -> tuple[_ReportedCall, ...]:
     found = []
     for known in _LINES:
         if known.core in text and (match := known.pattern.search(text)):
             detail = match["detail"].strip()
             dtypes = tuple(map(dtype_name, _ARGUMENT.findall(detail))) if known.origin == "call" else ()
-            found.append(_Told(known.origin, match["op"], dtypes, detail))
+            found.append(_ReportedCall(known.origin, match["op"], dtypes, detail))
     return tuple(found)
 
 
@@ -137,7 +137,7 @@ class FallbackScanner:
         return bool(self._open)
 
     @property
-    def had_table(self) -> bool:
+    def has_seen_table(self) -> bool:
         """Whether a table header occurred, so that its rows may occur anywhere."""
         return bool(self._tables)
 
@@ -170,7 +170,7 @@ class FallbackScanner:
             if table.left < 0:
                 self._open.remove(table)
 
-    def _call(self, line: LogLine, call: _Told) -> None:
+    def _call(self, line: LogLine, call: _ReportedCall) -> None:
         key = (call.origin, call.op, call.dtypes, line.rank)
         if key not in self._calls and len(self._calls) >= _MAX_KINDS_OF_CALL:
             self._tally.note("too many kinds", "fallback lines differ too much to be summed", line.number)

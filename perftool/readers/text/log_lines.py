@@ -74,7 +74,7 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
     text, prefix = strip_ansi(line), NO_PREFIX
     if (timed := _TIMED.match(text)) and "<std" not in text:
         # Fast path for a logger's line without a label.
-        behind, rest = _behind_time(timed[3])
+        behind, rest = _after_time(timed[3])
         if not rest and behind.time_ns == 0:
             time_ns = parse_time_of_day(timed[1], timed[2])
             known = Prefix(behind.rank, time_ns, behind.level, behind.logger, behind.tid)
@@ -168,7 +168,7 @@ _TIMED = re.compile(r"\[(\d\d:\d\d:\d\d)\.(\d+)\]((?:\[[^\[\]]{1,64}\]){1,16})")
 
 
 @lru_cache(maxsize=4096)
-def _behind_time(groups: str) -> tuple[Prefix, str]:
+def _after_time(groups: str) -> tuple[Prefix, str]:
     """The contents of the ``groups`` after a time (set to 0 here), and the rest, which is the message."""
     return _logger_groups(Prefix(time_ns=0), groups)
 

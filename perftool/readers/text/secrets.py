@@ -35,7 +35,7 @@ _BEGUN = re.compile(
 )
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
 
-# The mark of a cut text, and a stand-in for the rest of a token.
+# The mark of a cut text, and the replacement for the rest of a token.
 CUT = "…"
 _REST = f"{'0' * 40}.{'0' * 10}."
 

@@ -170,7 +170,7 @@ class ChromeTrace:
             raise InputError(f"{self.path}: {stream.issues[0].message}")
         if not data.removeprefix(envelope.UTF8_BOM).strip():
             raise InputError(f"{self.path}: is empty")
-        if not _looks_like_json(data):
+        if not _begins_like_json(data):
             raise InputError(f"{self.path}: is not JSON, so it is not a trace")
         if stream.issues:
             raise InputError(f"{self.path}: {stream.issues[0].message}, and no trace event comes before that")
@@ -178,7 +178,7 @@ class ChromeTrace:
 
     def _head(self, data: bytes) -> envelope.Head | None:
         """The head in ``data``, the beginning of a file; raises InputError when it cannot belong to a trace."""
-        if not _looks_like_json(data):
+        if not _begins_like_json(data):
             raise InputError(f"{self.path}: is not JSON, so it is not a trace")
         head = envelope.read_head(data)
         return envelope.Head(0, bare=True, lines=True) if head is None and envelope.is_event_line(data) else head
@@ -276,7 +276,7 @@ def _prepend(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def _looks_like_json(data: bytes) -> bool:
+def _begins_like_json(data: bytes) -> bool:
     text = data.removeprefix(envelope.UTF8_BOM).lstrip()
     return not text or text[:1] in (b"{", b"[")
 

@@ -169,7 +169,7 @@ def _piece(data: bytes, start: int, end: int) -> bytes:
 def _mended(text: bytes) -> bytes | None:
     """One event as valid JSON, or None when it is beyond repair."""
     plain = text.decode("utf-8", errors="replace")
-    for fix in (_as_it_is, _escape_quotes) if len(plain) <= _LONGEST_QUOTED else (_as_it_is,):
+    for fix in (_unchanged, _escape_quotes) if len(plain) <= _LONGEST_QUOTED else (_unchanged,):
         candidate = _fix_tokens(fix(plain))
         try:
             value = orjson.loads(candidate)
@@ -180,7 +180,7 @@ def _mended(text: bytes) -> bytes | None:
     return None
 
 
-def _as_it_is(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 

@@ -41,7 +41,7 @@ def _verbatim(path: str, end: int, added: Iterable[bytes]) -> Iterator[bytes]:
     last = b""
     with ByteStream(path) as stream:
         before, after = _split(stream.blocks(), end)
-        for text in _until_ours(before):
+        for text in _before_own_events(before):
             last = text.rstrip(_SPACE)[-1:] or last
             yield text
         yield from _separated(last, added)
@@ -66,7 +66,7 @@ def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator
     return before(), after()
 
 
-def _until_ours(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """``blocks`` up to the first of our events; always consumes all blocks."""
     pending, found = b"", False
     for block in blocks:
@@ -111,7 +111,7 @@ def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
     """The readable events of the trace, except those added by an earlier copy."""
     for chunk in trace.chunks():
         text = _readable(trace, chunk)
-        text = b"".join(_until_ours([text])).rstrip(_SPACE + b",")
+        text = b"".join(_before_own_events([text])).rstrip(_SPACE + b",")
         if text:
             yield text
         chunk.path.unlink(missing_ok=True)

@@ -96,8 +96,6 @@ class _Search(CulpritRowMaker):
         kind, subject, label = self.named(late.ranks)
         return self.row(kind, subject, label, late)
 
-    # Stages of a pipeline.
-
     def _stage(self) -> CulpritRow | None:
         """The stage whose ranks compute longest, if that costs time."""
         work = self.by_step(self.meetings.arrivals.causes["compute"][0]).sum(axis=1)
@@ -120,8 +118,6 @@ class _Search(CulpritRowMaker):
             if factor < 1 - LEAST
             else None
         )
-
-    # Links.
 
     def _links(self) -> CulpritRow | None:
         """The groups whose transfers take longer than those of similar groups."""
@@ -180,8 +176,6 @@ class _Search(CulpritRowMaker):
     def _group(self, lane: int) -> str | None:
         return self.meetings.group[int(np.flatnonzero(self.meetings.lane == lane)[0])]
 
-    # Single steps.
-
     def _occasional(self, left_out: Sequence[int]) -> Iterator[CulpritRow | None]:
         """Lateness of a rank in at most half of the steps."""
         if len(self.steps) < 3:
@@ -238,8 +232,6 @@ class _Search(CulpritRowMaker):
             None,
             self.step_ns, estimate, None if self.model.why_not else replayed, replayed if trusted else None,
         )  # fmt: skip
-
-    # Lateness that began before the recording.
 
     def before_the_recording(self) -> Iterator[CulpritRow]:
         """The rank that the others wait for most in the only recorded step, if its work there is not the reason."""

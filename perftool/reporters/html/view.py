@@ -155,7 +155,7 @@ def _words(key: str) -> str:
 
 
 def tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
-    """The few known numbers shown next to the verdict."""
+    """The known numbers to show next to the verdict."""
     return [tile for tile in _all_tiles(report, findings) if tile.value is not None]
 
 

@@ -172,14 +172,14 @@ def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) 
         else:
             lines += [line, *_wrapped(Text(row.fix), console, indent=7)]
         if row.cells[2] and not fits and console.width < _WIDE:
-            lines.append(Text(f"       {_shortened_left(row.cells[2], console.width - 7)}"))
+            lines.append(Text(f"       {_without_leading_folders(row.cells[2], console.width - 7)}"))
         # Without a gain, print the evidence of the first finding.
         if not number and not row.finding.gain:
             lines += _wrapped(Text(one_line(row.finding.message)), console, indent=7)
     return lines
 
 
-def _shortened_left(place: str, width: int) -> str:
+def _without_leading_folders(place: str, width: int) -> str:
     """A line of code in at most ``width`` cells: drops leading folders if it is too long."""
     shown = place
     while cell_len(shown) > width and "/" in shown:

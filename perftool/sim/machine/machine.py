@@ -112,8 +112,6 @@ class Machine:
         self.spend(1.0)
         self.recorder.host(name, begin, self.now, args=args)
 
-    # Graphs ------------------------------------------------------------------------------------------
-
     def add(self, node: Node) -> int:
         """Add an op to the graph; in eager mode, outside compiled regions, launch it at once."""
         index = self.graph.add(node)
@@ -218,8 +216,6 @@ class Machine:
         self.recorder.synapse("synEventRecord", end + us(0.5), end + us(1.5), LAUNCH_THREAD)
         self._queue.run(recipe.kernels, recipe.id, recipe.name, end - us(1), after)
         return end + us(2)
-
-    # Waiting and copying -----------------------------------------------------------------------------
 
     def synchronize(self, reason: str = "bindings-synchronize_device") -> None:
         """Launch pending ops and wait for the device."""

@@ -153,7 +153,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.machine.cut("H2D copy")
             self.copy_in(source, non_blocking)
         elif from_device and self.placement.is_open(target):
-            # PyTorch created it on the device of a tensor, which for PyTorch is the host.
+            # PyTorch created it on the host, where it expects the tensors of the device.
             self.placement.put(target)
             self.device_ops.run(call)
         elif from_device:

@@ -142,7 +142,7 @@ class FunctionMode(TorchFunctionMode):
     def _padded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._placement.find(args[0]) is None:
             return func(*args, **kwargs)
-        # This function creates its result on the device of the packed data, which for PyTorch is the host.
+        # PyTorch creates the result on the host, where it expects the packed data.
         with self._dispatch.handing_to(self._dispatch.device_ops.run):
             padded, lengths = func(*args, **kwargs)
         self._placement.forget(lengths)

@@ -26,7 +26,7 @@ class Placement:
     def __init__(self) -> None:
         self.peak = 0
         self._storages: dict[int, DeviceStorage] = {}
-        self._pinned, self._undecided = _Marked(), _Marked()
+        self._pinned, self._undecided = _MarkedTensors(), _MarkedTensors()
         self._serial = 0
         self._sweep_at = _SWEEP_AT_LEAST
 
@@ -89,7 +89,7 @@ class Placement:
         self.peak = max(self.peak, sum(entry.size for entry in self._storages.values()))
 
 
-class _Marked:
+class _MarkedTensors:
     """The live tensors whose storages are marked."""
 
     def __init__(self) -> None:

@@ -62,7 +62,7 @@ def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
                 super()._initialize_deepspeed_inference(model)
                 return
             deepspeed = import_module("deepspeed")
-            self.model = deepspeed.init_inference(model, **_for_the_cards(self._inference, simulation.ranks))
+            self.model = deepspeed.init_inference(model, **_with_tensor_parallelism(self._inference, simulation.ranks))
 
         def batch_to_device(self, batch: Any, *args: Any, **options: Any) -> Any:
             """In inference, cast the inputs to the type of the model, as the plugin uses its own type."""
@@ -76,7 +76,7 @@ def _cast(dtype: torch.dtype, leaf: Any) -> Any:
     return leaf.to(dtype) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
 
 
-def _for_the_cards(inference: Mapping[str, Any], cards: int) -> dict[str, Any]:
+def _with_tensor_parallelism(inference: Mapping[str, Any], cards: int) -> dict[str, Any]:
     """The settings with tensor parallelism over the simulated cards."""
     settings = dict(inference)
     if "tensor_parallel" in settings:
@@ -101,7 +101,7 @@ def _limits(simulation: Simulation, config: Any, inference: Mapping[str, Any], w
         "DeepSpeed: tensor parallelism is supported only by Gaudi 2, according to the guide": (
             "tensor_parallel" in inference and device != "GAUDI2"
         ),
-        f"DeepSpeed: the script asks for {cards} cards, and {world} simulated: nothing is sharded over the others": (
+        f"DeepSpeed: the script asks for {cards} cards, the run simulates {world}: nothing is sharded over the rest": (
             isinstance(cards, int) and cards > world
         ),
     }

@@ -221,7 +221,7 @@ def _metrics(simulation: Simulation) -> dict[str, Any]:
             return list(log.statistics().get(self._name, {}).items())
 
         def reset(self) -> None:
-            """The counters of a simulated run are never reset."""
+            """Does nothing: the counters of a simulated run are never reset."""
 
     @contextmanager
     def metric_localcontext(name: str) -> Iterator[Metric]:

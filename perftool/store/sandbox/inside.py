@@ -39,7 +39,7 @@ def main() -> None:
         _hold(request["seconds"], setup["threads"])
         try:
             for name, file in request["tables"].items():
-                _hand_in(connection, name, file)
+                _attach_table(connection, name, file)
                 tables.add(name)
             _answer(connection, request, tables, answers)
         except MemoryError:
@@ -125,7 +125,7 @@ def _release() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _hand_in(connection: duckdb.DuckDBPyConnection, name: str, file: str) -> None:
+def _attach_table(connection: duckdb.DuckDBPyConnection, name: str, file: str) -> None:
     from perftool.store.database import literal
 
     connection.execute(f'ATTACH {literal(file)} AS "exported {name}" (READ_ONLY)')

@@ -189,7 +189,7 @@ def read_result(pipe: BinaryIO, bounds: Bounds) -> Result | str | None:
         else:
             rows += unpacked_rows(message, len(columns))
         if len(rows) > bounds.rows:
-            raise BrokenFrameError("more rows than were asked for")
+            raise BrokenFrameError("more rows than requested")
     return None
 
 

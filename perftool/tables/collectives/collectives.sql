@@ -60,11 +60,11 @@ computed AS (
 model_streams AS (
     SELECT rank, arg_max(track, (n, -track)) AS track FROM (SELECT rank, track, count(*) AS n FROM computed GROUP BY rank, track) GROUP BY rank
 ),
-given AS (SELECT c.rank, c.ts, c."end" FROM computed AS c JOIN model_streams USING (rank, track)),
+model_stream_work AS (SELECT c.rank, c.ts, c."end" FROM computed AS c JOIN model_streams USING (rank, track)),
 called AS (SELECT c.id, c.rank, c.ts, l.ts AS called, l."end" AS returned FROM device AS c JOIN launches AS l ON l.id = c.launch),
 behind AS (
     SELECT c.id, c.called, least(c.ts, greatest(c.returned, coalesce(g."end", c.returned))) AS ready
-    FROM called AS c ASOF LEFT JOIN given AS g ON g.rank = c.rank AND c.called >= g.ts
+    FROM called AS c ASOF LEFT JOIN model_stream_work AS g ON g.rank = c.rank AND c.called >= g.ts
 ),
 compute AS (
     SELECT rank, 0 AS class, ts, "end" FROM device_ops WHERE kind = 'kernel' AND valid

@@ -13,23 +13,23 @@
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 WITH names AS (
-    SELECT name, cat, list_has_any(roles, ['dataloader', 'process_group', 'compile']) AS apart,
-           cat = 'cpu_op' AND NOT apart AND (contains(name, '::') OR list_contains(roles, 'cpu_kernel'))
+    SELECT name, cat, list_has_any(roles, ['dataloader', 'process_group', 'compile']) AS separate,
+           cat = 'cpu_op' AND NOT separate AND (contains(name, '::') OR list_contains(roles, 'cpu_kernel'))
            AND NOT list_has_any(roles, ['bookkeeping', 'autograd', 'optimizer']) AS computes
     FROM _name_roles WHERE cat IN ('cpu_op', 'user_annotation')
 ),
 candidates AS (
-    SELECT o.id, o.rank, o.track, o.name, o.ts, o."end", n.apart
+    SELECT o.id, o.rank, o.track, o.name, o.ts, o."end", n.separate
     FROM ops AS o JOIN (FROM _cpu_runs) AS r USING (rank) JOIN names AS n ON n.name = o.name AND n.cat = 'cpu_op'
-    WHERE n.apart OR n.computes AND 2 * o.self_ns >= o.dur
+    WHERE n.separate OR n.computes AND 2 * o.self_ns >= o.dur
     UNION ALL
     SELECT s.id, s.rank, s.track, s.name, s.ts, s."end", true
     FROM slices AS s JOIN (FROM _cpu_runs) AS r USING (rank) JOIN names AS n ON n.name = s.name AND n.cat = s.cat
-    WHERE s.cat = 'user_annotation' AND n.apart
+    WHERE s.cat = 'user_annotation' AND n.separate
 ),
 -- Slices of a thread nest, so a candidate is outermost if no earlier one reaches it.
 outermost AS (
     SELECT *, max("end") OVER (PARTITION BY track ORDER BY ts, "end" DESC, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
     FROM candidates
 )
-SELECT id, rank, track, name, ts, "end" FROM outermost WHERE NOT apart AND "end" > ts AND (reach IS NULL OR ts >= reach)
+SELECT id, rank, track, name, ts, "end" FROM outermost WHERE NOT separate AND "end" > ts AND (reach IS NULL OR ts >= reach)

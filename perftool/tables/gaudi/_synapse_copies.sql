@@ -26,23 +26,23 @@ transfers AS (
 silent AS (
     SELECT rank FROM calls WHERE direction IS NULL UNION SELECT rank FROM transfers WHERE direction IS NULL
 ),
-asked AS (SELECT *, CASE WHEN rank NOT IN (SELECT rank FROM silent) THEN direction ELSE '' END AS way FROM calls),
+requests AS (SELECT *, CASE WHEN rank NOT IN (SELECT rank FROM silent) THEN direction ELSE '' END AS way FROM calls),
 made AS (SELECT *, CASE WHEN rank NOT IN (SELECT rank FROM silent) THEN direction ELSE '' END AS way FROM transfers),
 equal AS (
-    SELECT rank, way FROM (SELECT rank, way, count(*) AS n FROM asked GROUP BY ALL)
+    SELECT rank, way FROM (SELECT rank, way, count(*) AS n FROM requests GROUP BY ALL)
     JOIN (SELECT rank, way, count(*) AS n FROM made GROUP BY ALL) USING (rank, way, n)
 ),
 in_order AS (
     SELECT m.id AS work, a.id AS call
     FROM (SELECT *, row_number() OVER (PARTITION BY rank, way ORDER BY ts, id) AS ordinal FROM made SEMI JOIN equal USING (rank, way)) AS m
-    JOIN (SELECT *, row_number() OVER (PARTITION BY rank, way ORDER BY ts, id) AS ordinal FROM asked) AS a USING (rank, way, ordinal)
+    JOIN (SELECT *, row_number() OVER (PARTITION BY rank, way ORDER BY ts, id) AS ordinal FROM requests) AS a USING (rank, way, ordinal)
 ),
 pairs AS (
     SELECT work, call FROM in_order
     UNION ALL
     SELECT m.id, a.id
     FROM (SELECT * FROM made ANTI JOIN equal USING (rank, way)) AS m
-    ASOF JOIN asked AS a ON a.rank = m.rank AND a.way = m.way AND m.ts + clock_slack_ns() >= a.ts
+    ASOF JOIN requests AS a ON a.rank = m.rank AND a.way = m.way AND m.ts + clock_slack_ns() >= a.ts
 ),
 ops AS (
     SELECT s.rank, t.tid, s.name, s.ts, s."end" FROM slices AS s JOIN tracks AS t ON t.id = s.track

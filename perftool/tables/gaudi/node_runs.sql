@@ -57,13 +57,13 @@ lasted AS (
 ),
 rested AS (
     SELECT * EXCLUDE (turn, last_turn, relaunched), reach IS NULL OR ts > reach AS idle,
-           previous IS NULL OR (idle AND (place > previous + 1 OR relaunched OR turn > last_turn)) AS apart
+           previous IS NULL OR (idle AND (place > previous + 1 OR relaunched OR turn > last_turn)) AS separate
     FROM lasted
 ),
-parts AS (SELECT * EXCLUDE (previous), count_if(apart) OVER (PARTITION BY key ORDER BY place) AS part FROM rested),
+parts AS (SELECT * EXCLUDE (previous), count_if(separate) OVER (PARTITION BY key ORDER BY place) AS part FROM rested),
 rounds AS (
-    SELECT p.* EXCLUDE (apart, idle),
-           apart OR (idle AND coalesce((row_number() OVER (PARTITION BY key, part ORDER BY place) - 1) % c.cores = 0, false)) AS begins
+    SELECT p.* EXCLUDE (separate, idle),
+           separate OR (idle AND coalesce((row_number() OVER (PARTITION BY key, part ORDER BY place) - 1) % c.cores = 0, false)) AS begins
     FROM parts AS p LEFT JOIN cores AS c USING (rank)
 ),
 work AS (

@@ -13,11 +13,11 @@ WITH ops AS (
         AND NOT list_has_any(n.roles, ['bookkeeping', 'wrapper', 'autograd_wait'])
         AND s.rank IN (SELECT rank FROM memory)
 ),
-telling AS (SELECT * FROM ops WHERE backward OR track IN (SELECT track FROM feeding_tracks)),
+relevant_ops AS (SELECT * FROM ops WHERE backward OR track IN (SELECT track FROM feeding_tracks)),
 -- Recomputed ops and ops of hooks run inside autograd ops.
 reached AS (
     SELECT *, max(CASE WHEN backward THEN "end" END) OVER w AS reach
-    FROM telling WINDOW w AS (PARTITION BY rank ORDER BY ts, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    FROM relevant_ops WINDOW w AS (PARTITION BY rank ORDER BY ts, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 numbered AS (
     SELECT rank, ts, "end", backward,

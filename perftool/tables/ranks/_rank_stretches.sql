@@ -91,13 +91,13 @@ working AS (
     UNION ALL SELECT rank, 'host', ts, "end" FROM swept WHERE NOT waits
 ),
 -- The total of each cause before each piece of work, for a fast lookup of the total up to any moment.
-so_far AS (
+totals AS (
     SELECT *, sum("end" - ts) OVER (PARTITION BY rank, cause ORDER BY ts) - ("end" - ts) AS before FROM working
 ),
 counted AS (
     SELECT p.rank, p.t, c.cause, coalesce(s.before + least(p.t, s."end") - s.ts, 0) AS ns
     FROM points AS p CROSS JOIN (SELECT unnest(['exposed', 'compute', 'copy', 'dataloader', 'compile', 'host']) AS cause) AS c
-    ASOF LEFT JOIN so_far AS s ON s.rank = p.rank AND s.cause = c.cause AND p.t >= s.ts
+    ASOF LEFT JOIN totals AS s ON s.rank = p.rank AND s.cause = c.cause AND p.t >= s.ts
 ),
 until AS (
     SELECT rank, t, sum(ns) FILTER (cause = 'exposed') AS exposed, sum(ns) FILTER (cause = 'compute') AS compute, sum(ns) FILTER (cause = 'copy') AS copy,

@@ -69,11 +69,11 @@ annotated AS (
 ),
 verifying AS (SELECT DISTINCT rank FROM annotated WHERE mode = 'TARGET_VERIFY'),
 -- An annotation inside another one is the same iteration.
-outer_ones AS (
+outermost AS (
     SELECT *, lag(name) OVER (PARTITION BY rank ORDER BY ts, id) AS before FROM annotated WHERE reach IS NULL OR ts >= reach
 ),
 called AS (
-    SELECT * EXCLUDE (reach, name, mode, before) FROM outer_ones
+    SELECT * EXCLUDE (reach, name, mode, before) FROM outermost
     WHERE rank NOT IN (FROM verifying) OR mode NOT IN ('DECODE', 'EXTEND') OR mode = 'EXTEND' AND name IS DISTINCT FROM before
 ),
 -- Slices without a category are rare, except in files with no other slices.

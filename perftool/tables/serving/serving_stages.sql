@@ -29,11 +29,11 @@ shown AS (
     WHERE s.cat = '' AND (s.name IN ('prepare_input_tensors', 'prepare_input_encoders', 'sampler', 'sampler_postprocessing', 'model_executable')
                           OR starts_with(s.name, 'model_forward_bs') OR starts_with(s.name, 'compute_logits'))
 ),
-outer_ones AS (
+enclosed AS (
     SELECT *, max("end") OVER (PARTITION BY track ORDER BY ts, "end" DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
     FROM shown
 ),
-kept AS (SELECT * EXCLUDE (reach) FROM outer_ones WHERE reach IS NULL OR ts >= reach)
+kept AS (SELECT * EXCLUDE (reach) FROM enclosed WHERE reach IS NULL OR ts >= reach)
 SELECT k.rank, CASE WHEN k.stage IN ('schedule', 'prepare', 'wait') AND (b.iteration IS NULL OR k.ts >= b."end")
                     THEN a.iteration ELSE b.iteration END AS iteration, k.stage, k.ts, k."end", k."end" - k.ts AS dur
 FROM kept AS k

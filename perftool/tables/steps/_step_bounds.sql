@@ -106,7 +106,7 @@ suspects AS (
 ),
 -- If it ends with the same op as another step, and the work of its calls was recorded, it is complete and did less.
 submitting AS (SELECT DISTINCT name FROM launches),
-telling AS (
+suspect_slices AS (
     SELECT rank, id, name, cat, ts FROM slices
     WHERE rank IN (SELECT rank FROM suspects) AND side = 'host'
         AND (cat = 'cpu_op' AND outermost AND NOT is_step(name) OR cat = 'runtime' AND name IN (SELECT name FROM submitting))
@@ -114,7 +114,7 @@ telling AS (
 ending AS (
     SELECT h.rank, h.ordinal, arg_max(s.name, (s.ts, s.id)) FILTER (s.cat = 'cpu_op') AS op,
            count(*) FILTER (s.cat = 'runtime') AS calls
-    FROM telling AS s ASOF JOIN host_steps AS h ON h.rank = s.rank AND s.ts >= h.ts
+    FROM suspect_slices AS s ASOF JOIN host_steps AS h ON h.rank = s.rank AND s.ts >= h.ts
     WHERE s.ts < h."end"
     GROUP BY h.rank, h.ordinal
 ),

@@ -15,7 +15,7 @@
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
 -- column evidence: VARCHAR, the longest call, function or step in it that proves the phase; NULL for steady
-WITH telling AS (
+WITH phase_names AS (
     SELECT name, cat, min(role) AS role FROM roles
     WHERE (cat = 'python_function' AND role IN ('profiler', 'checkpoint', 'evaluation'))
         OR (cat IN ('cpu_op', 'user_annotation') AND role IN ('capture', 'checkpoint', 'evaluation'))
@@ -23,20 +23,20 @@ WITH telling AS (
     GROUP BY name, cat
 ),
 shown AS (
-    SELECT s.rank, s.name, s.ts, s."end", t.role FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
+    SELECT s.rank, s.name, s.ts, s."end", t.role FROM slices AS s JOIN phase_names AS t ON t.name = s.name AND t.cat = s.cat
     WHERE s.side = 'host'
 ),
 -- A function around a save that does little else, such as renaming the file, is part of the save.
 saves AS (
-    SELECT s.id, s.rank, s.track, s.ts, s."end" FROM slices AS s JOIN telling AS t ON t.name = s.name AND t.cat = s.cat
+    SELECT s.id, s.rank, s.track, s.ts, s."end" FROM slices AS s JOIN phase_names AS t ON t.name = s.name AND t.cat = s.cat
     WHERE t.role = 'checkpoint' AND s.cat = 'python_function' AND s.side = 'host'
 ),
-so_far AS (SELECT DISTINCT track, ts, sum("end" - ts) OVER (PARTITION BY track ORDER BY ts) AS ns FROM saves),
+save_totals AS (SELECT DISTINCT track, ts, sum("end" - ts) OVER (PARTITION BY track ORDER BY ts) AS ns FROM saves),
 around AS (
     SELECT p.id, p.rank, p.track, p.name, p.ts, p."end"
     FROM (SELECT * FROM slices WHERE cat = 'python_function' AND track IN (SELECT track FROM saves) AND id NOT IN (SELECT id FROM saves)) AS p
-    ASOF LEFT JOIN so_far AS b ON b.track = p.track AND p.ts > b.ts
-    ASOF JOIN so_far AS u ON u.track = p.track AND p."end" > u.ts
+    ASOF LEFT JOIN save_totals AS b ON b.track = p.track AND p.ts > b.ts
+    ASOF JOIN save_totals AS u ON u.track = p.track AND p."end" > u.ts
     WHERE 2 * (u.ns - coalesce(b.ns, 0)) > p."end" - p.ts
 ),
 worked AS (

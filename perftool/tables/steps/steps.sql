@@ -43,15 +43,15 @@ parts AS (
 ),
 pieces AS (SELECT p.rank, p.ts, s.part, coalesce(s.device, s.part) AS use, p.ns FROM parts AS p JOIN _mask_meanings AS s USING (mask)),
 -- Only the last step that begins before a piece, and its overlapping neighbours, can contain the piece.
-lasting AS (
+nonempty_steps AS (
     SELECT rank, ordinal, ts, "end", row_number() OVER (PARTITION BY rank ORDER BY ts, ordinal) AS place
     FROM _step_bounds WHERE "end" > ts
 ),
 placed AS (
-    SELECT t.*, l.place FROM pieces AS t ASOF JOIN lasting AS l ON l.rank = t.rank AND t.ts >= l.ts
+    SELECT t.*, l.place FROM pieces AS t ASOF JOIN nonempty_steps AS l ON l.rank = t.rank AND t.ts >= l.ts
 ),
 held AS (
-    SELECT p.* REPLACE (p.place + o.beside AS place) FROM placed AS p, (SELECT unnest(range(-4, 3)) AS beside) AS o
+    SELECT p.* REPLACE (p.place + o.distance AS place) FROM placed AS p, (SELECT unnest(range(-4, 3)) AS distance) AS o
 ),
 shares AS (
     SELECT b.rank, b.ordinal, sum(ns) FILTER (part = 'kernel') AS kernel, sum(ns) FILTER (part = 'memcpy') AS memcpy,
@@ -61,7 +61,7 @@ shares AS (
            sum(ns) FILTER (use = 'communication') AS collective, sum(ns) FILTER (use = 'memcpy') AS copy,
            sum(ns) FILTER (use = 'memset') AS fill, sum(ns) FILTER (use = 'runtime') AS idle_runtime,
            sum(ns) FILTER (use = 'dataloader') AS idle_dataloader, sum(ns) FILTER (use = 'cpu_op') AS idle_cpu_op
-    FROM held AS t JOIN lasting AS b ON b.rank = t.rank AND b.place = t.place AND t.ts >= b.ts AND t.ts < b."end"
+    FROM held AS t JOIN nonempty_steps AS b ON b.rank = t.rank AND b.place = t.place AND t.ts >= b.ts AND t.ts < b."end"
     GROUP BY b.rank, b.ordinal
 )
 SELECT b.rank, b.step, b.name, b.ts, b."end" - b.ts AS dur, b."end", b.host_ts, b.host_end, b.partial,

@@ -17,17 +17,17 @@ WITH names AS (
     SELECT DISTINCT name, cat FROM slices
     WHERE cat IN ('cpu_op', 'user_annotation', 'runtime', 'python_function', 'overhead', 'kernel', 'memcpy', 'memset')
 ),
-spoken AS (
+subjects AS (
     SELECT name, cat, lower(name) AS lowered,
            CASE WHEN cat IN ('cpu_op', 'user_annotation') THEN 'op' WHEN cat = 'python_function' THEN 'frame' ELSE cat END AS subject
     FROM names WHERE cat <> 'memset'
 ),
-said AS (
+name_roles AS (
     SELECT s.name, s.cat, list(DISTINCT v.role ORDER BY v.role) AS roles
-    FROM spoken AS s JOIN _vocabulary AS v ON v.subject = s.subject AND s.lowered GLOB v.pattern
+    FROM subjects AS s JOIN _vocabulary AS v ON v.subject = s.subject AND s.lowered GLOB v.pattern
     GROUP BY s.name, s.cat
 ),
-known AS (SELECT n.name, n.cat, coalesce(s.roles, []) AS roles FROM names AS n LEFT JOIN said AS s USING (name, cat))
+known AS (SELECT n.name, n.cat, coalesce(s.roles, []) AS roles FROM names AS n LEFT JOIN name_roles AS s USING (name, cat))
 SELECT name, cat, roles,
        cat = 'runtime' AND list_has_any(roles, ['wait', 'blocking_copy']) AS waits,
        cat = 'runtime' AND list_contains(roles, 'copy') AS copies,

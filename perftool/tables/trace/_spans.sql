@@ -21,7 +21,7 @@ spellings AS (
     SELECT cat AS spelled, c.* FROM (SELECT DISTINCT cat FROM raw) JOIN _categories AS c ON c.category = lower(cat)
 ),
 -- If the category does not separate work from copies and fills, the name does.
-telling AS (
+deciding_names AS (
     SELECT n.name, min(v.role) AS kind
     FROM (SELECT DISTINCT name FROM raw WHERE cat IN (SELECT spelled FROM spellings WHERE by_name)) AS n
     JOIN _vocabulary AS v ON v.subject = 'event' AND lower(n.name) GLOB v.pattern
@@ -36,6 +36,6 @@ SELECT e.id, e.rank, t.id AS track, t.side, e.name::event_name AS name,
 FROM complete AS e
 JOIN (SELECT * REPLACE (side::event_side AS side) FROM tracks) AS t ON t.rank = e.rank AND t.pid = coalesce(e.pid, '') AND t.tid = coalesce(e.tid, '')
 LEFT JOIN spellings AS c ON c.spelled = e.cat
-LEFT JOIN telling AS n ON n.name = e.name AND c.by_name
+LEFT JOIN deciding_names AS n ON n.name = e.name AND c.by_name
 -- Impossible events of a device are set aside later.
 WHERE t.side = 'device' OR is_length(e."end" - e.ts)

@@ -64,7 +64,7 @@ def _leave_note(text: str) -> None:
         return
 
 
-def _run_the_next() -> None:
+def _run_hidden_sitecustomize() -> None:
     """Run the ``sitecustomize`` that ours hides."""
     sys.path[:] = [place for place in sys.path if place != _HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
@@ -72,5 +72,5 @@ def _run_the_next() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-_run_the_next()
+_run_hidden_sitecustomize()
 sys.meta_path.insert(0, _WaitForTorch())
