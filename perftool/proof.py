@@ -123,8 +123,8 @@ def judge(
     if proof is None:
         return "skipped", reason
     verdicts = {measured.ratio.verdict for measured in measurements}
-    unsure = "unknown" in verdicts and measurements[0].ratio.value > 1.0
-    if verdicts and "win" not in verdicts and not unsure:
+    is_uncertain = "unknown" in verdicts and measurements[0].ratio.value > 1.0
+    if verdicts and "win" not in verdicts and not is_uncertain:
         reason = _NO_WIN
     if proof.simulated:
         return "simulated", f"{CIRCULAR}; {reason or 'the ratio is measured here'}"
@@ -132,7 +132,7 @@ def judge(
         return "skipped", reason
     if benchmark.rules and proof is not None and (why := _disagreement(proof)):
         return "measured", why
-    return "validated" if benchmark.rules else "measured", _ONE_PAIR if "win" not in verdicts and unsure else None
+    return "validated" if benchmark.rules else "measured", _ONE_PAIR if "win" not in verdicts and is_uncertain else None
 
 
 def _disagreement(proof: Proof) -> str | None:

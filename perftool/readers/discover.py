@@ -30,11 +30,11 @@ from perftool.readers.trace.profiler_csv import is_profiler_csv
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # Our reports and baselines name the program within this distance of their beginning or end.
-_TELLING = 4 << 10
+_CHECKED_BYTES = 4 << 10
 # The largest JSON file that is parsed to find out whether it belongs to another program. Tokenizers have about 10 MB.
 _LARGEST_STATE = 64 << 20
 # At most this many unread files of a folder are named one by one.
-_MOST_TOLD = 3
+_MOST_LISTED = 3
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ def find_inputs(
     expanded = [_expand(path, wanted) for path in paths]
     selected = [file for found in expanded for file in found.files]
     parts = [file for file in selected if file.endswith(PART_SUFFIX)]
-    texts_given = {file for file in selected if not file.endswith(PART_SUFFIX) and _is_text(file)}
-    traces = [file for file in selected if not file.endswith(PART_SUFFIX) and file not in texts_given]
+    selected_texts = {file for file in selected if not file.endswith(PART_SUFFIX) and _is_text(file)}
+    traces = [file for file in selected if not file.endswith(PART_SUFFIX) and file not in selected_texts]
     named = [file for path in texts for file in _expand(path, Wanted()).files]
-    others = [file for file in selected if file in texts_given]
+    others = [file for file in selected if file in selected_texts]
     if not traces:
         # Use a recording of host calls only if there is no better trace.
         traces = [file for file in (*others, *named) if not is_url(file) and holds_host_trace(file)]
@@ -103,9 +103,9 @@ def find_inputs(
         if not as_one_run:
             require_one_run(chosen)
     nearby = [] if texts or not companions else _companions_of(chosen)
-    of_the_run = _of_run([file for file in nearby if not is_excluded(file, patterns)], chosen)
-    found = (*others, *named, *of_the_run.files)
-    chosen_by = (*expanded, of_the_run)
+    companion_files = _of_run([file for file in nearby if not is_excluded(file, patterns)], chosen)
+    found = (*others, *named, *companion_files.files)
+    chosen_by = (*expanded, companion_files)
     notes = tuple(one.note for one in chosen_by if one.note)
     aside = [one for one in (*(one for found in expanded for one in found.aside), *aside) if one.instead in chosen]
     read = {*chosen, *(one.path for one in aside)}
@@ -193,9 +193,9 @@ def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
 
 def _few(sentences: Sequence[str]) -> str:
     """The first ``sentences``, and the number of the others."""
-    more = len(sentences) - _MOST_TOLD
+    more = len(sentences) - _MOST_LISTED
     return "; ".join(
-        [*sentences[:_MOST_TOLD], *([f"{more:,} more were not read for similar reasons"] if more > 0 else [])]
+        [*sentences[:_MOST_LISTED], *([f"{more:,} more were not read for similar reasons"] if more > 0 else [])]
     )
 
 
@@ -287,8 +287,8 @@ def is_own_output(path: str) -> bool:
         return False
     try:
         with open(path, "rb") as file:
-            head = file.read(_TELLING)
-            file.seek(-min(_TELLING, file.seek(0, os.SEEK_END)), os.SEEK_END)
+            head = file.read(_CHECKED_BYTES)
+            file.seek(-min(_CHECKED_BYTES, file.seek(0, os.SEEK_END)), os.SEEK_END)
             ends = head + file.read()
     except OSError:
         return False
@@ -327,7 +327,7 @@ def _begins_trace(path: str) -> bool:
         # Only a trace has this much metadata.
         known = dump.begins_dump(data) or post_graph.begins_graphs(data)
         return len(data) >= BLOCK and data.lstrip()[:1] == b"{" and not known
-    return not head.bare or EVENT_START.match(data[head.start : head.start + _TELLING].lstrip()) is not None
+    return not head.bare or EVENT_START.match(data[head.start : head.start + _CHECKED_BYTES].lstrip()) is not None
 
 
 def _named_like_companion(path: str) -> bool:

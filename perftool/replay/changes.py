@@ -42,14 +42,14 @@ class Change:
 
 @dataclass
 class Altered:
-    """Lags and durations of a graph after changes. ``beside_ns`` is concurrent work: no step can be shorter.
+    """Lags and durations of a graph after changes. ``concurrent_ns`` is concurrent work: no step can be shorter.
     ``by_workers`` says that other host processes do some of it, for which they need cores. ``saved`` maps a host thread
     to the part of its work up to a time of the recording that is removed.
     """
 
     lag: Int64s
     dur: Int64s
-    beside_ns: int = 0
+    concurrent_ns: int = 0
     by_workers: bool = False
     saved: dict[int, tuple[Int64s, Int64s]] = field(default_factory=dict)
 
@@ -123,7 +123,9 @@ def _detach_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
 
 def _prefetch_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
     numbers = _numbers(chosen)
-    result.beside_ns = max(result.beside_ns, int(graph.dur[graph.first_task + numbers].sum()) // len(graph.step_begin))
+    result.concurrent_ns = max(
+        result.concurrent_ns, int(graph.dur[graph.first_task + numbers].sum()) // len(graph.step_begin)
+    )
     _remove(graph, result, numbers)
 
 
@@ -198,7 +200,7 @@ def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts)
         begin, last = max(change.ts, graph.recording.begin), min(change.end, int(graph.recording.steps.host_end[-1]))
         total += max(0, last - begin) / change.parallel
         hosts.add(thread, change.ts, change.end, 0.0)
-    result.beside_ns = max(result.beside_ns, int(total) // len(graph.step_begin))
+    result.concurrent_ns = max(result.concurrent_ns, int(total) // len(graph.step_begin))
     result.by_workers = result.by_workers or bool(chosen)
 
 
@@ -260,9 +262,9 @@ def _release_waits(graph: Graph, result: Altered, spans: Sequence[Span], kinds: 
     """Waits that end inside ``spans`` return at once."""
     points, links = graph.points, graph.links
     # A wait that ends at the end of a span is inside it, a wait that ends at its start is not.
-    let_go = np.zeros(len(graph.dur), dtype=bool)
-    let_go[: len(points)] = inside(points.thread, points.time - 1, spans)
-    result.lag[let_go[links.target] & np.isin(links.kind, list(kinds))] = _GONE
+    released = np.zeros(len(graph.dur), dtype=bool)
+    released[: len(points)] = inside(points.thread, points.time - 1, spans)
+    result.lag[released[links.target] & np.isin(links.kind, list(kinds))] = _GONE
 
 
 def _shorten_host(graph: Graph, result: Altered, hosts: _Hosts) -> None:

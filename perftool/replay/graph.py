@@ -57,7 +57,7 @@ def build_graph(recording: Recording) -> Graph:
     # An unexplained wait counts as work.
     ended = np.zeros(len(points), dtype=bool)
     ended[waiting.target] = True
-    least = np.where(ended | waits.for_nothing, waits.least_ns, NONE)
+    least = np.where(ended | waits.unexplained, waits.least_ns, NONE)
     links = _in_order(
         [
             waiting,

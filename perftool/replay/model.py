@@ -85,7 +85,7 @@ class Model:
         """The steps with ``changes``; concurrent work is a lower bound."""
         result = altered(self.graph, changes)
         replayed = _replay(self.graph, self.repeats, result.lag, result.dur)
-        step_ns = max(replayed.step_ns, result.beside_ns)
+        step_ns = max(replayed.step_ns, result.concurrent_ns)
         if not result.by_workers:
             return Prediction(step_ns, replayed, result)
         least_ns, lacks = self.cores.least_step(self.measured_ns, step_ns, len(self.graph.recording.tasks) > 0)

@@ -16,39 +16,39 @@ from perftool.replay.threads import Handovers, Runs
 # A call that takes this many times the usual time was delayed.
 _HELD_UP = 5
 # Percentiles of call times and of return delays that count as undelayed.
-_UNTROUBLED, _QUICKEST = 25, 2
+_UNDELAYED, _QUICKEST = 25, 2
 
 
 @dataclass(frozen=True)
 class Waits:
     """``links`` that end waits, and ``least_ns``, the length of each stretch that ends at a wait, without the waiting.
-    ``least_ns`` is NONE for points before which the host works. ``for_nothing`` are ends of waits without a reason in
+    ``least_ns`` is NONE for points before which the host works. ``unexplained`` are ends of waits without a reason in
     the trace.
     """
 
     links: tuple[Links, ...]
     least_ns: Int64s
-    for_nothing: Bools
+    unexplained: Bools
 
 
 def wait_links(recording: Recording, points: Points, handovers: Handovers, first: int) -> Waits:
     """All waits of the host. ``first`` is the node of the first task; nodes of ``points`` begin at 0."""
     least = np.full(len(points), NONE, dtype=np.int64)
     by_calls = _calls_that_wait(recording, points, first, least)
-    for_nothing = least == WAKE_NS
+    unexplained = least == WAKE_NS
     links = [
         *by_calls,
         _calls_that_copy(recording, points, first, least),
         _full_queue(recording, points, first, least),
         _other_threads(points, handovers, least),
     ]
-    return Waits(tuple(links), least, for_nothing)
+    return Waits(tuple(links), least, unexplained)
 
 
 def _usual_ns(recording: Recording) -> int:
     """The time of an undelayed runtime call."""
     calls = recording.launches
-    return int(np.percentile(calls.end - calls.ts, _UNTROUBLED, method="lower")) if len(calls) else 0
+    return int(np.percentile(calls.end - calls.ts, _UNDELAYED, method="lower")) if len(calls) else 0
 
 
 def _calls_that_wait(recording: Recording, points: Points, first: int, least: Int64s) -> list[Links]:
@@ -84,9 +84,9 @@ def _calls_that_wait(recording: Recording, points: Points, first: int, least: In
 def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools) -> Int64s:
     """The delay from a cause to the end of its wait. A call of usual length may have started after the work ended."""
     tail = np.minimum(observed, WAKE_NS)
-    surely = waited & (lasted > _usual_ns(recording))
-    quickest = int(np.percentile(tail[surely], _QUICKEST, method="lower")) if surely.any() else 0
-    return np.where(surely, tail, np.minimum(tail, quickest))
+    is_wait = waited & (lasted > _usual_ns(recording))
+    quickest = int(np.percentile(tail[is_wait], _QUICKEST, method="lower")) if is_wait.any() else 0
+    return np.where(is_wait, tail, np.minimum(tail, quickest))
 
 
 def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:

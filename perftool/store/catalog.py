@@ -17,7 +17,7 @@ from perftool.model.words import KIND_LABELS
 
 TABLES_DIR = Path(__file__).parent.parent / "tables"
 _KEY = re.compile(r"(needs|absent|maker|drops|empty without): (.+)")
-_WHERE_THEY_ARE = "query --tables lists the tables"
+_TABLE_LIST_HINT = "query --tables lists the tables"
 _TEXT = ("VARCHAR", "VARCHAR[]")
 _COLUMN = re.compile(r"column (\w+): (\w+(?:\[\])?), (.+)")
 
@@ -107,7 +107,7 @@ def no_table(name: str) -> str:
     """A sentence that says there is no table ``name``, with tables of similar names."""
     names = [table.name for table in public_tables()]
     similar = difflib.get_close_matches(name, names, 3)
-    return f"there is no table {name!r}; " + (f"did you mean {' or '.join(similar)}?" if similar else _WHERE_THEY_ARE)
+    return f"there is no table {name!r}; " + (f"did you mean {' or '.join(similar)}?" if similar else _TABLE_LIST_HINT)
 
 
 def names_in(sql: str) -> list[str]:

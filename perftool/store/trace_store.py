@@ -78,7 +78,7 @@ class TraceStore:
             self._connections.limit(cache_limit_mb(limit_mb))
         folder = Path(self._folder.name) / "sandbox_tables"
         folder.mkdir()
-        self._handed = SandboxTables(self._connection, folder)
+        self._sandbox_tables = SandboxTables(self._connection, folder)
         self._sandbox = Sandbox(folder, macros(), limit_mb)
         self._tables = Tables(
             self._connections, self._second, self._note, lambda table: self._replay(self, table) if self._replay else ()
@@ -229,7 +229,7 @@ class TraceStore:
         start = monotonic()
         with interrupted_after(self._connection, bounds.seconds):
             self.build(names_in(sql))
-            files = self._handed.files(sql)
+            files = self._sandbox_tables.files(sql)
         left = max(bounds.seconds - (monotonic() - start), 0.001)
         try:
             return self._sandbox.ask(sql, params or {}, files, replace(bounds, seconds=left))

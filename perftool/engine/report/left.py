@@ -25,11 +25,11 @@ _LONGEST_NAME = 52
 # Smaller ops are only counted.
 _LARGE = 0.05
 # Ops are named until they make up this share of the work.
-_MOST_OF_IT = 0.8
+_NAMED_SHARE = 0.8
 # An op with a smaller share of the work cannot change the step noticeably.
 _SMALL = 0.02
 # If all ops together lose less than this, none of them has anything left to gain.
-_LITTLE = 0.05
+_SMALL_LOSS = 0.05
 # Caches let an op exceed its model a little. Beyond this, the model does not fit and proves nothing.
 _FAR_ABOVE = 2
 
@@ -61,7 +61,7 @@ class Left:
     def _largest(self) -> str:
         named: list[LargeOp] = []
         for op in self.ops[:_MOST_NAMED]:
-            if sum(one.share for one in named) < _MOST_OF_IT and op.share >= _LARGE:
+            if sum(one.share for one in named) < _NAMED_SHARE and op.share >= _LARGE:
                 named.append(op)
         return "Its work: " + "; ".join(map(_named, named))
 
@@ -69,14 +69,14 @@ class Left:
         judged = sum(op.share for op in self.ops if op.judged)
         lost = sum(op.lost for op in self.ops)
         unknown = sum(op.share for op in self.ops if not op.judged and op.share >= _SMALL)
-        if lost >= _LITTLE and self.on_cpu:
+        if lost >= _SMALL_LOSS and self.on_cpu:
             return "The best of a CPU is measured with matrix products and copies; other ops may not reach it."
-        if lost >= _LITTLE:
+        if lost >= _SMALL_LOSS:
             return (
                 f"At the rates that the device reaches on good shapes, {format_ratio(lost)} of it would be saved; the "
                 "table op_shortfalls says why, and what to change."
             )
-        if unknown >= _LITTLE:
+        if unknown >= _SMALL_LOSS:
             return f"The best time is unknown for {format_ratio(unknown)} of it. {self.missing}".rstrip()
         return (
             f"Ops with {format_ratio(judged)} of it run as fast as the device does on good shapes, and the others are "

@@ -8,7 +8,7 @@ from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
 # Shorter silences are not mentioned; a share of the window.
-_FELT = 0.05
+_NOTICEABLE = 0.05
 _SIGN = """
 SELECT r.name FROM roles AS r JOIN slices AS s ON s.name = r.name AND s.cat = r.cat
 WHERE r.role = 'on_device' GROUP BY r.name ORDER BY count(*) DESC, r.name LIMIT 1
@@ -75,7 +75,7 @@ def _shown(store: TraceStore) -> str:
     if silence is None:
         return ""
     clauses = []
-    if silence["dur"] > _FELT * silence["whole"]:
+    if silence["dur"] > _NOTICEABLE * silence["whole"]:
         place = f" in {silence['place']}" if silence["place"] else ""
         why = ": it waits there for the threads of the autograd engine, which were not recorded"
         clauses.append(
@@ -83,6 +83,6 @@ def _shown(store: TraceStore) -> str:
             f"{why if silence['autograd'] else ', and the recording does not show what it does there'}."
         )
     read = next(iter(store.select(_READS)), None)
-    if read and read["dur"] > _FELT * silence["whole"]:
+    if read and read["dur"] > _NOTICEABLE * silence["whole"]:
         clauses.append(f"It spends {format_ns(read['dur'])} in {read['name']}, which waits for the device.")
     return " ".join(clauses)

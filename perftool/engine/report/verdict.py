@@ -67,7 +67,7 @@ _FOUND_BY = {
 # A single step does not show whether its compilation recurs.
 _ONE_STEP = {"compile": " One step does not show whether this recurs: record later steps."}
 # A smaller share of the step is within run-to-run noise.
-FELT = 0.005
+NOTICEABLE = 0.005
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ def verdict(run: VerdictInput) -> Verdict:
         mean_ns or (int(step * 1e6) if step else 0), int(summary["steps"].value or 0), run.run.step_word, bool(mean_ns)
     )
     first = next(
-        (found for found in findings if found.advice and (not found.gain or found.gain.share_of_step >= FELT)), None
+        (found for found in findings if found.advice and (not found.gain or found.gain.share_of_step >= NOTICEABLE)),
+        None,
     )
     if first and causes and _is_symptom(first, rules):
         named = (found for found in findings if found.gain and found.code in causes[0].codes)
@@ -291,7 +292,7 @@ def _combined_gain(model: ReplayModel | None) -> str:
     together = model and model.together
     if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
         return ""
-    if together.step_ns > (1 - FELT) * model.replayed_step_ns:
+    if together.step_ns > (1 - NOTICEABLE) * model.replayed_step_ns:
         return ""
     mean = " on average" if model.steps > 1 else ""
     steps = f"{format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)} a step{mean}"
@@ -311,7 +312,7 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
     others = [found for found in findings if found is not first and _blames(found, rules)]
     clauses = [
         f"{found.message.split(': ')[0]} ({found.code})"
-        for found in others if found.gain and found.gain.share_of_step >= FELT
+        for found in others if found.gain and found.gain.share_of_step >= NOTICEABLE
     ]  # fmt: skip
     return f" Besides, {', and '.join(clauses)}." if clauses else ""
 

@@ -36,12 +36,12 @@ class Allowance:
         self.bytes += rows * row_bytes
 
 
-_TAKEN: WeakKeyDictionary[TraceStore, Allowance] = WeakKeyDictionary()
+_ALLOWANCES: WeakKeyDictionary[TraceStore, Allowance] = WeakKeyDictionary()
 
 
 def taken(store: TraceStore) -> Allowance:
     """What the rules of packs have used so far on ``store``."""
-    return _TAKEN.setdefault(store, Allowance())
+    return _ALLOWANCES.setdefault(store, Allowance())
 
 
 @contextmanager

@@ -34,5 +34,5 @@ def severity_of(finding: Finding) -> Severity:
     gain = finding.gain
     if gain is None:
         return finding.severity
-    sure = KIND_WEIGHTS[gain.kind] * CONFIDENCE_WEIGHTS[finding.confidence]
-    return "warning" if gain.share_of_step * sure >= WARNING_SHARE else "info"
+    certainty = KIND_WEIGHTS[gain.kind] * CONFIDENCE_WEIGHTS[finding.confidence]
+    return "warning" if gain.share_of_step * certainty >= WARNING_SHARE else "info"

@@ -19,7 +19,7 @@ from perftool.integrations.saving import save_trace
 
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 _OURS = "perftool.integrations.record.recorder"
-_RESCUED = "the program ended before it wrote its own recording; record wrote it"
+_SAVED_FOR_PROGRAM = "the program ended before it wrote its own recording; record wrote it"
 _LOST = "the program's own recording is lost: the program ended in a different thread from the one that recorded"
 _FOUND = "the program uses torch.profiler itself, so record steps aside; this is the program's own trace"
 
@@ -90,7 +90,7 @@ class ProgramProfilers:
             folder = Path(self._plan.folder)
             folder.mkdir(parents=True, exist_ok=True)
             saved = save_trace(profiler, new_trace(folder))
-            self._plan.note(Note("saved", _RESCUED, str(saved)))
+            self._plan.note(Note("saved", _SAVED_FOR_PROGRAM, str(saved)))
 
 
 def _result(profiler: torch_profiler.profile) -> Any:

@@ -66,7 +66,7 @@ class Recorder:
         self._watch = Watch(self._action)
         self._endings = Endings(self._program_ended)
         self._home = HomeThread(self._program_ended)
-        self._theirs = ProgramProfilers(plan)
+        self._program_profilers = ProgramProfilers(plan)
         self._began_ns = 0
         self._memory: list[int] = []
         self._seen = 0

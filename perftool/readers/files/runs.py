@@ -155,9 +155,11 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
     recordings = [_describe(trace) for trace in traces]
     # Newest first, so that older recordings of a process do not split a run.
     for trace in sorted(recordings, key=lambda one: (-one.saved_ns, one.identity.path)):
-        able = [run for run in growing if not run.is_contradicted_by(trace) and run.holds_evidence_for(trace)]
+        candidates = [run for run in growing if not run.is_contradicted_by(trace) and run.holds_evidence_for(trace)]
         own = min(
-            able, key=lambda run: (trace.folder not in folders[id(run)], _start_distance_ns(run, trace)), default=None
+            candidates,
+            key=lambda run: (trace.folder not in folders[id(run)], _start_distance_ns(run, trace)),
+            default=None,
         )
         if own is None:
             runs.append(own := Run())

@@ -34,7 +34,7 @@ from perftool.readers.trace import envelope
 _MOST = 256 << 20
 _HEAD = 64 << 10
 _PICKLE = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
-_TELLING = (b"collective_seq_id", b"pg_config")
+_DUMP_KEYS = (b"collective_seq_id", b"pg_config")
 _PEERS = re.compile(r"\d(?:->|<-)(\d{1,6})$")
 _KEYS = {"pg_config", "pg_status", "entries"}
 # Frames of libraries, not of the program.
@@ -50,8 +50,8 @@ def begins_dump(data: bytes) -> bool:
     """Whether ``data`` is the beginning of a dump. A trace has the same keys, but deeper."""
     head = data[:_HEAD]
     if head.startswith(_PICKLE):
-        return any(word in head for word in _TELLING)
-    keys = set(envelope.top_keys(head)) if any(word in head for word in _TELLING) else set()
+        return any(word in head for word in _DUMP_KEYS)
+    keys = set(envelope.top_keys(head)) if any(word in head for word in _DUMP_KEYS) else set()
     return "traceEvents" not in keys and bool(keys & _KEYS)
 
 

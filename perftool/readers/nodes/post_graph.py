@@ -23,7 +23,7 @@ from perftool.readers.trace import envelope
 MOST_BYTES = 512 << 20
 _HEAD = 256 << 10
 _KEY = b'"graphs"'
-_TELLING = (b'"recipe_debug_id"', b'"is_logical"', b'"exec_order_idx"', b'"input_tensors"', b'"max_shape"')
+_GRAPH_KEYS = (b'"recipe_debug_id"', b'"is_logical"', b'"exec_order_idx"', b'"input_tensors"', b'"max_shape"')
 _ENGINES = ("TPC", "MME", "DMA", "NIC", "ROT")
 _MOST_DIMENSIONS = 32
 _MOST_NUMBER = 1 << 48
@@ -35,7 +35,7 @@ _BYTES_PER_DIMENSION = 8
 def begins_graphs(data: bytes) -> bool:
     """Whether ``data`` is the beginning of a file with compiled graphs."""
     head = data[:_HEAD]
-    return _KEY in head and "graphs" in envelope.top_keys(head) and any(word in head for word in _TELLING)
+    return _KEY in head and "graphs" in envelope.top_keys(head) and any(word in head for word in _GRAPH_KEYS)
 
 
 def read_file(path: str, rank: int | None = None) -> LogReading:

@@ -16,7 +16,7 @@ from perftool.readers.text.secrets import CUT, SHORTEST, certainty, is_secret, i
 _T = TypeVar("_T")
 _Edit = tuple[int, int, bytes]
 
-_STAND_IN, _IN_JSON = "redacted", b'"redacted"'
+_REPLACEMENT, _IN_JSON = "redacted", b'"redacted"'
 # A JSON string, or its beginning if it has many escapes.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
@@ -39,7 +39,7 @@ class Redactor:
     """Removes texts that look like secrets, and repetitions of secrets in learned texts."""
 
     def __init__(self) -> None:
-        self._met: set[str] = set()
+        self._removed: set[str] = set()
         self._texts: dict[str, str] = {}
         self._search: _Search | None = None
         self._judged: dict[bytes, _Judged] = {}
@@ -47,7 +47,7 @@ class Redactor:
     @property
     def left_out(self) -> set[str]:
         """The names of the values, or the kinds of the tokens, that were removed since the last call of ``learn``."""
-        return {self.text(kind) for kind in [*self._met]}
+        return {self.text(kind) for kind in [*self._removed]}
 
     def learn(self, pieces: Iterable[bytes]) -> set[str]:
         """Remember the secrets in ``pieces`` of JSON, which hold whole values; returns their names or kinds."""
@@ -57,7 +57,7 @@ class Redactor:
         learned = self.left_out
         self._search = _Search(self._texts) if self._texts else None
         self._judged.clear()
-        self._met.clear()
+        self._removed.clear()
         return learned
 
     def json(self, piece: bytes) -> bytes:
@@ -80,14 +80,14 @@ class Redactor:
             spans += self._repeated(self._search.cut(text))
         parts, at = [], 0
         for start, end in _joined(sorted(spans)):
-            parts += [text[at:start], _STAND_IN]
+            parts += [text[at:start], _REPLACEMENT]
             at = end
         return "".join([*parts, text[at:]]) if parts else text
 
     def _repeated(self, found: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int]]:
         """The start and the end of each of ``found``, which are learned secrets or parts of them."""
         for start, end, kind in found:
-            self._met.add(kind)
+            self._removed.add(kind)
             yield start, end
 
     def value(self, value: _T) -> _T:
@@ -107,7 +107,7 @@ class Redactor:
         return value
 
     def _remember(self, kind: str, text: str = "") -> None:
-        self._met.add(kind)
+        self._removed.add(kind)
         if len(text) >= SHORTEST:
             self._texts.setdefault(text, kind)
 

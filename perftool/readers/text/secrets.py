@@ -166,16 +166,16 @@ def _named_in(text: str) -> Iterator[Found]:
     after = run = 0
     for found in _NAMED.finditer(text):
         name, assigned = found["name"], found["sep"].strip() in ("=", ":")
-        sure = certainty(name)
-        if not sure and found["lead"] and _IN_ADDRESS.fullmatch(name):
-            sure = Certainty.POSSIBLE
+        found_certainty = certainty(name)
+        if not found_certainty and found["lead"] and _IN_ADDRESS.fullmatch(name):
+            found_certainty = Certainty.POSSIBLE
         # An option without a value is followed by the next option.
         next_one = not assigned and (not name.startswith("-") or text.startswith("-", found.end()))
-        if not sure or found.start() < after or next_one:
+        if not found_certainty or found.start() < after or next_one:
             continue
         start, quote = _begin(text, found.end())
         if quote:
-            end = _closed(text, start, quote, len(text) if sure == Certainty.CERTAIN else _LONGEST + 1)
+            end = _closed(text, start, quote, len(text) if found_certainty == Certainty.CERTAIN else _LONGEST + 1)
         else:
             # Names within one run of characters share its end, which is computed once.
             run = run if start < run else _bare_end(text, start)

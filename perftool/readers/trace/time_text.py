@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # The part of a chunk that is checked for the format of its times.
-_TELLING = 256 << 10
+_CHECKED_BYTES = 256 << 10
 # Up to 2**43 us (8.796e12), doubles are less than a ns apart, so rounding restores three decimals. Kineto's times since
 # its base are below that; times since 1970 are not.
 _LOSSY_TIME = re.compile(
@@ -18,7 +18,7 @@ _QUOTED_TIME = re.compile(rb'("(?:ts|dur)"\s*:\s*)"(%b)"' % _DECIMALS)
 
 def is_lossy(text: bytes | memoryview) -> bool:
     """Whether the beginning of ``text`` contains a time that a double would round."""
-    return _LOSSY_TIME.search(text, 0, _TELLING) is not None
+    return _LOSSY_TIME.search(text, 0, _CHECKED_BYTES) is not None
 
 
 def quote_times(text: bytes) -> bytes:

@@ -40,8 +40,8 @@ def arrivals_of(
     }
     made = Arrivals(
         facts.rank, facts.step, facts.meeting, each.ready, each.own, each.own_lag, each.before, each.before_lag,
-        each.lane, each.work, usual.excess(each.sums, each.begun, facts.rank), np.concatenate(each.orders), each.left,
-        compared,
+        each.lane, each.work, usual.excess(each.sums, each.start_sums, facts.rank), np.concatenate(each.orders),
+        each.left, compared,
     )  # fmt: skip
     return made, roles
 
@@ -75,7 +75,7 @@ class _Collectives:
         self.causes = {cause: np.zeros(size) for cause in CAUSES}
         self.cause_sums = {cause: np.zeros(size) for cause in CAUSES}
         self.cause_begins: dict[str, dict[int, float]] = {cause: {} for cause in CAUSES}
-        self.begun: dict[int, float] = {}
+        self.start_sums: dict[int, float] = {}
         self.orders: list[Int64s] = []
 
     def add(self, rank: int, begin: int, offset: int, parts: Columns) -> None:
@@ -88,22 +88,22 @@ class _Collectives:
         cuts = np.append(parts["ts"], parts["end"][-1])
         holds = _holds(cuts, parts["held_until"], mine[mine < facts.count], facts.end)
         done = _Done(cuts, holds)
-        moments, begun = done.until(ready), done.until(np.array([begin]))
+        moments, start_sums = done.until(ready), done.until(np.array([begin]))
         hold = np.searchsorted(cuts[holds.end], ready + ROUNDED_NS, side="right") - 1
         cause = np.where(hold >= 0, np.append(holds.arrival, NONE)[hold], NONE)
-        let_go = np.append(cuts[holds.end], begin)[hold]
+        release = np.append(cuts[holds.end], begin)[hold]
         # Work that ends after this collective began, or before the window, did not delay it.
-        held = (cause != NONE) & (facts.meeting[cause] < facts.meeting[mine]) & (let_go > begin)
+        held = (cause != NONE) & (facts.meeting[cause] < facts.meeting[mine]) & (release > begin)
         self.own[mine] = np.where(held, cause, NONE)
-        free = np.where(hold < 0, begin + offset + moments - begun[0], ready + offset)
-        self.own_lag[mine] = np.where(held, let_go - facts.end[cause] + moments - done.until(let_go), free)
+        free = np.where(hold < 0, begin + offset + moments - start_sums[0], ready + offset)
+        self.own_lag[mine] = np.where(held, release - facts.end[cause] + moments - done.until(release), free)
         # The work of the rank up to each cut; cuts include the times when it is ready for a collective.
         order = np.lexsort((facts.begin[mine], ready))
-        self.work[mine[order]] = np.diff(moments[order], prepend=begun)
-        self.sums[mine], self.begun[rank] = moments, float(begun[0])
+        self.work[mine[order]] = np.diff(moments[order], prepend=start_sums)
+        self.sums[mine], self.start_sums[rank] = moments, float(start_sums[0])
         places = np.arange(len(order) + 1) + sum(map(len, self.orders))
-        since = np.where(held, done.until(let_go), begun[0])
-        self.left[mine] = np.interp(since, np.append(begun, moments[order]), places)
+        since = np.where(held, done.until(release), start_sums[0])
+        self.left[mine] = np.interp(since, np.append(start_sums, moments[order]), places)
         self.orders.append(mine[order])
         for name in CAUSES:
             totals = np.append(0, np.cumsum(parts[f"{name}_ns"]))

@@ -106,8 +106,8 @@ class CulpritRowMaker(Lateness):
         # A slow host launches collectives after the compute that would hide them, so the gain may include the exposed
         # collectives of this rank.
         mine = np.isin(self.meetings.ranks, late.ranks)
-        bared = float(self.exposed[mine].mean(axis=1).max()) if cause == "host" else 0.0
-        trusted = replayed is not None and self.agree(replayed, least, estimate + bared)
+        own_exposed = float(self.exposed[mine].mean(axis=1).max()) if cause == "host" else 0.0
+        trusted = replayed is not None and self.agree(replayed, least, estimate + own_exposed)
         waiting = self.waiting_for(late)
         chosen = np.isin(self.steps, steps)
         per_rank = waiting[:, chosen].mean(axis=1)
@@ -120,7 +120,7 @@ class CulpritRowMaker(Lateness):
             len(self.steps), _period(steps, self.steps), int((per_rank >= 0.5 * late_ns).sum()), round(late_ns),
             round(float(np.median(waiting[self.compared(late)], axis=0).max())), cause,
             round(own) if cause else None, round(usual) if cause else None, why, [], None, self.step_ns,
-            round(estimate + (bared if self._everywhere(late) else 0.0)), replayed,
+            round(estimate + (own_exposed if self._everywhere(late) else 0.0)), replayed,
             max(0, replayed) if trusted and replayed is not None else None, slowdown.kind if slowdown else None,
             self._peer(late),
         )  # fmt: skip

@@ -59,8 +59,8 @@ class _Search(CulpritRowMaker):
         """
         found: list[int] = []
         saved = 0
-        chancy = self.cpu and len(self.steps) < _MANY_STEPS
-        least = max(_FEWEST_STEPS, len(self.steps)) if chancy else len(self.steps) // 2 + 1
+        few_cpu_steps = self.cpu and len(self.steps) < _MANY_STEPS
+        least = max(_FEWEST_STEPS, len(self.steps)) if few_cpu_steps else len(self.steps) // 2 + 1
         for _ in range(3):
             often = self.late_at(found).sum(axis=1) >= least
             more = [rank for rank, late in zip(self.ranks, often.tolist(), strict=True) if late]

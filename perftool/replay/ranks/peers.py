@@ -75,9 +75,9 @@ class Usual:
         collective, because ranks reach concurrent collectives in any order.
         """
         start_sums = np.array([begins[one] for one in rank.tolist()])
-        begun_there = np.where(self.there == NONE, 0.0, start_sums[self.there])
+        start_there = np.where(self.there == NONE, 0.0, start_sums[self.there])
         own = sums - np.where(self.since == NONE, start_sums, sums[self.since])
-        usual = sums[self.there] - np.where(self.since_there == NONE, begun_there, sums[self.since_there])
+        usual = sums[self.there] - np.where(self.since_there == NONE, start_there, sums[self.since_there])
         more = np.where(self.there == NONE, 0.0, own - usual)
         excess: Floats = np.where(self.there == NONE, 0.0, more - np.where(self.before == NONE, 0.0, more[self.before]))
         return excess

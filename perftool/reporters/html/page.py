@@ -164,5 +164,5 @@ def make_page(report: Report, pictures: Pictures) -> Page:
 
 def _ranks_to_list(report: Report, pictures: Pictures) -> list[RankTimes]:
     """The ranks to list in the table: those named by findings, and those that differ most."""
-    told = {row.rank for row in ranks_to_show(report.ranks, report.findings, _MOST_STEPS_LISTED)}
-    return [row for row in pictures.ranks if row.rank in told]
+    shown_ranks = {row.rank for row in ranks_to_show(report.ranks, report.findings, _MOST_STEPS_LISTED)}
+    return [row for row in pictures.ranks if row.rank in shown_ranks]

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from perftool.engine.report.across_ranks import grouped
-from perftool.engine.report.verdict import FELT, is_well_fed
+from perftool.engine.report.verdict import NOTICEABLE, is_well_fed
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Report
 from perftool.reporters.escape import one_line
@@ -138,7 +138,7 @@ def _is_noticeable(finding: Finding) -> bool:
     """Whether the fix makes a noticeable difference. Other findings are listed under ``Also``."""
     if finding.gain is None:
         return finding.explained_by is None
-    return finding.gain.share_of_step >= FELT
+    return finding.gain.share_of_step >= NOTICEABLE
 
 
 def _row(findings: Sequence[Finding], ranks: int) -> _Row:

@@ -169,7 +169,7 @@ def _print_ranks(report: Report, console: Console) -> None:
         console.print(
             Text(f"  compute per {report.run.step_word}: {each}, most {format_ns(most)} (rank {heaviest})", style="dim")
         )
-    if groups := group_lines(report, felt=0.0):
+    if groups := group_lines(report, noticeable=0.0):
         _heading("Process groups: time on the wire, and who waits", console)
         for line in groups:
             console.print(line, soft_wrap=True)

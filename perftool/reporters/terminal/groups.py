@@ -11,15 +11,15 @@ from perftool.reporters.waiting import waiting_text
 from perftool.units import format_ns
 
 # Share of a step below which waiting is not noticeable.
-_FELT = 0.03
+_NOTICEABLE = 0.03
 _MOST_ROLES = 4
 
 
-def group_lines(report: Report, felt: float = _FELT) -> list[Text]:
-    """A line for each role of the process groups, and a head; nothing if no rank waits for ``felt`` of a step."""
+def group_lines(report: Report, noticeable: float = _NOTICEABLE) -> list[Text]:
+    """A line for each role of the process groups, and a head; nothing if no rank waits for ``noticeable`` of a step."""
     step_ms = report.summary["step_time_ms"].value or 0.0
     longest = max((wait.ns_per_step for role in report.groups for wait in role.waiting), default=0)
-    if not report.groups or not step_ms or longest < felt * step_ms * 1e6:
+    if not report.groups or not step_ms or longest < noticeable * step_ms * 1e6:
         return []
     heads = tuple(of_steps(head, report.run.step_word) for head in _HEADS)
     rows = [_cells(role) for role in report.groups[:_MOST_ROLES]]

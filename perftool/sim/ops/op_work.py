@@ -33,7 +33,7 @@ _INDEXING = frozenset({"index", "index_put", "_index_put_impl"})
 # This op reads its largest input value for the length of its result.
 COUNTING = "bincount"
 # For these ops, the bridge does not convert the number 1.
-_BUT_FOR_ONE = frozenset({"addcdiv", "addcmul"})
+_UNCONVERTED_ONE = frozenset({"addcdiv", "addcmul"})
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format)
 
 
@@ -155,7 +155,7 @@ def parts_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> tuple[Ha
     """
     kind = call.op.kind
     as_tensors = kind in _WRAPPED_NUMBERS or kind in _numbers_as_tensors()
-    if kind in _BUT_FOR_ONE and 1 in [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]:
+    if kind in _UNCONVERTED_ONE and 1 in [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]:
         as_tensors = False
     # A mask becomes a list with at most one entry per position.
     lengths = [int(mask.count_nonzero()) for mask in masks_of(call)]

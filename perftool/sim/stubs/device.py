@@ -20,14 +20,14 @@ from perftool.sim.stubs.frameworks import module
 from perftool.units import NS_PER_MS
 
 # Settings without an effect in this model.
-_ALSO_NOTHING = ("set_device", "reset_accumulated_memory_stats")
+_WITHOUT_EFFECT = ("set_device", "reset_accumulated_memory_stats")
 
 
 def device_members(simulation: Simulation) -> dict[str, Any]:
     """The functions of ``torch.hpu`` by name."""
     machine, facts = simulation.machine, simulation.device
     return {
-        **dict.fromkeys((*SWITCHES, *_ALSO_NOTHING), _nothing),
+        **dict.fromkeys((*SWITCHES, *_WITHOUT_EFFECT), _nothing),
         **_memory(simulation),
         **_streams(simulation),
         "synchronize": lambda device=None: machine.synchronize(),

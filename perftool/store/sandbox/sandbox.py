@@ -34,7 +34,7 @@ _KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "
 _MOST_THREADS = 4
 _LONGEST_SQL = 1 << 20
 # Size limit for the column names in an answer.
-_BESIDE_ROWS = 16 << 20
+_MOST_HEADER_BYTES = 16 << 20
 _LONGEST_ERROR = 2_000
 
 
@@ -173,7 +173,7 @@ def read_result(pipe: BinaryIO, bounds: Bounds) -> Result | str | None:
     """
     columns: list[str] = []
     rows: list[tuple[Any, ...]] = []
-    most = bounds.bytes + _BESIDE_ROWS
+    most = bounds.bytes + _MOST_HEADER_BYTES
     left = most
     while (data := read_frame(pipe, left)) is not None:
         left -= len(data)
