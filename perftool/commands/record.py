@@ -144,7 +144,7 @@ class _Estimate:
         self._color = color
 
     def __call__(self) -> bool:
-        """Whether it has been printed."""
+        """Print the estimate once it is known; returns whether it was printed."""
         texts = [one.text for one in self._plan.notes_left() if one.stage == "recording" and one.text]
         print_notes([f"habana_perf_tool: {text}" for text in texts[:1]], self._color)
         return bool(texts)

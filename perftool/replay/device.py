@@ -134,8 +134,8 @@ def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
 
 
 def across_links(recording: Recording, order: Order, submitted: Anchors, first: int) -> list[Links]:
-    """Links of work that waits for another stream: on request of the host, collectives, and tasks without another
-    explanation.
+    """Links of work that waits for another stream: on request of the host, in a collective, or without another
+    explanation of its start.
     """
     tasks = recording.tasks
     waiting = _cross_stream_waits(recording)

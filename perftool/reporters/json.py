@@ -136,7 +136,7 @@ def dump(data: Any, *, indent: bool = False) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Numbers that DuckDB may return (Decimal) as floats; anything else as text."""
+    """Convert DuckDB's decimal numbers to floats, and anything else to text."""
     return float(value) if hasattr(value, "__float__") else str(value)
 
 

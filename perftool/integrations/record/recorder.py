@@ -117,7 +117,6 @@ class Recorder:
         added = max(0, min(after - before for before, after in pairwise(self._memory)))
         saving_ns = _NS_PER_BYTE * added
         each_ns = (time.monotonic_ns() - self._began_ns) // recorded
-        # Only the extra time counts.
         if rank_here() is None and saving_ns * planned > _PATIENCE_NS:
             self._active = min(planned, max(_FEWEST, _PATIENCE_NS // saving_ns))
         fewer = "" if self._active == planned else f" instead of {planned}"

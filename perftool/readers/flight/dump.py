@@ -30,7 +30,7 @@ from perftool.readers.flight.plain_pickle import load_plain
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.trace import envelope
 
-# Dumps have thousands of entries of a few kB each.
+# More than the thousands of entries of a dump, of a few kB each.
 _MOST = 256 << 20
 _HEAD = 64 << 10
 _PICKLE = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
@@ -42,7 +42,7 @@ _LIBRARY = ("/torch/", "/contextlib.py", "/multiprocessing/", "/threading.py")
 _MOST_SIZES = 8
 _MOST_FRAMES = 200
 _LONGEST_TEXT = 1000
-# 1,000 groups of 4,000 ranks.
+# Enough for 1,000 groups of 4,000 ranks.
 _MOST_MEMBERS = 4_000_000
 
 

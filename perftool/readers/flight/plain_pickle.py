@@ -13,7 +13,7 @@ from typing import Any
 
 from perftool.errors import InputError
 
-# Dumps of the flight recorder nest six levels deep.
+# More than dumps of the flight recorder, which nest six levels deep.
 _DEEPEST = 64
 # Limits on the total number of values. A shared value counts once per use.
 _MOST_PER_BYTE, _MOST_FREE = 16, 100_000

@@ -19,7 +19,7 @@ from perftool.readers.nodes.json_list import list_under
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.trace import envelope
 
-# A graph of a large model has about ten thousand nodes of a few kB.
+# More than a graph of a large model, which has about ten thousand nodes of a few kB.
 MOST_BYTES = 512 << 20
 _HEAD = 256 << 10
 _KEY = b'"graphs"'

@@ -216,7 +216,7 @@ def _print_findings(report: Report, console: Console) -> None:
 
 
 def _skipped(rules: Sequence[NotApplicable]) -> str:
-    """A few codes, or the number of many."""
+    """The codes of a few rules, or the number of many."""
     if len(rules) <= _MOST_CODES:
         return ", ".join(rule.code for rule in rules)
     return f"{len(rules)} rules; --output-format json has the reasons"

@@ -88,4 +88,4 @@ class Annotations:
 
 
 def _nothing(what: object) -> None:
-    """Does nothing, without a listener."""
+    """The listener that does nothing."""

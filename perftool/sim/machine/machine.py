@@ -158,7 +158,7 @@ class Machine:
         self.recorder.bridge("ExecuteCachedGraph", begin, self.now)
 
     def mark_step(self) -> None:
-        """``htcore.mark_step()``."""
+        """Simulate ``htcore.mark_step()``."""
         self.spend(self.costs.host_call_us)
         if self.mode == "lazy":
             self.cut("host step marker")

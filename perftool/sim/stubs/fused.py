@@ -53,7 +53,7 @@ def fused_modules(simulation: Simulation) -> list[ModuleType]:
 
 
 def custom_ops(simulation: Simulation) -> ModuleType:
-    """``torch.ops.hpu``."""
+    """The simulated ops in ``torch.ops.hpu``."""
     names = {"mixture_of_experts": "moe"}
     ops = {name: one_op(simulation, names.get(name, name), op) for name, op in registered_ops().items()}
     return module("torch.ops.hpu", **ops)
@@ -164,7 +164,7 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
 
 
 def _fused_clip_norm(simulation: Simulation) -> type:
-    """``FusedClipNorm``."""
+    """The simulated class ``FusedClipNorm``."""
 
     class FusedClipNorm:
         """Clip the norm of all gradients in one kernel."""

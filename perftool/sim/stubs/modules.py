@@ -147,7 +147,7 @@ def _load(simulation: Simulation) -> Callable[..., Any]:
 
 
 def _to_hpu(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """``tensor.hpu()`` and ``module.hpu()``."""
+    """Implements ``tensor.hpu()`` and ``module.hpu()``."""
     return self.to("hpu", **kwargs)
 
 

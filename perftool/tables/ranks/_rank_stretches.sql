@@ -48,8 +48,8 @@ islands AS (
     SELECT rank, ts, "end", true AS device FROM moments WHERE device = 'communication'
     UNION ALL SELECT rank, ts, "end", false FROM swept WHERE waits
 ),
--- The delays are the limits in a rank's replay for work after another stream, a launch and a wait. Times are rounded,
--- some to the microsecond, so work may seem to begin before its predecessor ends.
+-- The replay of a rank has the same limits for delays after work of another stream, after a launch and after a wait.
+-- Times are rounded, some to the microsecond, so work may seem to begin before its predecessor ends.
 submitted AS (
     SELECT d.rank, d.ts, coalesce(l."end", 0) AS launched FROM device_ops AS d LEFT JOIN launches AS l ON l.id = d.launch
     WHERE d.valid

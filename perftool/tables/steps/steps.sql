@@ -36,7 +36,7 @@ WITH
 -- Steps may overlap, so time is first split at their bounds. Comparing every stretch with every step would take
 -- quadratic time.
 bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
--- There are few distinct masks.
+-- Grouped by mask, because there are few distinct masks.
 parts AS (
     SELECT b.rank, b.ts, t.mask, sum(t."end" - t.ts) AS ns
     FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts GROUP BY b.rank, b.ts, t.mask
