@@ -8,7 +8,7 @@ from perftool.model.diff import Setting
 
 
 def differences(base: Setting, new: Setting) -> Iterator[str]:
-    """A text for each difference; unknown values do not differ."""
+    """A text for each difference; an unknown value equals any other."""
     if base.device and new.device and base.device != new.device:
         yield f"the device is {base.device}, then {new.device}"
     if base.world_size and new.world_size and base.world_size != new.world_size:

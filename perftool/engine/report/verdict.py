@@ -318,8 +318,8 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
 
 
 def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> float:
-    """The gain of ``first`` to compare with a measured loss. A bound that would be a prediction on a free machine is
-    reduced to a likely prediction.
+    """The gain of ``first`` to compare with a measured loss. If the machine was overloaded, a bound is divided by
+    ``LOOSE``, because it may be far above the gain.
     """
     if first is None:
         return 0

@@ -116,7 +116,7 @@ def _web_options(url: str) -> dict[str, Any]:
     config = aiohttp.TraceConfig()
 
     async def redirected(session: Any, context: Any, answer: Any) -> None:
-        # The library follows both headers.
+        # Either header makes the library open another address.
         headers = answer.response.headers
         target = headers.get("Location") or headers.get("URI", "")
         if _is_inside(urljoin(str(answer.response.url), target)):

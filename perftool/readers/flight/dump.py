@@ -279,7 +279,7 @@ def _text(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    """``text`` cut to a length that tables may repeat, because all entries of a pickle may share one long text."""
+    """``text``, cut because all entries of a pickle may share one long text, which a table would repeat."""
     return text[:_LONGEST_TEXT]
 
 

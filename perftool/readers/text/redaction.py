@@ -192,7 +192,7 @@ class _Search:
         return _Begun({part[::-1]: kind for part, kind in self._parts.items()})
 
     def cut(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The start, the end and the kind of the remainder of a part before and after each cut in ``text``."""
+        """The spans next to each cut in ``text`` that are the rest of a cut secret, as start, end and kind."""
         at = text.find(CUT)
         while at >= 0:
             length, kind = self._begun.longest(text[max(0, at - _LONGEST) : at])
