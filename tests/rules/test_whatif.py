@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from perftool.engine.rules.predict import changes_of
 from perftool.engine.rules.rule_queries import Context
 from perftool.model.report import Report
 from perftool.replay.model import Model, model_of
+from perftool.store.trace_store import TraceStore
 
 MODELLED = sorted(code for code, rule in pack().items() if rule.whatif)
 
@@ -42,13 +44,18 @@ def report_on(events: list[Event], folder: Path, *codes: str) -> Report:
     return analyze([str(path)], [pack()[code] for code in codes])
 
 
-@pytest.mark.parametrize("code", MODELLED)
-def test_every_query_gives_changes(code: str) -> None:
+@pytest.fixture(scope="module")
+def loading() -> Iterator[TraceStore]:
     with store_over(LOADING) as store:
-        model = model_of(store, 0)
-        assert isinstance(model, Model)
-        changes = changes_of(store, pack()[code], model, Context("cuda", 4, 1_000_000, 4_000_000))
-        assert [change.kind for _, change in changes] == (["prefetch"] * 3 if code == "GAP102" else [])
+        yield store
+
+
+@pytest.mark.parametrize("code", MODELLED)
+def test_every_query_gives_changes(code: str, loading: TraceStore) -> None:
+    model = model_of(loading, 0)
+    assert isinstance(model, Model)
+    changes = changes_of(loading, pack()[code], model, Context("cuda", 4, 1_000_000, 4_000_000))
+    assert [change.kind for _, change in changes] == (["prefetch"] * 3 if code == "GAP102" else [])
 
 
 def test_a_gain_is_the_result_of_the_replay(tmp_path: Path) -> None:
