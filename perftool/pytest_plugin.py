@@ -99,7 +99,7 @@ def _lint(paths: list[str], config: pytest.Config, select: Sequence[str], budget
     file = _option(config, "config")
     wanted = {"select": list(select), "fail-on": _option(config, "fail_on"), "baseline": _option(config, "baseline")}
     set_values = {key: value for key, value in wanted.items() if value}
-    session = Session(CliSettings(config=(file,) if file else (), quiet=True, keys=set_values), paths)
+    session = Session(CliSettings(config=(file,) if file else (), quiet=True, keys=set_values), paths, gate=True)
     return linted(session, session.inputs(paths), plan_of(session, config.rootpath, list(budgets), "lint_trace"))
 
 

@@ -54,7 +54,8 @@ def analyze(
 
       zcat run.json.gz | habana_perf_tool analyze -
     """
-    session = Session(cli, paths or ([watch] if watch else []))
+    # The numbers of --summary-jsonl are judged by trend.
+    session = Session(cli, paths or ([watch] if watch else []), gate=cli.summary_jsonl is not None)
     if watch is not None:
         _watch(watch, paths or session.texts or each, session, interval)
     elif each:

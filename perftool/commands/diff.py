@@ -57,7 +57,7 @@ def diff(
     """
     from perftool.engine.compare.diff import fails, parse_fail_if, unjudged
 
-    session = Session(cli, [new])
+    session = Session(cli, [new], gate=fail_if is not None)
     found = _found(session, (base, base_run), (new, session.settings.run), output_file)
     session.note([*_ignored_files_note(session), *(text for side in found for text in side.inputs.notes)])
     limit = None if fail_if is None else parse_fail_if(fail_if)

@@ -107,7 +107,7 @@ def lint(
       habana_perf_tool lint run.pt.trace.json.gz --also sarif:a.sarif
     """
     call = _Call(write_baseline, budget or [], also or [], statistics, allow_empty, stdin_filename)
-    session = Session(cli, paths or [])
+    session = Session(cli, paths or [], gate=True)
     sinks = parse_sinks(session.settings, call.also, statistics)
     plan = _plan(session, call)
     inputs = _inputs(session, paths or [], [*(sink.target for sink in sinks), write_baseline], allow_empty)

@@ -48,17 +48,18 @@ class RuleChoice:
 class Session:
     """The command line ``cli`` for the inputs ``paths``, and the configuration that applies to them.
 
-    Raises SettingsError. With --show-settings, it prints the settings and ends the program.
+    For a ``gate``, whose verdict the author of the inputs must not change, no configuration beside them applies unless
+    the user trusts it. Raises SettingsError. With --show-settings, it prints the settings and ends the program.
     """
 
-    def __init__(self, cli: CliSettings, paths: Sequence[str]) -> None:
+    def __init__(self, cli: CliSettings, paths: Sequence[str], *, gate: bool = False) -> None:
         from perftool.engine.settings.settings import load_settings
         from perftool.engine.settings.settings_file import passed_over
 
         load_numpy()
         places = paths or [*cli.keys.get("log", ()), *cli.keys.get("metrics", ())]
         self.cli = cli
-        gate = cli.command == "lint" and not (cli.trust_config or cli.isolated)
+        gate = gate and not (cli.trust_config or cli.isolated)
         self.settings: Settings = load_settings(places, cli.config, cli.isolated, cli.keys, cli.trust_config, gate=gate)
         if gate and not any(map(os.path.isfile, cli.config)) and (unread := passed_over(places)):
             self.note([f"{unread} is not read, because it may come with the inputs; --config FILE reads it"])

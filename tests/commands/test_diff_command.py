@@ -70,6 +70,19 @@ def test_as_one_run_makes_a_folder_one_run(run: Run) -> None:
     assert run("diff", "a", "b", "--as-one-run") == 0
 
 
+def test_a_configuration_that_comes_with_the_inputs_does_not_turn_the_gate_off(run: Run) -> None:
+    for name, slowest in (("base", 1000), ("new", 1200)):
+        Path(name).mkdir()
+        for rank, step_us in enumerate((1000, slowest)):
+            trace = Path(run_of(f"{name}/rank{rank}.json", step_us))
+            info = {"rank": rank, "world_size": 2}
+            trace.write_text(json.dumps({**json.loads(trace.read_text()), "distributedInfo": info}))
+    Path("new/habana_perf_tool.toml").write_text('exclude = ["rank1*"]\n')
+    assert run("diff", "base", "new", "--fail-if", "slower:5%") == 1
+    assert "is not read, because it may come with the inputs" in run.err
+    assert run("diff", "base", "new", "--fail-if", "slower:5%", "--trust-config") == 0
+
+
 def test_too_few_steps_never_fail(run: Run) -> None:
     base, new = (str(SAMPLES / name) for name in ("gaudi2_optimised", "gaudi2_unoptimised"))
     assert run("diff", base, new, "--fail-if", "slower:1%", "--output-format", "markdown") == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -64,6 +65,14 @@ def test_the_ini_file_is_used_and_its_paths_are_relative_to_it(outcome, pytester
     pytester.makefile(".json", accepted=json.dumps({"version": 1, "findings": []}))
     outcome(UNOPTIMISED).assert_outcomes(failed=1)
     outcome(UNOPTIMISED, "--perf-fail-on", "never").assert_outcomes(passed=1)
+
+
+def test_a_configuration_that_comes_with_the_trace_does_not_turn_the_gate_off(outcome, tmp_path: Path) -> None:
+    traces = shutil.copytree(UNOPTIMISED, tmp_path / "traces")
+    config = traces / "habana_perf_tool.toml"
+    config.write_text("exit-zero = true\n")
+    outcome(str(traces)).assert_outcomes(failed=1)
+    outcome(str(traces), "--perf-config", str(config)).assert_outcomes(passed=1)
 
 
 def test_a_wrong_value_is_a_usage_error(outcome) -> None:

@@ -162,6 +162,15 @@ def test_each_rank_has_a_line_with_its_numbers(run: Run) -> None:
     ]  # fmt: skip
 
 
+def test_a_configuration_that_comes_with_the_inputs_does_not_change_what_trend_judges(run: Run) -> None:
+    Path("runs").mkdir()
+    Path("runs/habana_perf_tool.toml").write_text('exclude = ["*"]\n')
+    Path("runs/run.json").write_bytes(TRACE)
+    assert run("analyze", "runs") == 2
+    assert run("analyze", "runs", "--summary-jsonl", "n.jsonl") == 0
+    assert Path("n.jsonl").exists()
+
+
 @pytest.mark.parametrize("name", ["run.json", "other.json", "-"])
 def test_only_summary_files_are_appended_to(name: str, run: Run) -> None:
     Path("run.json").write_bytes(TRACE)
