@@ -270,7 +270,7 @@ _MAIN = "from perftool.cli import main; main()"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs resource limits")
 @pytest.mark.parametrize("output", ["-o=drawn.json", "o.duckdb", "o.xlsx", "o/"])
-def test_a_file_that_may_not_grow_is_said(output: str, folder: Path) -> None:
+def test_a_file_size_limit_is_reported(output: str, folder: Path) -> None:
     command = ("annotate", "good.json", "-o", "drawn.json") if "=" in output else ("export", "good.json", "-o", output)
     limited = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {_MAIN}"
     # -B: Python would write compiled modules of 200 bytes, which no later process can load.
@@ -280,7 +280,7 @@ def test_a_file_that_may_not_grow_is_said(output: str, folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a working directory can be removed")
-def test_a_working_directory_that_is_gone_is_said(tmp_path: Path) -> None:
+def test_a_removed_working_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     removed = f"import os; os.chdir(r'{tmp_path}/gone'); os.rmdir(r'{tmp_path}/gone'); {_MAIN}"
     ran = subprocess.run([sys.executable, "-c", removed, "rule", "--all"], capture_output=True, text=True)

@@ -70,7 +70,7 @@ def test_the_rest_is_analysed(tmp_path: Path, events: list[Event], metadata: dic
 
 
 @pytest.mark.parametrize("error", [RecursionError("too deep"), TypeError("LINE 1\n    ^"), KeyError("ranks")])
-def test_a_file_that_trips_its_reader_costs_only_its_own_contents(
+def test_a_file_that_breaks_its_reader_is_the_only_one_lost(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def trips(*_: object) -> None:

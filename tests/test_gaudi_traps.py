@@ -121,7 +121,7 @@ def seen(trap: Callable[[], Trap], folder: Path) -> Seen:
 
 
 @every_trap
-def test_the_tables_hold_what_happened_and_every_rule_survives(trap: Callable[[], Trap], tmp_path: Path) -> None:
+def test_the_tables_match_the_facts_and_every_rule_runs(trap: Callable[[], Trap], tmp_path: Path) -> None:
     _, facts = facts_for(trap)
     found = seen(trap, tmp_path)
 

@@ -37,7 +37,7 @@ def test_impossible_numbers_are_damage() -> None:
 
 
 @pytest.mark.parametrize("digits", ["0", "9" * 30, "9" * 5000])
-def test_a_tile_that_no_kernel_has_is_none(digits: str) -> None:
+def test_an_impossible_tile_is_ignored(digits: str) -> None:
     for name in (f"tilesize{digits}x64", f"nvjet_x_64x{digits}_", f"x_MT{digits}x128x8_y"):
         assert tile_of(name) is None
     assert parts_of(f"x_MT128x128x8_GSU{digits}_") == 1

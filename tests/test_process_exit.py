@@ -105,7 +105,7 @@ def test_no_time_limit_keeps_the_program_alive_when_it_is_interrupted() -> None:
         child.communicate(b"\n")
 
 
-def test_a_time_limit_may_count_the_time_of_the_process_only() -> None:
+def test_a_time_limit_may_count_only_cpu_time() -> None:
     connection = duckdb.connect()
     with interrupted_after(connection, 0.2, lambda: 0.0):
         time.sleep(0.5)
@@ -141,7 +141,7 @@ def test_a_signal_wrapped_by_an_import_is_still_reported(
 
 
 @pytest.mark.parametrize("error", [EOFError("why"), BrokenPipeError(32, "why")])
-def test_no_internal_error_ends_like_a_gate_that_failed(
+def test_internal_errors_do_not_exit_like_a_failed_gate(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Typer takes both for the user's wish to leave, and exits with 1."""

@@ -237,7 +237,7 @@ def test_a_long_answer_is_cut_with_a_note() -> None:
     assert len(json.dumps(many)) < 50_000
 
 
-def test_letters_that_a_user_does_not_see_are_escapes(tmp_path: Path) -> None:
+def test_invisible_letters_are_escaped(tmp_path: Path) -> None:
     (tmp_path / "a\U000e0041\x1b.json").write_text("{}")
     (tmp_path / os.fsdecode(b"b\xff.json")).write_text("{}")
 
@@ -252,7 +252,7 @@ HIDDEN = ["\U000e0100", "\U000e01ef", "\u200b", "\u2060", "\ufeff", "\u180e", "\
 
 
 @pytest.mark.parametrize("hidden", [*HIDDEN, "\u034f", "\u1160", "\uffa0", "\U000e0fff", "\ue000", "\u2064"])
-def test_nothing_hidden_is_shown_as_it_is(hidden: str) -> None:
+def test_hidden_characters_are_never_shown_raw(hidden: str) -> None:
     escaped = hidden.encode("unicode_escape").decode()
     assert small({"rows": [f"aten::mm{hidden}"]}) == {"data": {"rows": [f"aten::mm{escaped}"]}}
     assert shown(f"é{hidden}\n≤ 名前\u00a0") == f"é{escaped}\n≤ 名前\u00a0"

@@ -131,7 +131,7 @@ def test_redact_leaves_out_secrets_that_events_of_several_ranks_repeat(
         assert sum(secret in Path("all.json").read_text() for secret in secrets) == count
 
 
-def test_redact_leaves_out_what_only_events_hold(tmp_path: Path, run: Run) -> None:
+def test_redact_leaves_out_secrets_that_only_events_contain(tmp_path: Path, run: Run) -> None:
     """Secrets in the value of a telling argument, and in names. Times and counts stay."""
     args = {"apiKey": "event-secret-2", "PIN_PASSWORD": 4711, "max_tokens": 7}
     event = x("op --token=event-secret-1", 100, 50, **args)
@@ -163,7 +163,7 @@ def test_redact_copies_metadata_that_nest_deeper_than_orjson_writes(tmp_path: Pa
     assert deep.replace(b"hidden-secret", b"redacted") in Path("out.json").read_bytes()
 
 
-def test_redact_leaves_out_members_that_another_one_of_their_name_hides(tmp_path: Path, run: Run) -> None:
+def test_redact_leaves_out_secrets_in_repeated_members(tmp_path: Path, run: Run) -> None:
     """Only the last of several members with one name is read and searched for secrets."""
     text = document([step(1, 0, 2000), *launch(1, 100, 5, 110, 50, "k")])
     hidden, shown = b'{"env":{"API_TOKEN":"hidden-secret"},', b'"env":{"API_TOKEN":"sho\\u0077n-secret"},'
@@ -259,7 +259,7 @@ def asked(address: str, **headers: str) -> urllib.request.Request:
         ({"Origin": "https://evil.example"}, 403), ({"Origin": "null"}, 403),
     ],
 )  # fmt: skip
-def test_only_the_ui_is_answered_and_others_end_nothing(served, headers: dict[str, str], status: int) -> None:
+def test_only_the_perfetto_ui_is_answered(served, headers: dict[str, str], status: int) -> None:
     thread, address = served()
     with pytest.raises(urllib.error.HTTPError, match=str(status)):
         urllib.request.urlopen(asked(address, **headers))

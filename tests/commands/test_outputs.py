@@ -189,7 +189,7 @@ def test_tables_follow_a_link_and_keep_it(run: Run) -> None:
     assert stat.S_IMODE(Path("real.duckdb").stat().st_mode) == 0o600
 
 
-def test_a_configuration_that_was_found_writes_where_the_bare_command_trusts_it(run: Run) -> None:
+def test_trust_config_also_works_with_a_bare_trace(run: Run) -> None:
     Path("stranger").mkdir()
     Path("run.json").rename("stranger/run.json")
     Path("stranger/habana_perf_tool.toml").write_text('output-file = "victim.txt"')

@@ -174,7 +174,7 @@ def wait_for(seen: Callable[[], Any], seconds: float) -> None:
 
 
 @pytest.mark.parametrize("name", ["a\n::error ::b.json", "a\n  ##[error]b.json", "a\r::error ::b.json"])
-def test_the_name_of_a_file_is_no_command_to_ci(name: str, run: Run) -> None:
+def test_file_names_are_escaped_in_ci_commands(name: str, run: Run) -> None:
     assert run("analyze", name) == 2
     assert not any(line.lstrip().startswith(("::", "##")) for line in run.err.splitlines())
     Path(name).write_bytes(TRACE)

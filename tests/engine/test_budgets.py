@@ -102,7 +102,7 @@ def test_a_query_must_give_one_number(tmp_path: Path, query: str, message: str) 
     assert str(caught.value) == message
 
 
-def test_queries_of_budgets_have_an_end_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_of_budgets_share_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter(range(0, 1000, 50))
     clock = SimpleNamespace(monotonic=lambda: next(moments))
     monkeypatch.setattr("perftool.engine.gate.budgets.time", clock)

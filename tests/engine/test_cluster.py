@@ -178,7 +178,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-def test_what_is_no_scheduler_is_one_sentence(
+def test_a_peer_that_is_not_a_scheduler_gives_one_sentence(
     answer: bytes | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """``None`` accepts the connection but stays silent."""

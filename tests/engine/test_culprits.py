@@ -234,7 +234,7 @@ class TwoTasks(InProcess):
         return 2
 
 
-def test_two_tasks_give_the_report_of_one_which_names_who_is_late_only_because_it_waits(tmp_path: Path) -> None:
+def test_two_tasks_give_the_report_of_one_including_ranks_that_only_wait(tmp_path: Path) -> None:
     # The traces name the backend of their groups, which proves that the run uses a device.
     simulate(TP, [Trouble("device", (6,), 1.3)], steps=2).write(tmp_path)
     one, two = (analyze([str(tmp_path)], schedule=schedule) for schedule in (InProcess(), TwoTasks()))

@@ -175,7 +175,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         (["modules"], [{"rank": 0}]), (["summary", "step_time_ms", "value"], "1"), (["efficiency", "ops"], {"a": 1}),
     ],
 )  # fmt: skip
-def test_values_of_other_types_are_no_report(
+def test_values_of_wrong_types_are_not_a_report(
     place: list[str | int], value: object, report: bytes, tmp_path: Path
 ) -> None:
     saved = json.loads(report)
@@ -315,7 +315,7 @@ def test_an_op_without_calls_has_no_factor() -> None:
         assert b"mm" in render_diff_text(result) or not result.rates
 
 
-def test_names_in_markdown_call_no_user_and_link_nowhere() -> None:
+def test_names_in_markdown_are_neither_mentions_nor_links() -> None:
     name = "@everyone https://evil.example www.evil.example me@evil.example #12 a](b) <a>"
     kernels = [rated("triton_poi_fused_add_mul_silu_0", "[[2]]", 30, 0.5)]
     single = [rated(f"aten::{part}", "[[1]]", 40, 0.5) for part in ("add", "mul", "silu")]

@@ -138,7 +138,7 @@ def test_overlapping_time_counts_once() -> None:
 
 
 @pytest.mark.parametrize("repeat", ["1000000000000", "-1", "100001"])
-def test_a_case_has_so_many_events(repeat: str, tmp_path: Path) -> None:
+def test_the_number_of_events_of_a_case_is_limited(repeat: str, tmp_path: Path) -> None:
     event = f'{{name = "a", ts = 0, dur = 1, repeat = {repeat}}}'
     path = tmp_path / "USR901.toml"
     path.write_text(f'[[case]]\nname = "n"\nfindings = []\nevents = [{event}]\n')

@@ -41,13 +41,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("text", ALLOWED)
-def test_what_a_found_file_may_say(text: str) -> None:
+def test_a_discovered_configuration_may_set_harmless_keys(text: str) -> None:
     CONFIG.write_text(text)
     assert load_settings([str(FOLDER)]).values
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_it_may_not_say_unless_it_is_named_or_trusted(text: str) -> None:
+def test_other_keys_need_a_named_or_trusted_configuration(text: str) -> None:
     CONFIG.write_text(text)
     with pytest.raises(SettingsError) as caught:
         load_settings([str(FOLDER)])
@@ -61,7 +61,7 @@ def test_what_it_may_not_say_unless_it_is_named_or_trusted(text: str) -> None:
 @pytest.mark.parametrize(
     "pattern", ["/**", "../**", "../outside/*", "link/*", "l*/*", "**/../../*", "rules/../../**", "[l]ink/**/*.toml"]
 )
-def test_no_pattern_of_it_looks_into_folders_elsewhere(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_patterns_stay_in_its_own_folder(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     CONFIG.write_text(f'log = ["{pattern}"]')
     looked_at: list[str] = []
     listdir = os.listdir
@@ -82,7 +82,7 @@ def test_no_pattern_of_it_looks_into_folders_elsewhere(pattern: str, monkeypatch
     ],
     ids=lambda text: text[:12],
 )  # fmt: skip
-def test_a_key_of_it_is_no_longer_than_people_write(text: str) -> None:
+def test_the_length_of_a_key_is_limited(text: str) -> None:
     CONFIG.write_text(text)
     with pytest.raises(
         SettingsError, match="a discovered configuration may have at most 1,000 entries and 64 kB of text"
@@ -90,7 +90,7 @@ def test_a_key_of_it_is_no_longer_than_people_write(text: str) -> None:
         load_settings([str(FOLDER)])
 
 
-def test_a_file_that_it_extends_is_held_to_the_same() -> None:
+def test_a_file_that_it_extends_has_the_same_limits() -> None:
     CONFIG.write_text('extend = "more.toml"')
     (FOLDER / "more.toml").write_text('output-file = "out.txt"')
     with pytest.raises(SettingsError, match=r"more\.toml: key output-file: a discovered configuration may"):
@@ -98,7 +98,7 @@ def test_a_file_that_it_extends_is_held_to_the_same() -> None:
 
 
 @pytest.mark.parametrize("files", [21, 3_000])
-def test_a_chain_of_files_has_an_end(files: int) -> None:
+def test_the_length_of_a_chain_of_files_is_limited(files: int) -> None:
     for number in range(files):
         (FOLDER / f"{number}.toml").write_text(f'extend = "{number + 1}.toml"')
     (FOLDER / f"{files}.toml").write_text("preview = true")

@@ -101,7 +101,7 @@ def test_the_size_of_a_pack_is_limited(tmp_path: Path, monkeypatch: pytest.Monke
         load_pack(tmp_path)
 
 
-def test_a_pack_that_was_found_has_no_rules_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_discovered_pack_has_no_rules_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for folder in ("stranger/rules/deep", "stranger/more", "elsewhere"):
         Path(folder).mkdir(parents=True)

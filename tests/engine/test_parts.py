@@ -189,7 +189,7 @@ def test_a_part_that_would_unpack_to_too_much_is_refused(run: list[str], monkeyp
     ],
     ids=["rows", "texts"],
 )
-def test_what_a_few_kilobytes_repeat_is_bounded_by_their_size(run: list[str], query: str, says: str) -> None:
+def test_repeated_content_is_bounded_by_the_size_of_the_part(run: list[str], query: str, says: str) -> None:
     with zipfile.ZipFile(run[0]) as archive:
         Path("old.parquet").write_bytes(archive.read("tables/0/tracks.parquet"))
     with duckdb.connect() as connection:
@@ -229,7 +229,7 @@ def test_members_that_we_never_wrote_are_refused_in_a_sentence(run: list[str], h
         read_part("odd.part")
 
 
-def test_a_member_is_unpacked_as_far_as_it_says_it_goes(run: list[str]) -> None:
+def test_a_member_is_unpacked_only_to_its_stated_size(run: list[str]) -> None:
     head = bytes(50 << 20)
     data = repacked(run[0], **{"part.json": head})
     for at in (22, data.index(b"PK\x01\x02") + 24):

@@ -152,7 +152,7 @@ def test_links_are_left_alone(path: Path) -> None:
             bundle.read(str(path))
 
 
-def test_a_file_of_holes_is_left_alone(path: Path) -> None:
+def test_sparse_members_of_an_archive_are_ignored(path: Path) -> None:
     # 235 bytes that would become a terabyte.
     info = tarfile.TarInfo("prof-data/host/host_trace.json")
     info.pax_headers = {

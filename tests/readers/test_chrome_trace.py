@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_opened() -> None:
 
 
 @pytest.mark.parametrize("dense", ['{"a": [[], []], "traceEvents": [%s]}', '{"traceEvents": [%s], "a": [[], [], []]}'])
-def test_metadata_of_too_many_values_are_not_read_and_said(
+def test_metadata_of_too_many_values_are_skipped_with_a_note(
     dense: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perftool.readers.trace.envelope._MOST_TOKENS", 4)

@@ -154,7 +154,7 @@ def test_a_trace_in_a_folder_is_read_however_it_is_written(beside: str, name: st
     assert found.notes == ()
 
 
-def test_what_is_not_read_in_a_folder_is_said(tmp_path: Path) -> None:
+def test_a_note_names_what_is_not_read_in_a_folder(tmp_path: Path) -> None:
     runs, other = tmp_path / "runs", tmp_path / "other"
     for folder in (runs, other, runs / "newest"):
         folder.mkdir()

@@ -137,7 +137,7 @@ def test_the_size_of_all_groups_is_limited(tmp_path: Path, monkeypatch: pytest.M
     assert [(issue.kind, issue.count) for issue in reading.issues] == [("members", 2)]
 
 
-def test_a_trace_of_a_large_cluster_is_no_dump(tmp_path: Path) -> None:
+def test_a_trace_of_a_large_cluster_is_not_taken_for_a_dump(tmp_path: Path) -> None:
     """Its list of process groups, in the same words as in a dump, exceeds the first block that is read."""
     groups = [{"pg_name": str(number), "pg_desc": "x" * 40, "ranks": list(range(64))} for number in range(2000)]
     events = [{"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]
@@ -170,7 +170,7 @@ def test_odd_entries_are_counted_and_left_out(tmp_path: Path) -> None:
     ]
 
 
-def test_a_name_that_nests_deeply_is_no_name(tmp_path: Path) -> None:
+def test_a_deeply_nested_name_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "nccl_trace_rank_0.json"
     text = json.dumps(dumped(entry(1, profiling_name="?"), entry(2)))
     path.write_text(text.replace('"?"', "[" * 1000 + "]" * 1000))

@@ -133,7 +133,7 @@ def test_a_trace_with_the_keys_of_a_snapshot_is_a_trace(tmp_path: Path) -> None:
     assert not memory_snapshot.is_snapshot_file(path)
 
 
-def test_numbers_that_no_allocator_has_are_missing(tmp_path: Path) -> None:
+def test_impossible_numbers_of_an_allocator_are_missing(tmp_path: Path) -> None:
     deep: list[Any] = []
     for _ in range(300):
         deep = [deep]

@@ -304,7 +304,7 @@ def test_a_run_is_picked_by_the_name_that_its_report_shows(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("metadata", [{"rank": 0, "world_size": 8}, {"rank": 0, "world_size": 1}, {}], ids=str)
-def test_the_work_for_many_traces_of_one_rank_grows_with_their_number(
+def test_many_traces_of_one_rank_take_linear_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, metadata: dict[str, int]
 ) -> None:
     monkeypatch.setattr(runs, "_MOST_GROWING", 8)

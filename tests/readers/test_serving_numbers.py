@@ -44,7 +44,7 @@ def test_a_metrics_page(tmp_path: Path) -> None:
     assert [(one.kind, one.count) for one in found.issues] == [("bad value", 1)]
 
 
-def test_lines_of_a_page_that_hold_no_total_are_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_lines_of_known_totals_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     examined: list[str] = []
     real = metrics_page._SAMPLE
 

@@ -231,7 +231,7 @@ def test_the_process_has_no_network_where_the_system_lets_it() -> None:
     assert done.stdout in ("True False\n", "False True\n")
 
 
-def test_no_table_function_of_this_duckdb_but_those_that_compute_is_allowed(
+def test_only_computing_table_functions_of_this_duckdb_are_allowed(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     """Future versions of DuckDB may have new functions; these must be refused too."""
