@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage rarely, and skip modules and tests, which live on: collection took a tenth of the time."""
+    """Collect garbage rarely, and never modules and tests: collection took a tenth of the time."""
     gc.freeze()
     gc.set_threshold(10_000)
 

@@ -157,7 +157,7 @@ def test_a_repaired_record_is_reported_with_its_place(tmp_path: Path) -> None:
         names = asked(store, "SELECT DISTINCT name FROM device_ops WHERE engine = 'MME'")
     assert [(kind, count) for kind, count, _ in found] == [("repaired events", 1)]
     assert facts.bad_offset is not None
-    # The offset is the record's; the fault is inside it.
+    # The reported offset is that of the record; the fault is inside the record.
     assert 0 <= facts.bad_offset - found[0][2] < 400
     assert sorted(names) == [("GEMM",), ('node "gemm" 12',)]
 

@@ -14,7 +14,7 @@ import pytest
 import perftool
 
 PACKAGE = Path(perftool.__file__).parent
-# The parts of the program that each part may import, besides itself.
+# The other parts of the program that each part may import.
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),

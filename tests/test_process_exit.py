@@ -58,7 +58,7 @@ def test_ctrl_c_ends_the_program_while_it_waits_for_a_pipe() -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # A background process of a shell ignores it, and this one would inherit that.
+        # Background processes of a shell ignore SIGINT, and this process would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdin is not None
@@ -144,7 +144,7 @@ def test_a_signal_wrapped_by_an_import_is_still_reported(
 def test_internal_errors_do_not_exit_like_a_failed_gate(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Typer takes both for the user's wish to leave, and exits with 1."""
+    """Typer treats both as the user's wish to leave, and exits with 1."""
 
     def fail(*_: object) -> None:
         raise error

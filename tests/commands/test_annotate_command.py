@@ -132,7 +132,7 @@ def test_redact_leaves_out_secrets_that_events_of_several_ranks_repeat(
 
 
 def test_redact_leaves_out_secrets_that_only_events_contain(tmp_path: Path, run: Run) -> None:
-    """Secrets in the value of a telling argument, and in names. Times and counts stay."""
+    """Secrets in the values of arguments with telling names, and in names. Times and counts stay."""
     args = {"apiKey": "event-secret-2", "PIN_PASSWORD": 4711, "max_tokens": 7}
     event = x("op --token=event-secret-1", 100, 50, **args)
     events = [step(1, 0, 2000), event, *launch(1, 300, 5, 310, 50, "event-secret-2")]

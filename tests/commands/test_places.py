@@ -127,7 +127,7 @@ def test_the_help_fits_any_encoding() -> None:
 
 def test_ctrl_c_in_a_query_is_not_a_failure() -> None:
     assert is_interrupt(KeyboardInterrupt())
-    # DuckDB's words for it.
+    # DuckDB's message for Ctrl-C.
     assert is_interrupt(RuntimeError("Query interrupted"))
     assert not is_interrupt(RuntimeError("another"))
 

@@ -17,7 +17,7 @@ from perftool.engine.rules.pack import shipped_rules
 from perftool.errors import PerfToolError
 from perftool.model.report import Report
 
-# What accuses a rank, and what is wrong with a trace; the tests of CASES have the whole pack.
+# The rules that accuse a rank, and those about the trace itself; the tests of CASES run the whole pack.
 ACCUSING = [rule for rule in shipped_rules() if rule.code.startswith(("COL", "TRC"))]
 ACCUSERS = {"COL103", "COL109", "COL110", "COL111", "COL112", "COL116"}
 # None: an unnamed group of all ranks does not say how the run is parallel.

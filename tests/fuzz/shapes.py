@@ -288,7 +288,7 @@ def _positions(form: Callable[[int], tuple[list[int], int]]) -> bytes:
 
 
 def _numbered(number: Callable[[int], int]) -> bytes:
-    """Layers of different shapes, of which one position is read, and nodes of their sequence numbers."""
+    """Layers of different shapes; one position of each is read. With nodes of their sequence numbers."""
     events = _steps(5, 500_000)
     for at in range(5_000):
         begin, of = 100 * at, {"Sequence number": number(at)}
@@ -324,7 +324,7 @@ def _convolutions(side: Callable[[int], int]) -> bytes:
 
 
 def _distances(number: Callable[[int], int]) -> bytes:
-    """Distances of pairs, whose ops have the sequence number ``number``, and a node of the backward pass for each."""
+    """Distances of pairs; their ops have the sequence number ``number``. With a backward node for each."""
     events = _steps(5, 800_000)
     for at in range(8_000):
         begin, of = 100 * at, {"Sequence number": number(at)}

@@ -25,7 +25,7 @@ def main(name: str, number: int, seconds: float) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
     target = TARGETS[name]
-    # The first one imports.
+    # The first run includes imports, so it does not count.
     cpu_of(target, target.seeds[0])
     good_s = max(cpu_of(target, seed)[0] for seed in target.seeds)
     until = time.monotonic() + seconds

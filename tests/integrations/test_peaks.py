@@ -30,7 +30,7 @@ def test_the_written_peaks_are_read_as_a_device(tmp_path: Path) -> None:
 
 
 def test_a_product_and_a_copy_have_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    # However busy the machine is.
+    # With CPU time equal to wall time, the measurement accepts a busy machine.
     monkeypatch.setattr(time, "process_time", time.perf_counter)
     found = measured_peaks(0.001)
     # The slowest machine multiplies more than ten million pairs of numbers a second; none reaches a PFLOP/s.

@@ -356,7 +356,7 @@ def test_a_program_that_cannot_be_run_gives_one_sentence(tmp_path: Path) -> None
 @pytest.mark.skipif(sys.platform != "linux", reason="signals of Linux")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
 def test_a_signal_reaches_the_program(tmp_path: Path, name: str) -> None:
-    """Also a signal to ``record`` alone; without a handler it ends both, and no orphan stays."""
+    """A signal to ``record`` alone reaches the program too. Without a handler it ends both, and leaves no orphan."""
     (tmp_path / "script.py").write_text(
         "import signal, sys, time\n"
         f"signal.signal(signal.{name}, lambda *_: sys.exit(9))\n"

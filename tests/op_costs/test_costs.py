@@ -152,7 +152,7 @@ def test_a_layer_of_an_rnn_multiplies_input_and_state_in_each_time_step() -> Non
     assert back == Cost(2 * once.flops, 2 * once.bytes, "matrix", "fp32")
 
 
-# The argument that a layout points at, by its name in PyTorch's signature.
+# The names that PyTorch's signatures give the arguments of each layout.
 ARGUMENTS = {
     "causal": {"is_causal", "custom_mask_type"},
     "bias": {"bias", "attn_bias"}, "term": {"z"}, "packed": {"cum_seq_q", "cu_seqlens_q"},

@@ -182,7 +182,7 @@ def test_profiler_csvs_beside_a_json_trace_are_the_same_recording(tmp_path: Path
 
 
 def record(path: Path, events: int, minute: int = 0, process: int = 4000, name: str = "aten::mm", **info: int) -> str:
-    """A trace of ``events`` events, a second apart, as a program would write it that began to record in this minute."""
+    """A trace of ``events`` events, a second apart, by a program that began to record in this minute."""
     path.parent.mkdir(parents=True, exist_ok=True)
     at = T // 1000 + minute * 60_000_000
     metadata = {"distributedInfo": info} if info else {}

@@ -349,7 +349,7 @@ def test_accepted_findings_are_not_among_what_to_change_first() -> None:
 def test_a_page_about_a_server_calls_its_steps_iterations() -> None:
     report = analyze([str(LOG.parents[1] / "serving" / "one_process.json.gz")])
     page = Outline(render_html(report, NO_PICTURES, interactive=False).decode())
-    # Reasons why rules do not apply name tables of other runs.
+    # The reasons why rules do not apply mention tables of other kinds of runs.
     spoken = [line for line in page.lines if re.search(r"\b(?:[Ss]teps?|training)\b", line)]
 
     assert [line for line in spoken if not line.startswith("section ") and "the input shows no" not in line] == []

@@ -17,7 +17,7 @@ NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 TEXT = r'(?:[^"\\\n]|\\[n"\\])*'
 SAMPLE = re.compile(rf'({NAME})(?:\{{((?:{NAME}="{TEXT}",?)*)\}})? (-?[0-9.]+(?:e[+-]?[0-9]+)?)')
 META = re.compile(rf"# (TYPE|UNIT|HELP) ({NAME}) ({TEXT})")
-# Names that later samples of other types may have: a gauge of such a name could clash.
+# Suffixes of samples of other types: a gauge must not have such a name.
 RESERVED = ("_total", "_created", "_count", "_sum", "_bucket", "_gcount", "_gsum")
 
 

@@ -80,7 +80,7 @@ def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, lis
         (folder / f"run{rank}.json").write_text(json.dumps({**trace, "distributedInfo": info}), encoding="utf-8")
 
     paths = [str(folder / f"run{rank}.json") for rank in range(len(cases))]
-    # A prediction is of the whole run too.
+    # A prediction would also be about the whole run.
     rules = {case.code: replace(pack()[case.code], whatif=None, whatif_ranks=None) for case in cases}
     with analysed(find_inputs(paths, as_one_run=True), list(rules.values())) as run:
         outcomes = {code: answered_by(conclude_only, run.whole, [rule]) for code, rule in rules.items()}

@@ -104,7 +104,7 @@ def test_the_log_and_the_metrics_are_read_completely(done: Run) -> None:
         "runtime_log",
         (),
         9,
-    )  # of three executions speak a line each, the cut of the graph, and the table
+    )  # each of three executions has a line, a graph cut and a row of the table
     assert {entry.key: entry.value for entry in log.config}["PT_HPU_LAZY_MODE"] == "1"
     assert (metrics.kind, metrics.issues) == ("metrics", ())
 

@@ -110,7 +110,9 @@ def test_true_and_one_are_different_constants(tmp_path: Path) -> None:
             a.sum(0, keepdim=bool(keep))
             htcore.mark_step()
     """
-    assert run(tmp_path, text).done.compilations == 3  # ones and the first sum, keepdim, no keepdim
+    assert (
+        run(tmp_path, text).done.compilations == 3
+    )  # torch.ones with the first sum, then one for each value of keepdim
 
 
 def test_reading_a_value_every_step_is_slower_than_reading_it_rarely(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_an_hpu_graph_saves_host_time(tmp_path: Path) -> None:
     """
     plain, graphed = (run(tmp_path, text.format(wrap=wrap)) for wrap in ("", "ht.hpu.wrap_in_hpu_graph(model)"))
     assert len(graphed.named("ExecuteCachedGraph")) == 8
-    # Nine layers nine times, and captured once.
+    # Nine layers run nine times without a graph, and once with it, for the capture.
     assert [len(each.named("aten::addmm")) for each in (plain, graphed)] == [81, 9]
 
 

@@ -31,7 +31,7 @@ def waits(store: TraceStore) -> list[tuple[Any, ...]]:
     ]
 
 
-# PyTorch's form of a list of more than thirty.
+# PyTorch shortens a list of more than thirty ranks like this.
 MANY = f"[{', '.join(map(str, range(29)))}, ..., 63]"
 
 
@@ -100,7 +100,7 @@ def test_sends_and_receives_are_not_matched(store: Store) -> None:
 
 def test_the_last_rank_waits_least(store: Store) -> None:
     early = [step(1, 0, 1000), collective("allreduce", 100, 200), collective("allreduce", 500, 20)]
-    # Its clock is 1 ms ahead, which lengths do not depend on.
+    # Its clock is 1 ms ahead; lengths do not depend on clocks.
     late = [step(1, 1000, 1000), collective("allreduce", 1260, 40), collective("allreduce", 1490, 30)]
 
     assert waits(store(early, late)) == [(0, 1, 160_000, 2, 1), (1, 1, 10_000, 2, 1)]

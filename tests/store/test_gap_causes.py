@@ -168,7 +168,7 @@ def test_long_stretches_possibly_without_a_core_have_the_cause_no_core(rows: Row
         facts = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
         return [row["cause"] for row in rows("gap_causes", [*events, *more], perftoolRecording=facts)]
 
-    # The thread was ready without a core for more than half of the stretch of five milliseconds, or less.
+    # The thread had no core for more than half of the stretch of five milliseconds, then for less.
     assert recorded(6499) == ["no_core", "python"]
     assert recorded(6500) == ["python", "python"]
     assert "no_core" not in recorded(1000, *launch(7, 0, 10, 20, 80))

@@ -93,7 +93,7 @@ def test_streams_of_the_host_dma_give_kind_and_direction_of_copies(tmp_path: Pat
         trace.pdma(f"{name} apiId={at} chunk=0", 100 + 100 * at, 50)
     directions = asked(tmp_path, trace, "SELECT direction FROM copies ORDER BY ts")
     assert directions == [("host_to_device",), ("device_to_host",), ("device_to_device",)]
-    # The lanes still count as busy.
+    # Commands and the profiler's own copies still keep the engine busy.
     assert asked(tmp_path, trace, "SELECT busy_ns FROM engines WHERE engine = 'PDMA'") == [(250_000,)]
 
 

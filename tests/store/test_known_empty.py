@@ -55,7 +55,7 @@ FETCH = Case("", "", (), metadata={"perftoolRecording": RECORDER}, events=(
      "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
     {"cat": "python_function", "name": "data.py(7): __getitem__", "ts": 10, "dur": 20},
 ))  # fmt: skip
-# Dropped once slices are made.
+# These tables are dropped once the slices are made.
 DROPPED = {name for table in catalog().values() for name in table.drops}
 JUDGED = {
     name: table
@@ -103,7 +103,7 @@ def test_tables_declared_empty_have_no_rows(name: str, stores: list[TraceStore])
 
         assert store.select(f"SELECT count(*) AS rows FROM ({JUDGED[name].sql})") == [{"rows": 0}]
 
-    # Neither always nor never.
+    # Each table is empty in some store, and not in all.
     assert 0 < len(empty) < len(stores)
 
 

@@ -18,7 +18,7 @@ TRACE = [step(1, 0, 100), x("op", 10, 5)]
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[TraceStore]:
-    """One store for all that is refused."""
+    """One store for all refused statements."""
     with store_over(TRACE) as store:
         yield store
 

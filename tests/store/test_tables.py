@@ -62,7 +62,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
     ], [
         (0, 0, 400_000, 400_000, 0, 300_000, 2),
     ]),
-    # The thread that launches, not the loader's.
+    # The thread that launches feeds the device, and the loader's thread does not.
     "feeding_tracks": ([
         *launch(1, 10, 5, 50, 100), loader(0, 200, tid=2), x("aten::mm", 0, 5, tid=3),
     ], [
@@ -223,7 +223,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
          120_000),
         (4, 0, 0, 2, 'enumerate(DataPipe)#Batcher', False, 150_000, 5000, 155_000),
     ]),
-    # The ops and launches inside it.
+    # A step of an optimizer counts the ops and launches inside it.
     "optimizer_steps": ([
         x("Optimizer.step#AdamW.step", 0, 100, "user_annotation"), x("aten::add_", 10, 40), x("aten::mul_", 20, 10),
         *launch(1, 22, 5, 150, 10), x("aten::mul_", 120, 10),
@@ -261,7 +261,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('PATH', 'unmatched ends', 1, None, None,
          'end events whose begin was before the recording, dropped: 1'),
     ]),
-    # One file.
+    # One input file.
     "inputs": ([
         x("a", 0, 1),
     ], [

@@ -180,7 +180,7 @@ CHANGES: dict[str, tuple[Callable[[Trace], Trace], Callable[[Report], list[str]]
 
 
 def taken_from() -> Iterator[Any]:
-    """Each change with a shipped and two recorded traces, in turns: every trace holds nearly everything."""
+    """Each change is applied to a shipped trace and two recorded ones in turn; every trace has nearly everything."""
     for number, taken in enumerate(CHANGES):
         some = [SHIPPED[number % len(SHIPPED)]]
         some += [RECORDED[(number + at) % len(RECORDED)] for at in (0, 2) if RECORDED]
