@@ -28,3 +28,11 @@ class ModuleTime:
     backward_ns: int
     own_ns: int
     share: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the work of a rank that the program names, and its share of that work."""
+
+    name: str
+    share: float

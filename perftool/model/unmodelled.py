@@ -7,6 +7,7 @@ import re
 from perftool.model.efficiency import OpRate
 
 NO_MODEL = "no model of this op"
+WITHOUT_SHAPES = "shapes not recorded"
 _WITHOUT_OP = {"graph": "captured: no shapes", "recipe": "recipe: the trace has no shapes"}
 # vLLM's matrix product for mixtures of experts, Triton's ``matmul_ogs``, names types (result, tokens, weights) and
 # tile.
@@ -34,7 +35,7 @@ def why_no_model(op: OpRate) -> str:
     if op.source != "op":
         return _WITHOUT_OP.get(op.source, "no op launched it") + _named(op.name)
     if op.input_dims is None:
-        return "shapes not recorded"
+        return WITHOUT_SHAPES
     special = next((reason for pattern, reason in _WHY if pattern.search(op.name)), "")
     return special or (NO_MODEL if op.kind is None else "arguments not recorded")
 

@@ -11,7 +11,7 @@ from perftool.engine.report.chains import chains
 from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency, reached_by
 from perftool.engine.report.left import left
 from perftool.engine.report.memory import memory_uses
-from perftool.engine.report.modules import modules
+from perftool.engine.report.modules import annotated_work, modules
 from perftool.engine.report.parallel import group_roles, parallel_text, passed_on
 from perftool.engine.report.serving import serving
 from perftool.engine.report.unseen import unseen
@@ -33,7 +33,7 @@ from perftool.store.trace_store import TraceStore
 _TABLES = (
     "summary", "steps", "run_kinds", "ranks", "_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes",
     "fallbacks", "device_windows", "_phase_totals", "frames", "feeding_tracks", "serving_iterations",
-    "chains", "modules", "_memory_uses", *EFFICIENCY_TABLES,
+    "chains", "modules", "_annotation_work", "_memory_uses", *EFFICIENCY_TABLES,
 )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def compose(
         inputs, summary, idle_causes, findings, outcome.not_applicable, rules,
         causes(store, findings, rules, device.type), device_ops, steps, overview.roofline(store), model, phases, run,
         unseen(store), device.type, left(store, rates), reached_by(rates, device_ops), passed_on(store, findings),
-        memory, any(op.roofline_ratio is not None for op in rates.ops) if rates else False,
+        memory, modules(store), annotated_work(store),
     )  # fmt: skip
     return Report(
         inputs=inputs,
@@ -88,7 +88,7 @@ def compose(
         serving=serving(store),
         groups=groups,
         chains=chains(store),
-        modules=modules(store),
+        modules=verdict_input.modules,
         memory=memory,
     )
 

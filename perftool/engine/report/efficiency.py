@@ -50,8 +50,7 @@ UNKNOWN_DEVICE = (
     "--device NAME selects one."
 )
 UNKNOWN_CPU = (
-    "The recording does not show what this machine can do at best, so rates are not compared with it. `record` and "
-    "`perftool.profile` measure it, unless other processes keep the cores busy."
+    "The recording does not show what this machine can do at best; `record` and `perftool.profile` measure it."
 )
 IN_GRAPHS = "Most kernels run in captured graphs, which have no shapes: --capture FILE adds the ops of the capture."
 IN_GRAPHS_OF_A_STRANGER = (

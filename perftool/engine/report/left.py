@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perftool.model.efficiency import Efficiency, OpRate
-from perftool.model.unmodelled import why_no_model
+from perftool.model.unmodelled import WITHOUT_SHAPES, why_no_model
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
@@ -54,16 +54,17 @@ class Left:
     missing: str
     on_cpu: bool = False
 
-    def sentence(self) -> str:
-        """The largest ops with their shares of the best; then what to record, or that nothing is left."""
-        return f"{self._largest()}. {self._ending()}" if self.ops else ""
+    def sentence(self, by_module: str = "") -> str:
+        """The largest ops with their shares of the best, and ``by_module``; then what to record, or what is left."""
+        return " ".join(filter(None, (f"{self._largest()}.", by_module, self._ending()))) if self.ops else ""
 
     def _largest(self) -> str:
         named: list[LargeOp] = []
         for op in self.ops[:_MOST_NAMED]:
             if sum(one.share for one in named) < _NAMED_SHARE and op.share >= _LARGE:
                 named.append(op)
-        return "Its work: " + "; ".join(map(_named, named))
+        # The ending says once that no shapes are recorded.
+        return "Its work: " + "; ".join(_named(op).removesuffix(f", {WITHOUT_SHAPES}") for op in named)
 
     def _ending(self) -> str:
         judged = sum(op.share for op in self.ops if op.judged)

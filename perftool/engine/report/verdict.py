@@ -12,6 +12,7 @@ from perftool.engine.report.unseen import Unseen
 from perftool.engine.rules.ranking import LOOSE, weight_ns
 from perftool.model.inputs import InputFile
 from perftool.model.memory import MemoryUse
+from perftool.model.modules import ModuleTime, Part
 from perftool.model.replayed import ReplayModel
 from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, Phase, Run, Share, Step, Verdict
 from perftool.model.rule import Rule
@@ -73,8 +74,8 @@ NOTICEABLE = 0.005
 @dataclass(frozen=True)
 class VerdictInput:
     """The inputs of a verdict. ``reached`` is the matrix products' share of their roofline, or None, ``top_reached``
-    that of the first of ``device_ops``, and ``rated`` whether the best of any op is known; ``device`` is the type of
-    the device. ``passed_on`` is a sentence on ranks that are late only because they wait for another."""
+    that of the first of ``device_ops``; ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that
+    are late only because they wait for another."""
 
     inputs: Sequence[InputFile]
     summary: Mapping[str, Metric]
@@ -95,7 +96,8 @@ class VerdictInput:
     top_reached: float | None = None
     passed_on: str = ""
     memory: Sequence[MemoryUse] = ()
-    rated: bool = False
+    modules: Sequence[ModuleTime] = ()
+    annotated: Sequence[Part] = ()
 
 
 def verdict(run: VerdictInput) -> Verdict:
@@ -137,12 +139,12 @@ def verdict(run: VerdictInput) -> Verdict:
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
         headline += _other_culprits(first, findings, rules)
+        if _is_minor(first) and (limit := _limit_sentence(run)):
+            headline, detail, most = f"{limit} {headline}", _busy_detail(run), _work(run) or most
     elif limit := _limit_sentence(run):
-        headline, detail = limit, _sentence("; ".join(filter(None, (_passes(run), _unknown(summary)))))
-        most = _remaining_gains(run) or most
+        headline, detail, most = limit, _busy_detail(run), _work(run) or most
     else:
-        headline = _nothing_found(run)
-        most = _remaining_gains(run) or most
+        headline, most = _nothing_found(run), _work(run) or most
         if _is_memory_alone(run):
             headline, detail = detail, headline
     if named_phase is None and (once := _mostly_once(run)):
@@ -186,6 +188,9 @@ _MOSTLY = 0.5
 _NEARLY_ALL = 0.9
 # Phases below this share get no sentence.
 _WEIGHTY = 0.05
+_MOST_PARTS = 3
+# Advice that gains less than this leads only after where the time goes.
+_MINOR = 0.1
 
 
 def _largest_op(run: VerdictInput) -> str:
@@ -194,14 +199,31 @@ def _largest_op(run: VerdictInput) -> str:
     if run.device != "cpu" or not run.device_ops:
         return ""
     top = run.device_ops[0]
-    reached = (
-        "; its best time is not known"
-        if run.rated
-        else "; the recording does not show what this machine can do at best"
+    reached = f", at {format_ratio(run.top_reached)} of the machine's best" if run.top_reached is not None else ""
+    return (
+        f"{_short(top.name)} takes most: {format_ratio(top.share)} of the time{reached}. {_named_parts(run)}".rstrip()
     )
-    if run.top_reached is not None:
-        reached = f", at {format_ratio(run.top_reached)} of the machine's best"
-    return f"{_short(top.name)} takes most: {format_ratio(top.share)} of the time{reached}."
+
+
+def _is_minor(first: Finding) -> bool:
+    """Whether the best advice gains so little that the work itself is what a reader has to know first."""
+    return first.gain is not None and first.gain.share_of_step < _MINOR
+
+
+def _named_parts(run: VerdictInput) -> str:
+    """The outermost modules, or else annotations, that divide the work; empty where fewer than two are known to have
+    a part of it."""
+    level = [one for one in run.modules if one.depth == 1]
+    while len(level) == 1 and level[0].share > _NEARLY_ALL:
+        inside, depth = f"{level[0].path} > ", level[0].depth + 1
+        level = [one for one in run.modules if one.depth == depth and one.path and one.path.startswith(inside)]
+    by_module = sorted((Part(one.module or "", one.share) for one in level), key=lambda part: -part.share)
+    for kind, parts in (("module", by_module), ("annotation", run.annotated)):
+        large = [part for part in parts if part.share >= _WEIGHTY][:_MOST_PARTS]
+        if large and (len(large) > 1 or large[0].share <= _NEARLY_ALL):
+            named = ", ".join(f"{_short(part.name)} {format_ratio(part.share)}" for part in large)
+            return f"By {kind}: {named} of the work."
+    return ""
 
 
 def _steps_and_phases(run: VerdictInput, named: str | None) -> str:
@@ -454,10 +476,17 @@ def _with_article(word: str) -> str:
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
-def _remaining_gains(run: VerdictInput) -> str:
-    """The remaining gains of a busy device by op; empty for a device that is often idle."""
+def _work(run: VerdictInput) -> str:
+    """The work of a busy device by op and by module, and what it could still gain; empty for one that is often idle."""
     idle = run.summary["device_idle_ratio"].value
-    return run.left.sentence() if run.left and idle is not None and idle < _BUSY else ""
+    if not run.left or idle is None or idle >= _BUSY:
+        return ""
+    return run.left.sentence(_named_parts(run))
+
+
+def _busy_detail(run: VerdictInput) -> str:
+    """What a busy device spends its time on besides products."""
+    return _sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
 
 
 def _short(name: str) -> str:

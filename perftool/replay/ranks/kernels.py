@@ -16,6 +16,7 @@ _MOST, _ALIKE = 0.8, 0.05
 # A single kernel is named if it makes up more than half of the difference.
 _NAMED = 0.5
 _LONGEST_NAME = 60
+_BY_SAME_FACTOR = ", all by the same factor"
 _TOTALS = """
 SELECT d.rank, d.name, sum(d.count) / greatest(min(w.steps), 1) AS times,
        sum(d.total_ns) / greatest(min(w.steps), 1) AS ns
@@ -35,8 +36,8 @@ WHERE e.sized_bytes > 0 AND e.sized_ns >= 0.5 * e.work_ns
 
 @dataclass(frozen=True)
 class Slowdown:
-    """``kind`` is slower (as many kernels, each takes longer), larger (they also have larger inputs) or more (more
-    kernels); ``words`` is a clause on it.
+    """``kind`` is slower (as many kernels, each takes longer), larger (they also have larger inputs), unsized (their
+    inputs may be larger: no shapes are recorded) or more (more kernels); ``words`` is a clause on it.
     """
 
     kind: str
@@ -59,10 +60,15 @@ def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
     if times > _NOTICED and times > length:
         return Slowdown("more", f"{times:.2f} times as many kernels")
     if length > _NOTICED and abs(times - 1) < _NOTICED - 1:
-        if (size := _size_ratio(store, late, ranks)) is not None and np.log(size) > 0.5 * np.log(length):
+        size = _size_ratio(store, late, ranks)
+        if size is not None and np.log(size) > 0.5 * np.log(length):
             return Slowdown("larger", f"as many kernels, on {size:.2f} times as much data")
         where = _where(_mean(mine), _median(rest), length)
-        return Slowdown("slower", f"as many kernels, each takes {length:.2f} times as long{where}")
+        # Larger inputs slow down some kernels more than others; a lower clock slows down all alike.
+        unsized = size is None and where != _BY_SAME_FACTOR
+        return Slowdown(
+            "unsized" if unsized else "slower", f"as many kernels, each takes {length:.2f} times as long{where}"
+        )
     return None
 
 
@@ -80,7 +86,7 @@ def _where(mine: Mapping[str, float], usual: Mapping[str, float], length: float)
     whole = sum(ns for _, ns in both.values())
     alike = sum(ns for own, ns in both.values() if abs(own / ns - length) <= _ALIKE * length)
     if len(both) > 1 and alike >= _MOST * whole:
-        return ", all by the same factor"
+        return _BY_SAME_FACTOR
     most = max(both, key=lambda name: (both[name][0] - both[name][1], name), default=None)
     more = sum(own - ns for own, ns in both.values())
     if most is None or both[most][0] - both[most][1] <= _NAMED * more:

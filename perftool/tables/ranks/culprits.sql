@@ -30,5 +30,5 @@
 -- column estimate_ns: BIGINT, its cost per step, estimated from exposed collectives; NULL for links
 -- column replayed_ns: BIGINT, its cost per step by the replay; NULL if the replay is unreliable
 -- column predicted_ns: BIGINT, replayed_ns, if both estimates agree
--- column kernels: VARCHAR, for the cause compute: slower (each kernel takes longer), larger (the inputs are larger) or more (more kernels); NULL if none explains it. Advice for slower ones may depend on the device: slower_cpu, slower_cuda, slower_rocm, slower_hpu
+-- column kernels: VARCHAR, for the cause compute: slower (each kernel takes longer), larger (the inputs are larger), unsized (they may be: no shapes) or more (more kernels); NULL if none explains it. Advice for slower ones may depend on the device: slower_cpu, slower_cuda, slower_rocm, slower_hpu
 -- column peer: INTEGER, a rank to compare it with: it does the same work, is not late and, if hosts are known, is on the same one

@@ -1,0 +1,25 @@
+-- Work on the device by annotation of the program (record_function): the outermost around the launch.
+--
+-- needs: device_ops, launches, windows, slices, _name_roles
+-- empty without: device_ops, _name_roles.cat=user_annotation
+-- column rank: INTEGER, distributed rank
+-- column annotation: VARCHAR, its name
+-- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
+WITH marked AS (
+    SELECT s.rank, s.track, s.name, s.ts, s."end",
+           max(s."end") OVER (PARTITION BY s.track ORDER BY s.ts, s."end" DESC, s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
+    WHERE s.cat = 'user_annotation' AND s.side = 'host' AND len(n.roles) = 0 AND NOT is_step(s.name)
+),
+outermost AS (FROM marked WHERE before IS NULL OR ts >= before),
+work AS (
+    SELECT d.rank, d.dur, l.track, l.ts FROM device_ops AS d JOIN launches AS l ON l.id = d.launch
+    JOIN windows AS w ON w.rank = d.rank AND d.ts >= w.ts AND d.ts < w."end"
+    WHERE d.valid AND d.rank IN (SELECT rank FROM outermost)
+),
+inside AS (
+    SELECT w.rank, m.name AS annotation, w.dur FROM work AS w ASOF JOIN outermost AS m ON m.track = w.track AND w.ts >= m.ts WHERE w.ts < m."end"
+)
+SELECT i.rank, i.annotation, sum(i.dur) / a.ns AS share
+FROM inside AS i JOIN (SELECT rank, sum(dur) AS ns FROM work GROUP BY rank) AS a USING (rank)
+GROUP BY i.rank, i.annotation, a.ns
