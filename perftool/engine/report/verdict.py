@@ -306,7 +306,10 @@ def _disturbed(findings: Sequence[Finding]) -> str:
     found = _finding(findings, _VARYING)
     if found is None or found.advice:
         return ""
-    return _sentence(f"equal calls vary, as on a machine that also does other work: {found.message}")
+    times = (
+        f"the worst takes {format_ns(found.evidence['longest_ns'])} instead of {format_ns(found.evidence['usual_ns'])}"
+    )
+    return f"Equal calls vary ({times}), as on a machine that also does other work."
 
 
 def _combined_gain(model: ReplayModel | None) -> str:
