@@ -19,6 +19,8 @@ _MOST_MB = 750
 _CACHE_MB = 400
 # Above this size of text, the database is in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
+# Tables of 230 MB of text take 5 times its memory.
+_GROWTH = 8
 # Leaves memory for Python, its libraries, and for use that DuckDB does not count.
 _SHARE = 0.5
 # Memory limits of this process's control group: version 2, version 1.
@@ -45,6 +47,11 @@ def cores() -> int:
 def fits_in_memory(input_bytes: int, limit_mb: int) -> bool:
     """Whether the tables of this much text can stay in memory under the limit."""
     return input_bytes <= (_IN_MEMORY if limit_mb == _MOST_MB else (limit_mb << 20) // 5)
+
+
+def in_memory_limit_mb(input_bytes: int, limit_mb: int) -> int:
+    """The memory in MB that a database in memory may use for this much text, before it spills to disk."""
+    return limit_mb if limit_mb < _MOST_MB else max(limit_mb, _GROWTH * input_bytes >> 20)
 
 
 def cache_limit_mb(limit_mb: int) -> int:

@@ -31,7 +31,7 @@ from perftool.store.readings import Reading
 from perftool.store.sandbox.sandbox import Bounds, Result, Sandbox
 from perftool.store.sandbox.table_files import SandboxTables
 from perftool.store.shift import shift_to
-from perftool.store.sizing import cache_limit_mb, cores, fits_in_memory, memory_limit_mb, text_size
+from perftool.store.sizing import cache_limit_mb, cores, fits_in_memory, in_memory_limit_mb, memory_limit_mb, text_size
 from perftool.store.source_tables import source_tables
 from perftool.store.tables import Tables
 from perftool.store.together import ParallelCalls, SecondThread
@@ -55,6 +55,7 @@ class TraceStore:
     """
 
     def __init__(self, input_bytes: int = 0, replay: Rows | None = None) -> None:
+        self.input_bytes = input_bytes
         self._replay = replay
         self.inputs: list[InputFile] = []
         self.metadata: dict[int, dict[str, Any]] = {}
@@ -74,8 +75,7 @@ class TraceStore:
         self._connection.execute("SET temp_directory = $folder", {"folder": self._folder.name})
         # The database is temporary, so it needs no checkpoints.
         self._connection.execute("SET checkpoint_threshold = '1TB'; PRAGMA disable_checkpoint_on_shutdown")
-        if large:
-            self._connections.limit(cache_limit_mb(limit_mb))
+        self._connections.limit(cache_limit_mb(limit_mb) if large else in_memory_limit_mb(input_bytes, limit_mb))
         folder = Path(self._folder.name) / "sandbox_tables"
         folder.mkdir()
         self._sandbox_tables = SandboxTables(self._connection, folder)

@@ -43,3 +43,8 @@ def test_with_little_memory_less_stays_in_memory() -> None:
 
 def test_a_database_on_disk_uses_less_than_its_limit() -> None:
     assert [sizing.cache_limit_mb(limit) for limit in (64, 750)] == [64, 400]
+
+
+def test_tables_in_memory_have_room_for_their_text() -> None:
+    assert [sizing.in_memory_limit_mb(text << 20, 750) for text in (1, 300)] == [750, 2400]
+    assert sizing.in_memory_limit_mb(100 << 20, 512) == 512
