@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +63,30 @@ RULE = Rule(
 )  # fmt: skip
 
 
+def reported(*traces: list[Event], findings: Sequence[Finding] = (), **metadata: Any) -> Report:
+    """Report with ``findings`` over ``traces``, one rank each, named ``rank0.json`` and so on."""
+    return replace(_reported(*(document(events, **metadata) for events in traces)), findings=tuple(findings))
+
+
 def analysed(*traces: list[Event], findings: Sequence[Finding] = (), **metadata: Any) -> tuple[Report, Pictures]:
-    """Report with ``findings`` and pictures over ``traces``, one rank each, named ``rank0.json`` and so on."""
+    """The report that ``reported`` gives, and its pictures."""
+    report = reported(*traces, findings=findings, **metadata)
+    with _store_over(*(document(events, **metadata) for events in traces)) as store:
+        return report, pictures_of(store, report)
+
+
+@cache
+def _reported(*traces: bytes) -> Report:
+    with _store_over(*traces) as store:
+        report = report_on(store, (RULE,))
+    return replace(report, inputs=tuple(replace(one, path=Path(one.path).name) for one in report.inputs))
+
+
+@contextmanager
+def _store_over(*traces: bytes) -> Iterator[TraceStore]:
     with tempfile.TemporaryDirectory() as folder, TraceStore() as store:
-        for number, events in enumerate(traces):
+        for number, trace in enumerate(traces):
             path = Path(folder) / f"rank{number}.json"
-            path.write_bytes(document(events, **metadata))
+            path.write_bytes(trace)
             store.add_trace(str(path))
-        report = replace(report_on(store, (RULE,)), findings=tuple(findings))
-        read = tuple(replace(one, path=Path(one.path).name) for one in report.inputs)
-        return replace(report, inputs=read), pictures_of(store, report)
+        yield store

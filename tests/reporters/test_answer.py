@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 
 import pytest
-from builders.reports import analysed, finding, starved
+from builders.reports import finding, reported, starved
 
 from perftool.engine.analysis import analyze, empty_report
 from perftool.model.inputs import ImportIssue
@@ -47,7 +47,7 @@ def test_the_answer_fits_one_screen(sample: str, shown: Callable[..., list[str]]
 
 
 def test_a_caveat_is_shown_with_the_idle_time(shown: Callable[..., list[str]]) -> None:
-    report, _ = analysed(starved(), findings=[finding()])
+    report = reported(starved(), findings=[finding()])
     verdict = replace(report.verdict, caveats="The machine was overloaded.")
 
     assert verdict.detail not in " ".join(shown(report))
@@ -55,7 +55,7 @@ def test_a_caveat_is_shown_with_the_idle_time(shown: Callable[..., list[str]]) -
 
 
 def test_every_part_is_in_its_place(shown: Callable[..., list[str]]) -> None:
-    report, _ = analysed(starved(), findings=[finding()])
+    report = reported(starved(), findings=[finding()])
 
     assert shown(report) == [
         "rank0.json   cuda   3 steps, median 9.99 ms   busy 33.1 %",
@@ -76,41 +76,39 @@ def test_every_part_is_in_its_place(shown: Callable[..., list[str]]) -> None:
 
 
 def test_lines_of_code_are_not_requested_without_a_recorded_host(shown: Callable[..., list[str]]) -> None:
-    report, _ = analysed(starved(), findings=[finding()])
+    report = reported(starved(), findings=[finding()])
     assert not any("with_stack" in line for line in shown(replace(report, top_ops=())))
 
 
 def test_a_finding_names_the_line_that_most_of_its_time_is_spent_in(shown: Callable[..., list[str]]) -> None:
     sources = (Source("train.py", 33, "main", 0.7), Source("data.py", 7, "load", 0.3))
-    report, _ = analysed(starved(), findings=[finding(location=Location(sources=sources))])
+    report = reported(starved(), findings=[finding(location=Location(sources=sources))])
 
     assert "GAP901 slow-loader  ≤ 6.00 ms (60.0 %)  train.py:33 main" in shown(report)
 
 
 def test_a_predicted_gain_is_not_shown_as_a_bound(shown: Callable[..., list[str]]) -> None:
-    report, _ = analysed(starved(), findings=[finding(gain=Gain(5_000_000, 0.5, "predicted"))])
+    report = reported(starved(), findings=[finding(gain=Gain(5_000_000, 0.5, "predicted"))])
 
     assert "GAP901 slow-loader  5.00 ms (50.0 %)" in shown(report)
 
 
 def test_findings_of_one_rule_take_one_row(shown: Callable[..., list[str]]) -> None:
     other = finding(subject="other", fingerprint="fedcba9876543210", gain=Gain(1_000_000, 0.1))
-    report, _ = analysed(starved(), findings=[finding(), other])
+    report = reported(starved(), findings=[finding(), other])
 
     assert "GAP901 slow-loader x 2  ≤ 6.00 ms (60.0 %)" in shown(report)
 
 
 def test_a_row_names_the_rank_that_others_wait_for(shown: Callable[..., list[str]]) -> None:
     late = finding(subject="rank 6", evidence={"late_ranks": [6]})
-    report, _ = analysed(starved(), findings=[late])
+    report = reported(starved(), findings=[late])
 
     assert any(line.startswith("GAP901 slow-loader: rank 6 ") for line in shown(report))
 
 
 def test_findings_about_the_trace_are_not_shown_as_advice(shown: Callable[..., list[str]]) -> None:
-    report, _ = analysed(
-        starved(), findings=[finding(), finding(code="TRC105", name="profiler-overhead", advice=False)]
-    )
+    report = reported(starved(), findings=[finding(), finding(code="TRC105", name="profiler-overhead", advice=False)])
     lines = shown(report)
 
     assert [line for line in lines if "Also" in line] == ["Also: 1 more finding (profiler overhead)."]
@@ -120,7 +118,7 @@ def test_top_and_severity_choose_what_is_shown(shown: Callable[..., list[str]]) 
     several = [
         finding(code=f"GAP9{n:02}", fingerprint=str(n), severity="warning" if n < 8 else "info") for n in range(12)
     ]
-    report, _ = analysed(starved(), findings=several)
+    report = reported(starved(), findings=several)
 
     def codes(choice: Choice | None) -> int:
         return sum(line.startswith("GAP9") for line in shown(report, choice))
@@ -130,7 +128,7 @@ def test_top_and_severity_choose_what_is_shown(shown: Callable[..., list[str]]) 
 
 
 def test_dropped_events_are_reported_first(shown: Callable[..., list[str]]) -> None:
-    report, _ = analysed(starved())
+    report = reported(starved())
     issues = tuple(ImportIssue(f"k{n}", 1, f"remark {n}") for n in range(4))
     lines = shown(replace(report, inputs=(replace(report.inputs[0], issues=issues),)))
 
@@ -139,7 +137,7 @@ def test_dropped_events_are_reported_first(shown: Callable[..., list[str]]) -> N
 
 
 def test_in_a_pipe_a_finding_is_one_line(shown: Callable[..., list[str]]) -> None:
-    report, _ = analysed(starved(), findings=[finding(short_fix="Load ahead, " * 30)])
+    report = reported(starved(), findings=[finding(short_fix="Load ahead, " * 30)])
     lines = shown(report, columns=None)
 
     assert len([line for line in lines if line.startswith("GAP901") and "Load ahead" in line]) == 1
@@ -147,7 +145,7 @@ def test_in_a_pipe_a_finding_is_one_line(shown: Callable[..., list[str]]) -> Non
 
 
 def test_an_encoding_without_blocks_gets_letters() -> None:
-    report, _ = analysed(starved(), findings=[finding()])
+    report = reported(starved(), findings=[finding()])
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     print_answer(report, make_console("never", file=out))
     out.flush()

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from builders.reports import analysed, finding, starved
+from builders.reports import analysed, finding, reported, starved
 from events import document, step, x
 
 import perftool
@@ -180,7 +180,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_many_findings_are_cut_with_a_note() -> None:
-    report, _ = analysed(starved())
+    report = reported(starved())
     many = replace(report, findings=(finding(),) * 300)
     page = render_html(many, NO_PICTURES, interactive=False).decode()
     assert page.count('<details class="finding') == 40
@@ -340,7 +340,7 @@ def test_ranks_are_shown_side_by_side() -> None:
 
 def test_accepted_findings_are_not_among_what_to_change_first() -> None:
     found = [finding(code=f"GAP90{n}", short_fix=f"Do {n}.", suppressed=n == 1) for n in range(1, 6)]
-    report, _ = analysed(starved(), findings=found)
+    report = reported(starved(), findings=found)
     box = render_html(report, interactive=False).decode().split('class="first"')[1].split("</ol>")[0]
     assert re.findall(r'href="#(GAP90\d)"', box) == ["GAP902", "GAP903", "GAP904"]
     assert re.findall(r"<p>(.*?)</p>", box) == ["Do 2.", "Do 3.", "Do 4."]
