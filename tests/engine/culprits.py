@@ -93,7 +93,7 @@ def _jitter(rank: int) -> int:
 
 
 def _ready(slow: Slow, number: int, ranks: range) -> int:
-    """The time at which all of ``ranks`` have reduced with their groups, in us since loading began."""
+    """When all of ``ranks`` have reduced with their groups, in us since loading began."""
     return max(slow(one, number).until_group + _jitter(one) + slow(one, number).link for one in ranks)
 
 

@@ -1,4 +1,4 @@
-"""The connections of a store."""
+"""Settings of a store's connections."""
 
 from __future__ import annotations
 
