@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from perftool.errors import InputError
+from perftool.errors import InputError, OutOfMemoryError
 from perftool.model.annotations import CATEGORY, RANKS_KEY
 from perftool.model.inputs import ImportIssue, InputFile, InputStatus
 from perftool.readers.files.stream import STDIN
@@ -178,8 +178,13 @@ def _settle_rank(connection: duckdb.DuckDBPyConnection, rank: int | None, final:
 def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk, rank: int) -> int:
     if trace.ended:
         return 0
-    with contextlib.suppress(duckdb.Error):
+    try:
         return _insert(connection, [chunk], rank, exact=chunk.exact)
+    except duckdb.OutOfMemoryException:
+        # A repair would drop sound events.
+        raise OutOfMemoryError(None) from None
+    except duckdb.Error:
+        pass
     repaired = trace.repair(chunk)
     if repaired is None:
         return 0

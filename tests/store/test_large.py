@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from events import Event, launch, step, x
+from events import Event, document, launch, step, x
 from stores import store_over
 
 from perftool.errors import OutOfMemoryError
 from perftool.store import connections, derive
 from perftool.store.connections import Connections
+from perftool.store.trace_store import TraceStore
 
 TABLES = ("slices", "_timeline", "steps", "gap_causes", "ops")
 
@@ -64,3 +66,12 @@ def test_running_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(OutOfMemoryError, match="need more memory than the 100 MB they had"):
         database.with_room(ask)
     database.close()
+
+
+def test_a_lack_of_memory_is_no_damage_of_the_trace(tmp_path: Path) -> None:
+    trace = tmp_path / "t.json"
+    trace.write_bytes(document([x("aten::mm", 10 * at, 5) for at in range(50_000)]))
+    with TraceStore.for_files([str(trace)]) as store:
+        store.limit(8, 1)
+        with pytest.raises(OutOfMemoryError):
+            store.add_trace(str(trace))
