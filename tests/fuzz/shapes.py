@@ -44,7 +44,9 @@ def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
     text = (
         "import resource, subprocess, sys\n"
         f"resource.setrlimit(resource.RLIMIT_CPU, ({most_s}, {most_s}))\n"
-        "subprocess.run([sys.executable, '-m', 'perftool', *sys.argv[1:]], stdout=subprocess.DEVNULL)\n"
+        "ran = subprocess.run([sys.executable, '-m', 'perftool', *sys.argv[1:]], stdout=subprocess.PIPE)\n"
+        # Its time limit ends a quadratic rule.
+        "assert b'rule crashed' not in ran.stdout, ran.stdout.decode()\n"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(used.ru_utime + used.ru_stime, used.ru_maxrss << 10)"
     )
