@@ -374,6 +374,15 @@ def _wide(inputs: int, kernels: int = 15_000) -> bytes:
     return document([*events, *(one for number in range(kernels) for one in _kernel_of(number))])
 
 
+def _summed(inputs: int) -> bytes:
+    """A sum with ``inputs`` inputs around 15,000 kernels, and the softmax of an output layer."""
+    args = {"Input Dims": [[number + 1, 3] for number in range(inputs)]}
+    layer = x("aten::_log_softmax", 300_060, 9, **{"Input Dims": [[64, 50_000], [], []]})
+    events = [*_steps(5, 300_100), x("aten::sum", 2, 300_040, **args), layer]
+    events += [runtime("cudaLaunchKernel", 300_061, 1, 15_000), kernel("softmax", 300_064, 3, 15_000)]
+    return document([*events, *(one for number in range(15_000) for one in _kernel_of(number))])
+
+
 def _saves(depth: int) -> bytes:
     """Saves inside nests of ``depth`` functions, and ops between them."""
     events, save = _steps(5, 100 * 16_000), "torch/serialization.py(500): save"
@@ -496,6 +505,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     ),
     "sparse matrices of many shapes": ("t.json", lambda: _sparse(lambda _: 999), lambda: _sparse(lambda at: 1000 + at)),
     "an op of many inputs around kernels": ("t.json", lambda: _wide(2), lambda: _wide(15_000)),
+    "a layer of many inputs around kernels": ("t.json", lambda: _summed(2), lambda: _summed(2_900)),
     "functions around saves": ("t.json", lambda: _saves(1), lambda: _saves(16_000)),
     "convolutions and copies of many sizes": (
         "t.json", lambda: _convolutions(lambda _: 224), lambda: _convolutions(lambda at: 20 + at),
