@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,3 +137,29 @@ def test_an_address_with_a_password_is_refused_without_repeating_it(url: str) ->
         with pytest.raises(InputError, match="must not contain a password") as raised:
             read(url)
         assert "cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100), (b"HTTP/1.1 200 OK\r\n", b"A")]
+)
+def test_an_answer_that_never_begins_is_given_up(first: bytes, then: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_SILENCE_S", 0.3)
+    over = threading.Event()
+
+    class Endless(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.wfile.write(first)
+                while not over.wait(0.02):
+                    self.wfile.write(then)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Endless) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/x.json"
+        try:
+            with pytest.raises(InputError, match=f"^{url}: .*does not begin within"), local_copy(url):
+                pass
+        finally:
+            over.set()
+            server.shutdown()

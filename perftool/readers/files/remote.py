@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import socket
@@ -110,9 +111,19 @@ def _web_options(url: str) -> dict[str, Any]:
     network."""
     import aiohttp
 
+    class Answer(aiohttp.ClientResponse):
+        """Begins in time, whatever the server sends before: interim responses, or a header byte by byte."""
+
+        async def start(self, connection: Any) -> Any:
+            try:
+                return await asyncio.wait_for(super().start(connection), _SILENCE_S)
+            except asyncio.TimeoutError:
+                raise OSError(f"its answer does not begin within {_SILENCE_S:.0f} s") from None
+
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
+    kwargs = {"timeout": timeout, "response_class": Answer}
     if _is_inside(url):
-        return {"client_kwargs": {"timeout": timeout}}
+        return {"client_kwargs": kwargs}
     config = aiohttp.TraceConfig()
 
     async def redirected(session: Any, context: Any, answer: Any) -> None:
@@ -135,7 +146,7 @@ def _web_options(url: str) -> dict[str, Any]:
         return aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=Outside()), **options)
 
     config.on_request_redirect.append(redirected)
-    return {"client_kwargs": {"trace_configs": [config], "timeout": timeout}, "get_client": client}
+    return {"client_kwargs": {**kwargs, "trace_configs": [config]}, "get_client": client}
 
 
 def _is_inside(url: str) -> bool:
