@@ -24,7 +24,7 @@ _SOFT = 'style="margin:0;opacity:.75"'
 
 def render_notebook(report: Report) -> str:
     """``report`` as an HTML fragment; every name from the trace is escaped."""
-    headline = f'<p style="margin:.2em 0;font-size:115%"><b>{escape(report.verdict.headline)}</b></p>'
+    headline = f'<p style="margin:.2em 0;font-size:115%"><b>{escape(one_line(report.verdict.headline))}</b></p>'
     parts = (_head(report), _notes(report), headline, _bar(time_parts(report)), _findings(report.advice))
     return f'<div style="line-height:1.5;max-width:60em">{"".join(parts)}</div>'
 
@@ -81,6 +81,6 @@ def _row(finding: Finding) -> str:
     where = escape(shown_sources(finding))
     head = f"<b>{escape(finding.code)}</b><br>{escape(finding.severity)}"
     place = f"<br>{where}" if where else ""
-    text = f"{escape(one_line(finding.message))}<br><b>Fix:</b> {escape(finding.short_fix)}{place}"
+    text = f"{escape(one_line(finding.message))}<br><b>Fix:</b> {escape(one_line(finding.short_fix))}{place}"
     cells = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in (head, escape(gain), text))
     return f"<tr>{cells}</tr>"

@@ -12,6 +12,9 @@ import pytest
 from builders.program import Run
 from events import document, instant, kernel, launch, loader, meta, runtime, step, x
 
+import perftool
+from perftool.reporters.notebook import render_notebook
+
 HOSTILE = (
     "x\x1b]0;owned\x07\x9b31m[/bold][link=file:///etc/passwd]\u202e\u2066\u200f\n::error::owned\r::error::owned"
     " ##[error]owned ##vso[task.complete]##teamcity[a]\n\t ::add-mask::owned :smile:"
@@ -133,3 +136,33 @@ def test_every_format_of_every_command_is_checked() -> None:
     assert looked_at["analyze"] == {form.value for form in ReportFormat}
     assert looked_at["query"] == {form.value for form in query.Format}
     assert looked_at["rule"] == {form.value for form in rule.Format}
+
+
+def _busy_trace() -> bytes:
+    """A busy CPU, whose verdict names the largest op and two annotations, and says where its loader spends its time."""
+    name, events = "q\nforged \u202e", []
+    for number in range(4):
+        at = 10_000 * number
+        events += [step(number, at, 10_000), loader(at + 10, 2000)]
+        events += [x(f"aten::{name}", at + 20 + 200 * turn, 190) for turn in range(9)]
+        for part in range(2):
+            begin = at + 2100 + 3900 * part
+            events += [x(f"{name} {part}", begin, 3800, "user_annotation"), x(f"aten::{name}", begin + 10, 3780)]
+    return document(events)
+
+
+def test_a_line_feed_in_a_name_begins_no_line(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "t.json").write_bytes(_busy_trace())
+    for command in (
+        ("analyze", "t.json"),
+        ("analyze", "t.json", "--full"),
+        ("lint", "t.json"),
+        ("diff", "t.json", "t.json"),
+    ):
+        run(*command)
+        assert "forged" in run.out or command[0] == "diff"
+        assert not re.findall(r"^\s*forged", run.out + run.err, re.MULTILINE)
+    shown = render_notebook(perftool.analyze(tmp_path / "t.json"))
+    assert "forged" in shown
+    assert not _CONTROL.findall(shown)
+    assert "\n" not in shown

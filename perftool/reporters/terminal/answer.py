@@ -49,15 +49,15 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     verdict = report.verdict
     parts = time_parts(report)
     above = [*_header(report, console), *_notes(report, console), Text()]
-    above += _wrapped(Text(verdict.headline, style="bold"), console)
+    above += _wrapped(Text(one_line(verdict.headline), style="bold"), console)
     # The bar shows every idle cause, so only a busy device needs the detail.
     hidden = any(part.idle for part in parts) and not is_well_fed(report.summary)
     below = " ".join(filter(None, (verdict.caveats, "" if hidden else verdict.detail)))
-    above += _wrapped(Text(below), console) if below else []
-    served = [row for line in server_lines(report) for row in _wrapped(Text(line), console)]
+    above += _wrapped(Text(one_line(below)), console) if below else []
+    served = [row for line in server_lines(report) for row in _wrapped(Text(one_line(line)), console)]
     above += [Text(), *served] if served else []
     picture = bar(parts, console)
-    above += _wrapped(Text(verdict.apart), console) if verdict.apart else []
+    above += _wrapped(Text(one_line(verdict.apart)), console) if verdict.apart else []
     above += [Text(), *picture] if picture else []
     groups = group_lines(report)
     above += [Text(), *(line for row in groups for line in _wrapped(row, console))] if groups else []
@@ -113,7 +113,7 @@ def _notes(report: Report, console: Console) -> list[Text]:
     issues = [_remark(read, issue.message) for read in report.inputs for issue in read.issues
               if issue.kind not in ("handMade", "simulated", "rank assumed")]  # fmt: skip
     notes = [*strange, *(text for text in dict.fromkeys(issues) if text not in printed)]
-    shown = [line for note in notes[:_MOST_NOTES] for line in _wrapped(Text(note, style="yellow"), console)]
+    shown = [line for note in notes[:_MOST_NOTES] for line in _wrapped(Text(one_line(note), style="yellow"), console)]
     more = len(notes) - _MOST_NOTES
     return [*shown, *([Text(f"and {more} more notes on the inputs; --full prints them", style="dim")] * (more > 0))]
 
@@ -213,7 +213,7 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
     parts += [f"{hidden} below --min-severity"] if hidden else []
     parts += [f"{len(report.not_applicable)} rules not applicable"] if report.not_applicable else []
     together = report.verdict.together
-    lines = _wrapped(Text(together), console) if together else []
+    lines = _wrapped(Text(one_line(together)), console) if together else []
     lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
     # A recording of the device alone has no lines of code.
     recorded = bool(report.top_ops) and not origins(report)

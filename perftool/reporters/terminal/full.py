@@ -95,7 +95,7 @@ def _print_serving(report: Report, console: Console) -> None:
     if report.serving:
         _heading("Iterations of the serving engine", console)
         for line in serving_lines(report.serving):
-            console.print(Text(f"  {line}"))
+            console.print(Text(f"  {one_line(line)}"))
 
 
 def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
@@ -123,9 +123,9 @@ def _print_input(read: InputFile, console: Console) -> None:
 
 def _print_verdict(report: Report, console: Console) -> None:
     verdict = report.verdict
-    console.print(Text(f"\n{verdict.headline}", style="bold"))
+    console.print(Text(f"\n{one_line(verdict.headline)}", style="bold"))
     if verdict.below:
-        console.print(verdict.below)
+        console.print(Text(one_line(verdict.below)))
 
 
 def _print_summary(report: Report, console: Console) -> None:
@@ -136,7 +136,7 @@ def _print_summary(report: Report, console: Console) -> None:
     table = Table(box=None, show_header=False, pad_edge=True, padding=(0, 1, 0, 2))
     for _ in range(3):
         table.add_column(no_wrap=True)
-    table.add_row("device", named or "none seen", "")
+    table.add_row("device", one_line(named) or "none seen", "")
     if steps:
         table.add_row(f"{report.run.step_word}s", f"{steps:.0f}, {' '.join(step_time(report))}", "")
     if report.run.kind:
@@ -187,7 +187,7 @@ def _print_efficiency(report: Report, console: Console) -> None:
         return
     _print_table(f"Ops against the {device_word(report)}'s best", efficiency_table(efficiency), console)
     for line in efficiency_notes(efficiency):
-        console.print(Text(f"  {line}", style="dim"))
+        console.print(Text(f"  {one_line(line)}", style="dim"))
 
 
 def _print_table(title: str, table: Table, console: Console) -> None:
@@ -231,7 +231,7 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], rep
     )  # fmt: skip
     console.print(head)
     rank = "" if finding.rank is None else f"rank {finding.rank}: "
-    _paragraph(Text(rank + finding.message), console)
+    _paragraph(Text(one_line(rank + finding.message)), console)
     if finding.explained_by:
         explained = "the gain excludes what {} explains" if finding.gain else "explained by {}"
         _paragraph(Text(explained.format(finding.explained_by), style="dim"), console)
@@ -240,15 +240,15 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], rep
         more = f" and {len(others) - _MOST_RANKS} more" if len(others) > _MOST_RANKS else ""
         _paragraph(Text(f"also on rank {ranks}{more}", style="dim"), console)
     _paragraph(Text(_unwrapped(finding.why), style="dim"), console)
-    _paragraph(Text.assemble(("Fix: ", "bold"), _unwrapped(finding.fix)), console)
+    _paragraph(Text.assemble(("Fix: ", "bold"), one_line(_unwrapped(finding.fix))), console)
     if code := shown_sources(finding):
-        _paragraph(Text.assemble(("At: ", "bold"), code), console)
+        _paragraph(Text.assemble(("At: ", "bold"), one_line(code)), console)
     if finding.url:
         _paragraph(Text(f"more: {finding.url}", style="dim"), console)
     for place in finding.related[:_RELATED]:
         step = "" if place.step is None else f"{report.run.step_word} {place.step}, "
         at = f"{step}ts {place.ts_ns} ns, {format_ns(place.dur_ns or 0)}  {place.name or ''}"
-        _paragraph(Text("see " + at.rstrip(), style="dim"), console)
+        _paragraph(Text(one_line(f"see {at.rstrip()}"), style="dim"), console)
 
 
 def _paragraph(text: Text, console: Console) -> None:
@@ -264,7 +264,7 @@ def _unwrapped(text: str) -> str:
 
 
 def _heading(title: str, console: Console) -> None:
-    console.print(Text(f"\n{title}", style="bold"))
+    console.print(Text(f"\n{one_line(title)}", style="bold"))
 
 
 def _fraction(metric: Metric) -> Text:

@@ -140,7 +140,7 @@ def engines_table(engines: Sequence[Engine]) -> Table:
         fill = row.lane_ns / (row.lanes * row.busy_ns) if row.busy_ns else 0.0
         share = format_ratio(row.busy_ratio)
         cells = (format_ns(row.busy_ns), share, str(row.lanes), format_ratio(fill), format_count(row.ops))
-        table.add_row(name, *cells)
+        table.add_row(one_line(name), *cells)
     return table
 
 
@@ -163,7 +163,7 @@ def fallbacks_table(fallbacks: Sequence[Fallback]) -> Table:
         traced = "" if row.traced is None else format_count(row.traced)
         time = "unknown" if row.time_ns is None else format_ns(row.time_ns)
         seen = row.source.replace("+", ", ").replace("_", " ")
-        table.add_row(_name(row.op), format_count(row.count), traced, time, row.dtypes or "", seen)
+        table.add_row(_name(row.op), format_count(row.count), traced, time, one_line(row.dtypes or ""), seen)
     return table
 
 
