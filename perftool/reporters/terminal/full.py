@@ -136,7 +136,7 @@ def _print_summary(report: Report, console: Console) -> None:
     table = Table(box=None, show_header=False, pad_edge=True, padding=(0, 1, 0, 2))
     for _ in range(3):
         table.add_column(no_wrap=True)
-    table.add_row("device", one_line(named) or "none seen", "")
+    table.add_row("device", one_line(named or "none seen"), "")
     if steps:
         table.add_row(f"{report.run.step_word}s", f"{steps:.0f}, {' '.join(step_time(report))}", "")
     if report.run.kind:
