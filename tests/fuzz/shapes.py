@@ -367,10 +367,10 @@ def _sparse(rows: Callable[[int], int]) -> bytes:
     return document(events)
 
 
-def _wide(inputs: int, kernels: int = 15_000) -> bytes:
-    """An op with ``inputs`` inputs around all kernels."""
+def _wide(inputs: int, kernels: int = 15_000, op: str = "aten::cat") -> bytes:
+    """``op`` with ``inputs`` inputs around all kernels."""
     args = {"Input Dims": [[number + 1, 3] for number in range(inputs)], "Input type": ["float"] * inputs}
-    events = [*_steps(5, 20 * kernels + 100), x("aten::cat", 2, 20 * kernels + 40, **args)]
+    events = [*_steps(5, 20 * kernels + 100), x(op, 2, 20 * kernels + 40, **args)]
     return document([*events, *(one for number in range(kernels) for one in _kernel_of(number))])
 
 
@@ -505,6 +505,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     ),
     "sparse matrices of many shapes": ("t.json", lambda: _sparse(lambda _: 999), lambda: _sparse(lambda at: 1000 + at)),
     "an op of many inputs around kernels": ("t.json", lambda: _wide(2), lambda: _wide(15_000)),
+    "a product of many inputs around kernels": ("t.json", lambda: _wide(2), lambda: _wide(2_900, op="aten::mm")),
     "a layer of many inputs around kernels": ("t.json", lambda: _summed(2), lambda: _summed(2_900)),
     "functions around saves": ("t.json", lambda: _saves(1), lambda: _saves(16_000)),
     "convolutions and copies of many sizes": (

@@ -42,26 +42,26 @@ matrix AS (
     SELECT w.*, n.bits AS name_bits, n.tf32 FROM work AS w JOIN names AS n USING (name)
     WHERE n.matrix OR w.op_name IS NOT NULL OR w.engine = 'MME'
 ),
+-- Read once for each op, however many kernels it has.
 described AS (
-    SELECT x.*, o.input_types AS types,
+    SELECT id,
+           CASE WHEN input_types LIKE '%Float8%' THEN 8 WHEN input_types LIKE '%BFloat16%' OR input_types LIKE '%Half%' THEN 16
+                WHEN input_types LIKE '%double%' THEN 64 WHEN input_types LIKE '%"float"%' THEN 32 END AS type_bits,
            -- The first input of these two ops is the added term.
-           x.op_name IN ('aten::addmm', 'aten::baddbmm') AS added,
-           json_extract(o.input_dims, CASE WHEN added THEN '$[1]' ELSE '$[0]' END)::VARCHAR AS first,
-           json_extract(o.input_dims, CASE WHEN added THEN '$[2]' ELSE '$[1]' END)::VARCHAR AS second
-    FROM matrix AS x LEFT JOIN ops AS o ON o.id = x.op AND x.op_name IS NOT NULL
+           name IN ('aten::addmm', 'aten::baddbmm') AS added,
+           json_extract(input_dims, CASE WHEN added THEN '$[1]' ELSE '$[0]' END)::VARCHAR AS first,
+           json_extract(input_dims, CASE WHEN added THEN '$[2]' ELSE '$[1]' END)::VARCHAR AS second,
+           CASE WHEN name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm') THEN try_cast(first AS BIGINT[]) END AS a,
+           try_cast(second AS BIGINT[]) AS b
+    FROM ops WHERE id IN (SELECT op FROM matrix WHERE op_name IS NOT NULL)
 ),
 operands AS (
-    SELECT *, CASE WHEN op_name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm')
-                   THEN try_cast(first AS BIGINT[]) END AS a,
-           try_cast(second AS BIGINT[]) AS b
-    FROM described
+    SELECT x.*, o.type_bits, o.a, o.b FROM matrix AS x LEFT JOIN described AS o ON o.id = x.op AND x.op_name IS NOT NULL
 )
 SELECT id, rank, name, op, op_name, ts, dur,
        CASE WHEN regexp_matches(dtype, 'hf8|f8|int8', 'i') THEN 8 WHEN dtype LIKE '%16%' THEN 16
             WHEN dtype LIKE '%32%' THEN 32
-            WHEN types LIKE '%Float8%' THEN 8 WHEN types LIKE '%BFloat16%' OR types LIKE '%Half%' THEN 16
-            WHEN types LIKE '%double%' THEN 64 WHEN types LIKE '%"float"%' THEN 32
-            ELSE name_bits END AS bits,
+            ELSE coalesce(type_bits, name_bits) END AS bits,
        coalesce(bits = 32 AND tf32, false) AS tf32,
        CASE len(a) WHEN 2 THEN 1 WHEN 3 THEN a[1] END AS batch, a[-2] AS m, a[-1] AS k,
        CASE WHEN len(a) = len(b) THEN b[-1] END AS n
