@@ -133,7 +133,7 @@ def _caveats(result: Comparison) -> list[str]:
         for which, side in (("base", result.base), ("new", result.new))
         if side.lost
     ]
-    caveats = [f"These runs cannot show what the code changed: {'; '.join(result.differences)}."]
+    caveats = [f"These runs cannot show what the code changed: {one_line('; '.join(result.differences))}."]
     return lost + (caveats if result.differences else [])
 
 
