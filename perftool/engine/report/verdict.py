@@ -96,7 +96,7 @@ class VerdictInput:
     top_reached: float | None = None
     passed_on: str = ""
     memory: Sequence[MemoryUse] = ()
-    modules: Sequence[ModuleTime] = ()
+    modules: tuple[ModuleTime, ...] = ()
     annotated: Sequence[Part] = ()
 
 
