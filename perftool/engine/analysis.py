@@ -15,7 +15,8 @@ from perftool.engine.ranks.part_file import PartFile, digests, first_path, read_
 from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Progress, Schedule, TaskFailed
 from perftool.engine.report import overview
 from perftool.engine.report.compose import compose, conclude_only, read_texts, require_input
-from perftool.engine.report.verdict import VerdictInput, verdict
+from perftool.engine.report.verdict import verdict
+from perftool.engine.report.verdict_input import VerdictInput
 from perftool.engine.rules.evaluate import Outcome, evaluate
 from perftool.engine.rules.pack import shipped_rules
 from perftool.engine.rules.rule_queries import Context

@@ -15,7 +15,8 @@ from perftool.engine.report.modules import annotated_work, modules
 from perftool.engine.report.parallel import group_roles, parallel_text, passed_on
 from perftool.engine.report.serving import serving
 from perftool.engine.report.unseen import unseen
-from perftool.engine.report.verdict import VerdictInput, verdict
+from perftool.engine.report.verdict import verdict
+from perftool.engine.report.verdict_input import VerdictInput
 from perftool.engine.rules.evaluate import Outcome, make_finding
 from perftool.engine.rules.predict import slowest
 from perftool.engine.rules.ranking import led_by_largest

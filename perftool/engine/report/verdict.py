@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from perftool.engine.report.causes import LARGE, clause_of
-from perftool.engine.report.left import Left
-from perftool.engine.report.unseen import Unseen
+from perftool.engine.report.device_words import (
+    busy_detail,
+    detail_sentence,
+    is_memory_alone,
+    largest_op,
+    limit_sentence,
+    short_name,
+    work_sentences,
+)  # fmt: skip
+from perftool.engine.report.verdict_input import VerdictInput
 from perftool.engine.rules.ranking import LOOSE, weight_ns
-from perftool.model.inputs import InputFile
-from perftool.model.memory import MemoryUse
-from perftool.model.modules import ModuleTime, Part
 from perftool.model.replayed import ReplayModel
-from perftool.model.report import BREAKDOWN, Cause, Finding, Metric, NotApplicable, Phase, Run, Share, Step, Verdict
+from perftool.model.report import BREAKDOWN, Cause, Finding, Phase, Verdict
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label, of_steps
-from perftool.units import format_bytes, format_ns, format_ratio
+from perftool.units import format_ns, format_ratio
 
-# Below this, the device is practically never idle, and naming causes would be noise.
-_NOTEWORTHY_IDLE = 0.02
-# Below this idle share the device is well fed: any gain must come from its kernels.
-_WELL_FED = 0.10
-# Below this idle share the kernels decide how long a step takes.
-_BUSY = 0.20
-# Kernels this close to the device's best leave little to gain.
-_NEAR_BEST = 0.80
-_LONGEST_NAME = 60
 # The rule about an overloaded machine.
 _OVERLOADED = "TRC111"
 # The rule for calls whose time varies; where it gives no advice, other work on the machine disturbed the recording.
@@ -38,8 +34,6 @@ _UNSTABLE = "STP101"
 _WARM_UP = "STP102"
 # The rule for ranks without a trace.
 _MISSING = "TRC107"
-# The rule for a recording without work.
-_EMPTY = "TRC112"
 _NO_WORK = "The device is idle in the recorded steps: all of its work is outside them."
 _UNKNOWN = (
     "Most events of the recording are missing, so idle time and gains are unknown: record it again in full, "
@@ -71,35 +65,6 @@ _ONE_STEP = {"compile": " One step does not show whether this recurs: record lat
 NOTICEABLE = 0.005
 
 
-@dataclass(frozen=True)
-class VerdictInput:
-    """The inputs of a verdict. ``reached`` is the matrix products' share of their roofline, or None, ``top_reached``
-    that of the first of ``device_ops``; ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that
-    are late only because they wait for another."""
-
-    inputs: Sequence[InputFile]
-    summary: Mapping[str, Metric]
-    idle_causes: Sequence[Share]
-    findings: Sequence[Finding]
-    not_applicable: Sequence[NotApplicable]
-    rules: Sequence[Rule]
-    causes: Sequence[Cause] = ()
-    device_ops: Sequence[Share] = ()
-    steps: Sequence[Step] = ()
-    reached: float | None = None
-    model: ReplayModel | None = None
-    phases: Sequence[Phase] = ()
-    run: Run = field(default=Run(None))
-    unseen: Unseen | None = None
-    device: str | None = None
-    left: Left | None = None
-    top_reached: float | None = None
-    passed_on: str = ""
-    memory: Sequence[MemoryUse] = ()
-    modules: tuple[ModuleTime, ...] = ()
-    annotated: Sequence[Part] = ()
-
-
 def verdict(run: VerdictInput) -> Verdict:
     """The verdict: the largest loss known from findings and metrics, even if no rule covers it."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
@@ -120,8 +85,8 @@ def verdict(run: VerdictInput) -> Verdict:
     # A finding that explains a larger cause comes before a smaller cause.
     if unexplained and first and any(first.code in cause.codes for cause in causes[: causes.index(unexplained)]):
         unexplained = None
-    detail = _detail(run)
-    most = _largest_op(run)
+    detail = detail_sentence(run)
+    most = largest_op(run)
     named_phase, rest = None, ""
     # A cause says more than a symptom.
     if summary["device_unknown_ratio"].value == 1:
@@ -139,13 +104,13 @@ def verdict(run: VerdictInput) -> Verdict:
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
         headline += _other_culprits(first, findings, rules)
-        if _is_minor(first) and (limit := _limit_sentence(run)):
-            headline, detail, most = f"{limit} {headline}", _busy_detail(run), _work(run) or most
-    elif limit := _limit_sentence(run):
-        headline, detail, most = limit, _busy_detail(run), _work(run) or most
+        if _is_minor(first) and (limit := limit_sentence(run)):
+            headline, detail, most = f"{limit} {headline}", busy_detail(run), work_sentences(run) or most
+    elif limit := limit_sentence(run):
+        headline, detail, most = limit, busy_detail(run), work_sentences(run) or most
     else:
-        headline, most = _nothing_found(run), _work(run) or most
-        if _is_memory_alone(run):
+        headline, most = _nothing_found(run), work_sentences(run) or most
+        if is_memory_alone(run):
             headline, detail = detail, headline
     if named_phase is None and (once := _mostly_once(run)):
         named_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
@@ -188,42 +153,13 @@ _MOSTLY = 0.5
 _NEARLY_ALL = 0.9
 # Phases below this share get no sentence.
 _WEIGHTY = 0.05
-_MOST_PARTS = 3
 # Advice that gains less than this leads only after where the time goes.
 _MINOR = 0.1
-
-
-def _largest_op(run: VerdictInput) -> str:
-    """A sentence on the op that takes most of the CPU's time, and how far it is from the machine's best; empty for
-    other devices."""
-    if run.device != "cpu" or not run.device_ops:
-        return ""
-    top = run.device_ops[0]
-    reached = f", at {format_ratio(run.top_reached)} of the machine's best" if run.top_reached is not None else ""
-    return (
-        f"{_short(top.name)} takes most: {format_ratio(top.share)} of the time{reached}. {_named_parts(run)}".rstrip()
-    )
 
 
 def _is_minor(first: Finding) -> bool:
     """Whether the best advice gains so little that the work itself is what a reader has to know first."""
     return first.gain is not None and first.gain.share_of_step < _MINOR
-
-
-def _named_parts(run: VerdictInput) -> str:
-    """The outermost modules, or else annotations, that divide the work; empty where fewer than two are known to have
-    a part of it."""
-    level = [one for one in run.modules if one.depth == 1]
-    while len(level) == 1 and level[0].share > _NEARLY_ALL:
-        inside, depth = f"{level[0].path} > ", level[0].depth + 1
-        level = [one for one in run.modules if one.depth == depth and one.path and one.path.startswith(inside)]
-    by_module = sorted((Part(one.module or "", one.share) for one in level), key=lambda part: -part.share)
-    for kind, parts in (("module", by_module), ("annotation", run.annotated)):
-        large = [part for part in parts if part.share >= _WEIGHTY][:_MOST_PARTS]
-        if large and (len(large) > 1 or large[0].share <= _NEARLY_ALL):
-            named = ", ".join(f"{_short(part.name)} {format_ratio(part.share)}" for part in large)
-            return f"By {kind}: {named} of the work."
-    return ""
 
 
 def _steps_and_phases(run: VerdictInput, named: str | None) -> str:
@@ -238,7 +174,7 @@ def _steps_and_phases(run: VerdictInput, named: str | None) -> str:
 
 def _phase_clause(phase: Phase) -> str:
     frame = _FRAME.fullmatch(phase.evidence or "")
-    evidence = frame[1] if frame else _short(phase.evidence or "").strip()
+    evidence = frame[1] if frame else short_name(phase.evidence or "").strip()
     by = f" ({evidence})" if evidence else ""
     return f"{format_ns(phase.total_ns)} are {_PHASES[phase.name]}{by}"
 
@@ -368,7 +304,7 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     lost = f"{format_ratio(cause.share)} of the time, {each}"
     text += _mostly_in(run.findings, run.rules, cause.ns_per_step) if cause.name == "python" else ""
     if cause.name in _PLACED and cause.within and ", mostly in " not in text:
-        text += f", mostly inside the annotation {_short(cause.within)}"
+        text += f", mostly inside the annotation {short_name(cause.within)}"
     advice = _ADVICE.get(cause.name, _ONE_STEP.get(cause.name, "") if whole.steps < 2 else "")
     return f"{text}: {lost}{stretch}.{advice}"
 
@@ -456,130 +392,8 @@ def _nothing_found(run: VerdictInput) -> str:
     return quiet
 
 
-def _limit_sentence(run: VerdictInput) -> str:
-    """A sentence on where a busy device spends its time, and how far it is from its best; empty for other devices."""
-    if not run.inputs or any(found.severity == "error" for found in run.findings):
-        return ""
-    idle = run.summary["device_idle_ratio"].value
-    if idle is None or idle >= _WELL_FED or not run.device_ops:
-        return ""
-    top = run.device_ops[0]
-    known = "known " if run.summary["device_unknown_ratio"].value else ""
-    share = f"{format_ratio(top.share)} of the {known}time in {_short(top.name)}"
-    reached = f"; its matrix products reach {format_ratio(run.reached)} of its roofline" if run.reached else ""
-    best = run.summary["roofline_ratio"].value
-    only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
-    if run.device == "cpu":
-        # The recording does not show the number of busy cores.
-        return f"Ops compute {format_ratio(1 - idle)} of the {known}time{only.rstrip(',')}."
-    return f"The device is the limit: it works {format_ratio(1 - idle)} of the {known}time,{only} {share}{reached}."
-
-
 def _with_article(word: str) -> str:
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"
-
-
-def _work(run: VerdictInput) -> str:
-    """The work of a busy device by op and by module, and what it could still gain; empty for one that is often idle."""
-    idle = run.summary["device_idle_ratio"].value
-    if not run.left or idle is None or idle >= _BUSY:
-        return ""
-    return run.left.sentence(_named_parts(run))
-
-
-def _busy_detail(run: VerdictInput) -> str:
-    """What a busy device spends its time on besides products."""
-    return _sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
-
-
-def _short(name: str) -> str:
-    """A kernel's name without template arguments."""
-    name = re.sub(r"^void |[<(].*$", "", name)
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-
-
-def _detail(run: VerdictInput) -> str:
-    inputs, summary, idle_causes = run.inputs, run.summary, run.idle_causes
-    idle = summary["device_idle_ratio"].value
-    if not inputs:
-        return ""
-    if summary["window_ms"].value is None and any(read.kind == "trace" for read in inputs):
-        if _finding(run.findings, _EMPTY):
-            return ""
-        if _is_memory_alone(run):
-            return _memory_sentence(run.memory)
-        return "No event of the trace shows work, so no times are known."
-    if summary["window_ms"].value is None:
-        if summary["decode_time_ms"].value is not None:
-            return "No trace was read: this comes from the other files."
-        served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
-        missing = "no times of iterations" if served else "no times"
-        known = "only the times of nodes" if any(read.kind == "nodes" for read in inputs) else missing
-        return f"No trace was read, so {known} are known: this comes from the other files."
-    if summary["device_unknown_ratio"].value == 1:
-        return ""
-    if idle is None:
-        # A run on the CPU has no device that could be idle.
-        return "" if run.device == "cpu" else "The input shows no device work, so the device's busy time is unknown."
-    unknown = f" ({what})" if (what := _unknown(summary)) else ""
-    if idle < _WELL_FED:
-        best = _best(run)
-        if best or idle < _NOTEWORTHY_IDLE or not idle_causes:
-            works = "The CPU computes" if run.device == "cpu" else "The device works"
-            return f"{works} {format_ratio(1 - idle)} of the time{unknown}{best}."
-    main = idle_causes[0]
-    largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
-    stands = "Nothing computes for" if run.device == "cpu" else "The device stands idle"
-    return f"{stands} {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{unknown}."
-
-
-def _is_memory_alone(run: VerdictInput) -> bool:
-    """Whether the recording shows memory and no times, like a snapshot of the allocator."""
-    return bool(run.memory) and run.summary["window_ms"].value is None
-
-
-def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
-    """The peak of a recording that shows memory alone, and its largest part."""
-    first = uses[0]
-    made = f", made by {first.makers}" if first.makers else ""
-    largest = f"the largest part: {kind_label(first.kind)} ({format_bytes(first.bytes)}{made})"
-    return f"The recording shows memory and no times. At its peak: {first.whole}; {largest}."
-
-
-def _unknown(summary: Mapping[str, Metric]) -> str:
-    """A clause on how long the device's state is unknown."""
-    unknown = summary["device_unknown_ratio"]
-    if not unknown.value or not unknown.numerator:
-        return ""
-    lost = format_ns(unknown.numerator * 1e6)
-    return f"its state is unknown for {lost} at the edge, which counts as neither busy nor idle"
-
-
-def is_well_fed(summary: Mapping[str, Metric]) -> bool:
-    """Whether the device is so busy that any gain must come from its kernels."""
-    idle = summary["device_idle_ratio"].value
-    return idle is not None and idle < _WELL_FED
-
-
-def _best(run: VerdictInput) -> str:
-    """A clause on how far a busy device is from its best, and why; empty if the gap is small or unknown."""
-    best = run.summary["roofline_ratio"].value
-    distance = f", its {_units(run)} at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
-    return "; ".join((distance, passes)) if (passes := _passes(run)) else distance
-
-
-def _units(run: VerdictInput) -> str:
-    """What the device runs: kernels, or on the CPU the ops themselves."""
-    return "ops" if run.device == "cpu" else "kernels"
-
-
-def _passes(run: VerdictInput) -> str:
-    """The time in kernels that only read and write, if it is large."""
-    passes, window = (run.summary[name].value for name in ("passes_time_ms", "window_ms"))
-    if not passes or not window or passes < LARGE * window:
-        return ""
-    spent = f"{format_ns(passes * 1e6)} of {format_ns(window * 1e6)}"
-    return f"{spent} go to pointwise, normalisation and copy {_units(run)} between the products"
 
 
 def _sentence(clause: str) -> str:

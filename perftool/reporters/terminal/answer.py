@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from perftool.engine.report.across_ranks import grouped
-from perftool.engine.report.verdict import NOTICEABLE, is_well_fed
+from perftool.engine.report.device_words import is_well_fed
+from perftool.engine.report.verdict import NOTICEABLE
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Report
 from perftool.reporters.escape import one_line

@@ -1,0 +1,181 @@
+"""Sentences on what the device does: its largest ops and modules, how busy it is, and how far it is from its best."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from perftool.engine.report.causes import LARGE
+from perftool.engine.report.verdict_input import VerdictInput
+from perftool.model.memory import MemoryUse
+from perftool.model.modules import Part
+from perftool.model.report import Metric
+from perftool.model.words import kind_label
+from perftool.units import format_bytes, format_ns, format_ratio
+
+# Below this, the device is practically never idle, and naming causes would be noise.
+_NOTEWORTHY_IDLE = 0.02
+# Below this idle share the device is well fed: any gain must come from its kernels.
+_WELL_FED = 0.10
+# Below this idle share the kernels decide how long a step takes.
+_BUSY = 0.20
+# Kernels this close to the device's best leave little to gain.
+_NEAR_BEST = 0.80
+_LONGEST_NAME = 60
+# A part that has more than this is the whole.
+_NEARLY_ALL = 0.9
+# Smaller parts are not named.
+_WEIGHTY = 0.05
+_MOST_PARTS = 3
+# The rule for a recording without work.
+_EMPTY = "TRC112"
+
+
+def limit_sentence(run: VerdictInput) -> str:
+    """A sentence on where a busy device spends its time, and how far it is from its best; empty for other devices."""
+    if not run.inputs or any(found.severity == "error" for found in run.findings):
+        return ""
+    idle = run.summary["device_idle_ratio"].value
+    if idle is None or idle >= _WELL_FED or not run.device_ops:
+        return ""
+    top = run.device_ops[0]
+    known = "known " if run.summary["device_unknown_ratio"].value else ""
+    share = f"{format_ratio(top.share)} of the {known}time in {short_name(top.name)}"
+    reached = f"; its matrix products reach {format_ratio(run.reached)} of its roofline" if run.reached else ""
+    best = run.summary["roofline_ratio"].value
+    only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
+    if run.device == "cpu":
+        # The recording does not show the number of busy cores.
+        return f"Ops compute {format_ratio(1 - idle)} of the {known}time{only.rstrip(',')}."
+    return f"The device is the limit: it works {format_ratio(1 - idle)} of the {known}time,{only} {share}{reached}."
+
+
+def detail_sentence(run: VerdictInput) -> str:
+    inputs, summary, idle_causes = run.inputs, run.summary, run.idle_causes
+    idle = summary["device_idle_ratio"].value
+    if not inputs:
+        return ""
+    if summary["window_ms"].value is None and any(read.kind == "trace" for read in inputs):
+        if any(found.code == _EMPTY for found in run.findings):
+            return ""
+        if is_memory_alone(run):
+            return _memory_sentence(run.memory)
+        return "No event of the trace shows work, so no times are known."
+    if summary["window_ms"].value is None:
+        if summary["decode_time_ms"].value is not None:
+            return "No trace was read: this comes from the other files."
+        served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
+        missing = "no times of iterations" if served else "no times"
+        known = "only the times of nodes" if any(read.kind == "nodes" for read in inputs) else missing
+        return f"No trace was read, so {known} are known: this comes from the other files."
+    if summary["device_unknown_ratio"].value == 1:
+        return ""
+    if idle is None:
+        # A run on the CPU has no device that could be idle.
+        return "" if run.device == "cpu" else "The input shows no device work, so the device's busy time is unknown."
+    unknown = f" ({what})" if (what := _unknown(summary)) else ""
+    if idle < _WELL_FED:
+        best = _best(run)
+        if best or idle < _NOTEWORTHY_IDLE or not idle_causes:
+            works = "The CPU computes" if run.device == "cpu" else "The device works"
+            return f"{works} {format_ratio(1 - idle)} of the time{unknown}{best}."
+    main = idle_causes[0]
+    largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
+    stands = "Nothing computes for" if run.device == "cpu" else "The device stands idle"
+    return f"{stands} {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{unknown}."
+
+
+def busy_detail(run: VerdictInput) -> str:
+    """What a busy device spends its time on besides products."""
+    clauses = "; ".join(filter(None, (_passes(run), _unknown(run.summary))))
+    return clauses and f"{clauses[:1].upper()}{clauses[1:]}."
+
+
+def work_sentences(run: VerdictInput) -> str:
+    """The work of a busy device by op and by module, and what it could still gain; empty for one that is often idle."""
+    idle = run.summary["device_idle_ratio"].value
+    if not run.left or idle is None or idle >= _BUSY:
+        return ""
+    return run.left.sentence(named_parts(run))
+
+
+def largest_op(run: VerdictInput) -> str:
+    """A sentence on the op that takes most of the CPU's time, and how far it is from the machine's best; empty for
+    other devices."""
+    if run.device != "cpu" or not run.device_ops:
+        return ""
+    top = run.device_ops[0]
+    reached = f", at {format_ratio(run.top_reached)} of the machine's best" if run.top_reached is not None else ""
+    most = f"{short_name(top.name)} takes most: {format_ratio(top.share)} of the time{reached}."
+    return f"{most} {named_parts(run)}".rstrip()
+
+
+def named_parts(run: VerdictInput) -> str:
+    """The outermost modules, or else annotations, that divide the work; empty where fewer than two are known to have
+    a part of it."""
+    level = [one for one in run.modules if one.depth == 1]
+    while len(level) == 1 and level[0].share > _NEARLY_ALL:
+        inside, depth = f"{level[0].path} > ", level[0].depth + 1
+        level = [one for one in run.modules if one.depth == depth and one.path and one.path.startswith(inside)]
+    by_module = sorted((Part(one.module or "", one.share) for one in level), key=lambda part: -part.share)
+    for kind, parts in (("module", by_module), ("annotation", run.annotated)):
+        large = [part for part in parts if part.share >= _WEIGHTY][:_MOST_PARTS]
+        if large and (len(large) > 1 or large[0].share <= _NEARLY_ALL):
+            named = ", ".join(f"{short_name(part.name)} {format_ratio(part.share)}" for part in large)
+            return f"By {kind}: {named} of the work."
+    return ""
+
+
+def is_well_fed(summary: Mapping[str, Metric]) -> bool:
+    """Whether the device is so busy that any gain must come from its kernels."""
+    idle = summary["device_idle_ratio"].value
+    return idle is not None and idle < _WELL_FED
+
+
+def is_memory_alone(run: VerdictInput) -> bool:
+    """Whether the recording shows memory and no times, like a snapshot of the allocator."""
+    return bool(run.memory) and run.summary["window_ms"].value is None
+
+
+def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
+    """The peak of a recording that shows memory alone, and its largest part."""
+    first = uses[0]
+    made = f", made by {first.makers}" if first.makers else ""
+    largest = f"the largest part: {kind_label(first.kind)} ({format_bytes(first.bytes)}{made})"
+    return f"The recording shows memory and no times. At its peak: {first.whole}; {largest}."
+
+
+def _unknown(summary: Mapping[str, Metric]) -> str:
+    """A clause on how long the device's state is unknown."""
+    unknown = summary["device_unknown_ratio"]
+    if not unknown.value or not unknown.numerator:
+        return ""
+    lost = format_ns(unknown.numerator * 1e6)
+    return f"its state is unknown for {lost} at the edge, which counts as neither busy nor idle"
+
+
+def _best(run: VerdictInput) -> str:
+    """A clause on how far a busy device is from its best, and why; empty if the gap is small or unknown."""
+    best = run.summary["roofline_ratio"].value
+    distance = f", its {_units(run)} at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
+    return "; ".join((distance, passes)) if (passes := _passes(run)) else distance
+
+
+def _units(run: VerdictInput) -> str:
+    """What the device runs: kernels, or on the CPU the ops themselves."""
+    return "ops" if run.device == "cpu" else "kernels"
+
+
+def _passes(run: VerdictInput) -> str:
+    """The time in kernels that only read and write, if it is large."""
+    passes, window = (run.summary[name].value for name in ("passes_time_ms", "window_ms"))
+    if not passes or not window or passes < LARGE * window:
+        return ""
+    spent = f"{format_ns(passes * 1e6)} of {format_ns(window * 1e6)}"
+    return f"{spent} go to pointwise, normalisation and copy {_units(run)} between the products"
+
+
+def short_name(name: str) -> str:
+    """A kernel's name without template arguments."""
+    name = re.sub(r"^void |[<(].*$", "", name)
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

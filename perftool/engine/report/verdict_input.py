@@ -1,0 +1,44 @@
+"""The inputs of the first sentences of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perftool.engine.report.left import Left
+from perftool.engine.report.unseen import Unseen
+from perftool.model.inputs import InputFile
+from perftool.model.memory import MemoryUse
+from perftool.model.modules import ModuleTime, Part
+from perftool.model.replayed import ReplayModel
+from perftool.model.report import Cause, Finding, Metric, NotApplicable, Phase, Run, Share, Step
+from perftool.model.rule import Rule
+
+
+@dataclass(frozen=True)
+class VerdictInput:
+    """The inputs of a verdict. ``reached`` is the matrix products' share of their roofline, or None, ``top_reached``
+    that of the first of ``device_ops``; ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that
+    are late only because they wait for another."""
+
+    inputs: Sequence[InputFile]
+    summary: Mapping[str, Metric]
+    idle_causes: Sequence[Share]
+    findings: Sequence[Finding]
+    not_applicable: Sequence[NotApplicable]
+    rules: Sequence[Rule]
+    causes: Sequence[Cause] = ()
+    device_ops: Sequence[Share] = ()
+    steps: Sequence[Step] = ()
+    reached: float | None = None
+    model: ReplayModel | None = None
+    phases: Sequence[Phase] = ()
+    run: Run = field(default=Run(None))
+    unseen: Unseen | None = None
+    device: str | None = None
+    left: Left | None = None
+    top_reached: float | None = None
+    passed_on: str = ""
+    memory: Sequence[MemoryUse] = ()
+    modules: tuple[ModuleTime, ...] = ()
+    annotated: Sequence[Part] = ()
