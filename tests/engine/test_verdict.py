@@ -350,3 +350,37 @@ def test_advice_that_gains_little_comes_after_where_the_time_goes(tmp_path: Path
     assert report.verdict.headline.startswith("Ops compute 9")
     assert "is lost" in report.verdict.headline
     assert "By module: Net 62.5 %, Loss 36.5 % of the work." in report.verdict.apart
+
+
+def test_a_step_of_many_backward_passes_says_how_many(tmp_path: Path) -> None:
+    events = [step(1, 0, 10_000)]
+    for k in range(9):
+        events += [
+            x("aten::mul", 1000 * k, 400, **{"Sequence number": k}),
+            x("autograd::engine::evaluate_function: MulBackward0", 1000 * k + 500, 300, **{"Sequence number": k}),
+        ]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    assert "A step has 9 backward passes." in analyze([str(path)]).verdict.apart
+
+
+def test_the_largest_op_is_shown_with_the_call_around_it_and_its_shapes(tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[60_000, 256], [60_000, 1]]}
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), x("aten::cosine_similarity", 1000, 3000), x("aten::div", 1010, 2900, **shapes),
+    ]))  # fmt: skip
+
+    assert analyze([str(path)]).verdict.apart.startswith(
+        "aten::div takes most: 29.0 % of the time, mostly inside aten::cosine_similarity, on shapes such as [60000,256]."
+    )
+
+
+def test_a_gap_that_nothing_explains_is_placed_between_ops(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([step(1, 0, 10_000), x("aten::detach", 0, 100), x("aten::embedding", 9000, 1000)]))
+
+    headline = analyze([str(path)]).verdict.headline
+
+    assert "the longest stretch takes 8.90 ms, between aten::detach and aten::embedding." in headline

@@ -44,7 +44,7 @@ CLAUSES = {
 }
 # When the CPU is the device, no separate host exists.
 _ON_CPU = {
-    "framework_op": "no op computes: ops only allocate and describe tensors",
+    "framework_op": "no op computes while the program is inside ops that allocate, describe or call other ops",
     "collective": "no op computes while the program is in collectives or waits for them",
     "optimizer": "no op computes while the optimizer goes from one parameter to the next",
     "between_ops": "no op computes, and the recording does not show what the program does between its ops",
@@ -72,6 +72,14 @@ FROM whole AS w CROSS JOIN idle AS i LEFT JOIN annotated AS a ON a.cause = i.nam
 WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 """
 
+# Causes of time in which the recording shows nothing.
+_UNSEEN = ("between_ops", "unknown")
+_AROUND = """
+SELECT arg_max(name, ("end", id)) FILTER ("end" <= $ts) AS before,
+       arg_min(name, (ts, id)) FILTER (ts >= $ts + $dur) AS after
+FROM ops WHERE contains(name, '::')
+"""
+
 
 def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str | None:
     """A clause on ``cause``, for the type of the ``device``; None for an unknown cause.
@@ -92,7 +100,7 @@ def causes(
     store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule], device: str | None
 ) -> tuple[Cause, ...]:
     """The large causes, largest first, each with the codes of the ``findings`` that explain it."""
-    store.build(["windows", "_idle_totals", "_idle_annotations", "_rank_totals"])
+    store.build(["windows", "_idle_totals", "_idle_annotations", "_rank_totals", "ops"])
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
         Cause(
@@ -101,12 +109,19 @@ def causes(
             share=row["share"],
             ns_per_step=row["ns_per_step"],
             codes=tuple(dict.fromkeys(found.code for found in findings if row["name"] in explains.get(found.code, ()))),
-            longest=_place(row["longest"]),
+            longest=_place(store, row["name"], row["longest"]),
             within=row["within"],
         )
         for row in store.select(_CAUSES, {"large": LARGE})
     )
 
 
-def _place(longest: dict[str, int] | None) -> Location | None:
-    return Location(None, None, longest["ts"], longest["dur"]) if longest else None
+def _place(store: TraceStore, cause: str, longest: dict[str, int] | None) -> Location | None:
+    """The place of the ``longest`` stretch; if nothing shows what runs in it, its name gives the ops around it."""
+    if longest is None:
+        return None
+    found = store.select(_AROUND, longest) if cause in _UNSEEN else []
+    names = [name for name in (found[0]["before"], found[0]["after"]) if name] if found else []
+    return Location(
+        None, None, longest["ts"], longest["dur"], f"between {' and '.join(names)}" if len(names) == 2 else None
+    )

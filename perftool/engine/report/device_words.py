@@ -96,7 +96,8 @@ def work_sentences(run: VerdictInput) -> str:
     idle = run.summary["device_idle_ratio"].value
     if not run.left or idle is None or idle >= _BUSY:
         return ""
-    return run.left.sentence(named_parts(run))
+    enclosing = f"{short_name(run.device_ops[0].name)} is {run.enclosing.removeprefix(', ')}." if run.enclosing else ""
+    return run.left.sentence(" ".join(filter(None, (enclosing, named_parts(run)))))
 
 
 def largest_op(run: VerdictInput) -> str:
@@ -106,7 +107,7 @@ def largest_op(run: VerdictInput) -> str:
         return ""
     top = run.device_ops[0]
     reached = f", at {format_ratio(run.top_reached)} of the machine's best" if run.top_reached is not None else ""
-    most = f"{short_name(top.name)} takes most: {format_ratio(top.share)} of the time{reached}."
+    most = f"{short_name(top.name)} takes most: {format_ratio(top.share)} of the time{run.enclosing}{reached}."
     return f"{most} {named_parts(run)}".rstrip()
 
 
@@ -120,7 +121,7 @@ def named_parts(run: VerdictInput) -> str:
     by_module = sorted((Part(one.module or "", one.share) for one in level), key=lambda part: -part.share)
     for kind, parts in (("module", by_module), ("annotation", run.annotated)):
         large = [part for part in parts if part.share >= _WEIGHTY][:_MOST_PARTS]
-        if large and (len(large) > 1 or large[0].share <= _NEARLY_ALL):
+        if large and (kind == "annotation" or len(large) > 1 or large[0].share <= _NEARLY_ALL):
             named = ", ".join(f"{short_name(part.name)} {format_ratio(part.share)}" for part in large)
             return f"By {kind}: {named} of the work."
     return ""

@@ -153,6 +153,8 @@ _MOSTLY = 0.5
 _NEARLY_ALL = 0.9
 # Phases below this share get no sentence.
 _WEIGHTY = 0.05
+# Gradient accumulation rarely adds up more passes.
+_SEVERAL = 8
 # Advice that gains less than this leads only after where the time goes.
 _MINOR = 0.1
 
@@ -167,9 +169,18 @@ def _steps_and_phases(run: VerdictInput, named: str | None) -> str:
     whole = sum(phase.total_ns for phase in run.phases)
     weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
     clauses = [_phase_clause(phase) for phase in weighty if phase.name != named]
-    found = _FOUND_BY.get(run.run.steps_from or "", "")
+    found = " ".join(filter(None, (_FOUND_BY.get(run.run.steps_from or "", ""), _backward_passes(run))))
     text = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
     return " ".join(filter(None, (found, text)))
+
+
+def _backward_passes(run: VerdictInput) -> str:
+    """How many backward passes a step runs, if there are several: a batch could replace them."""
+    count = round(run.backward_passes or 0)
+    if count < _SEVERAL:
+        return ""
+    whole = _with_article(run.run.step_word).capitalize() if run.summary["steps"].value else "The recording"
+    return f"{whole} has {count:,} backward passes."
 
 
 def _phase_clause(phase: Phase) -> str:
@@ -296,7 +307,8 @@ def _is_symptom(finding: Finding, rules: Sequence[Rule]) -> bool:
 
 def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     longest = cause.longest.dur_ns if cause.longest else None
-    stretch = f"; the longest stretch takes {format_ns(longest)}" if longest else ""
+    around = f", {cause.longest.name}" if cause.longest and cause.longest.name else ""
+    stretch = f"; the longest stretch takes {format_ns(longest)}{around}" if longest else ""
     text = cause.text[:1].upper() + cause.text[1:]
     each = f"{format_ns(cause.ns_per_step)}{f' {_with_article(whole.word)}' if whole.steps > 1 else ''}"
     if whole.steps > 1 and _happened_once(longest or 0, cause.share, whole, run):
@@ -381,15 +393,15 @@ def _nothing_found(run: VerdictInput) -> str:
     if run.summary["device_idle_ratio"].value == 1:
         return _NO_WORK
     skipped = len(run.not_applicable)
-    quiet = f"{len(run.rules) - skipped} rules applied and found nothing to change"
-    quiet = f"{quiet}; {skipped} could not be applied to this input." if skipped else f"{quiet}."
+    cannot = f"; {skipped} do not apply to this input" if skipped else ""
+    quiet = f"no known cause of lost time was found ({len(run.rules) - skipped} rules applied{cannot})."
     idle = run.summary["device_idle_ratio"].value
     parts = {part: sum(step.parts_ns[part] for step in run.steps if not step.partial) for part in BREAKDOWN}
     total = sum(parts.values())
     part, ns = max(parts.items(), key=lambda item: item[1])
     if idle is None and total and ns > LARGE * total and part != "other":
         return f"{format_ratio(ns / total)} of the time goes to {kind_label(part)}, {format_ns(ns)}; {quiet}"
-    return quiet
+    return _sentence(quiet.rstrip("."))
 
 
 def _with_article(word: str) -> str:

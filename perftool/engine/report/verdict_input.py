@@ -19,7 +19,8 @@ from perftool.model.rule import Rule
 class VerdictInput:
     """The inputs of a verdict. ``reached`` is the matrix products' share of their roofline, or None, ``top_reached``
     that of the first of ``device_ops``; ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that
-    are late only because they wait for another."""
+    are late only because they wait for another, ``enclosing`` a clause on the call that most of the first of
+    ``device_ops`` is in."""
 
     inputs: Sequence[InputFile]
     summary: Mapping[str, Metric]
@@ -42,3 +43,5 @@ class VerdictInput:
     memory: Sequence[MemoryUse] = ()
     modules: tuple[ModuleTime, ...] = ()
     annotated: Sequence[Part] = ()
+    enclosing: str = ""
+    backward_passes: float | None = None

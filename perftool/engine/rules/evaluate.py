@@ -232,17 +232,18 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
         bounded = _of_step(gain_ns, context)
         return Gain(bounded, bounded / context.step_ns, "bound")
     allowed = row.get("gain_ns")
-    most = None if allowed is None else _of_step(allowed, context) / context.step_ns
-    saved = max(0, min(int(gain_ns), context.step_ns))
-    return Gain(saved, saved / context.step_ns, "predicted", most)
+    most_ns = None if allowed is None else _of_step(allowed, context)
+    # The replay may also shorten waits, but it never proves more than the evidence allows.
+    saved = max(0, min(int(gain_ns), context.step_ns if most_ns is None else most_ns))
+    return Gain(saved, saved / context.step_ns, "predicted", None if most_ns is None else most_ns / context.step_ns)
 
 
 def _of_step(evidence_ns: float, context: Context) -> int:
     """The part of the usual step that corresponds to ``evidence_ns`` per step.
 
     Evidence adds up over the window. If a few steps take much longer than most, the mean overstates the gain of a usual
-    step.
+    step, so its share of the mean step counts.
     """
     mean_ns = context.mean_step_ns
     share = min(1.0, float(evidence_ns) / mean_ns) if mean_ns else 1.0
-    return max(0, min(int(evidence_ns), int(share * context.step_ns)))
+    return max(0, int(share * context.step_ns))

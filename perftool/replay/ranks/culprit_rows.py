@@ -16,6 +16,8 @@ from perftool.units import format_ns, ranks_text
 
 # The two estimates agree if they differ by at most a tenth, or by at most a hundredth of the step.
 _AGREE, _AGREE_STEP = 0.1, 0.01
+# Above this share of the ranks, work that moves from the late ranks to the others makes them noticeably longer.
+_FEW = 0.2
 # A rank's own additional time must account for half of the others' wait for it.
 _EXPLAINS = 0.5
 # A rank with this share of its lateness in a step before one collective paused there.
@@ -114,6 +116,9 @@ class CulpritRowMaker(Lateness):
         late_ns = float(np.median(per_rank[self.compared(late)]))
         others = others or self._others(late.ranks)
         slowdown = self._slowdown(late, cause)
+        if slowdown and slowdown.kind != "slower" and len(late.ranks) > _FEW * len(self.ranks):
+            # If the work only moves to the other ranks, much less is saved than without it.
+            trusted = False
         why = self._why(late, steps, (cause, own, usual), others, slowdown)
         return CulpritRow(
             kind, subject, label, late.ranks[0] if len(late.ranks) == 1 else None, list(late.ranks), steps, len(steps),

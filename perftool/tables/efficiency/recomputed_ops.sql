@@ -2,7 +2,8 @@
 --
 -- Backward functions run their ops without recording gradients; an op with a sequence number there builds a new graph.
 -- It is recomputed if an op of its name and shapes also ran outside the backward pass, unlike the ops of a gradient
--- penalty.
+-- penalty. A new graph of backward ops shows that the program differentiates twice (create_graph=True): nothing is
+-- recomputed on that rank.
 --
 -- needs: ops
 -- empty without: ops
@@ -17,6 +18,7 @@ graphs AS (
 ),
 repeated AS (
     SELECT g.track AS rank, 0 AS class, g.ts, g."end" FROM graphs AS g
+    ANTI JOIN (FROM graphs WHERE repeated AND contains(name, '_backward')) AS t ON t.rank = g.rank
     SEMI JOIN (SELECT * FROM graphs WHERE NOT repeated) AS f
         ON f.rank = g.rank AND f.name = g.name AND f.input_dims IS NOT DISTINCT FROM g.input_dims
     WHERE g.repeated
