@@ -373,7 +373,7 @@ def test_the_largest_op_is_shown_with_the_call_around_it_and_its_shapes(tmp_path
     ]))  # fmt: skip
 
     assert analyze([str(path)]).verdict.apart.startswith(
-        "aten::div takes most: 29.0 % of the time, mostly inside aten::cosine_similarity, on shapes such as [60000,256]."
+        "aten::div takes most: 29.0 % of the time, mostly inside aten::cosine_similarity, on shapes such as [60000,256]"
     )
 
 

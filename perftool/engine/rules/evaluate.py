@@ -232,10 +232,11 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
         bounded = _of_step(gain_ns, context)
         return Gain(bounded, bounded / context.step_ns, "bound")
     allowed = row.get("gain_ns")
-    most_ns = None if allowed is None else _of_step(allowed, context)
-    # The replay may also shorten waits, but it never proves more than the evidence allows.
-    saved = max(0, min(int(gain_ns), context.step_ns if most_ns is None else most_ns))
-    return Gain(saved, saved / context.step_ns, "predicted", None if most_ns is None else most_ns / context.step_ns)
+    most = None if allowed is None else _of_step(allowed, context) / context.step_ns
+    # A replayed step also has shorter waits, so a prediction may exceed the bound, unless the message states a limit.
+    limit = context.step_ns if row.get("at_most_ns") is None else _of_step(row["at_most_ns"], context)
+    saved = max(0, min(int(gain_ns), limit))
+    return Gain(saved, saved / context.step_ns, "predicted", most)
 
 
 def _of_step(evidence_ns: float, context: Context) -> int:
