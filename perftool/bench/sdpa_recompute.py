@@ -1,4 +1,4 @@
-"""FusedSDPA that keeps the probabilities for backward, or computes them again."""
+"""Compares FusedSDPA that keeps the attention probabilities for backward with recomputing them."""
 
 from __future__ import annotations
 

@@ -242,7 +242,7 @@ def _server(desk: Workspace) -> Any:
 
     @tool
     def whatif(path: str, fixes: list[str]) -> dict[str, Any]:
-        """The predicted step time of a run with the fixes of rules applied, by replaying its steps."""
+        """Predicts a run's step time with the given rules' fixes applied, by replaying its steps."""
         options = [part for code in fixes for part in ("--fix", code)]
         found = desk.run("whatif", ["--output-format", "json", *options], [desk.path(path)])
         return small({name: value for name, value in found.items() if name != "critical_path"})

@@ -76,7 +76,7 @@ class Serving:
 
     @property
     def generated_per_s(self) -> float:
-        """Tokens that requests generated per second of the window, without the first of each request."""
+        """Generated tokens per second of the window, without each request's first token."""
         return sum(phase.generated_tokens or 0 for phase in self.phases) / (self.window_ns / 1e9)
 
     @property

@@ -25,7 +25,7 @@ def _pool(call: Call, dimensions: int, dilated: bool, places: bool) -> Cost:
     padding = each(call, 3, dimensions)
     dilation = each(call, 4, dimensions) if dilated else [1] * dimensions
     if len(inside) < dimensions or call.flag(5 if dilated else 4):
-        raise NoModelError("rounded up, or not a batch")
+        raise NoModelError("ceil_mode is set, or the input has too few dimensions")
     result = x.shaped((*x.dims[:-dimensions], *window_count(inside, kernel, stride, padding, dilation)))
     size = moved(x, result) + places * result.typed("long int").bytes
     return Cost(result.count * prod(kernel), size, "vector", x.rate_name)

@@ -77,7 +77,7 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
 
     # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
     far, near = verdict_of(100_000_000), verdict_of(250_000_000)
-    assert "of the time, but only at 36.4 % of what it could do, " in far.headline
+    assert "of the time, but only at 36.4 % of its best, " in far.headline
     assert far.detail == "985 us of 1.00 ms go to pointwise, normalisation and copy kernels between the products."
     assert far.apart == (
         "Its work: aten::add 100.0 %, at 36.4 % of its best. "

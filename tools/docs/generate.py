@@ -196,10 +196,10 @@ def _evidence(rule: Rule) -> list[str]:
     """The finding's message and the source of its numbers."""
     parts = ["## Evidence\n"]
     if rule.message:
-        parts.append(f"A finding reads, with its numbers in the braces:\n\n> {_flat(rule.message)}\n")
+        parts.append(f"A finding reads as follows; values of the run replace the braces:\n\n> {_flat(rule.message)}\n")
     if rule.needs:
         tables = ", ".join(f"[{name}](../tables.md#{name})" for need in rule.needs for name in need.split(" or "))
-        parts.append(f"They are from the tables {tables}; without rows in these, the rule is not applicable.\n")
+        parts.append(f"The values come from {tables}. Without rows there, the rule does not apply.\n")
     if rule.needs_names:
         names = "`, `".join(rule.needs_names)
         parts.append(f"Its query runs only if one of these names occurs in the trace: `{names}`.\n")

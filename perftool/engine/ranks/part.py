@@ -144,7 +144,7 @@ def _keep(rank: int, _: int | None) -> int:
 
 
 def _concerns(reading: Reading, own: Mapping[int, Any]) -> bool:
-    """Whether a log concerns one of the ranks, or the whole run."""
+    """True if a log belongs to one of these ranks or to the whole run."""
     ranks = reading.reading.ranks
     return len(ranks) != 1 or ranks[0] in own
 

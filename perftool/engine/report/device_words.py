@@ -43,7 +43,7 @@ def limit_sentence(run: VerdictInput) -> str:
     share = f"{format_ratio(top.share)} of the {known}time in {short_name(top.name)}"
     reached = f"; its matrix products reach {format_ratio(run.reached)} of its roofline" if run.reached else ""
     best = run.summary["roofline_ratio"].value
-    only = f" but only at {format_ratio(best)} of what it could do," if best and best < _NEAR_BEST else ""
+    only = f" but only at {format_ratio(best)} of its best," if best and best < _NEAR_BEST else ""
     if run.device == "cpu":
         # The recording does not show the number of busy cores.
         return f"Ops compute {format_ratio(1 - idle)} of the {known}time{only.rstrip(',')}."
@@ -158,7 +158,7 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
 def _best(run: VerdictInput) -> str:
     """A clause on how far a busy device is from its best, and why; empty if the gap is small or unknown."""
     best = run.summary["roofline_ratio"].value
-    distance = f", its {_units(run)} at {format_ratio(best)} of what it could do" if best and best < _NEAR_BEST else ""
+    distance = f", with its {_units(run)} at {format_ratio(best)} of their best" if best and best < _NEAR_BEST else ""
     return "; ".join((distance, passes)) if (passes := _passes(run)) else distance
 
 

@@ -243,8 +243,8 @@ def _of_step(evidence_ns: float, context: Context) -> int:
     """The part of the usual step that corresponds to ``evidence_ns`` per step.
 
     Evidence adds up over the window. If a few steps take much longer than most, the mean overstates the gain of a usual
-    step, so its share of the mean step counts.
+    step.
     """
     mean_ns = context.mean_step_ns
     share = min(1.0, float(evidence_ns) / mean_ns) if mean_ns else 1.0
-    return max(0, int(share * context.step_ns))
+    return max(0, min(int(evidence_ns), int(share * context.step_ns)))

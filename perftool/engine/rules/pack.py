@@ -197,7 +197,7 @@ def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
         if not isinstance(words, str) or not words.strip():
             raise RuleError(f"{path}: key text.{key}.{name} must be a string")
     if "any" not in texts:
-        raise RuleError(f"{path}: key text.{key}.any is missing: the text for every other device")
+        raise RuleError(f"{path}: key text.{key}.any is missing: it is for devices without a text of their own")
     return Advice(tuple((name, words.strip()) for name, words in texts.items()))
 
 

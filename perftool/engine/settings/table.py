@@ -177,7 +177,7 @@ class Keys:
         "low", "Hide findings of lower confidence", panel=GATE, metavar="LEVEL", choices=CONFIDENCES, on=("lint",)
     )
     baseline: Path | None = row(
-        None, "Leave out the accepted findings in this file", panel=GATE, metavar="FILE", on=("lint",), path=True
+        None, "Hide findings that this baseline file accepts", panel=GATE, metavar="FILE", on=("lint",), path=True
     )
     baseline_paths: bool = row(
         False, "Accept a finding in its file only, not wherever it is found", panel=GATE, on=("lint",)

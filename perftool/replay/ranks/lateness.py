@@ -1,4 +1,4 @@
-"""Measures the lateness of each rank compared with the median rank, and which ranks wait for it."""
+"""Measures how late each rank is relative to the median rank, and finds the ranks that wait for it."""
 
 from __future__ import annotations
 

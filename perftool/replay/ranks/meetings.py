@@ -97,7 +97,7 @@ class Meetings:
         return self.predict_each([changes])[0]
 
     def predict_each(self, many: Sequence[Sequence[Less]]) -> list[int]:
-        """The step time with each of several sets of changes; at least the time of hosts with unchanged work."""
+        """Predicts the step time for each set of changes, never below the host time of ranks that are unchanged."""
         found = []
         for changes, took in zip(many, self._took(many).tolist(), strict=True):
             changed = {change.rank for change in changes if change.cause != "link"}

@@ -70,7 +70,7 @@ class Usual:
     before: Int64s
 
     def excess(self, sums: Floats, begins: Mapping[int, float], rank: Int64s) -> Floats:
-        """The excess before each arrival over the median rank. ``sums`` is the work until each arrival, ``begins``
+        """How much more work each rank did before each arrival than the median rank. ``sums`` is the work until each arrival, ``begins``
         until the start of a rank's window. Compares the work since the previous step rather than since the last
         collective, because ranks reach concurrent collectives in any order.
         """

@@ -58,7 +58,7 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_serving(report, console)
     _print_ranks(report, console)
     _print_table(
-        f"{report.run.step_word.capitalize()}s, in ms; the parts add up",
+        f"{report.run.step_word.capitalize()}s, in ms (the parts add up to the total)",
         steps_table(report.steps, report.run.step_word),
         console,
     )

@@ -28,7 +28,7 @@ _WIDER = {
 }
 _FLOATING = frozenset(narrow for narrow in _WIDER if narrow.is_floating_point)
 _PRODUCTS = frozenset({torch.bfloat16, torch.float16})
-# Error texts of PyTorch and oneDNN for missing support by the processor; other errors are the script's.
+# Errors that PyTorch and oneDNN raise if the processor lacks support; any other error is the script's.
 _INCAPABLE = (
     "not implemented for",
     "could not create a primitive",

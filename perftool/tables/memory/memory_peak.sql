@@ -5,7 +5,7 @@
 -- column rank: INTEGER, distributed rank
 -- column device_type: INTEGER, memory.device_type
 -- column device: INTEGER, device index, -1 for the CPU
--- column main: BOOLEAN, the accelerator of the rank on which most is allocated; without one the host
+-- column main: BOOLEAN, true for the rank's accelerator with the most allocated memory, or for the host without one
 -- column ts: BIGINT, time of the peak in ns
 -- column kind: VARCHAR, allocations.kind; before_recording is all memory except the blocks of the recording
 -- column op: VARCHAR, allocations.op

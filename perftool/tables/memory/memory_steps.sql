@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column device_type: INTEGER, memory.device_type
 -- column device: INTEGER, device index, -1 for the CPU
--- column main: BOOLEAN, the accelerator of the rank on which most is allocated; without one the host
+-- column main: BOOLEAN, true for the rank's accelerator with the most allocated memory, or for the host without one
 -- column step: INTEGER, number of the step
 -- column ts: BIGINT, start of the step in ns
 -- column peak_ts: BIGINT, time of its peak in ns

@@ -1,4 +1,4 @@
--- One row per kind of loss or repair by a reader, or in the pairing of slices. For input_issues.
+-- One row per kind of data loss or repair, by a reader or while begin and end events are paired. For input_issues.
 --
 -- maker: given
 -- column path: VARCHAR, the file
