@@ -167,7 +167,7 @@ def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
 
 
 def _unexplained(recording: Recording, missing_ns: int) -> str:
-    """A clause on the time that the replay does not explain, such as queued work that does not start on an idle device."""
+    """A clause on time that the replay does not explain, such as queued work that does not start on an idle device."""
     tasks, calls = recording.tasks, recording.launches
     known = np.flatnonzero(tasks.launch != NONE)
     if len(known):
