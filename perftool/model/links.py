@@ -21,3 +21,8 @@ def rule_url(code: str, references: Sequence[str] = ()) -> str | None:
 def cause_url(cause: str) -> str:
     """The page that explains a cause of idle time."""
     return f"{IDLE_TIME}#{cause}"
+
+
+def without_query(path: str) -> str:
+    """``path``; for a web address, the part before the query, which may hold its signature."""
+    return path.split("?")[0].split("#")[0] if path.lower().startswith(("http://", "https://")) else path

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from perftool.errors import InputError, NoInputError
+from perftool.model.links import without_query
 from perftool.readers.files.companions import COMPANIONS, companions_in, files_of_other_runs, is_kept
 from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.matching import is_pattern, matches
@@ -277,7 +278,7 @@ def _at_url(url: str) -> list[str]:
     found = list_url(url)
     if not found:
         raise NoInputError(f"{url}: holds no file")
-    traces = [file for file in found if file.lower().endswith(TRACE_SUFFIXES)]
+    traces = [file for file in found if without_query(file).lower().endswith(TRACE_SUFFIXES)]
     return found if len(found) == 1 else traces
 
 
@@ -300,7 +301,7 @@ def is_own_output(path: str) -> bool:
 def _is_text(path: str) -> bool:
     """Whether a file begins like a log, a metrics file or a configuration; stdin and pipes count as traces."""
     if is_url(path):
-        return not path.lower().endswith(TRACE_SUFFIXES)
+        return not without_query(path).lower().endswith(TRACE_SUFFIXES)
     try:
         if reads_once(path) or path.lower().endswith((".gz", ".zst")) or _begins_trace(path):
             return False

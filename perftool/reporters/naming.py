@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from perftool.model.inputs import InputFile
+from perftool.model.links import without_query
 from perftool.model.report import Device, RankSummary, Report
 from perftool.reporters.escape import one_line
 from perftool.reporters.labels import format_metric
@@ -128,4 +129,4 @@ def _parent(files: Sequence[InputFile]) -> str:
 
 
 def _last(path: str) -> str:
-    return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or path
+    return without_query(path).replace("\\", "/").rstrip("/").rpartition("/")[2] or path

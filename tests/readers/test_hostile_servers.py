@@ -17,6 +17,7 @@ pytest.importorskip("aiohttp")
 pytest.importorskip("fsspec")
 
 from perftool.errors import InputError
+from perftool.readers import discover
 from perftool.readers.files import remote
 from perftool.readers.files.remote import list_url, local_copy
 
@@ -163,3 +164,12 @@ def test_an_answer_that_never_begins_is_given_up(first: bytes, then: bytes, monk
         finally:
             over.set()
             server.shutdown()
+
+
+def test_a_query_that_signs_an_address_is_no_part_of_the_name(address: str) -> None:
+    url = f"{address}/good.json?X-Signature=a/b*c"
+
+    assert list_url(url) == [url]
+    with local_copy(url) as copy:
+        assert Path(copy).name == "good.json"
+    assert not discover._is_text(url)

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from perftool.errors import LONGEST_REASON, InputError, MissingExtraError, is_interrupt
+from perftool.model.links import without_query
 
 # Only silence counts as a failure, because a large file may take any time.
 _SILENCE_S = 60.0
@@ -35,7 +36,7 @@ def list_url(url: str) -> list[str]:
     """
     system, path = _resolve(url)
     with _sentences(url):
-        if any(mark in path for mark in "*?["):
+        if path == without_query(path) and any(mark in path for mark in "*?["):
             found = [str(name) for name in system.glob(path) if system.isfile(name)]
         elif system.isdir(path):
             found = [str(name) for name in system.find(path)]
@@ -57,7 +58,7 @@ def local_copy(path: str) -> Iterator[str]:
     system, place = _resolve(path)
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         # Keep the name, which may contain the rank.
-        copy = str(Path(folder) / PurePosixPath(place).name)
+        copy = str(Path(folder) / PurePosixPath(without_query(place)).name)
         with _sentences(path):
             system.get_file(place, copy, callback=_limit(folder))
         yield copy
