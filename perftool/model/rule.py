@@ -107,7 +107,7 @@ class Rule:
     def shown_severity(self) -> str:
         """The severity as text: that of the rule, or the criterion for findings with a gain."""
         by_cost = self.advice and self.severity != "error" and not self.severity_is_set
-        return f"by cost, {self.severity} without one" if by_cost and "gain_ns" in (self.sql or "") else self.severity
+        return f"by cost ({self.severity} if unknown)" if by_cost and "gain_ns" in (self.sql or "") else self.severity
 
     def applies_to(self, device: str | None) -> bool:
         """Whether the rule applies to runs on ``device`` (hpu, cuda, rocm, xpu, mtia, cpu; None when unknown).
