@@ -78,7 +78,7 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
     # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
     far, near = verdict_of(100_000_000), verdict_of(250_000_000)
     assert "of the time, but only at 36.4 % of its best, " in far.headline
-    assert far.detail == "985 us of 1.00 ms go to pointwise, normalisation and copy kernels between the products."
+    assert far.detail == "985 us of 1.00 ms go to pointwise, normalisation and copy kernels."
     assert far.apart == (
         "Its work: aten::add 100.0 %, at 36.4 % of its best. "
         "At the rates that the device reaches on good shapes, 57.2 % of it would be saved; "
@@ -384,3 +384,24 @@ def test_a_gap_that_nothing_explains_is_placed_between_ops(tmp_path: Path) -> No
     headline = analyze([str(path)]).verdict.headline
 
     assert "the longest stretch takes 8.90 ms, between aten::detach and aten::embedding." in headline
+
+
+def test_an_annotation_around_the_whole_step_gives_way_to_those_inside_it(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), x("md_step", 0, 10_000, "user_annotation"), x("neighbours", 0, 7000, "user_annotation"),
+        x("forces", 7000, 3000, "user_annotation"), x("aten::mul", 100, 6000), x("aten::add", 7100, 2000),
+    ]))  # fmt: skip
+
+    assert "By annotation: neighbours 75.0 %, forces 25.0 % of the work." in analyze([str(path)]).verdict.apart
+
+
+def test_a_model_that_a_step_calls_many_times_is_counted(tmp_path: Path) -> None:
+    calls = [x("nn.Module: Net_0", 1000 * k, 900, "python_function", **{"Python id": k + 2}) for k in range(10)]
+    ops = [x("aten::mul", 1000 * k + 50, 800) for k in range(10)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), x("eval.py(3): <module>", 0, 10_000, "python_function", **{"Python id": 1}), *calls, *ops,
+    ]))  # fmt: skip
+
+    assert "A step calls Net 10 times." in analyze([str(path)]).verdict.apart

@@ -173,7 +173,7 @@ def _passes(run: VerdictInput) -> str:
     if not passes or not window or passes < LARGE * window:
         return ""
     spent = f"{format_ns(passes * 1e6)} of {format_ns(window * 1e6)}"
-    return f"{spent} go to pointwise, normalisation and copy {_units(run)} between the products"
+    return f"{spent} go to pointwise, normalisation and copy {_units(run)}"
 
 
 def short_name(name: str) -> str:

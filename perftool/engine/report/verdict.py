@@ -169,7 +169,7 @@ def _steps_and_phases(run: VerdictInput, named: str | None) -> str:
     whole = sum(phase.total_ns for phase in run.phases)
     weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
     clauses = [_phase_clause(phase) for phase in weighty if phase.name != named]
-    found = " ".join(filter(None, (_FOUND_BY.get(run.run.steps_from or "", ""), _backward_passes(run))))
+    found = " ".join(filter(None, (_FOUND_BY.get(run.run.steps_from or "", ""), _backward_passes(run) or _calls(run))))
     text = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
     return " ".join(filter(None, (found, text)))
 
@@ -181,6 +181,17 @@ def _backward_passes(run: VerdictInput) -> str:
         return ""
     whole = _with_article(run.run.step_word).capitalize() if run.summary["steps"].value else "The recording"
     return f"{whole} has {count:,} backward passes."
+
+
+def _calls(run: VerdictInput) -> str:
+    """How often a step calls the model, if it does so many times."""
+    steps = run.summary["steps"].value or 1
+    outermost = [one for one in run.modules if one.depth == 1 and one.modules == 1]
+    most = max(outermost, key=lambda one: one.share, default=None)
+    if run.device != "cpu" or most is None or most.calls < _SEVERAL * steps:
+        return ""
+    whole = _with_article(run.run.step_word).capitalize() if run.summary["steps"].value else "The recording"
+    return f"{whole} calls {short_name(most.module or '')} {round(most.calls / steps):,} times."
 
 
 def _phase_clause(phase: Phase) -> str:
