@@ -1,8 +1,8 @@
 -- The ranks whose device is the CPU: there is no sign of another device.
 --
--- A recording of a job on an accelerator may lack all events of that device. Signs of it are then calls into its
--- runtime, ops that only its tensors have, metadata, logs, or a thread that runs only the backward pass: the autograd
--- engine has a thread for each accelerator, while the CPU's backward pass runs on the calling thread.
+-- The trace of a job on an accelerator may hold no event of that device. Calls into its runtime, ops on its tensors,
+-- metadata, logs, or a thread that runs only the backward pass then reveal it: the autograd engine has a thread for each
+-- accelerator, while the CPU's backward pass runs on the calling thread.
 --
 -- needs: slices, tracks, roles, _device_signs
 -- empty without: slices

@@ -76,7 +76,7 @@ called AS (
     SELECT * EXCLUDE (reach, name, mode, before) FROM outermost
     WHERE rank NOT IN (FROM verifying) OR mode NOT IN ('DECODE', 'EXTEND') OR mode = 'EXTEND' AND name IS DISTINCT FROM before
 ),
--- Slices without a category are rare, except in files with no other slices.
+-- First the slices without a category: few files have them, and those have no others.
 profiled AS (
     SELECT s.id, s.rank, s.track, s.name, s.ts, s."end" FROM slices AS s
     WHERE s.cat = '' AND s.side = 'host'
