@@ -29,8 +29,8 @@ class Param:
 
 @dataclass(frozen=True)
 class Advice:
-    """One text for each device type, with ``any`` as the fallback, or for each variant that the rule's query names in its
-    column ``fix_for``."""
+    """One text for each device type, with ``any`` as the fallback, or for each variant that the rule's query names in
+    its column ``fix_for``."""
 
     texts: tuple[tuple[str, str], ...]
 
