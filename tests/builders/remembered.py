@@ -35,8 +35,8 @@ def remember(monkeypatch: pytest.MonkeyPatch, known: dict[_Key, Any]) -> None:
 
 
 def _key(run: Run, answer: Any) -> _Key | None:
-    """Everything that ``answer`` depends on; None where an input can be read only once."""
-    paths = [path for path in run._inputs.files if os.path.lexists(path)]
+    """Everything that ``answer`` depends on; None where an input is missing or can be read only once."""
+    paths = run._inputs.files
     if not all(map(os.path.isfile, paths)):
         return None
     contents = tuple(hashlib.sha256(Path(path).read_bytes()).digest() for path in paths)

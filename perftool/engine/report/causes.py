@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from perftool.model.report import Cause, Finding, Location
 from perftool.model.rule import Rule
@@ -53,12 +54,17 @@ _ON_CPU = {
 }
 # With a smaller share, the text gives the share.
 _NEARLY_ALL = 0.9
+# Names of ops from a trace are cut to this length in sentences.
+LONGEST_NAME = 60
 _WAITING = re.compile("the device (?:waits|stands idle) while the host")
 _CAUSES = """
 WITH whole AS (SELECT sum(dur) AS ns, sum(steps) AS steps FROM windows),
 idle AS (
-    SELECT name, sum(total_ns) AS ns, arg_min({'ts': ts, 'dur': longest_ns}, (-longest_ns, rank, ts)) AS longest
-    FROM _idle_totals GROUP BY name
+    SELECT t.name, sum(t.total_ns) AS ns,
+           arg_min({
+               'ts': t.ts, 'dur': t.longest_ns, 'before': left(n.before, $length), 'after': left(n.after, $length)
+           }, (-t.longest_ns, t.rank, t.ts)) AS longest
+    FROM _idle_totals AS t LEFT JOIN _gap_neighbours AS n ON n.rank = t.rank AND n.cause = t.name GROUP BY t.name
     UNION ALL SELECT 'exposed_collectives', sum(exposed_ns), NULL FROM _rank_totals
 ),
 annotated AS (
@@ -70,14 +76,6 @@ SELECT i.name, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_pe
        CASE WHEN a.ns > 0.5 * i.ns THEN a.name END AS within
 FROM whole AS w CROSS JOIN idle AS i LEFT JOIN annotated AS a ON a.cause = i.name
 WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
-"""
-
-# Causes of time in which the recording shows nothing.
-_UNSEEN = ("between_ops", "unknown")
-_AROUND = """
-SELECT arg_max(name, ("end", id)) FILTER ("end" <= $ts) AS before,
-       arg_min(name, (ts, id)) FILTER (ts >= $ts + $dur) AS after
-FROM ops WHERE contains(name, '::')
 """
 
 
@@ -100,7 +98,7 @@ def causes(
     store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule], device: str | None
 ) -> tuple[Cause, ...]:
     """The large causes, largest first, each with the codes of the ``findings`` that explain it."""
-    store.build(["windows", "_idle_totals", "_idle_annotations", "_rank_totals", "ops"])
+    store.build(["windows", "_idle_totals", "_idle_annotations", "_gap_neighbours", "_rank_totals"])
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
         Cause(
@@ -109,19 +107,17 @@ def causes(
             share=row["share"],
             ns_per_step=row["ns_per_step"],
             codes=tuple(dict.fromkeys(found.code for found in findings if row["name"] in explains.get(found.code, ()))),
-            longest=_place(store, row["name"], row["longest"]),
+            longest=_place(row["longest"]),
             within=row["within"],
         )
-        for row in store.select(_CAUSES, {"large": LARGE})
+        for row in store.select(_CAUSES, {"large": LARGE, "length": LONGEST_NAME})
     )
 
 
-def _place(store: TraceStore, cause: str, longest: dict[str, int] | None) -> Location | None:
+def _place(longest: dict[str, Any] | None) -> Location | None:
     """The place of the ``longest`` stretch; if nothing shows what runs in it, its name gives the ops around it."""
     if longest is None:
         return None
-    found = store.select(_AROUND, longest) if cause in _UNSEEN else []
-    names = [name for name in (found[0]["before"], found[0]["after"]) if name] if found else []
-    return Location(
-        None, None, longest["ts"], longest["dur"], f"between {' and '.join(names)}" if len(names) == 2 else None
-    )
+    known = longest["before"] and longest["after"]
+    name = f"between {longest['before']} and {longest['after']}" if known else None
+    return Location(None, None, longest["ts"], longest["dur"], name)

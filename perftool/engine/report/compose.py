@@ -34,7 +34,7 @@ from perftool.store.trace_store import TraceStore
 _TABLES = (
     "summary", "steps", "run_kinds", "ranks", "_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes",
     "fallbacks", "device_windows", "_phase_totals", "frames", "feeding_tracks", "serving_iterations",
-    "chains", "modules", "_annotation_work", "_memory_uses", *EFFICIENCY_TABLES,
+    "chains", "modules", "_annotation_work", "_gap_neighbours", "_memory_uses", *EFFICIENCY_TABLES,
 )  # fmt: skip
 
 

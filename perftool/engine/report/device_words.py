@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from perftool.engine.report.causes import LARGE
+from perftool.engine.report.causes import LARGE, LONGEST_NAME
 from perftool.engine.report.verdict_input import VerdictInput
 from perftool.model.memory import MemoryUse
 from perftool.model.modules import Part
@@ -21,7 +21,6 @@ _WELL_FED = 0.10
 _BUSY = 0.20
 # Kernels this close to the device's best leave little to gain.
 _NEAR_BEST = 0.80
-_LONGEST_NAME = 60
 # A part that has more than this is the whole.
 _NEARLY_ALL = 0.9
 # Smaller parts are not named.
@@ -179,4 +178,4 @@ def _passes(run: VerdictInput) -> str:
 def short_name(name: str) -> str:
     """A kernel's name without template arguments."""
     name = re.sub(r"^void |[<(].*$", "", name)
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

@@ -116,7 +116,7 @@ class CulpritRowMaker(Lateness):
         late_ns = float(np.median(per_rank[self.compared(late)]))
         others = others or self._others(late.ranks)
         slowdown = self._slowdown(late, cause)
-        if slowdown and slowdown.kind != "slower" and len(late.ranks) > _FEW * len(self.ranks):
+        if slowdown and slowdown.kind in ("more", "larger") and len(late.ranks) > _FEW * len(self.ranks):
             # If the work only moves to the other ranks, much less is saved than without it.
             trusted = False
         why = self._why(late, steps, (cause, own, usual), others, slowdown)
