@@ -45,7 +45,7 @@ WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
 _PLACE = {
     "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix",
-    "fix_for", "short_fix", "sources", "explained_by", "advice", PREDICTION, *EVIDENCE_OF_PLACE,
+    "fix_for", "short_fix", "sources", "explained_by", "gives_advice", PREDICTION, *EVIDENCE_OF_PLACE,
 }  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = N
     shown = {"subject": row["subject"], PREDICTION: row.get(PREDICTION) or "", **evidence}
     device, variant = context.device if context else None, row.get("fix_for")
     word = context.step_word if context else "step"
-    advice = rule.advice and row.get("advice") is not False
+    advice = rule.advice and row.get("gives_advice") is not False
     shown |= {param.name: param.value for param in rule.params}
     return Finding(
         code=rule.code,
