@@ -50,6 +50,7 @@ def limit_sentence(run: VerdictInput) -> str:
 
 
 def detail_sentence(run: VerdictInput) -> str:
+    """A sentence on how long the device computes and what its idle time is; without times, on why there are none."""
     inputs, summary, idle_causes = run.inputs, run.summary, run.idle_causes
     idle = summary["device_idle_ratio"].value
     if not inputs:
@@ -86,8 +87,7 @@ def detail_sentence(run: VerdictInput) -> str:
 
 def busy_detail(run: VerdictInput) -> str:
     """What a busy device spends its time on besides products."""
-    clauses = "; ".join(filter(None, (_passes(run), _unknown(run.summary))))
-    return clauses and f"{clauses[:1].upper()}{clauses[1:]}."
+    return sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
 
 
 def work_sentences(run: VerdictInput) -> str:
@@ -95,7 +95,7 @@ def work_sentences(run: VerdictInput) -> str:
     idle = run.summary["device_idle_ratio"].value
     if not run.left or idle is None or idle >= _BUSY:
         return ""
-    enclosing = f"{short_name(run.device_ops[0].name)} is {run.enclosing.removeprefix(', ')}." if run.enclosing else ""
+    enclosing = f"{short_name(run.device_ops[0].name)} is {run.enclosing}." if run.enclosing else ""
     return run.left.sentence(" ".join(filter(None, (enclosing, named_parts(run)))))
 
 
@@ -106,7 +106,8 @@ def largest_op(run: VerdictInput) -> str:
         return ""
     top = run.device_ops[0]
     reached = f", at {format_ratio(run.top_reached)} of the machine's best" if run.top_reached is not None else ""
-    most = f"{short_name(top.name)} takes most: {format_ratio(top.share)} of the time{run.enclosing}{reached}."
+    enclosing = f", {run.enclosing}" if run.enclosing else ""
+    most = f"{short_name(top.name)} takes most: {format_ratio(top.share)} of the time{enclosing}{reached}."
     return f"{most} {named_parts(run)}".rstrip()
 
 
@@ -179,3 +180,8 @@ def short_name(name: str) -> str:
     """A kernel's name without template arguments."""
     name = re.sub(r"^void |[<(].*$", "", name)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+
+
+def sentence(clause: str) -> str:
+    """``clause`` as a sentence; empty if it is."""
+    return clause and f"{clause[:1].upper()}{clause[1:]}."

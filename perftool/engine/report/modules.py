@@ -45,9 +45,9 @@ def enclosing_call(store: TraceStore, op: str) -> str:
     if not rows or not rows[0]["call"] or 2 * rows[0]["ns"] <= sum(row["ns"] for row in rows):
         return ""
     name, dims = rows[0]["call"].removeprefix(_FUNCTION)[:LONGEST_NAME], rows[0]["dims"]
-    shape = f", on shapes such as {dims}" if dims and dims != "[]" else ""
     # The backward functions of PyTorch's own ops end in a number and say no more than the op.
-    return shape if name == op or name[-1:].isdigit() else f", mostly inside {name}{shape}"
+    inside = "" if name == op or name[-1:].isdigit() else f"mostly inside {name}"
+    return ", ".join(filter(None, (inside, f"on shapes such as {dims}" if dims and dims != "[]" else "")))
 
 
 def backward_passes(store: TraceStore) -> float | None:

@@ -13,6 +13,7 @@ from perftool.engine.report.device_words import (
     is_memory_alone,
     largest_op,
     limit_sentence,
+    sentence,
     short_name,
     work_sentences,
 )  # fmt: skip
@@ -179,8 +180,7 @@ def _backward_passes(run: VerdictInput) -> str:
     count = round(run.backward_passes or 0)
     if count < _SEVERAL:
         return ""
-    whole = _with_article(run.run.step_word).capitalize() if run.summary["steps"].value else "The recording"
-    return f"{whole} has {count:,} backward passes."
+    return f"{_repeated(run)} has {count:,} backward passes."
 
 
 def _calls(run: VerdictInput) -> str:
@@ -190,8 +190,12 @@ def _calls(run: VerdictInput) -> str:
     most = max(outermost, key=lambda one: one.share, default=None)
     if run.device != "cpu" or most is None or most.calls < _SEVERAL * steps:
         return ""
-    whole = _with_article(run.run.step_word).capitalize() if run.summary["steps"].value else "The recording"
-    return f"{whole} calls {short_name(most.module or '')} {round(most.calls / steps):,} times."
+    return f"{_repeated(run)} calls {short_name(most.module or '')} {round(most.calls / steps):,} times."
+
+
+def _repeated(run: VerdictInput) -> str:
+    """The subject of a sentence on what repeats: a step, or the recording without steps."""
+    return _with_article(run.run.step_word).capitalize() if run.summary["steps"].value else "The recording"
 
 
 def _phase_clause(phase: Phase) -> str:
@@ -260,7 +264,7 @@ def _missing(findings: Sequence[Finding]) -> str:
 def _disturbed(findings: Sequence[Finding]) -> str:
     """A sentence about other work on the machine during the recording; empty if there is none."""
     if found := _finding(findings, _OVERLOADED):
-        return _sentence(f"the machine was overloaded: {found.message}")
+        return sentence(f"the machine was overloaded: {found.message}")
     found = _finding(findings, _VARYING)
     if found is None or found.advice:
         return ""
@@ -412,15 +416,11 @@ def _nothing_found(run: VerdictInput) -> str:
     part, ns = max(parts.items(), key=lambda item: item[1])
     if idle is None and total and ns > LARGE * total and part != "other":
         return f"{format_ratio(ns / total)} of the time goes to {kind_label(part)}, {format_ns(ns)}; {quiet}"
-    return _sentence(quiet.rstrip("."))
+    return sentence(quiet.rstrip("."))
 
 
 def _with_article(word: str) -> str:
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"
-
-
-def _sentence(clause: str) -> str:
-    return clause and f"{clause[:1].upper()}{clause[1:]}."
 
 
 def _lower(title: str) -> str:
