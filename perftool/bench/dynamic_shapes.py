@@ -10,8 +10,8 @@ from torch.nn import functional
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# Sequence lengths; no more than torch.compile accepts before it gives up. "automatic" keeps torch.compile's default,
-# which switches to dynamic shapes after the second length.
+# Sequence lengths; few enough that torch.compile keeps recompiling instead of giving up. "automatic" keeps
+# torch.compile's default, which switches to dynamic shapes after the second length.
 _LENGTHS = {"small": 4, "large": 7, "automatic": 7}
 _SHORTEST, _APART = 24, 8
 _PASSES = 4

@@ -9,7 +9,7 @@ import torch
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# Iterations; no more than torch.compile accepts before it gives up.
+# Iterations; few enough that torch.compile keeps recompiling instead of giving up.
 _ITERATIONS = {"small": 4, "large": 7}
 _TOKENS = 32
 

@@ -8,7 +8,7 @@ from torch import nn
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# Calls; no more than torch.compile accepts before it gives up.
+# Calls; few enough that torch.compile keeps recompiling instead of giving up.
 _CALLS = {"small": 4, "large": 7}
 _TOKENS = 32
 # The output grows during this number of calls.

@@ -152,7 +152,7 @@ class Workspace:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """End ``child`` and the processes it started, if it still runs."""
+    """End ``child`` and the processes it started, if it is still running."""
     if child.poll() is None:
         _signal(child, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):

@@ -54,7 +54,7 @@ def progress(total: int, quiet: bool) -> Iterator[Advance]:
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-        # A benchmark takes seconds, so the default half minute would average over one or two only.
+        # A benchmark takes many seconds, so the default window of half a minute would average over only one or two.
         TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=600) as bar:

@@ -33,7 +33,7 @@ class Format(str, Enum):
 def diff(
     cli: CliSettings,
     base: Annotated[str, typer.Argument(metavar="BASE", help="Trace, folder of ranks, or saved JSON report.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The same for the run to judge.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The run to judge, given in the same way.")],
     fail_if: Annotated[
         str | None,
         typer.Option(metavar="slower:N%", help="Exit 1 when steps are significantly slower by more than N %."),
@@ -91,7 +91,7 @@ def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
 def _ignored_files_note(session: Session) -> list[str]:
     """A note that diff ignores configured files of one run: each side uses the files beside its traces."""
     named = [key for key in ("log", "metrics", "capture") if getattr(session.settings, key)]
-    return [f"diff reads two runs, so it leaves out what the configuration names: {', '.join(named)}"] if named else []
+    return [f"diff reads two runs, so it ignores these settings of one run: {', '.join(named)}"] if named else []
 
 
 def _analysed(session: Session, side: _Side) -> RunSide:

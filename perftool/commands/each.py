@@ -97,7 +97,7 @@ def _append(report: Report, state: FileState, summaries: str) -> None:
 
 
 def _line(console: Console, trace: str, name: str, width: int, session: Session, schedule: Schedule) -> Report | None:
-    """Print the line of ``trace``; returns its report, or None if it is unreadable or no trace."""
+    """Print the line of ``trace``; returns its report, or None if it is unreadable or not a trace."""
     from perftool.reporters.terminal.each import line_of, line_of_failure
 
     try:

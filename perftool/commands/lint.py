@@ -50,7 +50,7 @@ Statistics = Annotated[
     typer.Option(
         "--statistics",
         metavar=NO_VALUE,
-        help="Print how often each rule fired instead.",
+        help="Print how often each rule fired, instead of the findings.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -202,7 +202,7 @@ def _idle_notes(result: LintReport) -> list[str]:
     advice = ["rewrite the baseline with --write-baseline to drop them"] if notes else []
     here = {(found.finding.code, found.finding.subject) for found in result.active}
     if any((entry.code, entry.subject) in here for entry in result.stale):
-        advice.insert(0, "--baseline-paths accepts a finding in its file only: record to the same path each time")
+        advice.insert(0, "--baseline-paths accepts a finding only in its own file: record to the same path each time")
     return [*ignores, *notes, *advice]
 
 

@@ -38,11 +38,12 @@ WarmUp = Annotated[int, typer.Option(min=0, metavar="N", help="Steps during whic
 Active = Annotated[int, typer.Option(min=1, metavar="N", help="Steps to record.")]
 StepsOf = Annotated[StepsFrom, typer.Option(metavar="WHAT", help="What ends a step: auto, optimizer, loader, forward.")]
 Stacks = Annotated[
-    bool, typer.Option("--stacks/--no-stacks", metavar=NO_VALUE, help="Record Python stacks: findings name lines.")
+    bool,
+    typer.Option("--stacks/--no-stacks", metavar=NO_VALUE, help="Record Python stacks, so that findings name lines."),
 ]
 Memory = Annotated[bool, typer.Option("--memory", metavar=NO_VALUE, help="Record allocations too.")]
 StopAfter = Annotated[
-    bool, typer.Option("--stop-after-recording", metavar=NO_VALUE, help="End the program when it is recorded.")
+    bool, typer.Option("--stop-after-recording", metavar=NO_VALUE, help="End the program once its recording is saved.")
 ]
 KeepCode = Annotated[
     bool,

@@ -30,7 +30,7 @@ def trend(
     threshold: Annotated[
         float,
         typer.Option(
-            metavar="PERCENT", min=0, help="Exit 1 when the number is worse by more: in percent, for ratios in points."
+            metavar="PERCENT", min=0, help="Exit 1 when the number is worse by more than this; in points for ratios."
         ),
     ] = DEFAULT_THRESHOLD,
     rank: Annotated[int | None, typer.Option(metavar="N", help="Show this rank instead of the whole run.")] = None,
@@ -38,7 +38,7 @@ def trend(
     since: Annotated[
         str,
         typer.Option(
-            metavar="DATE", help="Only runs since this date, such as 2026-01-31; earlier levels no longer count."
+            metavar="DATE", help="Only runs since this date, such as 2026-01-31; earlier runs are ignored."
         ),
     ] = "",
     last: Annotated[

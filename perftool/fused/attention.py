@@ -1,7 +1,7 @@
 """`FusedSDPA`: scaled dot-product attention with Gaudi's arguments, on any device.
 
 `F.scaled_dot_product_attention` computes it, and chooses its own algorithm. Arguments that it does not support run the
-plain `formula`, whose memory grows with tokens²; docs/fused/attention.md lists their price.
+plain `formula`, whose memory grows with tokens²; docs/fused/attention.md lists their cost.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class FusedSDPA(AppliedOp):
         training = q.requires_grad or k.requires_grad or v.requires_grad
         if softmax == "fast" and q.dtype != torch.bfloat16:
             raise ValueError(f"softmax_mode 'fast' needs bfloat16 tensors, not {q.dtype}")
-        # Gaudi's errors, with its messages, for which scripts may look.
+        # Gaudi's errors, with its messages, which scripts may look for.
         if softmax == "fp32" and (q.dtype != torch.bfloat16 or training):
             raise AssertionError("softmax_mode 'fp32' is for bfloat16 tensors, in inference")
         if training and return_attn_probs:

@@ -26,7 +26,7 @@ class AppliedOp:
         """Raise TypeError for overrides that would never be called."""
         for name in ("forward", "backward"):
             if name in cls.__dict__:
-                raise TypeError(f"{cls.__name__}.{name} would never be called: here the op is its `apply` alone")
+                raise TypeError(f"{cls.__name__}.{name} would never be called: this op has only `apply`")
 
 
 def natively_applied(op: str, *arguments: Any) -> Tensor | None:

@@ -68,8 +68,8 @@ def rotary_pos_embedding(
 def _check_size(p: Tensor, cos: Tensor, sin: Tensor) -> None:
     if cos.shape != sin.shape or cos.size(-1) != p.size(-1) or p.size(-1) % 2:
         raise ValueError(
-            f"cos and sin need one shape and the even size of the vectors, {p.size(-1)},"
-            f" not {list(cos.shape)} and {list(sin.shape)}"
+            f"cos and sin must have the same shape, ending in the even size of the vectors, {p.size(-1)};"
+            f" they are {list(cos.shape)} and {list(sin.shape)}"
         )
 
 

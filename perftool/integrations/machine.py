@@ -95,7 +95,8 @@ class Watch:
 
     @property
     def usual_step_ns(self) -> int | None:
-        """The median of the last steps without the profiler; None if there were few, as the first steps are slow."""
+        """The median of the last steps without the profiler; None if there were too few, as the first steps are
+        slow."""
         last = self._quiet_steps[-_MOST_QUIET:]
         return round(median(last)) if len(last) >= _FEWEST_QUIET else None
 

@@ -29,7 +29,7 @@ Facts = Mapping[str, Any]
 # Used when a trace's own folder is full.
 _SHARED_MEMORY = Path("/dev/shm")
 _ELSEWHERE = "perftool-trace-"
-# With less free space than most traces need, the disk with most space is used at once.
+# If less is free than most traces need, the disk with the most space is used right away.
 _PLENTY_BYTES = 1 << 30
 _PIECE_BYTES = 4 << 20
 _EVENT_START = b"\n  {"
@@ -135,7 +135,7 @@ def _other_places() -> Iterator[Path]:
 
 @contextmanager
 def _new_folders() -> Iterator[Callable[[Path], Path]]:
-    """Yields a function that makes a folder in another one, once. Folders that stay empty are removed."""
+    """Yields a function that makes one new folder in each folder it is given. Folders that stay empty are removed."""
     made: dict[Path, Path] = {}
 
     def folder_in(place: Path) -> Path:

@@ -38,7 +38,7 @@ class Ratio:
 
     @property
     def verdict(self) -> Literal["win", "no win", "loss", "unknown"]:
-        """``no win`` when the interval holds 1; ``unknown`` when a single round gives no interval."""
+        """``no win`` when the interval contains 1; ``unknown`` when a single round gives no interval."""
         if not self.confidence:
             return "unknown"
         if self.low > 1.0:

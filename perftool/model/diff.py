@@ -40,7 +40,7 @@ class RunSide:
 
     ``step_ns`` has one length per step: of the slowest rank, because ranks wait for one another. ``breakdown_ns`` is
     the mean over the steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
-    ``rates`` holds the rates reached by the ops that take most time on ``device``, ``served`` the numbers of the
+    ``rates`` holds the rates reached by the ops that take the most time on ``device``, ``served`` the numbers of the
     summary that only a language-model server has. ``modules`` are those of one rank by their path; their times exclude
     inner modules. ``step_word`` is what the run calls a step. ``lost`` has a sentence for each input that is unreadable
     or cut off, and ``stepped`` the ranks with complete steps.

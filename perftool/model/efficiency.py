@@ -40,7 +40,7 @@ class AssumedPeak:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """The ops that took most time on the devices, and the assumed peaks.
+    """The ops that took the most time on the devices, and the assumed peaks.
 
     ``work_ns`` is the length of all device work except transfers, ``bounded_ns`` that of ops with a known best time,
     and ``best_ns`` that best time. ``missing`` names signals that the input lacks; empty when it lacks none.

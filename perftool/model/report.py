@@ -240,8 +240,8 @@ class Cause:
 @dataclass(frozen=True)
 class Verdict:
     """The summary of a report: ``headline`` is one sentence, ``detail`` the time breakdown, and ``together`` the effect
-    of all fixes that can be modelled (empty if none). ``apart`` names the ops that take most, the signal that separates
-    steps, and the parts of the recording outside the steady phase. ``caveats`` are about missing ranks and an
+    of all fixes that can be modelled (empty if none). ``apart`` names the ops that take the most time, the signal that
+    separates steps, and the parts of the recording outside the steady phase. ``caveats`` are about missing ranks and an
     overloaded machine.
 
     ``causes`` are those above a fifth of the window, the largest first, whether or not a rule covers them.

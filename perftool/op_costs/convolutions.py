@@ -1,6 +1,6 @@
 """Convolutions, counted as direct convolutions: each element of the result is an inner product with one filter.
 
-The gradients of input and weight take as many operations as the convolution each (torch.utils.flop_counter counts the
+The gradients of input and weight each take as many operations as the convolution (torch.utils.flop_counter counts the
 same without groups). Fast algorithms (Winograd, FFT) need fewer, so a kernel may exceed the roofline.
 """
 

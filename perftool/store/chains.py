@@ -79,7 +79,7 @@ def repeats(kinds: Ints, lengths: Ints) -> list[Repeat]:
 
 
 def _longest(kinds: Ints, lengths: Ints) -> Repeat | None:
-    """The repeat that takes most time; among nearly equal ones, the one with the shortest period."""
+    """The repeat that takes the most time; among nearly equal ones, the one with the shortest period."""
     summed = np.concatenate([[0], np.cumsum(lengths)])
     best, most = None, 0.0
     for period in _periods(kinds):

@@ -17,7 +17,7 @@ def device_signs(metadata: Mapping[int, Mapping[str, Any]], readings: Sequence[R
 
 
 def from_gaudi_bridge(readings: Sequence[Reading]) -> bool:
-    """Whether logs, metrics or a banner are from the Gaudi bridge; a configuration is no proof."""
+    """Whether logs, metrics or a banner are from the Gaudi bridge; a configuration is not proof."""
     return any(part.reading.fallbacks or part.reading.metrics or part.reading.compilations
                or any(entry.source in ("banner", "gaudi_config") for entry in part.reading.config)
                for part in readings)  # fmt: skip

@@ -84,7 +84,7 @@ def test_a_rank_that_sleeps_is_named_with_the_cost(report: Report, runs: tuple[P
 
 @pytest.mark.parametrize(
     ("rows", "words", "advice"),
-    [(512, "as many ops, each takes", "Find what else runs on its cores"),
+    [(512, "as many ops, each takes", "Find what runs on its cores but not on those of"),
      (2048, "as many ops, on 3", "Give every rank the same amount of work")],
     ids=["slow core", "more data"],
 )  # fmt: skip

@@ -78,7 +78,7 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside(tmp_path: Path) ->
          "mm 90.0 %, at 80.0 % of its best. The best time is unknown for 10.0 % of it."),
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),
           *([LargeOp("tiny", 0.01, 0.1, "", False, 0.0)] * 5)],
-         "Ops with 95.0 % of it run as fast as the device does on good shapes, and the others are small: the only gain "
+         "Ops with 95.0 % of it run as fast as the device can on good shapes, and the others are small: the only gain "
          "left is less work (fewer operations, smaller types, larger batches)."),
     ],
 )  # fmt: skip

@@ -115,7 +115,7 @@ def test_an_op_without_a_model_does_not_ask_for_a_recording_of_the_machine(tmp_p
 
     verdict = analyze([str(path)]).verdict
 
-    assert verdict.apart == "quantized::linear_dynamic takes most: 40.0 % of the time."
+    assert verdict.apart == "quantized::linear_dynamic takes the most time: 40.0 %."
 
 
 def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
 
     assert [(length.steps, length.longest_ns) for length in report.run.lengths] == [(3, 4_000_000), (3, 10_800_000)]
     assert report.verdict.caveats.startswith(
-        "Steps are of two lengths: 3 take 4.00 ms, 3 take 10.8 ms; the long ones call aten::linear 6 "
+        "Steps have two lengths: 3 take 4.00 ms, 3 take 10.8 ms; the long ones call aten::linear 6 "
         "times instead of 0, for 5.94 ms more."
     )
     assert "6 steps, mean 7.40 ms" in facts(report)
@@ -178,7 +178,7 @@ def test_long_steps_further_apart_than_the_two_groups_have_no_length(
     report = report_of(events, tmp_path)
 
     assert len(report.run.lengths) == lengths
-    assert ("of two lengths" in report.verdict.caveats) is bool(lengths)
+    assert ("two lengths" in report.verdict.caveats) is bool(lengths)
 
 
 def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> Non
         "Up to 3.25 ms of a step of 7.40 ms on average is lost (estimate): only the long steps run evaluate "
         "(train.py:9), for 6.50 ms."
     )
-    assert "Steps are of two lengths: 3 take 4.00 ms, 3 take 10.8 ms." in report.verdict.caveats
+    assert "Steps have two lengths: 3 take 4.00 ms, 3 take 10.8 ms." in report.verdict.caveats
 
 
 def test_on_an_overloaded_machine_long_steps_need_work_of_their_own(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_on_an_overloaded_machine_long_steps_need_work_of_their_own(tmp_path: Pa
         return report_of(alternating(6, 10800, work), tmp_path, perftoolRecording=OVERLOADED).verdict.caveats
 
     assert caveats_of([]).startswith("The machine was overloaded")
-    assert caveats_of([x("aten::relu", 0, 6500)]).startswith("Steps are of two lengths")
+    assert caveats_of([x("aten::relu", 0, 6500)]).startswith("Steps have two lengths")
 
 
 def test_amounts_of_uneven_steps_refer_to_the_mean_step(tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_calls_that_vary_on_a_cpu_limit_the_recording_and_give_no_advice(tmp_pat
     assert found.gain is None
     assert "longer" not in report.verdict.headline
     assert report.verdict.caveats == (
-        "Equal calls vary (the worst takes 200 us instead of 20.0 us), as on a machine that also does other work."
+        "Identical calls vary (the worst takes 200 us instead of 20.0 us), as on a machine that also does other work."
     )
 
 
@@ -373,7 +373,7 @@ def test_the_largest_op_is_shown_with_the_call_around_it_and_its_shapes(tmp_path
     ]))  # fmt: skip
 
     assert analyze([str(path)]).verdict.apart.startswith(
-        "aten::div takes most: 29.0 % of the time, mostly inside aten::cosine_similarity, on shapes such as [60000,256]"
+        "aten::div takes the most time: 29.0 %, mostly inside aten::cosine_similarity, on shapes such as [60000,256]"
     )
 
 

@@ -33,7 +33,7 @@ def test_a_block_shows_the_measurement_and_the_findings() -> None:
         "  small: 20.0 ms -> 10.0 ms; 2.00 x faster, 1.90 to 2.10 at 97% (cpu time, 6 rounds, threads: 1); "
         "memory 4.00 KiB -> 1.00 KiB; largest difference 1.0e-07\n"
         "  large: 20.0 ms -> 10.0 ms; 1.00 x faster, 0.90 to 1.10 at 97% (cpu time, 6 rounds, threads: 1); "
-        "memory 4.00 KiB -> 1.00 KiB; largest difference 1.0e-07; no win: the interval holds 1; "
+        "memory 4.00 KiB -> 1.00 KiB; largest difference 1.0e-07; no win: the interval contains 1; "
         "noisy: the rounds scatter by more than 20 %\n"
         "  FUS101 fires before, nothing after; "
         "estimated gain up to 60.0 %, predicted 55.0 %, measured 50.0 % of the step\n"

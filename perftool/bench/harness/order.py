@@ -12,7 +12,8 @@ from perftool.model.benchmark import FormFigures, Ratio
 
 @dataclass(frozen=True)
 class Order:
-    """Measure ``forms`` of the benchmark ``name`` at ``size`` (None: do not), then record ``traced`` (a size, or None).
+    """Measure ``forms`` of the benchmark ``name`` at ``size``, then record them at the size ``traced``; None skips
+    either.
 
     Only forms for the rules are recorded. ``folder`` is for the files of this benchmark: traces, results to compare,
     and the answer.

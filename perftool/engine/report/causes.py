@@ -45,7 +45,7 @@ CLAUSES = {
 }
 # When the CPU is the device, no separate host exists.
 _ON_CPU = {
-    "framework_op": "no op computes while the program is inside ops that allocate, describe or call other ops",
+    "framework_op": "no op computes while the program is in ops that allocate or describe tensors, or call other ops",
     "collective": "no op computes while the program is in collectives or waits for them",
     "optimizer": "no op computes while the optimizer goes from one parameter to the next",
     "between_ops": "no op computes, and the recording does not show what the program does between its ops",

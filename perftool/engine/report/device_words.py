@@ -21,7 +21,7 @@ _WELL_FED = 0.10
 _BUSY = 0.20
 # Kernels this close to the device's best leave little to gain.
 _NEAR_BEST = 0.80
-# A part that has more than this is the whole.
+# A part with a larger share counts as all of the work.
 _NEARLY_ALL = 0.9
 # Smaller parts are not named.
 _WEIGHTY = 0.05
@@ -50,7 +50,7 @@ def limit_sentence(run: VerdictInput) -> str:
 
 
 def detail_sentence(run: VerdictInput) -> str:
-    """A sentence on how long the device computes and what its idle time is; without times, on why there are none."""
+    """A sentence on how long the device computes and why it is idle; if no times are known, the reason."""
     inputs, summary, idle_causes = run.inputs, run.summary, run.idle_causes
     idle = summary["device_idle_ratio"].value
     if not inputs:
@@ -107,13 +107,12 @@ def largest_op(run: VerdictInput) -> str:
     top = run.device_ops[0]
     reached = f", at {format_ratio(run.top_reached)} of the machine's best" if run.top_reached is not None else ""
     enclosing = f", {run.enclosing}" if run.enclosing else ""
-    most = f"{short_name(top.name)} takes most: {format_ratio(top.share)} of the time{enclosing}{reached}."
+    most = f"{short_name(top.name)} takes the most time: {format_ratio(top.share)}{enclosing}{reached}."
     return f"{most} {named_parts(run)}".rstrip()
 
 
 def named_parts(run: VerdictInput) -> str:
-    """The outermost modules, or else annotations, that divide the work; empty where fewer than two are known to have
-    a part of it."""
+    """The outermost modules, or else annotations, that divide the work; empty if fewer than two have a known share."""
     level = [one for one in run.modules if one.depth == 1]
     while len(level) == 1 and level[0].share > _NEARLY_ALL:
         inside, depth = f"{level[0].path} > ", level[0].depth + 1
@@ -134,16 +133,16 @@ def is_well_fed(summary: Mapping[str, Metric]) -> bool:
 
 
 def is_memory_alone(run: VerdictInput) -> bool:
-    """Whether the recording shows memory and no times, like a snapshot of the allocator."""
+    """Whether the recording shows only memory and no times, like a snapshot of the allocator."""
     return bool(run.memory) and run.summary["window_ms"].value is None
 
 
 def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
-    """The peak of a recording that shows memory alone, and its largest part."""
+    """The peak of a recording that shows only memory, and the largest part of that peak."""
     first = uses[0]
     made = f", made by {first.makers}" if first.makers else ""
     largest = f"the largest part: {kind_label(first.kind)} ({format_bytes(first.bytes)}{made})"
-    return f"The recording shows memory and no times. At its peak: {first.whole}; {largest}."
+    return f"The recording shows memory but no times. At its peak: {first.whole}; {largest}."
 
 
 def _unknown(summary: Mapping[str, Metric]) -> str:
@@ -152,7 +151,7 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
     if not unknown.value or not unknown.numerator:
         return ""
     lost = format_ns(unknown.numerator * 1e6)
-    return f"its state is unknown for {lost} at the edge, which counts as neither busy nor idle"
+    return f"its state is unknown for {lost} at the edge of the recording, which counts as neither busy nor idle"
 
 
 def _best(run: VerdictInput) -> str:
@@ -183,5 +182,5 @@ def short_name(name: str) -> str:
 
 
 def sentence(clause: str) -> str:
-    """``clause`` as a sentence; empty if it is."""
+    """``clause`` as a sentence; empty if the clause is empty."""
     return clause and f"{clause[:1].upper()}{clause[1:]}."

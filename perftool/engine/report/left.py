@@ -36,7 +36,7 @@ _FAR_ABOVE = 2
 
 @dataclass(frozen=True)
 class LargeOp:
-    """An op of the device's work: its name and ``share``, its share of the best or ``why`` that is unknown."""
+    """An op of the device's work: its name and ``share``, its share of the best rate, or ``why`` that is unknown."""
 
     name: str
     share: float
@@ -80,7 +80,7 @@ class Left:
         if unknown >= _SMALL_LOSS:
             return f"The best time is unknown for {format_ratio(unknown)} of it. {self.missing}".rstrip()
         return (
-            f"Ops with {format_ratio(judged)} of it run as fast as the device does on good shapes, and the others are "
+            f"Ops with {format_ratio(judged)} of it run as fast as the device can on good shapes, and the others are "
             "small: the only gain left is less work (fewer operations, smaller types, larger batches)."
         )
 

@@ -39,7 +39,7 @@ _FUNCTION = "autograd::engine::evaluate_function: "
 
 
 def enclosing_call(store: TraceStore, op: str) -> str:
-    """A clause on the outermost op that most of the work of ``op`` on a CPU is in, and the largest shape there."""
+    """A clause on the outermost op that contains most of the work of ``op`` on a CPU, and the largest shape there."""
     store.build(["_enclosing_calls"])
     rows = store.select(_ENCLOSING, {"name": op, "length": LONGEST_NAME})
     if not rows or not rows[0]["call"] or 2 * rows[0]["ns"] <= sum(row["ns"] for row in rows):

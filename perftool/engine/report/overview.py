@@ -91,7 +91,7 @@ def engines(store: TraceStore) -> tuple[Engine, ...]:
 
 
 def recipes(store: TraceStore) -> tuple[Recipe, ...]:
-    """The recipes that took most device time."""
+    """The recipes that took the most device time."""
     return _rows(store, Recipe, _RECIPES, "recipes")
 
 

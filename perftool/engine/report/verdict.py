@@ -156,12 +156,12 @@ _NEARLY_ALL = 0.9
 _WEIGHTY = 0.05
 # Gradient accumulation rarely adds up more passes.
 _SEVERAL = 8
-# Advice that gains less than this leads only after where the time goes.
+# Advice with a smaller gain comes after the sentence on where the time goes.
 _MINOR = 0.1
 
 
 def _is_minor(first: Finding) -> bool:
-    """Whether the best advice gains so little that the work itself is what a reader has to know first."""
+    """Whether the best advice gains so little that the verdict starts with the work itself."""
     return first.gain is not None and first.gain.share_of_step < _MINOR
 
 
@@ -222,7 +222,7 @@ def _lengths(run: VerdictInput, headline: str) -> str:
     more = "" if clause and clause in headline else does
     if found and not does and found.evidence.get("part") not in (None, "other"):
         more = f"; the long ones spend {format_ns(found.evidence['more_ns'])} more on {found.evidence['part_text']}"
-    return f"{run.run.step_word.capitalize()}s are of two lengths: {', '.join(times)}{more}."
+    return f"{run.run.step_word.capitalize()}s have two lengths: {', '.join(times)}{more}."
 
 
 def _mostly_once(run: VerdictInput) -> Phase | None:
@@ -271,7 +271,7 @@ def _disturbed(findings: Sequence[Finding]) -> str:
     times = (
         f"the worst takes {format_ns(found.evidence['longest_ns'])} instead of {format_ns(found.evidence['usual_ns'])}"
     )
-    return f"Equal calls vary ({times}), as on a machine that also does other work."
+    return f"Identical calls vary ({times}), as on a machine that also does other work."
 
 
 def _combined_gain(model: ReplayModel | None) -> str:
@@ -283,7 +283,7 @@ def _combined_gain(model: ReplayModel | None) -> str:
         return ""
     mean = " on average" if model.steps > 1 else ""
     steps = f"{format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)} a step{mean}"
-    return f"All fixes together that can be modelled: {steps} (predicted)."
+    return f"All fixes that can be modelled, together: {steps} (predicted)."
 
 
 def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:

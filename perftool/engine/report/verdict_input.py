@@ -19,8 +19,8 @@ from perftool.model.rule import Rule
 class VerdictInput:
     """The inputs of a verdict. ``reached`` is the matrix products' share of their roofline, or None, ``top_reached``
     that of the first of ``device_ops``; ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that
-    are late only because they wait for another, ``enclosing`` a clause on the call that most of the first of
-    ``device_ops`` is in."""
+    are late only because they wait for another, ``enclosing`` a clause on the call that contains most of the first of
+    ``device_ops``."""
 
     inputs: Sequence[InputFile]
     summary: Mapping[str, Metric]

@@ -86,7 +86,7 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
         if reason:
             return Answer(rule.code, why_not=reason)
         try:
-            # Without any name in ``needs_names`` a rule finds nothing, so its query need not check for that.
+            # If no name in ``needs_names`` occurs, a rule finds nothing, so its query need not check for that.
             silent = rule.needs_names and not _occur(store, rule)
             return Answer(rule.code) if silent else _query_rows(store, rule, context)
         except SpentError:

@@ -172,7 +172,7 @@ def _judged(
     store: TraceStore, model: Model, rule: Rule, context: Context, rows: Sequence[tuple[int, Mapping[str, Any]]]
 ) -> Iterator[tuple[int, int, str | None, list[Change]]]:
     """For each of ``rows`` with changes: its number, the time saved, the new changes, and, if the time is only a bound,
-    what the machine lacks to save it.
+    what keeps the machine from saving it.
 
     Raises QueryTimeoutError when the replays take longer than the limit for a query.
     """

@@ -95,7 +95,7 @@ def _launching(
 
 
 def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
-    """The lines of ``ran`` with most time from ``begins`` to ``ends``; ``idle`` marks it as device idle time."""
+    """The lines of ``ran`` with the most time from ``begins`` to ``ends``; ``idle`` marks it as device idle time."""
     spent = _overlap(ran, begins, ends, loops=idle)
     if idle and not spent.any():
         # If only ops have stacks, the time before an op counts for the line that calls it.

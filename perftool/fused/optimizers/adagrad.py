@@ -65,7 +65,7 @@ class FusedAdagrad(FusedOptimizer):
     """torch.optim.Adagrad, with the learning rate frozen when a group is added.
 
     A later change of `group["lr"]`, by a scheduler for instance, has no effect, as on Gaudi: the rate in use
-    is `group["lr_t"]`, of shape [1], and a warning says so once. `step()` returns None, with a closure too.
+    is `group["lr_t"]`, of shape [1], and a warning says so once. `step()` returns None, even with a closure.
     """
 
     op = "FusedAdagrad"

@@ -28,7 +28,7 @@ class FusedClipNorm:
 
     @torch.no_grad()
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
-        """Scale the gradients in place; returns their former norm, of shape [1], or a CPU 0.0 without any.
+        """Scale the gradients in place; returns their former norm, of shape [1], or 0.0 on the CPU if there are none.
 
         ValueError when `norm_type` was set to anything but 2.
         """

@@ -27,9 +27,9 @@ class FusedLamb(FusedOptimizer):
     """LAMB (https://arxiv.org/abs/1904.00962) as Gaudi computes it.
 
     `weight_decay` defaults to the 0.01 of Gaudi's code; its documentation says 0.0. Weights of norm zero stay
-    zero: the trust ratio has no guard for them. It is 1 where norm(u) is 0, and without decay if not `use_lamb`.
-    `adam_w_mode` and `fused` have no effect; decay is always decoupled. Clipping uses the norm over the whole optimizer
-    and the limit of the constructor, and divides gradients in place. `step()` returns None.
+    zero: the trust ratio has no guard for them. The ratio is 1 where norm(u) is 0, and also without decay unless
+    `use_lamb` is set. `adam_w_mode` and `fused` have no effect; decay is always decoupled. Clipping uses the norm over
+    the whole optimizer and the limit of the constructor, and divides gradients in place. `step()` returns None.
     """
 
     op = "FusedLamb"

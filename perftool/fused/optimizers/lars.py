@@ -190,7 +190,7 @@ class FusedLars(Optimizer):
                 param.grad.mul_(lr)
         for weights, owners in alike(adapted):
             grads = [local_part(owner.grad, owner) for owner in owners]
-            # A CPU scales each tensor while it is cached; a device needs fewer launches for all at once.
+            # A CPU scales each tensor while it is cached; on a device, scaling all at once takes fewer launches.
             alone = weights[0].is_cpu and not any(map(is_sharded, owners))
             for part in [slice(i, i + 1) for i in range(len(owners))] if alone else [slice(None)]:
                 self._scale(owners[part], weights[part], grads[part], lr, decay)

@@ -47,7 +47,7 @@ def companions_in(folder: Path, *, recursive: bool = False) -> list[str]:
 
 
 def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
-    """The ``files`` (path and kind) that belong to another run than ``traces``, each with the reason."""
+    """The ``files`` (path and kind) that belong to a different run from ``traces``, each with the reason."""
     candidates = list(files)
     if not candidates or not traces:
         return []

@@ -113,13 +113,13 @@ def _web_options(url: str) -> dict[str, Any]:
     import aiohttp
 
     class Answer(aiohttp.ClientResponse):
-        """Begins in time, whatever the server sends before: interim responses, or a header byte by byte."""
+        """Must begin in time, even if the server first sends interim responses, or a header byte by byte."""
 
         async def start(self, connection: Any) -> Any:
             try:
                 return await asyncio.wait_for(super().start(connection), _SILENCE_S)
             except asyncio.TimeoutError:
-                raise OSError(f"its answer does not begin within {_SILENCE_S:.0f} s") from None
+                raise OSError(f"it does not start to answer within {_SILENCE_S:.0f} s") from None
 
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
     kwargs = {"timeout": timeout, "response_class": Answer}

@@ -59,7 +59,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9
 # No name is longer.
 _LONGEST_NAME = 100
 
-# A shorter text is no secret, and occurs in other words.
+# A shorter text is not a secret, and occurs in other words.
 SHORTEST = 8
 # A longer text is not a token, unless it has a known prefix.
 _LONGEST = 256

@@ -100,7 +100,7 @@ class CulpritRowMaker(Lateness):
         chosen = np.isin(self.steps, late.steps or self.steps)
         own = self.excess[np.isin(self.meetings.ranks, late.ranks)][:, chosen].sum(axis=1).max() / len(self.steps)
         if reason is None and own < _EXPLAINS * estimate:
-            # The others wait for another reason than its own work.
+            # The others wait for a reason other than its own work.
             return None
         replayed = None if self.model.why_not else self.saved_each([changes or late.changes])[0]
         steps = self._steps_of(late)

@@ -46,7 +46,7 @@ def measurement_line(measured: Measurement) -> str:
         parts.append(f"memory {format_bytes(naive.peak_bytes)} -> {format_bytes(advised.peak_bytes)}")
     parts.append(f"largest difference {measured.max_error:.1e}")
     if ratio.verdict == "no win":
-        parts.append("no win: the interval holds 1")
+        parts.append("no win: the interval contains 1")
     if measured.noisy:
         parts.append("noisy: the rounds scatter by more than 20 %")
     return "; ".join(parts)

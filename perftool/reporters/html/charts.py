@@ -99,7 +99,7 @@ def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
     parts = [Series(part, kind_label(part), [float(rank.breakdown_ns[part]) for rank in shown]) for part in BREAKDOWN]
     series = [one for one in parts if any(one.values)]
     note = (
-        f"each column is one of {per_column} neighbours: the one with most time outside collectives"
+        f"each column is one of {per_column} neighbours: the one with the most time outside collectives"
         if per_column > 1
         else ""
     )

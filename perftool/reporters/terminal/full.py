@@ -181,7 +181,7 @@ def _print_bounds(report: Report, console: Console) -> None:
 
 
 def _print_efficiency(report: Report, console: Console) -> None:
-    """The ops that take most time against the device's best, with the assumed peaks."""
+    """The ops that take the most time against the device's best, with the assumed peaks."""
     efficiency = report.efficiency
     if efficiency is None or (efficiency.bounded_ns == 0 and not efficiency.missing):
         return

@@ -53,7 +53,7 @@ def steps_table(steps: Sequence[Step], word: str) -> Table:
 
 
 def efficiency_table(efficiency: Efficiency) -> Table:
-    """The ops that take most time: their rates, and their share of the best possible rate."""
+    """The ops that take the most time: their rates, and their share of the best possible rate."""
     table = table_of("op", "shapes", "calls", "time", "reached", "of the best")
     for op in efficiency.ops[:_MOST_OPS]:
         shapes = Text(one_line(shapes_text(op))[:_SHORTEST_NAME])
@@ -83,7 +83,7 @@ def chain_table(chain: Chain) -> Table:
 
 
 def modules_table(modules: Sequence[ModuleTime]) -> Table:
-    """The modules that take most time, indented below the outer module."""
+    """The modules that take the most time, indented below the outer module."""
     trained = any(module.backward_ns for module in modules)
     table = table_of("module", "calls", *(("forward", "backward") if trained else ("time",)), "itself", "share")
     for module in [module for module in modules if module.share >= _LEAST_MODULE][:_MOST_MODULES]:

@@ -1,5 +1,6 @@
--- The waiting of each rank in each collective recorded on several ranks. A collective takes least time on the last rank
--- to arrive, so the excess on other ranks is waiting. Lengths need no common clock, which only rules out false matches.
+-- The waiting of each rank in each collective recorded on several ranks. A collective takes the least time on the last
+-- rank to arrive, so the excess on other ranks is waiting. Lengths need no common clock, which only rules out false
+-- matches.
 --
 -- needs: _collective_matches, clocks
 -- empty without: _collective_matches

@@ -1,4 +1,4 @@
--- The rows of op_efficiency that take most time, for the report of a run of many ranks.
+-- The rows of op_efficiency that take the most time, for the report of a run of many ranks.
 --
 -- needs: op_efficiency, op_shortfalls
 -- empty without: op_efficiency

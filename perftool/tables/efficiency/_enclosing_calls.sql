@@ -3,7 +3,7 @@
 -- needs: device_ops, launches, ops, slices, windows
 -- empty without: device_ops, launches, ops
 -- column rank: INTEGER, distributed rank
--- column name: VARCHAR, device_ops.name, for the three with most work
+-- column name: VARCHAR, device_ops.name, for the three with the most work
 -- column call: VARCHAR, name of the outermost op around it; NULL if there is none
 -- column ns: BIGINT, its work inside this op
 -- column dims: VARCHAR, the shape of the first input of the longest work inside this op

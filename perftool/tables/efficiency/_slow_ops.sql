@@ -18,16 +18,16 @@
 -- column memory_ns: DOUBLE, bytes of all calls / bandwidth
 -- column dtype: VARCHAR, _op_bounds.dtype
 -- column device: VARCHAR, device_facts.device
--- column concrete_inputs: VARCHAR, scalar arguments of the calls with most time
+-- column concrete_inputs: VARCHAR, scalar arguments of the calls with the most time
 -- column outer_dims: VARCHAR, _op_work.outer_dims of these
 -- column around: VARCHAR, _op_work.around of these
 -- column grids: VARCHAR, _op_work.grids of these
--- column kernel: VARCHAR, name of the kernels with most time
+-- column kernel: VARCHAR, name of the kernels with the most time
 -- column kernels: BIGINT, kernels of all names
 -- column layout_ns: BIGINT, length of the kernels that only change a layout
 -- column fastest_ns: BIGINT, kernel time at the fastest tenth of the calls
 -- column slowest_ns: BIGINT, kernel time at the slowest tenth of the calls
--- column args: VARCHAR, arguments of the longest of the kernels with most time, as JSON
+-- column args: VARCHAR, arguments of the longest of the kernels with the most time, as JSON
 -- column units: INTEGER, compute units of the device
 -- column capability: INTEGER, compute capability of the device, times 10
 -- column ts: BIGINT, start of that kernel in ns

@@ -33,7 +33,7 @@
 -- column slowest_ns: BIGINT, the slowest tenth of the calls take at least this
 -- column spread: DOUBLE, slowest_ns / fastest_ns, NULL below 10 calls
 -- column intensity: BIGINT, operations per byte
--- column kernel: VARCHAR, name of the kernel with most time
+-- column kernel: VARCHAR, name of the kernel with the most time
 -- column kernels: BIGINT, kernels of all calls
 -- column kernel_capability: INTEGER, target compute capability (times 10) of the kernel, by its name
 -- column capability: INTEGER, compute capability (times 10) of the device

@@ -1,9 +1,9 @@
 -- Gaps in the numbers of a rank's framework ops. PyTorch counts every op and annotation that the profiler sees,
 -- so neighbours in a complete recording have consecutive numbers.
 --
--- Numbers alone are no proof, because other code may use them. Most events count as missing only with further evidence:
--- device work without launches, flows without an end, or threads that are silent where numbers are missing, for about
--- the time of the missing ops. If the launches of Gaudi are numbered without a gap, nothing is missing.
+-- Numbers alone are not proof, because other code may use them. Most events count as missing only with further
+-- evidence: device work without launches, flows without an end, or threads that are silent where numbers are missing,
+-- for about the time of the missing ops. If the launches of Gaudi are numbered without a gap, nothing is missing.
 --
 -- needs: ops, _runtime, _device_work, _links, _recipe_calls
 -- empty without: ops
@@ -20,7 +20,7 @@ WITH known AS (
 numbers AS (SELECT rank, number, number - lag(number) OVER (PARTITION BY rank ORDER BY number) AS distance FROM known),
 counted AS (
     SELECT rank, count(*) AS numbered, max(number) - min(number) + 1 - count(*) AS missing,
-           -- A few ops, or ops in short stretches far apart, are no evidence.
+           -- A few ops, or ops in short stretches far apart, prove nothing.
            count(*) >= 100 AND median(distance) >= 2 AND missing > count(*) AS scattered
     FROM numbers GROUP BY rank
 ),

@@ -2,7 +2,7 @@
 -- and more) of Python, of the optimizer's Python, and of ops that compute nothing.
 --
 -- Python frames and ops do not show whether their thread runs. Stretches shorter than a time slice count as running,
--- and the rest of the thread's CPU time is an upper bound for the long stretches. With another device than the CPU, the
+-- and the rest of the thread's CPU time is an upper bound for the long stretches. If the device is not the CPU, the
 -- thread may also wait for the device.
 --
 -- needs: _gap_parts, feeding_tracks, tracks, device_ops, machines, machine_threads

@@ -17,7 +17,7 @@
 -- column copy_ns: BIGINT, time in which the device copies or fills without computing, or is idle during a copy call
 -- column dataloader_ns: BIGINT, idle time while the host waits for data
 -- column compile_ns: BIGINT, idle time while the host compiles
--- column host_ns: BIGINT, idle time while the host does anything else than wait for the device
+-- column host_ns: BIGINT, idle time while the host does anything but wait for the device
 WITH pieces AS (
     SELECT t.rank, t.ts, t."end", s.device FROM _timeline AS t JOIN _mask_meanings AS s USING (mask)
     JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"

@@ -8,7 +8,7 @@
 -- column copy_ns: BIGINT, the device copies or fills and computes nothing, or it is idle during a copy call
 -- column dataloader_ns: BIGINT, it is idle while the host waits for data
 -- column compile_ns: BIGINT, it is idle while the host compiles
--- column host_ns: BIGINT, it is idle while the host does anything else than wait for it
+-- column host_ns: BIGINT, it is idle while the host does anything but wait for it
 SELECT s.rank, s.step, coalesce(sum(COLUMNS(['compute_ns', 'copy_ns', 'dataloader_ns', 'compile_ns', 'host_ns'])), 0)::BIGINT
 FROM steps AS s LEFT JOIN _rank_stretches AS w ON w.rank = s.rank AND w.ts >= s.ts AND w.ts < s."end"
 WHERE s.step IS NOT NULL AND NOT s.partial

@@ -5,7 +5,7 @@
 -- column rank: INTEGER, distributed rank
 -- column role: VARCHAR, process_groups.role
 -- column collectives: BIGINT, number of collectives
--- column last: BIGINT, collectives for which it arrived last: it spends least time in them
+-- column last: BIGINT, collectives for which it arrived last: it spends the least time in them
 -- column first: BIGINT, collectives in which it waited longest
 -- column waited_ns: BIGINT, its mean waiting per step
 -- column exposed_ns: BIGINT, the part of the waiting that compute during the collective does not hide

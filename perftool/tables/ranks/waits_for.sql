@@ -4,7 +4,7 @@
 -- empty without: _collective_waits
 -- column rank: INTEGER, the rank that waits
 -- column role: VARCHAR, process_groups.role
--- column last_rank: INTEGER, the rank that arrived last (it spent least time in the collective)
+-- column last_rank: INTEGER, the rank that arrived last (it spent the least time in the collective)
 -- column collectives: BIGINT, number of collectives, of all steps
 -- column waited_ns: BIGINT, mean waiting per step
 -- column exposed_ns: BIGINT, exposed part of the waiting, as in arrivals
