@@ -1,4 +1,4 @@
-"""One test over many cheap members: pytest's share of a test is milliseconds, more than such a check takes."""
+"""One test over many cheap members: pytest's overhead per test is milliseconds, more than such a check takes."""
 
 from __future__ import annotations
 

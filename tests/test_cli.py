@@ -134,7 +134,7 @@ def quoted(argument: str) -> str:
 
 
 def stable(text: str) -> str:
-    """Without the parts that change with every new rule and every release."""
+    """Removes the parts that change with every new rule and every release."""
     text = re.sub(r"\d+ rules applied", "N rules applied", text)
     text = re.sub(r"(Not applicable to this input:)[^\n]*(\n[A-Z]{1,4}\d{3}[^\n]*)*", r"\1 ...", text)
     text = re.sub(r'"not_applicable": \[[^]]*\]', '"not_applicable": [...]', text)

@@ -44,7 +44,7 @@ class Snapshot:
 
 
 def json_file(snapshots: Iterable[Snapshot], *, closed: bool = True) -> str:
-    """A JSON metrics file; not ``closed`` leaves it as a killed process does, without the bracket."""
+    """A JSON metrics file; unless ``closed``, it lacks the closing bracket, as after a killed process."""
     records = [json.dumps(record) for snapshot in snapshots for record in snapshot.records()]
     return "[" + ",\n".join(records) + ("]\n" if closed else "")
 

@@ -188,7 +188,7 @@ def zero_length_records() -> Trap:
 
 
 def shifted_base(rank: int) -> Trap:
-    """Rank 1 counts from another base than rank 0, yet both steps begin at the same wall clock."""
+    """Rank 1 counts from a different base, yet both steps begin at the same wall clock."""
     offset_us = 250 * rank
     trace = GaudiTrace("B", rank=rank, world_size=2, base_ns=BASE_NS + offset_us * 1000)
     trace.step(4, 1000 - offset_us, 1000)

@@ -45,7 +45,7 @@ def write(folder: Path, *changes: tuple[str, str], name: str = "USR901.toml") ->
 
 
 def rule(folder: Path, sql: str | None = None, message: str | None = None, **keys: str) -> Rule:
-    """A rule with another query, message, or other ``keys`` (as TOML)."""
+    """A rule with a different query, message, or different ``keys`` (as TOML)."""
     changes = [] if sql is None else [("SELECT 'all' AS subject, 1 AS n", sql)]
     changes += [] if message is None else [("{subject}: {n}", message)]
     for key, value in keys.items():

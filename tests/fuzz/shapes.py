@@ -45,7 +45,7 @@ def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
         "import resource, subprocess, sys\n"
         f"resource.setrlimit(resource.RLIMIT_CPU, ({most_s}, {most_s}))\n"
         "ran = subprocess.run([sys.executable, '-m', 'perftool', *sys.argv[1:]], stdout=subprocess.PIPE)\n"
-        # Its time limit ends a quadratic rule. One with more findings than it may have has run to its end.
+        # A quadratic rule is ended by its time limit; one with more findings than allowed has run to its end.
         "assert b'rule crashed' not in ran.stdout or b' x 1000' in ran.stdout, ran.stdout.decode()\n"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(used.ru_utime + used.ru_stime, used.ru_maxrss << 10)"

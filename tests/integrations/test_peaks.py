@@ -33,7 +33,7 @@ def test_a_product_and_a_copy_have_rates(monkeypatch: pytest.MonkeyPatch) -> Non
     # With CPU time equal to wall time, the measurement accepts a busy machine.
     monkeypatch.setattr(time, "process_time", time.perf_counter)
     found = measured_peaks(0.001)
-    # The slowest machine multiplies more than ten million pairs of numbers a second; none reaches a PFLOP/s.
+    # Even the slowest machine exceeds ten million multiplications a second; none reaches a PFLOP/s.
     assert set(found.products) == {"fp32", "bf16"}
     assert all(1e7 < rate < 1e15 for rate in found.products.values())
     assert found.memory_bandwidth is not None

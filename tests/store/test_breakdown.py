@@ -159,7 +159,7 @@ def test_a_last_step_is_partial_when_the_recording_ends_inside(rows: Rows, event
 
 
 def test_copies_visible_only_on_the_host_are_input_copies(rows: Rows) -> None:
-    """Gaudi's bridge writes a call for each; only from Gaudi 2 on does a transfer have its own lane."""
+    """Gaudi's bridge writes a call for each copy; only from Gaudi 2 on does a transfer have its own lane."""
     events = [step(1, 0, 100), x("aten::mm", 0, 90), x("copy_hpu_lazy_H2D", 20, 30, "hpu_op", pid=9)]
     found = {row["metric"]: row["value"] for row in rows("summary", events)}
 

@@ -1,4 +1,4 @@
--- Gaudi: the device work that names its node of a recipe. The graph compiler numbers and names its nodes;
+-- Gaudi: the device work whose events name their node in a recipe. The graph compiler numbers and names its nodes;
 -- a node runs on many lanes of an engine at once.
 --
 -- needs: device_ops, _recipe_parts
