@@ -37,9 +37,7 @@ def trend(
     only: Annotated[str | None, typer.Option(metavar="GLOB", help="Only runs whose name matches.")] = None,
     since: Annotated[
         str,
-        typer.Option(
-            metavar="DATE", help="Only runs since this date, such as 2026-01-31; earlier runs are ignored."
-        ),
+        typer.Option(metavar="DATE", help="Only runs since this date, such as 2026-01-31; earlier runs are ignored."),
     ] = "",
     last: Annotated[
         int, typer.Option(metavar="N", min=1, max=MOST_LAST, help="Number of runs to show.")
