@@ -138,7 +138,7 @@ def require_all(output: bytes, ranks: int) -> None:
     """Raise ValueError unless the document shows every rank: a run that failed early does not count."""
     if output.startswith(b"<!doctype html>"):
         if ranks > 1 and f"({ranks} ranks)".encode() not in output:
-            raise ValueError(f"the page shows other ranks than {ranks}")
+            raise ValueError(f"the page shows ranks other than {ranks}")
         return
     read = [rank["rank"] for rank in json.loads(output)["ranks"] if rank["status"] == "ok"]
     if read != list(range(ranks)):

@@ -32,7 +32,7 @@ PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # Our reports and baselines name the program within this distance of their beginning or end.
 _CHECKED_BYTES = 4 << 10
-# The largest JSON file that is parsed to find out whether it belongs to another program. Tokenizers have about 10 MB.
+# The largest JSON file that is parsed to find out whether it belongs to another program. Tokenizers are about 10 MB.
 _LARGEST_STATE = 64 << 20
 # At most this many unread files of a folder are named one by one.
 _MOST_LISTED = 3

@@ -99,7 +99,7 @@ def steps_text(report: Report, steps: int) -> str:
 
 def _busy(report: Report, ratio: float) -> str:
     """The busy share of the device. A collective that waits for another rank does not count as busy."""
-    # The collectives of a CPU run on other threads than the compute.
+    # On a CPU, collectives run on other threads than compute does.
     if report.device.type == "cpu":
         return f"busy {format_ratio(ratio)}"
     waiting = sum(map(_waiting_ns, report.ranks))

@@ -79,7 +79,8 @@ CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || k
 
 -- A list as JSON; NULL for other values, on which JSON functions would fail.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
--- Inputs of an op, likewise. The longest in our recordings have 3 kB. Queries may copy them for each kernel of the op.
+-- Inputs of an op, likewise. The longest in our recordings are 3 kB long. Queries may copy them for each kernel of the
+-- op.
 CREATE MACRO longest_inputs() AS 32768;
 CREATE MACRO inputs_json(value) AS CASE WHEN strlen(value) <= longest_inputs() THEN list_json(value) END;
 

@@ -176,7 +176,7 @@ def test_clocks_change_no_number_of_a_rank(folder: Path, tmp_path: Path) -> None
 
 
 def test_a_damaged_rank_is_reported_and_the_others_analysed(folder: Path) -> None:
-    (folder / "rank1.json").write_bytes(b"\x00\x01 this is no trace")
+    (folder / "rank1.json").write_bytes(b"\x00\x01 this is not a trace")
     whole = (folder / "rank3.json").read_bytes()
     (folder / "rank3.json").write_bytes(whole[: len(whole) * 2 // 3])
 

@@ -48,7 +48,7 @@ def _collectives(report: Report) -> Iterator[str]:
     """Whichever library records a collective, its time is communication."""
     named = [row.name for row in report.top_device_ops if _COLLECTIVE.search(row.name)]
     if named and not report.summary["collective_time_ms"].value:
-        yield f"{named[0]} is no communication"
+        yield f"{named[0]} is not communication"
 
 
 def _gains(report: Report) -> Iterator[str]:

@@ -230,7 +230,7 @@ def make_graphed_callables(
     tensors, or a tuple of such tuples. Results are overwritten by the next call.
 
     AssertionError for a module with hooks or with buffers that need gradients, and for samples that are not
-    tensors; ValueError for a call with other shapes than the sample's. The last three options matter on a
+    tensors; ValueError for a call with shapes other than the sample's. The last three options matter on a
     Gaudi only.
     """
     several = isinstance(callables, tuple)

@@ -15,7 +15,7 @@ from perftool.errors import InputError
 _SHORT_S = 30
 # A server answers once its profile is written, which takes minutes for long profiles with stacks.
 _STOP_S = 1800
-# More than the metrics page of a large server, which has about 100 kB.
+# More than the metrics page of a large server, which is about 100 kB long.
 _LONGEST = 64 << 20
 _NO_PROFILER = """\
 the server has no profiler: start vLLM with \

@@ -15,7 +15,7 @@ from perftool.model.trend import LINE_VERSION, History, RunLine
 from perftool.readers.files.finished import FileState
 from perftool.readers.files.stream import ByteStream
 
-# A line has about 2 kB. Limits the memory for other files.
+# A line is about 2 kB long. Limits the memory for other files.
 _LONGEST = 1 << 20
 # Larger than any metric of a run.
 _LARGEST = 1e30

@@ -33,7 +33,7 @@ MOST_MEMBER_BYTES = 1 << 30
 # JSON compresses to 1/20 of its size, rarely to 1/100.
 MOST_RATIO = 200
 _ANY_RATIO_BYTES = 32 << 20
-# A directory entry of a zip has 46 bytes plus the name.
+# A directory entry of a zip takes 46 bytes plus the name.
 _MOST_DIRECTORY_BYTES = MOST_MEMBERS * 512
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _ZIP_END, _ZIP64_END = b"PK\x05\x06", b"PK\x06\x06"
