@@ -103,7 +103,7 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
 
     inputs, redact = session.inputs(traces, [target]), session.cli.redact
     if not inputs.traces:
-        raise PerfToolError(f"{traces[0]}: holds no trace to draw into")
+        raise PerfToolError(f"{traces[0]}: contains no trace to draw into")
     with open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool:
         one, redactor = len(inputs.traces) == 1, Redactor()
         drawn, copied, notes = _one_rank(run, Path(spool), redact) if one else _several_ranks(run)

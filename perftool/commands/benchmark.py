@@ -177,7 +177,7 @@ class _Shown:
         self.left_out = ""
 
     def begin(self, expected: Sequence[tuple[str, Sequence[str]]]) -> None:
-        """Print the head of the table."""
+        """Print the header of the table."""
         from perftool.reporters.benchmark.table import ValidationTable
 
         if self._console is not None and self._validate:

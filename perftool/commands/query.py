@@ -117,7 +117,7 @@ def _statements(file: str) -> list[str]:
     except duckdb.Error as error:
         raise QueryError(f"{file}: {str(error).splitlines()[0]}") from None
     if not found:
-        raise PerfToolError(f"{file}: holds no statement")
+        raise PerfToolError(f"{file}: contains no statement")
     return found
 
 

@@ -104,7 +104,7 @@ class Run:
     def whole(self) -> TraceStore:
         """Every table over all ranks, in one store. Raises InputError if ranks come from parts."""
         if self._before.parts:
-            raise InputError("parts hold tables over whole ranks, not their events: this needs the traces")
+            raise InputError("parts contain tables over whole ranks, not their events: this needs the traces")
         store = self._new_store(self._inputs.traces)
         read_files(store, self._files, self._progress)
         self._add_texts(store)

@@ -123,7 +123,7 @@ def _check_tokens(x: Tensor, table: Tensor, router_weights: Tensor) -> None:
     if table.dim() != 2 or table.size(0) != x.size(0):
         raise ValueError("expert_routing_table must be [tokens, experts per token]")
     if table.dtype.is_floating_point or table.dtype == torch.bool:
-        raise ValueError("expert_routing_table must hold integers")
+        raise ValueError("expert_routing_table must contain integers")
     if router_weights.shape != table.shape:
         raise ValueError("router_weights must have the shape of expert_routing_table")
 

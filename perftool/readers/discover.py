@@ -142,7 +142,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     if not files and not tables and not texts:
         if not os.access(path, os.R_OK | os.X_OK):
             raise InputError(f"{path}: the folder cannot be opened (Permission denied)")
-        raise NoInputError(f"{path}: the folder holds no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
+        raise NoInputError(f"{path}: the folder contains no traces ({', '.join(TRACE_SUFFIXES)}) and no logs")
     recordings = [file for file in files if is_recording(file) and wanted.allows(file)]
     remaining = [file for file in files if file not in recordings and wanted.allows(file)]
     strange, unclear = _of_other_programs(remaining)
@@ -277,7 +277,7 @@ def _at_url(url: str) -> list[str]:
     """The traces selected by ``url``; companions are found on this machine only."""
     found = list_url(url)
     if not found:
-        raise NoInputError(f"{url}: holds no file")
+        raise NoInputError(f"{url}: contains no file")
     traces = [file for file in found if without_query(file).lower().endswith(TRACE_SUFFIXES)]
     return found if len(found) == 1 else traces
 

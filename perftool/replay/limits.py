@@ -18,7 +18,7 @@ PAUSE_NS = 20_000
 """A thread without events for longer than this may be waiting for another thread."""
 
 MOST_RANKS = 8
-"""The most ranks whose steps are replayed; more would take too long."""
+"""Maximum number of ranks whose steps are replayed; more would take too long."""
 
 FULL_QUEUE = 512
 """A long launch with more than this many outstanding launches waits for space in the queue."""

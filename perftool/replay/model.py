@@ -111,7 +111,7 @@ def model_of(store: TraceStore, rank: int) -> Model | str:
 def _make(store: TraceStore, rank: int) -> Model | str:
     chosen = choose_steps(store, rank)
     if chosen is None:
-        return "the recording holds no complete step"
+        return "the recording has no complete step"
     recording = read_recording(store, rank, chosen)
     if len(recording.tasks) > _MOST_TASKS and len(chosen) > 1:
         recording = read_recording(store, rank, _first(chosen))

@@ -66,7 +66,7 @@ def test_as_one_run_makes_a_folder_one_run(run: Run) -> None:
             trace = Path(run_of(f"{name}/{world}.json", 1000))
             trace.write_text(json.dumps({**json.loads(trace.read_text()), "distributedInfo": {"world_size": world}}))
     assert run("diff", "a", "b") == 0
-    assert "a holds 2 recordings; analysing the newest: 4" in run.err
+    assert "a contains 2 recordings; analysing the newest: 4" in run.err
     assert run("diff", "a", "b", "--as-one-run") == 0
 
 

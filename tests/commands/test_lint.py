@@ -78,8 +78,8 @@ def test_the_threshold_decides(run: Run, options: list[str], code: int) -> None:
         ([], "lint needs PATHS"),
         (["missing.json"], "missing.json: no such file"),
         (["*.json"], "*.json: the pattern matches no file"),
-        (["."], ".: the folder holds no traces"),
-        ([".", "*.json"], ".: the folder holds no traces"),
+        (["."], ".: the folder contains no traces"),
+        ([".", "*.json"], ".: the folder contains no traces"),
         ([SLOW, "--select", "XYZ"], "unknown rule selector 'XYZ' (from the command line)"),
         ([SLOW, "--select", "GAP101", "--ignore", "GAP101"], "no rule is left to run"),
         ([SLOW, "--select", "GAP", "--ignore", "GAP"], "no rule is left to run"),
@@ -138,7 +138,7 @@ def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
 
 @pytest.mark.parametrize("text", ['{"traceEvents": []}', '{"traceEvents": [{"ph": "M", "name": "process_name"}]}'])
 def test_lint_fails_if_it_checked_nothing(run: Run, text: str) -> None:
-    sentence = "the trace holds no event with a duration, so nothing was checked; --allow-empty accepts that\n"
+    sentence = "the trace has no event with a duration, so nothing was checked; --allow-empty accepts that\n"
     assert run("lint", trace("none.json", text)) == 2
     assert run.err == f"habana_perf_tool: none.json: {sentence}"
     trace("folder/rank0.json", text)
@@ -153,11 +153,11 @@ def test_lint_fails_if_a_rank_was_not_checked(run: Run, events: list[object]) ->
     trace("folder/rank1.json", json.dumps({"traceEvents": events, **info}))
     sentence = "no event with a duration, so not every rank was checked; --allow-empty accepts that\n"
     assert run("lint", "folder") == 2
-    assert run.err == f"habana_perf_tool: folder/rank1.json: the trace holds {sentence}"
+    assert run.err == f"habana_perf_tool: folder/rank1.json: the trace has {sentence}"
     assert run("lint", "folder", "--allow-empty") == 0
     trace("folder/rank2.json", '{"traceEvents": []}')
     assert run("lint", "folder") == 2
-    assert run.err == f"habana_perf_tool: folder/rank1.json and 1 more trace hold {sentence}"
+    assert run.err == f"habana_perf_tool: folder/rank1.json and 1 more trace have {sentence}"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell with pipes")

@@ -110,7 +110,7 @@ def test_other_lines_are_ignored(file: object) -> None:
         (["--watch", ".", "--each"], "--watch DIR takes no other paths"),
         (["--watch", ".", "-o", "lines.txt"], "--watch prints lines as they come: leave out --output-file"),
         (["--watch", ".", "--output-format", "json"], "--watch prints text about traces only"),
-        (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: holds something other"),
+        (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: contains something other"),
     ],
 )
 def test_options_that_watch_does_not_allow_are_refused(arguments: list[str], says: str, run: Run) -> None:

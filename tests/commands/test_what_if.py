@@ -88,7 +88,7 @@ def test_steps_that_cannot_be_replayed_give_no_prediction(run: Run, tmp_path: Pa
     sentence = "the unchanged replay takes 920 us for a step that took 1.00 ms: the trace does not show what"
     assert run.err.startswith(f"Nothing is predicted: {sentence}")
     place.write_bytes(document([]))
-    assert perftool.whatif(place).why_not == "the recording holds no complete step"
+    assert perftool.whatif(place).why_not == "the recording has no complete step"
 
 
 @pytest.mark.parametrize(

@@ -128,14 +128,14 @@ def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
 @pytest.mark.parametrize(
     ("facts", "says"),
     [
-        ({"metadata": {"-5": {}}}, "it holds the impossible rank -5"),
-        ({"metadata": {"1000000": {}}}, "it holds the impossible rank 1000000"),
-        ({"metadata": {}}, "it holds tables without a rank"),
+        ({"metadata": {"-5": {}}}, "it contains the impossible rank -5"),
+        ({"metadata": {"1000000": {}}}, "it contains the impossible rank 1000000"),
+        ({"metadata": {}}, "it contains tables without a rank"),
         ({"base_ns": 10**18 * 5}, "its times start from the impossible origin 5000"),
         ({"answers": []}, "it has no result for CFG10"),
         ({"row": {"rank": 0}}, "the query must give a subject in every row"),
-        ({"row": {"subject": "x", "rank": 7}}, "refers to rank 7, which it does not hold"),
-        ({"row": {"subject": "x", "ts": "soon"}}, "the column ts must hold whole numbers, not 'soon'"),
+        ({"row": {"subject": "x", "rank": 7}}, "refers to rank 7, which it does not contain"),
+        ({"row": {"subject": "x", "ts": "soon"}}, "the column ts must contain whole numbers, not 'soon'"),
         ({"row": {"subject": "x", "n": {"$decimal": "1E+999999999"}}}, r"1E\+999999999 is not a number from a query"),
         ({"row": {"subject": "x", "predicted_ns": "much"}}, "predicts 'much'"),
         ({"row": {"subject": "x", "sources": [{"file": 7}]}}, "int in the wrong place"),
@@ -247,7 +247,7 @@ def test_empty_values_of_a_head_are_bounded_by_the_size_of_the_part(run: list[st
     Path("many.part").write_bytes(changed(run[0], readings=[[]] * 300_000))
     data = repacked("many.part")
     Path("many.part").write_bytes(data)
-    with pytest.raises(InputError, match="it holds more values than its size allows"):
+    with pytest.raises(InputError, match="it contains more values than its size allows"):
         read_part("many.part")
 
 
@@ -275,7 +275,7 @@ def test_two_parts_of_one_rank_are_not_one_run(run: list[str]) -> None:
     Path("again").mkdir()
     write_run(Path("again"), 3, one_rank("compute", 1), per_host=2, steps=2)
     Path("again.part").write_bytes(part_of("again/node000/rank0.json"))
-    with pytest.raises(InputError, match=r"again.part and p0.part both hold rank 0, with different content"):
+    with pytest.raises(InputError, match=r"again.part and p0.part both contain rank 0, with different content"):
         analyze([run[0], "again.part"], RULES)
 
 

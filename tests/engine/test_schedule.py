@@ -257,8 +257,8 @@ def test_processes_fetch_their_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "error", "message"),
     [
-        ("memory://nothing/here.json", InputError, "memory://nothing/here.json: holds no file"),
-        ("memory://nothing/*.json", InputError, "holds no file"),
+        ("memory://nothing/here.json", InputError, "memory://nothing/here.json: contains no file"),
+        ("memory://nothing/*.json", InputError, "contains no file"),
         ("nosuch://bucket/a.json", InputError, "nosuch"),
     ],
 )

@@ -127,7 +127,7 @@ def test_traces_in_an_unknown_place(tmp_path: Path) -> None:
     with _serving(start_profile=(200, b""), stop_profile=(200, b"")) as server:
         made = record_server(server_at(_url(server)), 0.01, tmp_path / "made", tmp_path / "nothing")
         assert (made.traces, made.pages, made.idle) == ((), (), False)
-        assert "holds no new trace" in (made.missing or "")
+        assert "contains no new trace" in (made.missing or "")
 
 
 def test_other_files_in_the_folder_of_a_server_are_ignored(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_excluded_files_are_left_out(folder: Path) -> None:
     [
         (["none.json"], [], "none.json: no such file"),
         (["none*.json"], [], "none*.json: the pattern matches no file"),
-        (["empty"], [], "empty: the folder holds no "),
+        (["empty"], [], "empty: the folder contains no "),
         (["traces/b.json"], ["*"], "no input is left after --exclude"),
         (["-", "-"], [], "'-' can be given only once"),
     ],

@@ -64,7 +64,7 @@ TOO_DEEP = "the file is not usable JSON: a number is too long or the nesting too
         (DEEPSPEED[:40], "bad JSON", "the file is not valid JSON: Unterminated string starting at in line 2"),
         ("[" * 100_000, "bad JSON", TOO_DEEP),
         ('{"a": ' + "9" * 5000 + "}", "bad JSON", TOO_DEEP),
-        ("[1, 2]", "not a configuration", "the file holds no object with settings"),
+        ("[1, 2]", "not a configuration", "the file contains no object with settings"),
     ],
     ids=["cut", "deep", "long number", "array"],
 )

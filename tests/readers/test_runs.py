@@ -123,7 +123,7 @@ def test_the_note_names_what_was_chosen_and_the_others(tmp_path: Path, monkeypat
         save(tmp_path / "logs", handler("host_1", at))
 
     assert find_inputs(["logs"]).notes == (
-        f"logs holds 2 recordings; analysing the newest: host_1.{T + MINUTE}. --run NAME picks another: host_1.{T}",
+        f"logs contains 2 recordings; analysing the newest: host_1.{T + MINUTE}. --run NAME picks another: host_1.{T}",
     )
 
 
@@ -204,7 +204,7 @@ def test_the_tail_of_a_schedule_without_repeat_is_not_the_recording(tmp_path: Pa
     found = find_inputs([str(tmp_path)])
 
     assert found.traces == (traces[1],)
-    assert "holds 3 recordings; analysing the newest complete one" in found.notes[0]
+    assert "contains 3 recordings; analysing the newest complete one" in found.notes[0]
     assert "(only part of a recording: " in found.notes[0]
     tail = Path(traces[2]).name.partition(".pt")[0].partition(".json")[0]
     assert find_inputs([str(tmp_path)], run=tail).traces == (traces[2],)

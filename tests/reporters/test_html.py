@@ -40,7 +40,7 @@ EVIL = '</script></style></title><img src=x onerror="document.title=1">\'"`{{7*7
 
 
 class Outline(HTMLParser):
-    """The structure of a page: sections, headings, summaries, table heads, internal links, in order."""
+    """The structure of a page: sections, headings, summaries, table headers, internal links, in order."""
 
     KEPT = frozenset({"h1", "h2", "h3", "h4", "th", "summary", "figcaption", "dt", "li", "p"})
 

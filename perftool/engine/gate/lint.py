@@ -69,7 +69,7 @@ def _require_events(report: Report, plan: LintPlan) -> None:
         return
     shown = shown_paths(empty, plan.root, plan.stdin_name)
     first, more = shown[empty[0]], len(empty) - 1
-    what = f"{first} and {more} more trace{'s' if more > 1 else ''} hold" if more else f"{first}: the trace holds"
+    what = f"{first} and {more} more trace{'s' if more > 1 else ''} have" if more else f"{first}: the trace has"
     checked = "nothing was checked" if nothing else "not every rank was checked"
     raise NoInputError(f"{what} no event with a duration, so {checked}; --allow-empty accepts that")
 

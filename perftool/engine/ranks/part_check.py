@@ -49,7 +49,7 @@ def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 def require_few_values(head: bytes, packed: int) -> None:
     """Raise ValueError when the JSON ``head`` of a part of ``packed`` bytes would fill the memory with its values."""
     if sum(map(head.count, (b",", b"[", b"{"))) > _VALUES_PER_BYTE * packed + _FREE_VALUES:
-        raise ValueError("it holds more values than its size allows")
+        raise ValueError("it contains more values than its size allows")
 
 
 def require_reasons(unreadable: Iterable[InputFile]) -> None:
@@ -71,7 +71,7 @@ def require_possible(part: Part, codes: Set[str]) -> None:
 
 def _require_facts(facts: Facts, codes: Set[str]) -> None:
     if not facts.metadata:
-        raise ValueError("it holds tables without a rank")
+        raise ValueError("it contains tables without a rank")
     for rank in facts.metadata:
         _require_rank(rank)
     if not 0 <= facts.base_ns <= LATEST_NS:
@@ -85,7 +85,7 @@ def _require_facts(facts: Facts, codes: Set[str]) -> None:
 
 def _require_rank(rank: int) -> None:
     if not 0 <= rank <= LARGEST_RANK:
-        raise ValueError(f"it holds the impossible rank {rank}")
+        raise ValueError(f"it contains the impossible rank {rank}")
 
 
 def _require_row(code: str, row: Mapping[str, Any], ranks: Set[int]) -> None:
@@ -95,7 +95,7 @@ def _require_row(code: str, row: Mapping[str, Any], ranks: Set[int]) -> None:
     except QueryError as error:
         raise ValueError(f"{code}: {error}") from None
     if found.get("rank") is not None and found["rank"] not in ranks:
-        raise ValueError(f"{code} refers to rank {found['rank']}, which it does not hold")
+        raise ValueError(f"{code} refers to rank {found['rank']}, which it does not contain")
     predicted = row.get("predicted_ns")
     if predicted is not None and (not isinstance(predicted, int | float) or not math.isfinite(predicted)):
         raise ValueError(f"{code} predicts {predicted!r}")

@@ -142,7 +142,7 @@ def together(files: Sequence[tuple[str, PartFile]]) -> PartFile:
             other = next((parts[rank] for rank in ranks if rank in parts), None)
             if other is not None and other[1] != part:
                 raise InputError(
-                    f"{path} and {other[0]} both hold rank {ranks[0]}, with different content; leave one out "
+                    f"{path} and {other[0]} both contain rank {ranks[0]}, with different content; leave one out "
                     "(a trace that does not state its rank needs it in its name, as in rank3.json)"
                 )
             parts |= dict.fromkeys(ranks, (path, part))

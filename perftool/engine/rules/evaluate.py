@@ -30,7 +30,7 @@ from perftool.store.trace_store import TraceStore
 
 Made = TypeVar("Made")
 
-# The most findings per rule and rank.
+# Maximum number of findings per rule and rank.
 MOST_FINDINGS = 1_000
 _TOO_MANY = (
     f"it found too many rows; only the first {MOST_FINDINGS:,} rows, of at most {MOST_BYTES >> 20} MB, are findings"

@@ -64,7 +64,7 @@ def load_pack(folder: Path) -> list[Rule]:
     if problems:
         raise RuleError("\n".join(problems))
     if not rules:
-        raise RuleError(f"{folder}: holds no rules (*.toml)")
+        raise RuleError(f"{folder}: contains no rules (*.toml)")
     return sorted(rules, key=lambda rule: rule.code)
 
 
@@ -74,7 +74,7 @@ def pack_files(folder: Path) -> list[Path]:
     named = (path for path in folder.rglob("*.toml") if path.parent.name != CASES)
     files = sorted(islice(named, _MOST_RULES + 1))
     if len(files) > _MOST_RULES:
-        raise RuleError(f"{folder}: holds more than {_MOST_RULES:,} rules")
+        raise RuleError(f"{folder}: contains more than {_MOST_RULES:,} rules")
     if sum(path.stat().st_size for path in files if path.is_file()) > _LARGEST_PACK:
         raise RuleError(f"{folder}: its rules are longer than {_LARGEST_PACK >> 20} MB together")
     return files
@@ -114,7 +114,7 @@ def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
     for folder in folders:
         rules += load_user_pack(folder)
         if len(rules) - len(shipped_rules()) > _MOST_RULES:
-            raise RuleError(f"the packs hold more than {_MOST_RULES:,} rules together")
+            raise RuleError(f"the packs contain more than {_MOST_RULES:,} rules together")
     _require_unique(rules)
     return sorted(rules, key=lambda rule: rule.code)
 

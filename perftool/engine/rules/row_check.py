@@ -9,7 +9,7 @@ from typing import Any
 
 from perftool.errors import QueryError
 
-# The most examples that a finding may refer to.
+# Maximum number of examples that a finding may refer to.
 MOST_RELATED = 100
 # Columns that only the engine may add, so that no query can fake them.
 _OURS = ("predicted_ns", "sources")
@@ -28,10 +28,10 @@ def whole(name: str, value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
-        raise QueryError(f"the column {name} must hold whole numbers, not {_shown(value)}")
+        raise QueryError(f"the column {name} must contain whole numbers, not {_shown(value)}")
     # NaN fails this comparison too.
     if not -_LARGEST <= value < _LARGEST:
-        raise QueryError(f"the column {name} holds {_shown(value)}, which is beyond 64 bits")
+        raise QueryError(f"the column {name} contains {_shown(value)}, which is beyond 64 bits")
     return int(value)
 
 
@@ -42,10 +42,10 @@ def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
     found |= {name: whole(name, row[name]) for name in _WHOLE if name in row}
     for name in _TEXTS:
         if not isinstance(row.get(name), (str, type(None))):
-            raise QueryError(f"the column {name} must hold strings, not {_shown(row[name])}")
+            raise QueryError(f"the column {name} must contain strings, not {_shown(row[name])}")
     gain = row.get("gain_ns")
     if gain is not None and not _is_number(gain):
-        raise QueryError(f"the column gain_ns must hold numbers, not {_shown(gain)}")
+        raise QueryError(f"the column gain_ns must contain numbers, not {_shown(gain)}")
     if row.get("related") is not None:
         found["related"] = _related(row["related"])
     return found
@@ -57,9 +57,9 @@ def _is_number(value: Any) -> bool:
 
 def _related(places: Any) -> list[dict[str, Any]]:
     if not isinstance(places, list) or not all(isinstance(place, dict) for place in places):
-        raise QueryError("the column related must hold lists of structs")
+        raise QueryError("the column related must contain lists of structs")
     if len(places) > MOST_RELATED:
-        raise QueryError(f"the column related holds {len(places):,} places; {MOST_RELATED} are enough")
+        raise QueryError(f"the column related contains {len(places):,} places; {MOST_RELATED} are enough")
     return [{**place, **{name: whole(name, place.get(name)) for name in ("step", "ts", "dur")}} for place in places]
 
 

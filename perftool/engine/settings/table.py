@@ -217,7 +217,7 @@ def check_values(values: Mapping[str, Any], origin: str) -> None:
         if not _TYPES[key.kind][1](value):
             raise SettingsError(f"{origin}: key {name} must be a {key.type}")
         if _holds_zero(value):
-            raise SettingsError(f"{origin}: key {name} holds a zero byte")
+            raise SettingsError(f"{origin}: key {name} contains a zero byte")
         if key.choices and value not in key.choices:
             raise SettingsError(f"{origin}: key {name}: {value!r} is not one of {', '.join(key.choices)}")
 
@@ -228,7 +228,7 @@ def typed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _holds_zero(value: Any) -> bool:
-    """Whether a text anywhere in ``value`` holds a zero byte, which no path can contain."""
+    """Whether a text anywhere in ``value`` contains a zero byte, which no path can contain."""
     if isinstance(value, dict):
         return any(_holds_zero(part) for pair in value.items() for part in pair)
     return any(map(_holds_zero, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value

@@ -136,7 +136,7 @@ class FusedAdamW(FusedOptimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         for group in state["param_groups"]:
             if "correct_bias" in group:
-                warnings.warn("correct_bias of the loaded state is taken as bias_correction", stacklevel=2)
+                warnings.warn("correct_bias of the loaded state is read as bias_correction", stacklevel=2)
                 group.setdefault("bias_correction", group.pop("correct_bias"))
         super().__setstate__(state)
 

@@ -120,4 +120,4 @@ def _why_none(written: Path | None, folder: Path) -> str:
             f"the traces are where the server wrote them, which is not known here: copy them into {folder} and analyze "
             "that folder, or name the place with --profile-folder"
         )
-    return f"{written}: holds no new trace; does the server write its traces there?"
+    return f"{written}: contains no new trace; does the server write its traces there?"

@@ -82,7 +82,7 @@ def read(source: Source) -> LogReading:
         kind = json_flavour(frozenset(value)) or "json"
         entries = tuple(_entries(value, kind, _key_lines(text), tally))
     elif value is not None:
-        tally.note("not a configuration", "the file holds no object with settings")
+        tally.note("not a configuration", "the file contains no object with settings")
     return LogReading(config=entries, issues=tally.issues(), kind="config")
 
 

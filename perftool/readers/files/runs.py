@@ -239,7 +239,7 @@ def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
     others = [f"{run.name} ({run.lacks})" if run.lacks else run.name for run in newest_first if run is not chosen]
     more = f" and {len(others) - _MOST_LISTED} more" if len(others) > _MOST_LISTED else ""
     return (
-        f"{folder} holds {len(newest_first)} recordings; analysing {what}: {chosen.name}{ranks}. "
+        f"{folder} contains {len(newest_first)} recordings; analysing {what}: {chosen.name}{ranks}. "
         f"--run NAME picks another: {', '.join(others[:_MOST_LISTED])}{more}"
     )
 
@@ -251,7 +251,7 @@ def newest_profiles(folder: str, files: Sequence[str]) -> Chosen:
         cards["".join(_CARD.findall(Path(file).name))].append(file)
     newest = tuple(sorted(max(own, key=lambda file: (Path(file).stat().st_mtime_ns, file)) for own in cards.values()))
     note = (
-        f"{folder} holds {len(files)} recordings of the native profiler; analysing the newest of each card: "
+        f"{folder} contains {len(files)} recordings of the native profiler; analysing the newest of each card: "
         f"{', '.join(newest)}. To analyse another one, name its file."
     )
     others = tuple(file for file in files if file not in newest)

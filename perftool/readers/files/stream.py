@@ -161,7 +161,7 @@ class ByteStream:
                 return
             empty += 1
             if empty > _MOST_EMPTY:
-                self._damaged(codec.name, f"more than {_MOST_EMPTY:,} parts in a row hold nothing")
+                self._damaged(codec.name, f"more than {_MOST_EMPTY:,} parts in a row are empty")
                 return
             member = codec.open()
         self._damaged(codec.name, "it ends before its end mark")

@@ -22,7 +22,7 @@ HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were execute
 _HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
 _ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>[^\s:]+::\S+)\s*$")
 _ARGUMENT = re.compile(r"\w+=(\S+)")
-# The most unrelated lines between two rows of a table.
+# Maximum number of unrelated lines between two rows of a table.
 _MAX_FOREIGN_LINES = 20
 _MAX_OPEN = 256
 _MAX_KINDS_OF_CALL = 100_000

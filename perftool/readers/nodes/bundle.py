@@ -76,7 +76,7 @@ def read(path: str, rank: int | None = None) -> LogReading:
         issues[_MOST_ISSUES:] = [ImportIssue("damaged member", rest, f"and {rest:,} more members are damaged")]
     if not readings and not host:
         what = "only a raw hardware trace, which synprof_parser --csv turns into CSV" if raw else "no known content"
-        raise InputError("; ".join([f"{path}: holds {what}", *(issue.message for issue in issues)]))
+        raise InputError("; ".join([f"{path}: contains {what}", *(issue.message for issue in issues)]))
     if raw:
         issues.append(
             ImportIssue(UNREAD, raw, f"raw hardware traces, which synprof_parser --csv turns into CSV: {raw}")
@@ -109,7 +109,7 @@ def copy_host_trace(path: str, into: Path) -> None:
                     for block in content():
                         target.write(block)
                 return
-    raise InputError(f"{path}: holds no trace of the host ({_HOST})")
+    raise InputError(f"{path}: contains no trace of the host ({_HOST})")
 
 
 class _BoundError(InputError):
@@ -145,7 +145,7 @@ class _Members:
         seen: set[str] = set()
         for count, (written, content) in enumerate(members, 1):
             if count > MOST_MEMBERS:
-                raise _BoundError(f"{self._path}: holds more than {MOST_MEMBERS:,} files, which no profiler writes")
+                raise _BoundError(f"{self._path}: contains more than {MOST_MEMBERS:,} files, which no profiler writes")
             name = written.removeprefix("./")
             if content is not None and name not in seen:
                 seen.add(name)
@@ -250,4 +250,4 @@ def _require_small_directory(path: str) -> None:
             directory if directory != 0xFFFF_FFFF else 0, int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
         )
     if directory > _MOST_DIRECTORY_BYTES:
-        raise _BoundError(f"{path}: holds more files than the {MOST_MEMBERS:,} that a profiler writes")
+        raise _BoundError(f"{path}: contains more files than the {MOST_MEMBERS:,} that a profiler writes")

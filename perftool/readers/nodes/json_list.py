@@ -19,6 +19,8 @@ def list_under(key: str, data: bytes, path: str) -> list[Any] | None:
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path}: is damaged JSON ({error})") from None
     if holds_events(found):
-        raise InputError(f"{path}: holds traceEvents after {key!r}, too far from its beginning to be read as a trace")
+        raise InputError(
+            f"{path}: contains traceEvents after {key!r}, too far from its beginning to be read as a trace"
+        )
     value = found.get(key) if isinstance(found, dict) else None
     return value if isinstance(value, list) else None

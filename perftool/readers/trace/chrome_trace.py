@@ -214,7 +214,7 @@ class ChromeTrace:
 
     def _drop(self, offset: int, size: int) -> None:
         self._damaged = True
-        text = f"{size:,} bytes from byte {offset:,} hold no event, and were not used"
+        text = f"{size:,} bytes from byte {offset:,} contain no event, and were not used"
         self.issues.append(ImportIssue("dropped text", 1, text, size, offset))
 
     def _close(self, data: bytes, offset: int) -> Chunk | None:

@@ -16,7 +16,8 @@ _MOST_ROLES = 4
 
 
 def group_lines(report: Report, noticeable: float = _NOTICEABLE) -> list[Text]:
-    """A line for each role of the process groups, and a head; nothing if no rank waits for ``noticeable`` of a step."""
+    """A line for each role of the process groups, below a header; nothing if no rank waits for ``noticeable`` of a
+    step."""
     step_ms = report.summary["step_time_ms"].value or 0.0
     longest = max((wait.ns_per_step for role in report.groups for wait in role.waiting), default=0)
     if not report.groups or not step_ms or longest < noticeable * step_ms * 1e6:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perftool.sim.machine.costs import Roofline
 
-# The most ops of a fused kernel; the real limit of the graph compiler is not published.
+# Maximum number of ops in a fused kernel; the real limit of the graph compiler is not published.
 _LONGEST_CHAIN = 16
 
 

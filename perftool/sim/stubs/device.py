@@ -117,7 +117,7 @@ class _Stream:
         return self._current[-1] is self
 
     def synchronize(self) -> None:
-        """Wait for the device, without ops still pending on the current stream."""
+        """Wait for the device. On the current stream, pending ops are not launched first."""
         if self.is_current:
             self._machine.log.cut("HPUStream::synchronize userthread", self._machine.now)
             self._machine.wait()

@@ -42,7 +42,7 @@
   });
   addEventListener("afterprint", () => { closed.forEach((one) => { one.open = false; }); });
 
-  // A click on the head of a column sorts by it: numbers by their value, whatever their unit.
+  // A click on a column header sorts by it: numbers by their value, whatever their unit.
   const units = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9, min: 6e10, h: 3.6e12,
     B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 };
   const worth = (cell) => {
