@@ -6,7 +6,7 @@ import re
 
 from perftool.model.efficiency import OpRate
 
-NO_MODEL = "no model of this op"
+NO_MODEL = "no model for this op"
 WITHOUT_SHAPES = "shapes not recorded"
 _WITHOUT_OP = {"graph": "captured: no shapes", "recipe": "recipe: the trace has no shapes"}
 # vLLM's matrix product for mixtures of experts, Triton's ``matmul_ogs``, names types (result, tokens, weights) and

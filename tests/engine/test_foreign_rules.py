@@ -77,7 +77,7 @@ ONE = "SELECT 'all' AS subject, 1 AS n, 0 AS rank"
         ("SELECT 'shorten' AS change, id AS task, 'abc' AS factor FROM slices", "factor is 'abc', not a number"),
         ("SELECT 'shorten' AS change, id AS task, 'nan'::DOUBLE AS factor FROM slices", "factor is nan"),
         ("SELECT 'shorten' AS change, id AS task, -1e300 AS factor FROM slices", "factor is -1e+300"),
-        ("SELECT 'prefetch' AS change, id AS task, 1e30::HUGEINT AS parallel FROM slices", "the column parallel contains"),
+        ("SELECT 'prefetch' AS change, id AS task, 1e30::HUGEINT AS parallel FROM slices", "the column parallel"),
         ("SELECT 'skip' AS change, [id] AS task FROM slices", "the column task must contain whole numbers"),
         ("SELECT 'skip' AS change, 1 AS task, 'x' AS slice_ts) AS w, slices AS s --", "syntax error"),
         ("SELECT 1 AS n; SELECT 2", "only a single SELECT"),

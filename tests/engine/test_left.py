@@ -74,7 +74,7 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside(tmp_path: Path) ->
         ([LargeOp("mm", 0.9, 0.5, "", True, 0.06), LargeOp("add", 0.1, 0.8, "", True, 0.0)],
          "At the rates that the device reaches on good shapes, 6.0 % of it would be saved; the table "
          "op_shortfalls says why, and what to change."),
-        ([LargeOp("mm", 0.9, 0.8, "", True, 0.0), LargeOp("mine", 0.1, None, "no model of this op", False, 0.0)],
+        ([LargeOp("mm", 0.9, 0.8, "", True, 0.0), LargeOp("mine", 0.1, None, "no model for this op", False, 0.0)],
          "mm 90.0 %, at 80.0 % of its best. The best time is unknown for 10.0 % of it."),
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),
           *([LargeOp("tiny", 0.01, 0.1, "", False, 0.0)] * 5)],

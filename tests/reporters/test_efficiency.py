@@ -40,7 +40,7 @@ def test_the_shown_rate_is_the_limiting_one() -> None:
         ({"source": "recipe"}, "recipe: the trace has no shapes"),
         ({"source": "kernel"}, "no op launched it"),
         ({"input_dims": None}, "shapes not recorded"),
-        ({"kind": None}, "no model of this op"),
+        ({"kind": None}, "no model for this op"),
         ({}, "arguments not recorded"),
         ({"kind": "collective"}, ""),
     ],

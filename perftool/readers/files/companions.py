@@ -81,7 +81,7 @@ def _other_name(path: str, chosen: Sequence[set[str]], others: Callable[[Path], 
     own = _words(path)
     if not own or not own.isdisjoint(set().union(*chosen)):
         return None
-    return "its name belongs to another run" if all(chosen) or own & others(Path(path).parent) else None
+    return "its name is that of another run" if all(chosen) or own & others(Path(path).parent) else None
 
 
 def _other_run_words(folder: Path, traces: frozenset[str]) -> set[str]:

@@ -313,7 +313,7 @@ def _note_incomplete(runs: Sequence[Run]) -> None:
         if own < WHOLE_SHARE * cycle:
             run.lacks = f"only part of a recording: {format_bytes(own)} instead of {format_bytes(cycle)}"
         elif own < _BROKEN_OFF_SHARE * largest:
-            run.lacks = f"only {format_bytes(own)} beside {format_bytes(largest)}"
+            run.lacks = f"only {format_bytes(own)}, compared with {format_bytes(largest)}"
         elif run.world_size and len(run.files) < most[run.world_size]:
             run.lacks = f"{len(run.files)} of {run.world_size} ranks"
 
