@@ -147,6 +147,24 @@ def test_no_more_than_seven_characters_of_a_secret_are_left_where_names_are_cut(
     assert (code, "k" * 60 in page, [text for text in left if text in page]) == (0, True, []), err
 
 
+def test_no_cut_secret_is_left_in_the_sentences_on_a_cpu(run, tmp_path: Path) -> None:
+    secret = "Zq7Xw9Kp2Lm4Nv6Bt8Rc"
+    events = []
+    for at in range(5):
+        ts, name = 1000 * at, "aten::" + "k" * 35 + secret
+        events += [step(at, ts, 1000), x(name, ts + 5, 200), x("aten::mm", ts + 10, 190)]
+        events += [x(f"{name}x", ts + 800, 150), x("aten::mm", ts + 805, 100)]
+    (tmp_path / "run.json").write_bytes(document(events, env={"MY_PASSWORD": secret}))
+
+    code, page, err = run("run.json", "-q", "--static", "--redact")
+
+    cut = "k" * 35 + "redacted…"
+    assert code == 0
+    assert f"between aten::{cut} and aten::{cut}" in page
+    assert f"mostly inside aten::{cut}" in page
+    assert [at for at in range(13) if secret[at : at + 8] in page] == [], err
+
+
 def test_parts_are_not_enough_to_redact(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["habana_perf_tool", "analyze", "run.json", "-q", "--part", "rank0.part"])
     with pytest.raises(SystemExit):

@@ -93,6 +93,11 @@ def test_the_slowest_rank_sets_the_step() -> None:
     assert step_lengths(made) == (9, 4)
 
 
+def test_steps_of_one_name_are_not_one_step() -> None:
+    made = [Step(rank, "s", 0, dur, {}, False) for rank, dur in ((0, 5), (0, 7), (1, 9), (1, 6))]
+    assert step_lengths(made) == (9, 7)
+
+
 def test_ops_are_per_step_and_under_their_normalised_name() -> None:
     rows = [Share(f"fused_{at}", 100, 1, 0.1) for at in range(4)]
     assert totals(rows, 2) == (OpTotal("fused_#", 200.0, 2.0),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from perftool.engine.compare.op_totals import totals
@@ -81,7 +82,11 @@ def setting_of(device: str | None, ranks: Iterable[int | None], world_size: int 
 
 def step_lengths(steps: Sequence[Step]) -> tuple[int, ...]:
     """The length of each step in ns; the slowest rank counts when several ranks have the step."""
-    longest: dict[str, int] = {}
+    longest: dict[tuple[str, int], int] = {}
+    seen: Counter[tuple[int | None, str]] = Counter()
     for step in steps:
-        longest[step.name] = max(longest.get(step.name, 0), step.dur_ns)
+        # All steps of a rank may have the same name.
+        seen[step.rank, step.name] += 1
+        key = step.name, seen[step.rank, step.name]
+        longest[key] = max(longest.get(key, 0), step.dur_ns)
     return tuple(longest.values())

@@ -55,14 +55,14 @@ _ON_CPU = {
 # With a smaller share, the text gives the share.
 _NEARLY_ALL = 0.9
 # Names of ops from a trace are cut to this length in sentences.
-LONGEST_NAME = 60
+_LONGEST_NAME = 60
 _WAITING = re.compile("the device (?:waits|stands idle) while the host")
 _CAUSES = """
 WITH whole AS (SELECT sum(dur) AS ns, sum(steps) AS steps FROM windows),
 idle AS (
     SELECT t.name, sum(t.total_ns) AS ns,
            arg_min({
-               'ts': t.ts, 'dur': t.longest_ns, 'before': left(n.before, $length), 'after': left(n.after, $length)
+               'ts': t.ts, 'dur': t.longest_ns, 'before': n.before, 'after': n.after
            }, (-t.longest_ns, t.rank, t.ts)) AS longest
     FROM _idle_totals AS t LEFT JOIN _gap_neighbours AS n ON n.rank = t.rank AND n.cause = t.name GROUP BY t.name
     UNION ALL SELECT 'exposed_collectives', sum(exposed_ns), NULL FROM _rank_totals
@@ -110,8 +110,13 @@ def causes(
             longest=_place(row["longest"]),
             within=row["within"],
         )
-        for row in store.select(_CAUSES, {"large": LARGE, "length": LONGEST_NAME})
+        for row in store.select(_CAUSES, {"large": LARGE})
     )
+
+
+def cut_name(name: str) -> str:
+    """``name`` for a sentence. ``--redact`` finds what a cut left of a secret by the mark."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _place(longest: dict[str, Any] | None) -> Location | None:
@@ -119,5 +124,5 @@ def _place(longest: dict[str, Any] | None) -> Location | None:
     if longest is None:
         return None
     known = longest["before"] and longest["after"]
-    name = f"between {longest['before']} and {longest['after']}" if known else None
+    name = f"between {cut_name(longest['before'])} and {cut_name(longest['after'])}" if known else None
     return Location(None, None, longest["ts"], longest["dur"], name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from perftool.engine.report.causes import LARGE, LONGEST_NAME
+from perftool.engine.report.causes import LARGE, cut_name
 from perftool.engine.report.verdict_input import VerdictInput
 from perftool.model.memory import MemoryUse
 from perftool.model.modules import Part
@@ -177,8 +177,7 @@ def _passes(run: VerdictInput) -> str:
 
 def short_name(name: str) -> str:
     """A kernel's name without template arguments."""
-    name = re.sub(r"^void |[<(].*$", "", name)
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    return cut_name(re.sub(r"^void |[<(].*$", "", name))
 
 
 def sentence(clause: str) -> str:

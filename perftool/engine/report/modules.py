@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perftool.engine.report.causes import LONGEST_NAME
+from perftool.engine.report.causes import cut_name
 from perftool.model.modules import ModuleTime, Part
 from perftool.store.trace_store import TraceStore
 
@@ -32,8 +32,8 @@ def annotated_work(store: TraceStore) -> tuple[Part, ...]:
 
 # All ranks together.
 _ENCLOSING = """
-SELECT call, sum(ns)::BIGINT AS ns, left(arg_max(dims, (ns, -rank)), $length) AS dims
-FROM _enclosing_calls WHERE name = $name GROUP BY call ORDER BY ns DESC, call
+SELECT call, sum(ns) AS ns, arg_max(dims, (ns, -rank)) AS dims, sum(sum(ns)) OVER () AS whole_ns
+FROM _enclosing_calls WHERE name = $name GROUP BY call ORDER BY ns DESC, call LIMIT 1
 """
 _FUNCTION = "autograd::engine::evaluate_function: "
 
@@ -41,13 +41,13 @@ _FUNCTION = "autograd::engine::evaluate_function: "
 def enclosing_call(store: TraceStore, op: str) -> str:
     """A clause on the outermost op that contains most of the work of ``op`` on a CPU, and the largest shape there."""
     store.build(["_enclosing_calls"])
-    rows = store.select(_ENCLOSING, {"name": op, "length": LONGEST_NAME})
-    if not rows or not rows[0]["call"] or 2 * rows[0]["ns"] <= sum(row["ns"] for row in rows):
+    rows = store.select(_ENCLOSING, {"name": op})
+    if not rows or not rows[0]["call"] or 2 * rows[0]["ns"] <= rows[0]["whole_ns"]:
         return ""
-    name, dims = rows[0]["call"].removeprefix(_FUNCTION)[:LONGEST_NAME], rows[0]["dims"]
+    name, dims = rows[0]["call"].removeprefix(_FUNCTION), rows[0]["dims"]
     # The backward functions of PyTorch's own ops end in a number and say no more than the op.
-    inside = "" if name == op or name[-1:].isdigit() else f"mostly inside {name}"
-    return ", ".join(filter(None, (inside, f"on shapes such as {dims}" if dims and dims != "[]" else "")))
+    inside = "" if name == op or name[-1:].isdigit() else f"mostly inside {cut_name(name)}"
+    return ", ".join(filter(None, (inside, f"on shapes such as {cut_name(dims)}" if dims and dims != "[]" else "")))
 
 
 def backward_passes(store: TraceStore) -> float | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from perftool.replay.ranks.culprit_rows import CulpritRow, CulpritRowMaker, why_text
 from perftool.replay.ranks.lateness import Late
-from perftool.replay.ranks.meetings import Less
+from perftool.replay.ranks.meetings import Floats, Less
 from perftool.replay.ranks.model import run_model_of
 from perftool.replay.ranks.reading import LEAST
 from perftool.store.trace_store import TraceStore
@@ -35,6 +35,16 @@ def culprit_rows(store: TraceStore) -> list[CulpritRow]:
     search = _Search(store, model)
     rows = [row for row in search.rows() if row is not None] or list(search.before_the_recording())
     return sorted(rows, key=lambda row: (-_worth(row), row.subject))
+
+
+def _medians_of_others(values: Floats) -> Floats:
+    """For each of two or more ``values``, the median of the others."""
+    count, order = len(values), np.argsort(values, kind="stable")
+    ordered, place = values[order], np.empty_like(order)
+    place[order] = np.arange(count)
+    # Without the value itself, all that are larger move down by one place.
+    low, high = (ordered[at + (place <= at)] for at in ((count - 2) // 2, (count - 1) // 2))
+    return np.asarray((low + high) / 2)
 
 
 def _worth(row: CulpritRow) -> int:
@@ -155,17 +165,16 @@ class _Search(CulpritRowMaker):
         whole: dict[int, float] = {}
         usual: dict[int, float] = {}
         for kind in np.unique(meet.kind).tolist():
-            chosen = meet.kind == kind
-            lanes = np.unique(meet.lane[chosen]).tolist()
+            chosen = np.flatnonzero(meet.kind == kind)
+            ordered = chosen[np.argsort(meet.lane[chosen], kind="stable")]
+            lanes, starts, calls = np.unique(meet.lane[ordered], return_index=True, return_counts=True)
             if len(lanes) < 2:
                 continue
-            medians = {lane: float(np.median(meet.wire[chosen & (meet.lane == lane)])) for lane in lanes}
-            for lane in lanes:
-                calls = int((chosen & (meet.lane == lane)).sum())
-                whole[lane] = whole.get(lane, 0.0) + calls * medians[lane]
-                usual[lane] = usual.get(lane, 0.0) + calls * float(
-                    np.median([ns for one, ns in medians.items() if one != lane])
-                )
+            medians = np.array([np.median(part) for part in np.split(meet.wire[ordered], starts[1:])], dtype=float)
+            totals = calls * medians, calls * _medians_of_others(medians)
+            for lane, own, other in zip(lanes.tolist(), *(total.tolist() for total in totals), strict=True):
+                whole[lane] = whole.get(lane, 0.0) + own
+                usual[lane] = usual.get(lane, 0.0) + other
         return whole, usual
 
     def _members(self, lane: int) -> list[int]:
