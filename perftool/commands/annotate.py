@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,14 +101,18 @@ def _stem(trace: str) -> str:
 def _write(traces: list[str], session: Session, target: str) -> tuple[Annotations, list[str], list[str]]:
     """Analyse ``traces`` and write them annotated; returns the annotations to look at first, warnings and notes."""
     from perftool.engine.drawing.rank_timelines import rank_metadata
+    from perftool.readers.files.remote import local_copy
     from perftool.readers.text.redaction import Redactor
 
     inputs, redact = session.inputs(traces, [target]), session.cli.redact
     if not inputs.traces:
         raise PerfToolError(f"{traces[0]}: contains no trace to draw into")
-    with open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool:
-        one, redactor = len(inputs.traces) == 1, Redactor()
-        drawn, copied, notes = _one_rank(run, Path(spool), redact) if one else _several_ranks(run)
+    one, redactor = len(inputs.traces) == 1, Redactor()
+    with (
+        open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool,
+        local_copy(inputs.traces[0]) if one else nullcontext("") as place,
+    ):  # fmt: skip
+        drawn, copied, notes = _one_rank(run, place, Path(spool), redact) if one else _several_ranks(run)
         # The timeline of several ranks leaves out their metadata, but an event may repeat a secret from it.
         found = redactor.learn(rank_metadata(run)) if one or redact else set()
         if redact:
@@ -117,12 +123,14 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
     return drawn, warn_of_secrets(redactor.left_out if redact else found, redact), notes
 
 
-def _one_rank(run: Run, spool: Path, redact: bool) -> tuple[Annotations, Callable[[], Iterator[bytes]], list[str]]:
+def _one_rank(
+    run: Run, place: str, spool: Path, redact: bool
+) -> tuple[Annotations, Callable[[], Iterator[bytes]], list[str]]:
     from perftool.engine.drawing.annotate import annotate as draw
     from perftool.readers.trace.splice import splice
     from perftool.reporters.perfetto import render_events
 
-    read = _readable(run.store.inputs, run.store.unreadable)
+    read = _readable(run.store.inputs, run.store.unreadable, place)
     drawn = draw(run.rank_store(read.rank or 0), run.report, read.rank or 0)
 
     def copied() -> Iterator[bytes]:
@@ -145,18 +153,20 @@ def _several_ranks(run: Run) -> tuple[Annotations, Callable[[], Iterator[bytes]]
     return first_view(run), lambda: render_ranks(rank_timelines(run)), notes
 
 
-def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile]) -> InputFile:
+def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile], place: str) -> InputFile:
+    """The only one of ``read``; of a URL, its copy at ``place``."""
+    from perftool.readers.files.remote import is_url
     from perftool.readers.nodes import is_bundle
     from perftool.readers.trace.memory_snapshot import is_snapshot_file
     from perftool.readers.trace.profiler_csv import is_profiler_csv
 
     if not read:
         raise PerfToolError(next(issue.message for file in unreadable for issue in file.issues))
-    path = read[0].path
+    path = place if is_url(read[0].path) else read[0].path
     if is_profiler_csv(path) or is_bundle(path) or is_snapshot_file(path):
         kind = "an archive" if is_bundle(path) else "a CSV file" if is_profiler_csv(path) else "a memory snapshot"
         raise PerfToolError(f"{read[0].path}: is {kind}, and annotate needs a trace in JSON")
-    return read[0]
+    return replace(read[0], path=path)
 
 
 def _written_notes(output_file: str | None, drawn: Annotations, notes: Sequence[str]) -> list[str]:

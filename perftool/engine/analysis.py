@@ -21,10 +21,10 @@ from perftool.engine.rules.evaluate import Outcome, evaluate
 from perftool.engine.rules.pack import shipped_rules
 from perftool.engine.rules.rule_queries import Context
 from perftool.errors import InputError, PerfToolError, is_interrupt
-from perftool.model.inputs import InputFile
 from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.discover import Inputs, find_inputs
+from perftool.readers.files.remote import shown_path
 from perftool.replay.tables import replayed_rows
 from perftool.store.catalog import names_in
 from perftool.store.device import decide_device, detect_device
@@ -115,7 +115,7 @@ class Run:
         """Every table of ``rank`` alone; stays open with the run. Raises InputError when its trace cannot be read."""
         if self._one_store and list(self.whole.metadata) == [rank]:
             return self.whole
-        return self._read_alone(self._open_until, self._read_of(rank).path, rank)
+        return self._read_alone(self._open_until, self._trace_of(rank), rank)
 
     @contextmanager
     def only_rank(self, rank: int) -> Iterator[TraceStore]:
@@ -124,17 +124,18 @@ class Run:
         if self._one_store:
             yield self.whole
             return
-        read = self._read_of(rank)
+        trace = self._trace_of(rank)
         with ExitStack() as open_until:
-            yield self._read_alone(open_until, read.path, rank)
+            yield self._read_alone(open_until, trace, rank)
 
-    def _read_of(self, rank: int) -> InputFile:
-        """The trace of ``rank``. Raises InputError when it cannot be read again."""
-        read = next((read for read in self.store.inputs if read.rank == rank), None)
+    def _trace_of(self, rank: int) -> str:
+        """The trace of ``rank``, as it was given. Raises InputError when it cannot be read again."""
+        read = next((read.path for read in self.store.inputs if read.rank == rank), None)
         # The paths in a part may be from another machine.
-        if read is None or read.path not in self._inputs.traces:
+        trace = next((trace for trace in self._inputs.traces if shown_path(trace) == read), None)
+        if trace is None:
             raise InputError(f"no trace of rank {rank} could be read")
-        return read
+        return trace
 
     def _read_alone(self, open_until: ExitStack, path: str, rank: int) -> TraceStore:
         store = open_until.enter_context(TraceStore.for_files([path], replayed_rows))

@@ -17,7 +17,7 @@ from perftool.readers.files.companions import COMPANIONS, companions_in, files_o
 from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.matching import is_pattern, matches
 from perftool.readers.files.picking import Wanted, is_excluded
-from perftool.readers.files.remote import is_url, list_url
+from perftool.readers.files.remote import is_url, list_url, shown_path
 from perftool.readers.files.runs import Chosen, is_recording, newest_profiles, require_one_run
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
 from perftool.readers.files.unchanged import once_per_file
@@ -277,7 +277,7 @@ def _at_url(url: str) -> list[str]:
     """The traces selected by ``url``; companions are found on this machine only."""
     found = list_url(url)
     if not found:
-        raise NoInputError(f"{url}: contains no file")
+        raise NoInputError(f"{shown_path(url)}: contains no file")
     traces = [file for file in found if without_query(file).lower().endswith(TRACE_SUFFIXES)]
     return found if len(found) == 1 else traces
 

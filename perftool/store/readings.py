@@ -14,7 +14,7 @@ from perftool.model.inputs import UNREAD, InputFile
 from perftool.model.nodes import GraphNode, NodeRun
 from perftool.model.records import CapturedKernel, LogReading
 from perftool.op_costs.graph_nodes import node_flops
-from perftool.readers.files.remote import local_copy
+from perftool.readers.files.remote import local_copy, shown_path
 from perftool.readers.files.stream import STDIN
 from perftool.readers.logs.compilation_choice import chosen_compilations
 from perftool.readers.logs.fallback_totals import FallbackTotal, fallback_totals
@@ -50,7 +50,7 @@ def read_text(path: str) -> Reading:
     # Imported here, because traces do not need the pattern tables of text readers.
     from perftool.readers import text_input
 
-    shown = "<stdin>" if path == STDIN else path
+    shown = "<stdin>" if path == STDIN else shown_path(path)
     size = 0 if path == STDIN or not os.path.exists(path) else os.path.getsize(path)
     with local_copy(path) as place:
         return Reading(shown, size, text_input.read(place))

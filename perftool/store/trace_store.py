@@ -13,7 +13,7 @@ import duckdb
 
 from perftool.errors import UNFORESEEN, InputError, QueryError, QueryTimeoutError
 from perftool.model.inputs import ImportIssue, InputFile
-from perftool.readers.files.remote import local_copy
+from perftool.readers.files.remote import local_copy, shown_path
 from perftool.readers.identity import without_members
 from perftool.readers.nodes import as_trace
 from perftool.readers.trace.memory_snapshot import snapshot_as_trace
@@ -115,7 +115,7 @@ class TraceStore:
             add = self._add_csv if is_profiler_csv(events) else self._add_events
             added = add(events, number or self._free_rank, progress)
             size = added.bytes if events == place else Path(place).stat().st_size
-        self.inputs.append(added if events == path else replace(added, path=path, bytes=size))
+        self.inputs.append(added if events == path else replace(added, path=shown_path(path), bytes=size))
         return self.inputs[-1]
 
     def _add_events(self, path: str, number: Number, progress: load.Progress | None) -> InputFile:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import socketserver
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,10 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("fsspec")
 
+from builders.reports import starved
+from events import document
+
+from perftool.cli import main
 from perftool.errors import InputError
 from perftool.readers import discover
 from perftool.readers.files import remote
@@ -43,7 +48,8 @@ class _Server(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(b"{}" if name == "good" else bytes(1 << 20))
+            known = {"good": b"{}", "trace": document(starved())}
+            self.wfile.write(known.get(name, bytes(1 << 20)))
 
 
 @pytest.fixture
@@ -173,3 +179,25 @@ def test_a_query_that_signs_an_address_is_no_part_of_the_name(address: str) -> N
     with local_copy(url) as copy:
         assert Path(copy).name == "good.json"
     assert not discover._is_text(url)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("analyze -q --output-format json", "trace"), ("lint -q --output-format sarif", "trace"), ("analyze", "404"),
+     ("analyze", "403"), ("annotate -o drawn.json", "trace"), ("export -o tables/", "trace")],
+)  # fmt: skip
+def test_what_signs_an_address_is_in_no_output(
+    address: str, command: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    url = f"{address}/{name}.json?X-Amz-Signature=5f3a9c1e5f3a9c1e"
+    monkeypatch.setattr(sys, "argv", ["habana_perf_tool", *command.split(), url])
+    with pytest.raises(SystemExit):
+        main()
+    written = "".join(capfd.readouterr())
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+
+    assert "5f3a" not in written
+    assert [file for file in files if b"5f3a" in file.read_bytes()] == []
+    assert files or "?X-Amz-Signature=redacted" in written

@@ -25,6 +25,7 @@ from perftool.errors import UNFORESEEN, InputError, unexpected_input_error
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.model.report import Device, Finding, Report, Step
 from perftool.model.rule import Rule
+from perftool.readers.files.remote import shown_path
 from perftool.store.captures import read_capture
 from perftool.store.ranks import rank_of
 from perftool.store.readings import Reading, read_text
@@ -137,7 +138,9 @@ def _simulated(store: TraceStore) -> bool:
 
 def unreadable(path: str, error: InputError) -> InputFile:
     """An unreadable input; its name may still give the rank."""
-    return InputFile(path, "trace", rank_of(path, {}), 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),))
+    return InputFile(
+        shown_path(path), "trace", rank_of(path, {}), 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),)
+    )
 
 
 def read_texts(

@@ -10,6 +10,7 @@ from typing import Any
 
 from perftool.model.inputs import InputFile
 from perftool.model.report import Finding, Report
+from perftool.readers.files.remote import is_url, shown_path
 
 STDIN_NAME = "<stdin>"
 
@@ -20,12 +21,12 @@ def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None)
 
     Uses forward slashes on every system. Standard input is shown as ``stdin_name``.
     """
-    places = {path: os.path.realpath(path) for path in paths if path != STDIN_NAME}
+    places = {path: os.path.realpath(path) for path in paths if path != STDIN_NAME and not is_url(path)}
     base = os.path.realpath(root)
     outside = [os.path.dirname(place) for place in places.values() if not _inside(place, base)]
     shared = os.path.commonpath(outside) if outside else base
     shown = {path: _relative(place, base if _inside(place, base) else shared) for path, place in places.items()}
-    return {**shown, STDIN_NAME: stdin_name or STDIN_NAME}
+    return {**{path: shown_path(path) for path in paths if is_url(path)}, **shown, STDIN_NAME: stdin_name or STDIN_NAME}
 
 
 def make_portable(report: Report, shown: Mapping[str, str]) -> Report:

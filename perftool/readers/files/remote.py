@@ -29,6 +29,18 @@ def is_url(path: str) -> bool:
     return _URL.match(path) is not None
 
 
+def shown_path(path: str) -> str:
+    """``path`` for reports and messages: a URL without what looks like a secret, such as its signature."""
+    return _without_secrets(path) if is_url(path) else path
+
+
+def _without_secrets(text: str) -> str:
+    # Imported here, because most inputs are local.
+    from perftool.readers.text.redaction import Redactor
+
+    return Redactor().text(text)
+
+
 def list_url(url: str) -> list[str]:
     """The files selected by ``url`` (a file, a folder or a glob), sorted, as URLs.
 
@@ -78,14 +90,15 @@ def _resolve(url: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError:
-        raise MissingExtraError(f"{url}: a URL needs fsspec (pip install 'habana-perf-tool[remote]')") from None
+        text = f"{shown_path(url)}: a URL needs fsspec (pip install 'habana-perf-tool[remote]')"
+        raise MissingExtraError(text) from None
     try:
         # Some file systems connect on creation.
         with _sentences(url):
             system, path = fsspec.core.url_to_fs(url, **(_web_options(url) if url.lower().startswith(_WEB) else {}))
     except ImportError as error:
         scheme = url.split("://")[0]
-        raise MissingExtraError(f"{url}: fsspec cannot open {scheme}:// here ({error})") from None
+        raise MissingExtraError(f"{shown_path(url)}: fsspec cannot open {scheme}:// here ({error})") from None
     return system, str(path)
 
 
@@ -169,12 +182,13 @@ def _sentences(url: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise InputError(f"{url}: no such file") from None
+        raise InputError(f"{shown_path(url)}: no such file") from None
     except ImportError:
         raise
     except Exception as error:  # noqa: BLE001 - each file system has its own errors
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         plain = isinstance(error, OSError | ValueError) and str(error)
-        why = " ".join((plain or f"{type(error).__name__}: {error}").split())[:LONGEST_REASON]
-        raise InputError(f"{url}: cannot be fetched ({why})") from None
+        # The reason may repeat the URL in another spelling.
+        why = _without_secrets(" ".join((plain or f"{type(error).__name__}: {error}").split()))[:LONGEST_REASON]
+        raise InputError(f"{shown_path(url)}: cannot be fetched ({why})") from None
