@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perftool.engine.rules.pack import builtin_folder
+from perftool.readers.secrets import Found, secrets_in
 from perftool.readers.text.nested_json import as_json
 from perftool.readers.text.redaction import Redactor
-from perftool.readers.text.secrets import Found, secrets_in
 
 A, B = "hf_AAAAAAAAAAAAAAAAAAAA", "hf_BBBBBBBBBBBBBBBBBBBB"
 

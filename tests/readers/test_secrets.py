@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perftool.readers.text import secrets
-from perftool.readers.text.secrets import certainty, is_secret, is_secret_number, secrets_in
+from perftool.readers import secrets
+from perftool.readers.secrets import certainty, is_secret, is_secret_number, secrets_in
 
 SECRET = "q7Wz-2Kd9_xRt4"
 LONG = "a1B2c3D4e5F6g7H8i9J0" * 2

@@ -35,10 +35,10 @@ def shown_path(path: str) -> str:
 
 
 def _without_secrets(text: str) -> str:
-    # Imported here, because most inputs are local.
-    from perftool.readers.text.redaction import Redactor
+    # Imported here, because its patterns take 5 ms and most inputs are local.
+    from perftool.readers.secrets import without_secrets
 
-    return Redactor().text(text)
+    return without_secrets(text)
 
 
 def list_url(url: str) -> list[str]:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 from perftool.model.records import ConfigEntry, LogReading
+from perftool.readers.secrets import certainty
 from perftool.readers.text.issue_tally import IssueTally
-from perftool.readers.text.secrets import certainty
 from perftool.readers.text.text_lines import Source, TextLine, read_lines
 
 ASSIGNMENT = re.compile(r"\s*(?:export\s+|declare -x\s+|set\s+)?(?P<key>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)$")

@@ -10,13 +10,13 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
+from perftool.readers.secrets import CUT, REPLACEMENT, SHORTEST, certainty, is_secret, is_secret_number, secrets_in
 from perftool.readers.text.quoted import string_end
-from perftool.readers.text.secrets import CUT, SHORTEST, certainty, is_secret, is_secret_number, secrets_in
 
 _T = TypeVar("_T")
 _Edit = tuple[int, int, bytes]
 
-_REPLACEMENT, _IN_JSON = "redacted", b'"redacted"'
+_IN_JSON = b'"%b"' % REPLACEMENT.encode()
 # A JSON string, or its beginning if it has many escapes.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
@@ -80,7 +80,7 @@ class Redactor:
             spans += self._repeated(self._search.cut(text))
         parts, at = [], 0
         for start, end in _joined(sorted(spans)):
-            parts += [text[at:start], _REPLACEMENT]
+            parts += [text[at:start], REPLACEMENT]
             at = end
         return "".join([*parts, text[at:]]) if parts else text
 

@@ -35,6 +35,7 @@ _BEGUN = re.compile(
 )
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
 
+REPLACEMENT = "redacted"
 # The mark of a cut text, and the replacement for the rest of a token.
 CUT = "…"
 _REST = f"{'0' * 40}.{'0' * 10}."
@@ -139,6 +140,16 @@ def secrets_in(text: str) -> Iterator[Found]:
             yield Found(*found.span("text"), found["scheme"])
     if _HINT.search(text):
         yield from _named_in(text)
+
+
+def without_secrets(text: str) -> str:
+    """``text`` with each of its secrets replaced by the word REPLACEMENT."""
+    parts, at = [], 0
+    for start, end in sorted((found.start, found.end) for found in secrets_in(text)):
+        # They may overlap.
+        parts += [text[at:start], REPLACEMENT] if start >= at else []
+        at = max(at, end)
+    return "".join([*parts, text[at:]])
 
 
 def _begun_in(text: str) -> Iterator[Found]:
