@@ -44,7 +44,7 @@ def signals_as_interrupts() -> Iterator[Ending]:
     if threading.current_thread() is not threading.main_thread():
         yield ending
         return
-    # Shells make background programs ignore Ctrl-C, and nohup makes them ignore the end of the terminal.
+    # Shells make background programs ignore Ctrl-C, and nohup makes them ignore the closing of the terminal.
     handled = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, after_native_imports(interrupt)) for number in handled}
     try:

@@ -65,7 +65,7 @@ def _dot(call: Call) -> Cost:
 
 
 def _grouped(call: Call) -> Cost:
-    """``_grouped_mm``: rows of the first operand, sorted by group, times the matrix of their group; scales in 8 bit."""
+    """``_grouped_mm``: rows of the first operand, sorted by group, times the matrix of their group; scales in 8-bit."""
     a, b = call.tensor(0), call.tensor(1)
     if len(a.dims) != 2 or len(b.dims) != 3 or a.dims[1] != b.dims[1]:
         raise NoModelError("groups along another dimension")

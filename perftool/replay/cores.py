@@ -15,8 +15,8 @@ _TICK_NS = 10_000_000
 
 @dataclass(frozen=True)
 class Cores:
-    """The cores of the recording machine, as mean numbers over time: usable by the run, used by the run, and used by
-    others. None if unknown.
+    """How many cores of the recording machine the run could use, and how many the run and other programs used on
+    average. None if unknown.
     """
 
     usable: float | None = None

@@ -167,7 +167,7 @@ def _pairs_of(connection: duckdb.DuckDBPyConnection, rank: int) -> Pairs:
 
 def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssue]:
     if unmatched_ends:
-        text = f"end events whose begin was before the recording, dropped: {unmatched_ends:,}"
+        text = f"end events of what began before the recording, dropped: {unmatched_ends:,}"
         yield ImportIssue("unmatched ends", unmatched_ends, text)
     if unmatched_begins:
         text = f"begin events without an end, closed with the events around them: {unmatched_begins:,}"

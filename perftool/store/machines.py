@@ -93,7 +93,7 @@ def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]
 def _figures(peaks: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     products = _object(peaks.get("products"))
     rates = {f"matrix peak {dtype}": _number(products, dtype) for dtype in ("fp32", "bf16")}
-    # The vector units of a CPU run products in 32 bit.
+    # The vector units of a CPU run products in 32-bit.
     rates["vector peak fp32"] = _number(products, "fp32")
     for fact, rate in rates.items():
         if is_rate(rate):

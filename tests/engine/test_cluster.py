@@ -114,14 +114,14 @@ def test_a_rank_that_hangs_or_fails_is_the_only_one_lost() -> None:
     assert [what for what in made if not isinstance(what, TaskFailed)] == [
         f"{Path.cwd()}/{path} is done" for path in "abcde"
     ]
-    assert made[1] == TaskFailed("the cluster gave no answer for 0 s")
+    assert made[1] == TaskFailed("the cluster did not answer for 0 s")
     assert made[2] == TaskFailed("the cluster could not analyse it ([Errno 28] no space left on device)")
     assert [future.task.files[0].path for future in cluster.client.given if future.cancelled] == ["stuck"]
 
 
 def test_a_silent_cluster_is_given_up_completely() -> None:
     cluster, made, _ = run([f"rank{rank}" for rank in range(50)], lambda _: True)
-    assert made == [TaskFailed("the cluster gave no answer for 0 s")] * 50
+    assert made == [TaskFailed("the cluster did not answer for 0 s")] * 50
     # It was tried twice, not once for every few ranks.
     assert len(cluster.client.given) == 8
 

@@ -105,7 +105,7 @@ def test_a_group_that_says_correct_bias_is_understood():
 def test_options_that_would_change_the_arithmetic_are_refused(option):
     params = parameters()
     state = torch.optim.AdamW(params, **{option: True}).state_dict()
-    with pytest.raises(ValueError, match=f"FusedAdamW cannot continue a state with {option}=True"):
+    with pytest.raises(ValueError, match=f"FusedAdamW cannot continue from a state with {option}=True"):
         FusedAdamW(params).load_state_dict(state)
 
 

@@ -259,7 +259,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('PATH', 'unmatched begins', 1, None, None,
          'begin events without an end, closed with the events around them: 1'),
         ('PATH', 'unmatched ends', 1, None, None,
-         'end events whose begin was before the recording, dropped: 1'),
+         'end events of what began before the recording, dropped: 1'),
     ]),
     # One input file.
     "inputs": ([

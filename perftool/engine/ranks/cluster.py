@@ -86,7 +86,7 @@ class Cluster:
         for future in out:
             future.cancel()
         return dict.fromkeys(
-            (*out.values(), *waiting), TaskFailed(f"the cluster gave no answer for {self.stalled_s:g} s")
+            (*out.values(), *waiting), TaskFailed(f"the cluster did not answer for {self.stalled_s:g} s")
         )
 
     def _result(self, future: Any) -> Any:

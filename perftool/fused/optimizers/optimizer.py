@@ -241,7 +241,7 @@ class FusedOptimizer(Optimizer):
                 group.setdefault(name, value)
             for option in self.unsupported:
                 if group.get(option):
-                    raise ValueError(f"{type(self).__name__} cannot continue a state with {option}=True")
+                    raise ValueError(f"{type(self).__name__} cannot continue from a state with {option}=True")
 
     def state_dict(self) -> dict[str, Any]:
         """As in torch.optim, each parameter has a `step`: the counter of its group."""

@@ -1,4 +1,4 @@
-"""`habana_frameworks.torch.hpu`, implemented on the device that replaces the HPU: CUDA's, or the host."""
+"""`habana_frameworks.torch.hpu`, implemented on the device that replaces the HPU: a CUDA device, or the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes values as JSON, however deep they nest."""
+"""Writes values as JSON, however deeply they nest."""
 
 from __future__ import annotations
 

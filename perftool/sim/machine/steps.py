@@ -38,7 +38,7 @@ def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None 
 
 
 def warm_up(bounds: Sequence[tuple[int, int]], compiled_at: Sequence[int]) -> int:
-    """The number of consecutive first steps that compile: at most half of all, and at most three."""
+    """How many steps in a row compile, from the first on: at most half of all, and at most three."""
     most = min(_LONGEST_WARM_UP, len(bounds) // 2)
     compiling = [any(start <= at < end for at in compiled_at) for start, end in bounds[:most]]
     return next((number for number, compiles in enumerate(compiling) if not compiles), len(compiling))

@@ -64,8 +64,8 @@ class Simulation:
         self.dispatch.hand_to(self.dispatch.host_op)
 
     def finish(self, skip_steps: int | None = None, steps_from: str | None = None) -> int:
-        """Launch the pending ops, close open annotations, and mark the steps; returns the number of first steps that
-        are not recorded: ``skip_steps``, or the warm-up steps. ``steps_from`` says what marks a step.
+        """Launch the pending ops, close open annotations, and mark the steps; returns how many steps at the start are
+        left out of the recording: ``skip_steps``, or those of the warm-up. ``steps_from`` says what marks a step.
         """
         begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
         self.machine.cut("host step marker")

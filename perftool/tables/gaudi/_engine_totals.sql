@@ -13,7 +13,7 @@
 -- column tpc_alone_ns: BIGINT, the TPC works and the MME does not
 -- column dma_alone_ns: BIGINT, DMA works, and neither MME nor TPC
 -- column others_ns: BIGINT, other engines work, and none of these
--- column low_ns: BIGINT, the MME works on types below 32 bit
+-- column low_ns: BIGINT, the MME works on types below 32 bits
 -- column typed_ns: BIGINT, the MME works on these or on 32-bit types
 -- column build_ns: BIGINT, the host builds lazy graphs
 -- column bridge: BOOLEAN, the bridge's events are recorded
