@@ -65,7 +65,7 @@ def known_devices() -> tuple[DeviceFacts, ...]:
 def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts | None:
     """The device that a trace calls ``spelling``; None without an exact match.
 
-    ``memory_bytes`` is the memory stated in the trace: a device with clearly less is a partition, whose rates are
+    ``memory_bytes`` is the memory stated in the trace: a device with much less is a partition, whose rates are
     unknown.
     """
     for device in known_devices():

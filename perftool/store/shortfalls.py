@@ -1,4 +1,4 @@
-"""Finds ops that take clearly longer than the device needs, and why: the table ``op_shortfalls``."""
+"""Finds ops that take much longer than the device needs, and why: the table ``op_shortfalls``."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _filled(template: str, row: Mapping[str, Any]) -> str:
 
 
 def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The table row for one op; None when the device could not run it clearly faster."""
+    """The table row for one op; None when the device could not run it much faster."""
     by_compute = op["compute_ns"] > op["memory_ns"]
     compute = attainable(op["device"], op["kind"] or "", op["dtype"])
     memory = attainable(op["device"], "memory")

@@ -343,7 +343,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a run is parallel: ``kind`` (ddp, tp, pp, ep or hsdp) over ``ranks`` ranks, in groups of ``size``.
+    """How a run is parallelised: ``kind`` (ddp, tp, pp, ep or hsdp) over ``ranks`` ranks, in groups of ``size``.
 
     Its host waits for the device at the end of each step, unless it is ``free``.
     """

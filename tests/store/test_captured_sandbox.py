@@ -1,4 +1,4 @@
-"""Messages of a sandbox that hostile SQL controls never pass for answers, and never crash the program."""
+"""When hostile SQL controls the sandbox, its messages never pass for answers and never crash the program."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def inline_layer(pair: str) -> Layer:
     origin = f"--config {pair!r}"
     check_values(values, origin)
     if "extend" in values:
-        raise SettingsError(f"{origin}: key extend is for files")
+        raise SettingsError(f"{origin}: key extend works only in a file")
     return Layer(origin, values)
 
 

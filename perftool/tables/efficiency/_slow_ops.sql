@@ -1,4 +1,4 @@
--- The ops of op_efficiency that could be clearly faster, with one of their kernels: for op_shortfalls.
+-- The ops of op_efficiency that could be much faster, with one of their kernels: for op_shortfalls.
 --
 -- Only ops with at least a fiftieth of a rank's device work are considered.
 --

@@ -1,11 +1,11 @@
--- One row per op and shapes that take clearly longer than the device needs, with the reason.
+-- One row per op and shapes that take much longer than the device needs, with the reason.
 --
 -- The attainable time is the longer of two: operations at the share of the peak rate that such ops reach on good
 -- shapes, and bytes at the share of the bandwidth that kernels reach (perftool/shortfalls.toml, with sources); it is at
 -- least 2 us, the cost of starting and draining a kernel. The longest kernel represents a call. The reasons are
 -- conditions on these columns, in the same file; reason is NULL when none holds.
 --
--- absent: no op with a model takes clearly longer than the device needs, or its shapes or its device are unknown
+-- absent: no op with a model takes much longer than the device needs, or its shapes or its device are unknown
 -- maker: judge_ops
 -- needs: _slow_ops
 -- empty without: _slow_ops
