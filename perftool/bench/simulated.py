@@ -6,7 +6,7 @@ from perftool.bench.harness.case import Benchmark, simulated_only
 
 _ALL = (
     simulated_only("boolean_indexing", ("SYN101", "SYN104"), "Values multiplied with a mask instead of selected by it"),
-    simulated_only("cpu_fallback", ("FBK101",), "Distances by ops of the device, not one that falls back to the CPU"),
+    simulated_only("cpu_fallback", ("FBK101",), "Distances from ops of the device, with none on the CPU"),
     simulated_only("engine_overlap", ("ENG103", "FUS103"), "Attention as one op that both engines work on"),
     simulated_only("explicit_synchronize", ("SYN102",), "Steps that do not wait for the device"),
     # The two optimizers place epsilon differently.

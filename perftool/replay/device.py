@@ -90,7 +90,8 @@ def quickest_launch_ns(recording: Recording) -> int:
 
 
 def anchors(recording: Recording, order: Order) -> Anchors:
-    """The submission of each task: its launch, or else just before its start, unless it follows other work."""
+    """When each task was submitted: at its launch or, if that was not recorded, just before its start. A task that
+    follows other work needs no submission."""
     tasks, calls = recording.tasks, recording.launches
     quickest = quickest_launch_ns(recording)
     known = tasks.launch != NONE

@@ -37,7 +37,7 @@ class _Counter:
         self._ended = dict.fromkeys(SOURCES.values() if source is None else [SOURCES[source]], 0)
 
     def enter(self, name: str) -> None:
-        """Count the step before, if a batch or the script's profiler marks steps."""
+        """Count the previous step if a batch or the script's profiler marks steps."""
         if name.startswith((LOADER, PROFILER_STEP)):
             self._check()
 

@@ -37,7 +37,7 @@ named AS (
     WHERE d.valid AND d.kind <> 'wait'
 ),
 -- A replay repeats the launches of the capture, so the nth kernel of a name is the capture's nth kernel of that name.
--- Numbers of kernels must be equal, or a multiple in the capture (several captures).
+-- The capture must have as many of them as the replay, or a multiple (several captures).
 numbered AS (
     SELECT id, launch, name, row_number() OVER (PARTITION BY launch, name ORDER BY ts, id) AS nth, count(*) OVER (PARTITION BY launch, name) AS times
     FROM named WHERE source = 'graph' AND EXISTS (FROM _captured)
