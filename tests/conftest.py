@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.remembered import remember
+from builders.remembered import Memory, remember
 from events import Event, document
 from hypothesis import HealthCheck, settings
 from stores import Rows
@@ -70,13 +70,13 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-_ANSWERS: dict[Any, Any] = {}
+_MEMORY = Memory()
 
 
 @pytest.fixture
 def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what surrounds an analysis: each input is analysed once."""
-    remember(monkeypatch, _ANSWERS)
+    remember(monkeypatch, _MEMORY)
 
 
 @pytest.fixture

@@ -1,43 +1,98 @@
-"""Answers of analyses that were given before: the same files, rules and schedule give the same answer.
+"""Answers and stores of analyses that were given before: the same files, rules and schedule give the same answer.
 
 For tests of what surrounds an analysis (options, exit codes, outputs); an analysis takes most of their time.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perftool.engine.analysis import Run
+from perftool.engine.rules.allowance import _ALLOWANCES
+from perftool.store.trace_store import TraceStore
 
 _Key = tuple[Any, ...]
+# Each open store takes tens of megabytes.
+_MOST_STORES = 4
 
 
-def remember(monkeypatch: pytest.MonkeyPatch, known: dict[_Key, Any]) -> None:
-    """Have runs take their answers from ``known``, and add those that are not there. Tables are made all the same when
-    something asks for them.
-    """
+class Memory:
+    """The answers so far, and the stores of the last few inputs, still open."""
+
+    def __init__(self) -> None:
+        self.answers: dict[_Key, Any] = {}
+        self._stores: dict[_Key, tuple[TraceStore, ExitStack]] = {}
+        atexit.register(self.close)
+
+    def store(self, key: _Key, run: Run) -> TraceStore:
+        """The store over all files of ``run``, whose ``key`` is known."""
+        kept = self._stores.pop(key, None)
+        if kept is None:
+            with ExitStack() as until, _opening(run, until):
+                kept = (_WHOLE(run), until.pop_all())
+        self._stores[key] = kept
+        if len(self._stores) > _MOST_STORES:
+            self._stores.pop(next(iter(self._stores)))[1].close()
+        # Rules of packs share an allowance per run.
+        _ALLOWANCES.pop(kept[0], None)
+        return kept[0]
+
+    def close(self) -> None:
+        """Close the stores."""
+        for _, until in self._stores.values():
+            until.close()
+        self._stores.clear()
+
+
+_WHOLE = Run.__dict__["whole"].func
+
+
+@contextmanager
+def _opening(run: Run, until: ExitStack) -> Iterator[None]:
+    """Have what ``run`` opens stay open with ``until``."""
+    own, run._open_until = run._open_until, until
+    try:
+        yield
+    finally:
+        run._open_until = own
+
+
+def remember(monkeypatch: pytest.MonkeyPatch, memory: Memory) -> None:
+    """Have runs take their answers and stores from ``memory``, and add those that are not there."""
     answered = Run._answered
 
-    def remembering(self: Run, answer: Any) -> Any:
-        key = _key(self, answer)
+    def answer_of(self: Run, answer: Any) -> Any:
+        key = _key(self)
         if key is None:
             return answered(self, answer)
-        if key not in known:
-            known[key] = answered(self, answer)
-        return known[key]
+        key = (answer, *key, self._rules, repr(self._schedule), repr(self._batches))
+        if key not in memory.answers:
+            memory.answers[key] = answered(self, answer)
+        return memory.answers[key]
 
-    monkeypatch.setattr(Run, "_answered", remembering)
+    def whole(self: Run) -> TraceStore:
+        key = _key(self)
+        return _WHOLE(self) if key is None or self._before.parts else memory.store(key, self)
+
+    kept = cached_property(whole)
+    kept.__set_name__(Run, "whole")
+    monkeypatch.setattr(Run, "_answered", answer_of)
+    monkeypatch.setattr(Run, "whole", kept)
 
 
-def _key(run: Run, answer: Any) -> _Key | None:
-    """Everything that ``answer`` depends on; None where an input is missing or can be read only once."""
+def _key(run: Run) -> _Key | None:
+    """The inputs of ``run`` and their contents; None where one is missing or can be read only once."""
     paths = run._inputs.files
     if not all(map(os.path.isfile, paths)):
         return None
     contents = tuple(hashlib.sha256(Path(path).read_bytes()).digest() for path in paths)
-    return answer, run._inputs, contents, run._rules, repr(run._schedule), repr(run._batches)
+    return run._inputs, contents
