@@ -42,7 +42,8 @@ def test_saved_reports_compare_like_their_traces(run: Run) -> None:
     paths = []
     for name, step_us in (("base", 1000), ("new", 1200)):
         paths.append(f"{name}-report.json")
-        assert run("analyze", "--select", "GAP101", run_of(f"{name}.json", step_us), "--output-format", "json", "-o", paths[-1]) == 0
+        saved = ("--select", "GAP101", "--output-format", "json", "-o", paths[-1])
+        assert run("analyze", run_of(f"{name}.json", step_us), *saved) == 0
     assert run(*DIFF, "base.json", "new.json", "--output-format", "json") == 0
     traced = json.loads(run.out)
     assert run(*DIFF, *paths, "--output-format", "json", "--fail-if", "slower:5%") == 1

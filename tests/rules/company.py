@@ -1,14 +1,16 @@
-"""Cases of several rules as the ranks of one run, whose tables are made once: that takes most of the time of a case.
+"""Cases of several rules over one analysis, whose tables are made once: that takes most of the time of a case.
 
-A rule with scope "rank" finds in each rank what it finds in that rank alone. Only gains are per step of the whole run.
+Cases with equal inputs share them. Other cases are the ranks of one run: a rule with scope "rank" finds in each rank
+what it finds in that rank alone. Values that refer to the steps of a whole run are those of the rank.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,23 @@ from typing import Any
 from rule_cases import all_cases, pack
 
 from perftool.engine.analysis import analysed, answered_by
+from perftool.engine.report import overview
 from perftool.engine.report.compose import conclude_only
 from perftool.engine.rule_tests.case_traces import write_traces
-from perftool.engine.rule_tests.cases import Case, differences
-from perftool.model.report import Finding
+from perftool.engine.rule_tests.cases import Case, differences, inputs_of, rule_for, run_case
+from perftool.engine.rules.evaluate import Outcome, evaluate
+from perftool.engine.rules.rule_queries import Context
+from perftool.model.report import Device, Finding
+from perftool.model.rule import Rule
 from perftool.readers.discover import find_inputs
+from perftool.store.trace_store import TraceStore
 
 _MOST = 12
 _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
+_OWN_WINDOW = """
+SELECT w.steps, w.dur AS ns, CASE WHEN u.uneven THEN (u.total_ns / u.steps)::BIGINT END AS mean_ns
+FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank) WHERE w.rank = $rank
+"""
 
 
 @cache
@@ -37,20 +48,15 @@ def groups() -> tuple[tuple[Case, ...], ...]:
 
 
 @cache
-def alone() -> tuple[Case, ...]:
-    """The cases to run alone: those in no group, those that state a gain, and the first of each rule that fires."""
+def alone() -> tuple[tuple[Case, ...], ...]:
+    """The cases in no group, those with equal inputs together."""
     shared = {(case.code, case.name) for group in groups() for case in group}
-    first: dict[str, Case] = {}
+    alike: dict[Any, list[Case]] = defaultdict(list)
     for case in all_cases():
-        if case.findings:
-            first.setdefault(case.code, case)
-    return tuple(
-        case
-        for case in all_cases()
-        if (case.code, case.name) not in shared
-        or case is first.get(case.code)
-        or any("gain_ns" in row for row in case.findings)
-    )
+        if (case.code, case.name) not in shared:
+            inputs = [case.events, case.files, case.logs, case.metadata, case.device, case.own_sql]
+            alike[json.dumps(inputs, default=str)].append(case)
+    return tuple(map(tuple, alike.values()))
 
 
 def _may_share(case: Case) -> bool:
@@ -63,11 +69,23 @@ def _may_share(case: Case) -> bool:
 
 
 def _device(case: Case) -> str:
-    """What must be the same for all ranks: the device, and which rules apply to it."""
+    """What must be the same for all ranks: the device, which rules apply to it, and whether its speed is measured."""
     on_gaudi = any("on" in event for event in case.events)
     works = on_gaudi or any(event.get("cat") in _DEVICE_WORK for event in case.events)
-    limited = pack()[case.code].devices != ("any",)
-    return json.dumps([on_gaudi and case.device, works, limited and case.code, case.metadata], sort_keys=True)
+    makers = {str(one.get("name")).split()[0] for one in case.metadata.get("deviceProperties", ())}
+    recorded = "perftoolRecording" in case.metadata
+    return json.dumps([on_gaudi and case.device, works, pack()[case.code].devices, sorted(makers), recorded])
+
+
+def differences_alone(cases: Sequence[Case], folder: Path) -> dict[str, list[str]]:
+    """The differences between what the rules of ``cases``, whose inputs are equal, find in them and should find."""
+    first = cases[0]
+    if first.own_sql is not None:
+        outcomes: Iterator[Outcome] = (run_case(case, pack()[case.code], folder) for case in cases)
+        return _unlike(cases, outcomes, folder)
+    rules = [rule_for(case, pack()[case.code]) for case in cases]
+    with analysed(inputs_of(first, folder), rules) as run:
+        return _unlike(cases, (answered_by(conclude_only, run.whole, [rule]) for rule in rules), folder)
 
 
 def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, list[str]]:
@@ -81,18 +99,39 @@ def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, lis
 
     paths = [str(folder / f"run{rank}.json") for rank in range(len(cases))]
     # A prediction would also be about the whole run.
-    rules = {case.code: replace(pack()[case.code], whatif=None, whatif_ranks=None) for case in cases}
-    with analysed(find_inputs(paths, as_one_run=True), list(rules.values())) as run:
-        outcomes = {code: answered_by(conclude_only, run.whole, [rule]) for code, rule in rules.items()}
+    rules = [replace(pack()[case.code], whatif=None, whatif_ranks=None) for case in cases]
+    with analysed(find_inputs(paths, as_one_run=True), rules) as run:
+        outcomes = (
+            _own_outcome(answered_by(partial(_of_rank, rank), run.whole, [rule]), rank)
+            for rank, rule in enumerate(rules)
+        )
+        return _unlike(cases, outcomes, folder)
 
+
+def _of_rank(rank: int, store: TraceStore, rules: Sequence[Rule], device: Device, _: Any) -> Outcome:
+    """What ``rules`` find in ``store`` if the values of their context are those of ``rank``."""
+    store.build(["windows", "_usual_steps"])
+    (own,) = store.select(_OWN_WINDOW, {"rank": rank}) or [{"steps": 0, "ns": 0, "mean_ns": None}]
+    lengths = [step.dur_ns for step in overview.steps(store) if step.rank == rank and not step.partial]
+    usual_ns = own["mean_ns"] or overview.median(lengths)
+    word = overview.run(store).step_word
+    return evaluate(store, rules, Context(device.type, own["steps"], usual_ns, own["ns"], step_word=word))
+
+
+def _own_outcome(outcome: Outcome, rank: int) -> Outcome:
+    """``outcome`` with the findings of ``rank`` only, as if it were the run's only rank."""
+    own = tuple(_as_rank_0(finding) for finding in outcome.findings if finding.rank in (rank, None))
+    return replace(outcome, findings=own)
+
+
+def _unlike(cases: Sequence[Case], outcomes: Iterator[Outcome], folder: Path) -> dict[str, list[str]]:
     unlike = {}
-    for rank, case in enumerate(cases):
-        outcome = outcomes[case.code]
-        own = tuple(_as_rank_0(finding) for finding in outcome.findings if finding.rank in (rank, None))
-        rows = tuple({key: value for key, value in row.items() if key != "gain_ns"} for row in case.findings)
-        found = differences(replace(case, findings=rows), rules[case.code], replace(outcome, findings=own), folder)
+    for case, outcome in zip(cases, outcomes, strict=True):
+        found = differences(case, pack()[case.code], outcome, folder)
         if found:
             unlike[f"{case.code}: {case.name}"] = found
+        shares = [finding.gain.share_of_step for finding in outcome.findings if finding.gain]
+        assert all(0 <= share <= 1 for share in shares), (case.code, case.name)
     return unlike
 
 

@@ -14,7 +14,7 @@ from perftool.engine.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
-from perftool.readers.discover import find_inputs
+from perftool.readers.discover import Inputs, find_inputs
 from perftool.readers.files.small_file import read_small
 
 _TYPES = {
@@ -80,17 +80,29 @@ def load_cases(path: Path) -> tuple[Case, ...]:
 
 def run_case(case: Case, rule: Rule, folder: Path) -> Outcome:
     """The outcome of ``rule`` on ``case``, whose inputs are written into ``folder``."""
-    # The replay runs only if a case expects a prediction; otherwise the gain is the bound from the evidence.
-    if not any("predicted_ns" in row for row in case.findings):
-        rule = replace(rule, whatif=None, whatif_ranks=None)
+    rule = rule_for(case, rule)
     rules = [rule] if case.own_sql is None else [rule, replace(rule, code="TRC900", sql=case.own_sql)]
+    with analysed(inputs_of(case, folder), rules) as run:
+        return run.outcome
+
+
+def rule_for(case: Case, rule: Rule) -> Rule:
+    """``rule`` as ``case`` tests it: without a replay, unless the case expects a prediction.
+
+    Without a replay, the gain is the bound from the evidence.
+    """
+    predicts = any("predicted_ns" in row for row in case.findings)
+    return rule if predicts else replace(rule, whatif=None, whatif_ranks=None)
+
+
+def inputs_of(case: Case, folder: Path) -> Inputs:
+    """The inputs of ``case``, written into ``folder``."""
     files = [_write(folder, name, text) for name, text in case.files.items()]
     logs = [_write(folder, name, text) for name, text in case.logs.items()]
     if case.events or not (files or logs):
         files += map(str, write_traces(case.events, case.metadata, case.device, folder))
     # The traces of a case are ranks of one run, even those that state no rank.
-    with analysed(find_inputs(files, logs, as_one_run=True), rules) as run:
-        return run.outcome
+    return find_inputs(files, logs, as_one_run=True)
 
 
 def differences(case: Case, rule: Rule, outcome: Outcome, folder: Path) -> list[str]:
