@@ -31,6 +31,8 @@ from perftool.store.trace_store import TraceStore
 
 _MOST = 12
 _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
+# Parts of names that may show the device of a rank.
+_SIGNS = ("cuda", "hip", "xpu", "mtia", "hpu", "habana", "lazy", "nccl", "hccl", "graph")
 _OWN_WINDOW = """
 SELECT w.steps, w.dur AS ns, CASE WHEN u.uneven THEN (u.total_ns / u.steps)::BIGINT END AS mean_ns
 FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank) WHERE w.rank = $rank
@@ -73,8 +75,11 @@ def _device(case: Case) -> str:
     on_gaudi = any("on" in event for event in case.events)
     works = on_gaudi or any(event.get("cat") in _DEVICE_WORK for event in case.events)
     makers = {str(one.get("name")).split()[0] for one in case.metadata.get("deviceProperties", ())}
-    recorded = "perftoolRecording" in case.metadata
-    return json.dumps([on_gaudi and case.device, works, pack()[case.code].devices, sorted(makers), recorded])
+    said = json.dumps([case.events, case.metadata]).lower()
+    shown = [sign for sign in _SIGNS if sign in said]
+    measured = case.metadata.get("perftoolRecording", {}).get("peaks")
+    parts = [on_gaudi and case.device, works, pack()[case.code].devices, sorted(makers), shown, measured]
+    return json.dumps(parts, sort_keys=True)
 
 
 def differences_alone(cases: Sequence[Case], folder: Path) -> dict[str, list[str]]:
