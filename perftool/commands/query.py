@@ -92,7 +92,7 @@ def query(
         require_no_input([output_file], [file] if file not in (None, "-") else [])
         _answer(session, path, statements, bounds, output_format, output_file)
     elif output_file is not None or not sys.stdin.isatty():
-        raise PerfToolError("query needs a SELECT, or -f FILE (-f - reads stdin); a prompt opens in a terminal only")
+        raise PerfToolError("query needs a SELECT, or -f FILE (-f - reads stdin); a prompt opens only in a terminal")
     else:
         _converse(session, path, bounds, output_format)
 
