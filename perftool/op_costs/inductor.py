@@ -44,7 +44,7 @@ def _product(call: Call) -> Cost:
     first, second, result = (one.dims[-2:] for one in (*matrices[:2], matrices[-1]))
     found = {terms for a, b in ((first, second), (second, first)) for terms in _terms(a, b, result)}
     if len(found) != 1:
-        raise NoModelError("operands of different sizes")
+        raise NoModelError("operand sizes that do not match one product")
     return Cost(2 * matrices[-1].count * found.pop(), moved(*tensors), "matrix", matrices[0].rate_name)
 
 
