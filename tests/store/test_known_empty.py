@@ -55,6 +55,7 @@ FETCH = Case("", "", (), metadata={"perftoolRecording": RECORDER}, events=(
      "name": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
     {"cat": "python_function", "name": "data.py(7): __getitem__", "ts": 10, "dur": 20},
 ))  # fmt: skip
+_MOST_STORES = 4
 # These tables are dropped once the slices are made.
 DROPPED = {name for table in catalog().values() for name in table.drops}
 JUDGED = {
@@ -97,7 +98,8 @@ def add_case(store: TraceStore, case: Case, folder: Path) -> None:
 @pytest.mark.parametrize("name", [name for name, table in JUDGED.items() if table.maker is None])
 def test_tables_declared_empty_have_no_rows(name: str, stores: list[TraceStore]) -> None:
     empty = [store for store in stores if store._tables.known_empty(JUDGED[name])]
-    for store in empty:
+    # Each empty store is as good as another, and an empty table takes as long to plan as a full one.
+    for store in empty[:: max(len(empty) // _MOST_STORES, 1)]:
         # The types of names are created together with the table of pairs.
         store.build(["_pairs", *JUDGED[name].needs])
 
