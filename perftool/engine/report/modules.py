@@ -52,6 +52,6 @@ def enclosing_call(store: TraceStore, op: str) -> str:
 
 def backward_passes(store: TraceStore) -> float | None:
     """The number of backward passes in a step of the first rank that has any."""
-    store.build(["_pass_counts"])
-    rows = store.select("SELECT passes FROM _pass_counts ORDER BY rank LIMIT 1")
+    store.build(["repeated_passes"])
+    rows = store.select("SELECT passes FROM repeated_passes ORDER BY rank LIMIT 1")
     return rows[0]["passes"] if rows else None

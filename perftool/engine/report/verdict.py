@@ -119,7 +119,7 @@ def verdict(run: VerdictInput) -> Verdict:
     caveats = " ".join(
         filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _disturbed(findings)))
     )
-    about_steps = " ".join(filter(None, (most, _steps_and_phases(run, named_phase))))
+    about_steps = " ".join(filter(None, (most, _steps_and_phases(run, named_phase, headline))))
     texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), about_steps, caveats)]
     return Verdict(texts[0], texts[1], tuple(causes), *texts[2:])
 
@@ -165,12 +165,15 @@ def _is_minor(first: Finding) -> bool:
     return first.gain is not None and first.gain.share_of_step < _MINOR
 
 
-def _steps_and_phases(run: VerdictInput, named: str | None) -> str:
-    """Sentences on how steps were found, and on recorded phases other than the steady one and ``named``."""
+def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> str:
+    """Sentences on how steps were found, on passes that the ``headline`` does not name, and on recorded phases other than the
+    steady one and ``named``.
+    """
     whole = sum(phase.total_ns for phase in run.phases)
     weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
     clauses = [_phase_clause(phase) for phase in weighty if phase.name != named]
-    found = " ".join(filter(None, (_FOUND_BY.get(run.run.steps_from or "", ""), _backward_passes(run) or _calls(run))))
+    passes = "" if "backward passes" in headline else _backward_passes(run) or _calls(run)
+    found = " ".join(filter(None, (_FOUND_BY.get(run.run.steps_from or "", ""), passes)))
     text = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
     return " ".join(filter(None, (found, text)))
 

@@ -1,0 +1,43 @@
+-- One row per rank whose ops run on the CPU, with the backward passes that follow one another before a step ends.
+--
+-- A pass ends where the program runs an op that records gradients again. Passes follow one another until the next step, or the
+-- next call of an optimizer. Passes inside such a call do not count: an optimizer like LBFGS asks for them one by one.
+--
+-- absent: the CPU is not the device, or no backward pass is recorded
+-- needs: ops, slices, roles, steps, launches, device_ops
+-- empty without: ops, launches
+-- column rank: INTEGER, distributed rank
+-- column passes: DOUBLE, mean number of backward passes that follow one another
+-- column runs: BIGINT, how often passes follow one another
+-- column ns: BIGINT, time from the first op that records gradients to the end of the last backward pass, summed over the runs
+-- column long_ns: BIGINT, the part of it in which ops that take more than 300 us compute
+-- column ts: BIGINT, start of the first run in ns
+-- column dur: BIGINT, length of the first run in ns
+WITH optimizers AS (
+    SELECT track, ts, "end" FROM slices WHERE side = 'host' AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
+),
+calls AS (
+    SELECT o.rank, o.track, o.ts, o."end", o.id, w.host_ts, starts_with(o.name, 'autograd::engine::evaluate_function') AS backward,
+           coalesce(o.sequence >= 0, false) AS numbered
+    FROM ops AS o JOIN slices AS s USING (id)
+    ASOF JOIN steps AS w ON w.rank = o.rank AND o.ts >= w.host_ts
+    WHERE s.outermost AND NOT w.partial AND o.ts < w.host_end AND o.rank IN (SELECT rank FROM launches WHERE own_work)
+),
+counted AS (
+    SELECT *, count_if(numbered AND NOT backward) OVER (PARTITION BY track ORDER BY ts, id) AS before FROM calls WHERE numbered
+),
+placed AS (
+    SELECT c.*, greatest(o."end", c.host_ts) AS after FROM counted AS c ASOF LEFT JOIN optimizers AS o ON o.track = c.track AND c.ts >= o.ts
+    WHERE o.ts IS NULL OR c.ts >= o."end"
+),
+runs AS (
+    SELECT rank, track, count(DISTINCT before) FILTER (backward) AS passes, min(ts) AS ts, max("end") FILTER (backward) AS "end"
+    FROM placed GROUP BY rank, track, after HAVING passes > 0
+),
+long AS (
+    SELECT r.rank, sum(d.dur) AS ns FROM device_ops AS d ASOF JOIN runs AS r ON r.track = d.track AND d.ts >= r.ts
+    WHERE d.valid AND d.dur > 300000 AND d.ts < r."end" GROUP BY r.rank
+)
+SELECT r.rank, avg(r.passes) AS passes, count(*) AS runs, sum(r."end" - r.ts)::BIGINT AS ns, coalesce(max(l.ns), 0)::BIGINT AS long_ns,
+       min(r.ts) AS ts, arg_min(r."end" - r.ts, (r.ts, r.track)) AS dur
+FROM runs AS r LEFT JOIN long AS l USING (rank) GROUP BY r.rank ORDER BY r.rank
