@@ -3,12 +3,12 @@
 -- The activity of the threads that feed the device determines the cause; loader workers, watchdogs and pinning threads
 -- do not count. Without events of the feeding threads, the recording does not show what the host did. The next event
 -- locates such a silence: in the autograd engine if its next function starts there (autograd), else between two ops
--- (between_ops).
+-- (between_ops). If the CPU is the device, the op that computes next is such an event.
 --
 -- Python frames and ops do not show whether their thread runs. If python_times shows that the thread was blocked for
 -- more than half of its long stretches of Python, these are called blocked; if they may be waits for a core, no_core.
 --
--- needs: _gap_parts, python_times, slices, roles, feeding_tracks, phases
+-- needs: _gap_parts, python_times, slices, roles, feeding_tracks, phases, windows, launches
 -- empty without: _gap_parts
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
@@ -22,6 +22,10 @@ WITH autograd AS (
     SELECT DISTINCT s.rank, s.ts FROM slices AS s JOIN feeding_tracks AS f ON f.track = s.track
     WHERE s.name IN (SELECT name FROM roles WHERE role = 'autograd')
 ),
+located AS (
+    SELECT p.gap, p.rank, p.cause, p.ts, p."end", coalesce(p.resumes OR p."end" < w."end", p.resumes) AS resumes
+    FROM _gap_parts AS p LEFT JOIN (FROM windows SEMI JOIN (FROM launches WHERE own_work) AS o USING (rank)) AS w ON w.rank = p.rank
+),
 judged AS (
     SELECT p.gap, p.rank,
            CASE WHEN p.cause = 'launch_latency' AND p."end" - p.ts >= handover_ns() THEN 'queued'
@@ -29,7 +33,7 @@ judged AS (
                 WHEN p.cause <> 'unknown' OR NOT p.resumes THEN p.cause
                 WHEN a.ts IS NOT NULL THEN 'autograd' ELSE 'between_ops' END AS cause,
            p.cause = 'unknown' AS silent, p.ts, p."end"
-    FROM _gap_parts AS p LEFT JOIN autograd AS a ON a.rank = p.rank AND a.ts = p."end"
+    FROM located AS p LEFT JOIN autograd AS a ON a.rank = p.rank AND a.ts = p."end"
     LEFT JOIN python_times AS t ON t.rank = p.rank
 )
 SELECT t.gap, t.rank, t.cause,
