@@ -1,7 +1,8 @@
 -- The kind of run of each rank, training or inference, by the evidence in its trace.
 --
 -- A backward pass, an optimizer or the gradient reduction of data parallelism, on the host or in the names of kernels,
--- proves training. It is inference if a trace with ops has none of these, and no op has a number from autograd, which
+-- proves training. If functions of autograd are recorded, one has to add up a parameter's gradient, or there is an optimizer:
+-- gradients of inputs alone, as for forces or attributions, train nothing. It is inference if a trace with ops has none of these, and no op has a number from autograd, which
 -- numbers the ops it may differentiate.
 --
 -- needs: slices, roles, ops
@@ -19,7 +20,9 @@ WITH names AS (
     FROM roles WHERE role IN ('backward', 'optimizer', 'update') GROUP BY name, cat
 ),
 signs AS (
-    SELECT s.rank, count(*) FILTER (n.backward) AS backward, count(*) FILTER (n.optimizer) AS optimizer
+    SELECT s.rank, count(*) FILTER (n.backward) AS backward, count(*) FILTER (n.optimizer) AS optimizer,
+           count(*) FILTER (starts_with(s.name, 'autograd::engine::evaluate_function')) AS functions,
+           count(*) FILTER (s.name = 'torch::autograd::AccumulateGrad') AS added
     FROM slices AS s JOIN names AS n ON n.name = s.name AND n.cat = s.cat GROUP BY s.rank
 ),
 counted AS (SELECT rank, count(*) AS ops, count(sequence) AS numbered FROM ops GROUP BY rank),
@@ -30,7 +33,7 @@ done AS (
     WHERE s.side = 'host' AND r.role IN ('compiled', 'graph_launch') GROUP BY s.rank
 )
 SELECT c.rank,
-       CASE WHEN coalesce(s.backward, 0) + coalesce(s.optimizer, 0) > 0 THEN 'training'
+       CASE WHEN s.optimizer > 0 OR s.backward > 0 AND (s.functions = 0 OR s.added > 0) THEN 'training'
             -- A few ops do not show the kind of run.
             WHEN c.ops >= 20 AND c.numbered = 0 THEN 'inference' END AS kind,
        coalesce(s.backward, 0) AS backward, coalesce(s.optimizer, 0) AS optimizer, c.numbered, c.ops,
