@@ -36,3 +36,16 @@ class Part:
 
     name: str
     share: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpLoop:
+    """A loop of about ``length`` ops that runs ``times`` in a step, for ``share`` of the time.
+
+    ``names`` lists its longest ops; it is None if the ops that run once in the loop take little of it.
+    """
+
+    length: int
+    times: float
+    share: float
+    names: str | None

@@ -41,7 +41,7 @@ def test_an_annotation_locates_unrecorded_time(tmp_path: Path) -> None:
     report = report_of([step(1, 0, 1000), x("aten::mm", 0, 100), policy, x("aten::mm", 900, 100)], tmp_path)
 
     assert report.verdict.causes[0].within == "policy"
-    assert "what the program does, mostly inside the annotation policy: 80.0 % of the time" in report.verdict.headline
+    assert "what the program does between its ops, mostly inside the annotation policy: 80.0 % of the time" in report.verdict.headline
 
 
 def test_findings_about_the_trace_are_not_advice(tmp_path: Path) -> None:
@@ -54,9 +54,12 @@ def test_findings_about_the_trace_are_not_advice(tmp_path: Path) -> None:
 def test_a_backward_pass_makes_a_training_run(tmp_path: Path) -> None:
     forward = [x("aten::add", 10 * at, 5) for at in range(20)]
     backward = x("autograd::engine::evaluate_function: AddBackward0", 300, 5)
+    added = x("torch::autograd::AccumulateGrad", 310, 5)
 
     assert report_of(forward, tmp_path).run.kind == "inference"
-    assert report_of([*forward, backward], tmp_path).run.kind == "training"
+    # Gradients of inputs, as for attributions.
+    assert report_of([*forward, backward], tmp_path).run.kind is None
+    assert report_of([*forward, backward, added], tmp_path).run.kind == "training"
 
 
 def test_numbered_forward_ops_leave_the_kind_of_run_open(tmp_path: Path) -> None:
@@ -356,13 +359,37 @@ def test_a_step_of_many_backward_passes_says_how_many(tmp_path: Path) -> None:
     events = [step(1, 0, 10_000)]
     for k in range(9):
         events += [
-            x("aten::mul", 1000 * k, 400, **{"Sequence number": k}),
-            x("autograd::engine::evaluate_function: MulBackward0", 1000 * k + 500, 300, **{"Sequence number": k}),
+            x("aten::mul", 1000 * k, 500, **{"Sequence number": k}),
+            x("autograd::engine::evaluate_function: MulBackward0", 1000 * k + 500, 400, **{"Sequence number": k}),
         ]
     path = tmp_path / "trace.json"
     path.write_bytes(document(events))
 
     assert "A step has 9 backward passes." in analyze([str(path)]).verdict.apart
+
+
+def test_a_loop_of_ops_is_shown_with_its_length_and_how_often_it_runs(tmp_path: Path) -> None:
+    events = [step(1, 0, 10_000)]
+    for k in range(20):
+        events += [
+            x(name, 400 * k + at, 100) for name, at in (("aten::sub", 0), ("aten::topk", 100), ("aten::lt", 200))
+        ]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    said = analyze([str(path)]).verdict.apart
+
+    assert "A step repeats about 3 ops (aten::topk, aten::sub, aten::lt) 19 times: 76.0 % of the time." in said
+
+
+def test_the_layers_of_a_model_are_no_loop(tmp_path: Path) -> None:
+    events = [step(1, 0, 10_000)]
+    for k in range(12):
+        events += [x("aten::linear", 400 * k, 100), x("aten::gelu", 400 * k + 100, 200)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    assert "repeats" not in analyze([str(path)]).verdict.apart
 
 
 def test_the_largest_op_is_shown_with_the_call_around_it_and_its_shapes(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from perftool.engine.report.chains import chains
 from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency, reached_by
 from perftool.engine.report.left import left
 from perftool.engine.report.memory import memory_uses
-from perftool.engine.report.modules import annotated_work, backward_passes, enclosing_call, modules
+from perftool.engine.report.modules import annotated_work, backward_passes, enclosing_call, modules, op_loop
 from perftool.engine.report.parallel import group_roles, parallel_text, passed_on
 from perftool.engine.report.serving import serving
 from perftool.engine.report.unseen import unseen
@@ -67,7 +67,7 @@ def compose(
         unseen(store), device.type, left(store, rates), reached_by(rates, device_ops), passed_on(store, findings),
         memory, modules(store), annotated_work(store),
         enclosing_call(store, device_ops[0].name) if on_cpu and device_ops else "",
-        backward_passes(store) if on_cpu else None,
+        backward_passes(store) if on_cpu else None, op_loop(store) if on_cpu else None,
     )  # fmt: skip
     return Report(
         inputs=inputs,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perftool.engine.report.causes import cut_name
-from perftool.model.modules import ModuleTime, Part
+from perftool.model.modules import ModuleTime, OpLoop, Part
 from perftool.store.trace_store import TraceStore
 
 # Ranks of one run have the same modules, so the first rank represents all.
@@ -55,3 +55,10 @@ def backward_passes(store: TraceStore) -> float | None:
     store.build(["repeated_passes"])
     rows = store.select("SELECT passes FROM repeated_passes ORDER BY rank LIMIT 1")
     return rows[0]["passes"] if rows else None
+
+
+def op_loop(store: TraceStore) -> OpLoop | None:
+    """The loop of ops with the most time of the first rank that has any."""
+    store.build(["_op_loops"])
+    rows = store.select("SELECT length, times, share, names FROM _op_loops ORDER BY rank LIMIT 1")
+    return OpLoop(**rows[0]) if rows else None

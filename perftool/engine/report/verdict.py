@@ -156,6 +156,10 @@ _NEARLY_ALL = 0.9
 _WEIGHTY = 0.05
 # Gradient accumulation rarely adds up more passes.
 _SEVERAL = 8
+# A model rarely has more equal layers.
+_LAYERS = 12
+# A loop with less of the time is not what a reader has to know.
+_LOOPED = 0.3
 # Advice with a smaller gain comes after the sentence on where the time goes.
 _MINOR = 0.1
 
@@ -166,13 +170,14 @@ def _is_minor(first: Finding) -> bool:
 
 
 def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> str:
-    """Sentences on how steps were found, on passes that the ``headline`` does not name, and on recorded phases other than the
-    steady one and ``named``.
+    """Sentences on how steps were found, on what repeats unless the ``headline`` says it, and on the phases that the
+    recording has besides the steady one and ``named``.
     """
     whole = sum(phase.total_ns for phase in run.phases)
     weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
     clauses = [_phase_clause(phase) for phase in weighty if phase.name != named]
-    passes = "" if "backward passes" in headline else _backward_passes(run) or _calls(run)
+    named_there = "backward passes" in headline or "a loop" in headline
+    passes = "" if named_there else _backward_passes(run) or _calls(run) or _loop(run)
     found = " ".join(filter(None, (_FOUND_BY.get(run.run.steps_from or "", ""), passes)))
     text = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
     return " ".join(filter(None, (found, text)))
@@ -194,6 +199,16 @@ def _calls(run: VerdictInput) -> str:
     if run.device != "cpu" or most is None or most.calls < _SEVERAL * steps:
         return ""
     return f"{_repeated(run)} calls {short_name(most.module or '')} {round(most.calls / steps):,} times."
+
+
+def _loop(run: VerdictInput) -> str:
+    """What a step, or a recording without steps, repeats more often than a model has layers."""
+    loop, steps = run.op_loop, run.summary["steps"].value
+    if loop is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):
+        return ""
+    names = f" ({loop.names})" if loop.names else ""
+    ops = f"about {loop.length:,} ops{names}"
+    return f"{_repeated(run)} repeats {ops} {round(loop.times):,} times: {format_ratio(loop.share)} of the time."
 
 
 def _repeated(run: VerdictInput) -> str:

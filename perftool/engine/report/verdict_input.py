@@ -9,7 +9,7 @@ from perftool.engine.report.left import Left
 from perftool.engine.report.unseen import Unseen
 from perftool.model.inputs import InputFile
 from perftool.model.memory import MemoryUse
-from perftool.model.modules import ModuleTime, Part
+from perftool.model.modules import ModuleTime, OpLoop, Part
 from perftool.model.replayed import ReplayModel
 from perftool.model.report import Cause, Finding, Metric, NotApplicable, Phase, Run, Share, Step
 from perftool.model.rule import Rule
@@ -45,3 +45,4 @@ class VerdictInput:
     annotated: Sequence[Part] = ()
     enclosing: str = ""
     backward_passes: float | None = None
+    op_loop: OpLoop | None = None

@@ -242,7 +242,8 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
 def _of_step(evidence_ns: float, context: Context) -> int:
     """The part of the usual step that corresponds to ``evidence_ns`` per step.
 
-    Evidence adds up over the window, so its share is one of the mean step. The share is kept, as in the other shares of a report.
+    Evidence adds up over the window, so its share is one of the mean step. The share is kept, as all shares of a report
+    are.
     """
     mean_ns = context.mean_step_ns
     return int(min(1.0, float(evidence_ns) / mean_ns) * context.step_ns) if mean_ns else max(0, int(evidence_ns))

@@ -138,7 +138,8 @@ def _with_prediction(
             if lacks:
                 # The replay shows what one of the advised changes saves; another needs nothing that the machine lacks.
                 bound_ns = rows[at].get("gain_ns")
-                rows[at] = {**rows[at], "gain_ns": max(0, saved) if bound_ns is None else bound_ns, PREDICTION: f"; {lacks}"}
+                most = max(0, saved) if bound_ns is None else bound_ns
+                rows[at] = {**rows[at], "gain_ns": most, PREDICTION: f"; {lacks}"}
                 continue
             if lies_elsewhere(store, rows[at].get("gain_ns"), saved, model):
                 continue

@@ -35,7 +35,7 @@ done AS (
 SELECT c.rank,
        CASE WHEN s.optimizer > 0 OR s.backward > 0 AND (s.functions = 0 OR s.added > 0) THEN 'training'
             -- A few ops do not show the kind of run.
-            WHEN c.ops >= 20 AND c.numbered = 0 THEN 'inference' END AS kind,
+            WHEN c.ops >= 20 AND c.numbered = 0 AND coalesce(s.backward, 0) = 0 THEN 'inference' END AS kind,
        coalesce(s.backward, 0) AS backward, coalesce(s.optimizer, 0) AS optimizer, c.numbered, c.ops,
        coalesce(d.compiled, false) AS compiled, coalesce(d.captured, false) AS captured
 FROM counted AS c LEFT JOIN signs AS s USING (rank) LEFT JOIN done AS d USING (rank)

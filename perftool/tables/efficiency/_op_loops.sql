@@ -1,0 +1,32 @@
+-- The loop of ops that takes the most time of each rank whose ops run on the CPU, if it runs at least 8 times a step.
+--
+-- An op belongs to a loop of n ops if the last call of the same op was n calls ago. The time of a loop is that between the
+-- calls of its longest op.
+--
+-- needs: ops, slices, windows, launches
+-- empty without: ops, launches
+-- column rank: INTEGER, distributed rank
+-- column length: BIGINT, number of ops in the loop
+-- column times: DOUBLE, how often it runs in a step
+-- column share: DOUBLE, share of the time
+-- column names: VARCHAR, the longest ops that run once in it, joined by ', '; NULL if such ops take less than a third of its time
+WITH calls AS (
+    SELECT o.rank, o.track, o.id, o.name, o.ts, o.dur, row_number() OVER (PARTITION BY o.track ORDER BY o.ts, o.id) AS number
+    FROM ops AS o JOIN slices AS s USING (id) JOIN windows AS w ON w.rank = o.rank AND o.ts >= w.host_ts AND o.ts < w.host_end
+    WHERE s.outermost AND contains(o.name, '::') AND o.rank IN (SELECT rank FROM launches WHERE own_work)
+),
+recurring AS (
+    SELECT *, number - lag(number) OVER again AS length, ts - lag(ts) OVER again AS turn_ns
+    FROM calls WINDOW again AS (PARTITION BY track, name ORDER BY number)
+),
+counted AS (
+    SELECT rank, length, name, count(*) AS n, sum(dur) AS ns, sum(turn_ns) AS loop_ns FROM recurring WHERE length > 1 GROUP BY rank, length, name
+),
+loops AS (
+    SELECT rank, length, arg_max(n, (ns, name)) AS n, arg_max(loop_ns, (ns, name)) AS loop_ns, sum(ns) AS ns,
+           array_to_string(arg_max(left(name, 60), (ns, name), 3), ', ') AS names, count(*) AS kinds
+    FROM counted GROUP BY rank, length HAVING kinds > 1
+)
+SELECT l.rank, l.length, l.n / w.steps AS times, least(l.loop_ns / w.dur, 1) AS share, CASE WHEN 3 * l.ns >= l.loop_ns THEN l.names END AS names
+FROM loops AS l JOIN windows AS w USING (rank) WHERE l.n >= 8 * w.steps
+QUALIFY row_number() OVER (PARTITION BY l.rank ORDER BY l.loop_ns DESC, l.length) = 1
