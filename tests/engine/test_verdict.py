@@ -41,7 +41,10 @@ def test_an_annotation_locates_unrecorded_time(tmp_path: Path) -> None:
     report = report_of([step(1, 0, 1000), x("aten::mm", 0, 100), policy, x("aten::mm", 900, 100)], tmp_path)
 
     assert report.verdict.causes[0].within == "policy"
-    assert "what the program does between its ops, mostly inside the annotation policy: 80.0 % of the time" in report.verdict.headline
+    assert (
+        "what the program does between its ops, mostly inside the annotation policy: 80.0 % of the time"
+        in report.verdict.headline
+    )
 
 
 def test_findings_about_the_trace_are_not_advice(tmp_path: Path) -> None:
