@@ -83,7 +83,8 @@ def ranked(
     the wait of a request. Findings with neither come last, by severity, and advice before findings about the trace.
 
     Rules ``blaming`` ranks precede all others: the other ranks cannot be faster than the straggler they wait for. A
-    prediction precedes a bound that ``explains`` the same time: a loose bound does not prove a larger gain.
+    prediction precedes a bound that ``explains`` the same time: a loose bound does not prove a larger gain. A symptom
+    follows a cause of about its size.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:
@@ -101,6 +102,8 @@ def ranked(
         severity = _SEVERITY_ORDER[finding.severity]
         others = not (finding.code in blaming and finding.gain and finding.gain.ns_per_step > 0)
         symptom = finding.code in explained_by
+        if symptom:
+            gain /= _SAME
         return (others, -gain, not finding.advice, symptom, severity, finding.code, finding.subject, finding.rank or 0)
 
     return tuple(sorted(findings, key=order))

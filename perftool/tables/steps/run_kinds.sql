@@ -20,12 +20,14 @@ WITH names AS (
     FROM roles WHERE role IN ('backward', 'optimizer', 'update') GROUP BY name, cat
 ),
 signs AS (
-    SELECT s.rank, count(*) FILTER (n.backward) AS backward, count(*) FILTER (n.optimizer) AS optimizer,
-           count(*) FILTER (starts_with(s.name, 'autograd::engine::evaluate_function')) AS functions,
-           count(*) FILTER (s.name = 'torch::autograd::AccumulateGrad') AS added
+    SELECT s.rank, count(*) FILTER (n.backward) AS backward, count(*) FILTER (n.optimizer) AS optimizer
     FROM slices AS s JOIN names AS n ON n.name = s.name AND n.cat = s.cat GROUP BY s.rank
 ),
-counted AS (SELECT rank, count(*) AS ops, count(sequence) AS numbered FROM ops GROUP BY rank),
+counted AS (
+    SELECT rank, count(*) AS ops, count(sequence) AS numbered, count(*) FILTER (starts_with(name, 'autograd::engine::evaluate_function')) AS functions,
+           count(*) FILTER (name = 'torch::autograd::AccumulateGrad') AS added
+    FROM ops GROUP BY rank
+),
 -- Signs of fixes that are already in use.
 done AS (
     SELECT s.rank, bool_or(r.role = 'compiled') AS compiled, bool_or(r.role = 'graph_launch') AS captured
@@ -33,7 +35,7 @@ done AS (
     WHERE s.side = 'host' AND r.role IN ('compiled', 'graph_launch') GROUP BY s.rank
 )
 SELECT c.rank,
-       CASE WHEN s.optimizer > 0 OR s.backward > 0 AND (s.functions = 0 OR s.added > 0) THEN 'training'
+       CASE WHEN s.optimizer > 0 OR s.backward > 0 AND (c.functions = 0 OR c.added > 0) THEN 'training'
             -- A few ops do not show the kind of run.
             WHEN c.ops >= 20 AND c.numbered = 0 AND coalesce(s.backward, 0) = 0 THEN 'inference' END AS kind,
        coalesce(s.backward, 0) AS backward, coalesce(s.optimizer, 0) AS optimizer, c.numbered, c.ops,
