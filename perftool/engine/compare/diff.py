@@ -109,7 +109,7 @@ def unjudged(comparison: Comparison) -> str:
     ):
         if one != other:
             return f"the ranks differ, so the runs are not judged: rank {listed(one)} {what}, then rank {listed(other)}"
-    return ""
+    return f"the runs are not judged: {comparison.reason}" if comparison.reason else ""
 
 
 def _changes(
