@@ -68,7 +68,8 @@ def facts(report: Report) -> list[str]:
         length = f" of {time}{after}" if single else f"{after}, {average} {time}{rest}"
         known.append(f"{steps_text(report, round(steps))}{length}")
     elif window is not None:
-        known.append(f"{format_metric(summary['window_ms'])} without steps")
+        # The window of a run adds up those of its ranks.
+        known.append(f"{format_ns(round(window * 1e6 / max(len(report.ranks), 1)))} without steps")
     busy = summary["device_busy_ratio"].value
     return [*known, *([_busy(report, busy)] if busy is not None else [])]
 

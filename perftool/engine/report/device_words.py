@@ -25,6 +25,8 @@ _NEAR_BEST = 0.80
 _NEARLY_ALL = 0.9
 # Smaller parts are not named.
 _WEIGHTY = 0.05
+# A largest op with less of the time shows no place to begin.
+_LARGEST = 0.1
 _MOST_PARTS = 3
 # The rule for a recording without work.
 _EMPTY = "TRC112"
@@ -105,6 +107,8 @@ def largest_op(run: VerdictInput) -> str:
     if run.device != "cpu" or not run.device_ops:
         return ""
     top = run.device_ops[0]
+    if top.share < _LARGEST:
+        return named_parts(run)
     reached = f", at {format_ratio(run.top_reached)} of the machine's best" if run.top_reached is not None else ""
     enclosing = f", {run.enclosing}" if run.enclosing else ""
     most = f"{short_name(top.name)} takes the most time: {format_ratio(top.share)}{enclosing}{reached}."
@@ -112,7 +116,7 @@ def largest_op(run: VerdictInput) -> str:
 
 
 def named_parts(run: VerdictInput) -> str:
-    """The outermost modules, or else annotations, that divide the work; empty if fewer than two have a known share."""
+    """The outermost modules, or else annotations, that divide the work; empty if one module does all of it."""
     level = [one for one in run.modules if one.depth == 1]
     while len(level) == 1 and level[0].share > _NEARLY_ALL:
         inside, depth = f"{level[0].path} > ", level[0].depth + 1
@@ -120,7 +124,7 @@ def named_parts(run: VerdictInput) -> str:
     by_module = sorted((Part(one.module or "", one.share) for one in level), key=lambda part: -part.share)
     for kind, parts in (("module", by_module), ("annotation", run.annotated)):
         large = [part for part in parts if part.share >= _WEIGHTY][:_MOST_PARTS]
-        if large and (kind == "annotation" or len(large) > 1 or large[0].share <= _NEARLY_ALL):
+        if large and (kind == "annotation" or len(level) > 1 or large[0].share <= _NEARLY_ALL):
             named = ", ".join(f"{short_name(part.name)} {format_ratio(part.share)}" for part in large)
             return f"By {kind}: {named} of the work."
     return ""

@@ -156,6 +156,8 @@ _NEARLY_ALL = 0.9
 _WEIGHTY = 0.05
 # Gradient accumulation rarely adds up more passes.
 _SEVERAL = 8
+# A model that a step calls as often could take its inputs at once.
+_CALLS = 4
 # A model rarely has more equal layers.
 _LAYERS = 12
 # A loop with less of the time is not what a reader has to know.
@@ -196,7 +198,7 @@ def _calls(run: VerdictInput) -> str:
     steps = run.summary["steps"].value or 1
     outermost = [one for one in run.modules if one.depth == 1 and one.modules == 1]
     most = max(outermost, key=lambda one: one.share, default=None)
-    if run.device != "cpu" or most is None or most.calls < _SEVERAL * steps:
+    if run.device != "cpu" or most is None or most.calls < _CALLS * steps:
         return ""
     return f"{_repeated(run)} calls {short_name(most.module or '')} {round(most.calls / steps):,} times."
 
