@@ -50,11 +50,11 @@ def enclosing_call(store: TraceStore, op: str) -> str:
     return ", ".join(filter(None, (inside, f"on shapes such as {cut_name(dims)}" if dims and dims != "[]" else "")))
 
 
-def backward_passes(store: TraceStore) -> float | None:
-    """The number of backward passes in a step of the first rank that has any."""
+def backward_passes(store: TraceStore) -> tuple[float, int] | None:
+    """How many backward passes of the first rank that has any follow one another, on average, and how often they do."""
     store.build(["repeated_passes"])
-    rows = store.select("SELECT passes FROM repeated_passes ORDER BY rank LIMIT 1")
-    return rows[0]["passes"] if rows else None
+    rows = store.select("SELECT passes, runs FROM repeated_passes ORDER BY rank LIMIT 1")
+    return (rows[0]["passes"], rows[0]["runs"]) if rows else None
 
 
 def op_loop(store: TraceStore) -> OpLoop | None:

@@ -187,10 +187,12 @@ def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> st
 
 def _backward_passes(run: VerdictInput) -> str:
     """How many backward passes a step runs, if there are several: a batch could replace them."""
-    count = round(run.backward_passes or 0)
-    if count < _SEVERAL:
+    passes, times = run.backward_passes or (0.0, 0)
+    if passes < _SEVERAL:
         return ""
-    return f"{_repeated(run)} has {count:,} backward passes."
+    if times > 1 and not run.summary["steps"].value:
+        return f"Each update follows {round(passes):,} backward passes."
+    return f"{_repeated(run)} has {round(passes):,} backward passes."
 
 
 def _calls(run: VerdictInput) -> str:

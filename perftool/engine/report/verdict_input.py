@@ -44,5 +44,5 @@ class VerdictInput:
     modules: tuple[ModuleTime, ...] = ()
     annotated: Sequence[Part] = ()
     enclosing: str = ""
-    backward_passes: float | None = None
+    backward_passes: tuple[float, int] | None = None
     op_loop: OpLoop | None = None

@@ -6,7 +6,7 @@
 -- column name: VARCHAR, device_ops.name, for the three with the most work
 -- column call: VARCHAR, name of the outermost op around it; NULL if there is none
 -- column ns: BIGINT, its work inside this op
--- column dims: VARCHAR, the shape of the first input of the longest work inside this op
+-- column dims: VARCHAR, the shape of the first input of most of its work inside this op
 WITH work AS (
     SELECT d.rank, d.name, d.dur, d.id, l.track, l.ts, i.input_dims->>'$[0]' AS dims
     FROM (FROM launches WHERE own_work) AS l JOIN device_ops AS d ON d.launch = l.id JOIN ops AS i ON i.id = d.op
@@ -19,7 +19,11 @@ largest AS (
 outer_ops AS (
     SELECT o.track, o.name, o.ts, o."end" FROM ops AS o JOIN slices AS s USING (id) WHERE s.outermost AND EXISTS (FROM largest)
 )
-SELECT w.rank, w.name, o.name AS call, sum(w.dur)::BIGINT AS ns, arg_max(w.dims, (w.dur, -w.id)) AS dims
-FROM work AS w SEMI JOIN largest AS l ON l.rank = w.rank AND l.name = w.name
-ASOF LEFT JOIN outer_ops AS o ON o.track = w.track AND w.ts >= o.ts
-GROUP BY w.rank, w.name, o.name
+SELECT rank, name, call, sum(ns)::BIGINT AS ns, arg_max(dims, (ns, dims)) AS dims
+FROM (
+    SELECT w.rank, w.name, o.name AS call, w.dims, sum(w.dur) AS ns
+    FROM work AS w SEMI JOIN largest AS l ON l.rank = w.rank AND l.name = w.name
+    ASOF LEFT JOIN outer_ops AS o ON o.track = w.track AND w.ts >= o.ts
+    GROUP BY w.rank, w.name, o.name, w.dims
+)
+GROUP BY rank, name, call
