@@ -25,7 +25,7 @@ def of_each(members: Mapping[str, Any]) -> Callable[[Test], Test]:
                 except AssertionError as error:
                     failed[name] = str(error)
             assert members
-            assert failed == {}, failed
+            assert failed == {}, str(failed)
 
         # pytest asks for the other parameters as fixtures.
         signature = inspect.signature(check)

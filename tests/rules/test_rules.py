@@ -18,7 +18,8 @@ def test_cases_alone(cases: tuple[Case, ...], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cases", groups(), ids=lambda cases: f"{cases[0].code}-{cases[-1].code}")
 def test_cases_as_ranks_of_one_run(cases: tuple[Case, ...], tmp_path: Path) -> None:
-    assert differences_in_company(cases, tmp_path) == {}
+    differing = differences_in_company(cases, tmp_path)
+    assert differing == {}, str(differing)
 
 
 def test_every_case_runs() -> None:

@@ -220,7 +220,7 @@ def test_the_shortest_annotation_around_most_idle_time_is_named(rows: Rows) -> N
     ]  # fmt: skip
 
     assert rows("_idle_annotations", events) == [
-        {"rank": 0, "cause": "unknown", "annotation": "policy", "ns": 6_000_000}
+        {"rank": 0, "cause": "between_ops", "annotation": "policy", "ns": 6_000_000}
     ]
     assert [row["annotation"] for row in rows("_idle_annotations", events[:2] + events[3:])] == ["request"]
     assert (

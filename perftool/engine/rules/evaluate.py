@@ -246,4 +246,5 @@ def _of_step(evidence_ns: float, context: Context) -> int:
     are.
     """
     mean_ns = context.mean_step_ns
-    return int(min(1.0, float(evidence_ns) / mean_ns) * context.step_ns) if mean_ns else max(0, int(evidence_ns))
+    share = min(1.0, max(0.0, float(evidence_ns)) / mean_ns) if mean_ns else 0.0
+    return int(share * context.step_ns)
