@@ -129,7 +129,7 @@ def test_every_command_honours_every_input_option(
     assert run(command, *ARGUMENTS[command], *extra) == 2
     if command not in made.on:
         # The files of one run belong to neither side, and a single trace needs no processes.
-        assert where == "option" or command != "diff" or f"the configuration names: {made.key}" in run.err
+        assert where == "option" or command != "diff" or f"ignores these settings of one run: {made.key}" in run.err
     elif (command, name) == ("whatif", "rule_packs"):
         assert "there is no rule" not in run.err
     else:
