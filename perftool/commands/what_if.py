@@ -58,7 +58,7 @@ def whatif(
     output_format: Annotated[Format, format_of(Format, "the prediction")] = Format.text,
     output_file: OutputFile = None,
 ) -> None:
-    """Predict a step after fixes, by replaying it
+    """Predict the step time with fixes applied
 
     The recorded steps are replayed as a graph of dependencies, unchanged and with the changes. Kinds of work are op,
     runtime, kernel, memcpy, memset and collective; names may hold * and ?. Without changes, it shows what bounds the

@@ -128,7 +128,8 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Pictures:
-    """All pictures of a report; ``timelines`` by index of the finding, from 0; ``path`` is that of a median step."""
+    """All pictures of a report; ``timelines`` by index of the finding, from 0; ``path`` shows the critical path of a
+    median step."""
 
     timelines: Mapping[int, Timeline]
     strips: tuple[Strip, ...]

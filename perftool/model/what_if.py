@@ -10,7 +10,7 @@ from perftool.model.replayed import BoundShare
 
 @dataclass(frozen=True)
 class PathTask:
-    """The work with one ``name`` on the critical path (None if no slice names the host's work), in ns per step."""
+    """Work on the critical path that shares a ``name`` (None for host work in no named slice), in ns per step."""
 
     kind: str
     name: str | None

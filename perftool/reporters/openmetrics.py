@@ -66,7 +66,7 @@ def _families(report: Report) -> Iterable[_Family]:
 
 
 def _family(scope: str, kind: MetricKind, values: Iterable[tuple[Mapping[str, str], float]]) -> _Family:
-    """The gauge for a number of the summary: its name ends in the unit, and milliseconds become seconds."""
+    """A summary metric as a gauge: its name ends in the unit, and milliseconds become seconds."""
     seconds = kind.unit == "ms"
     unit = "seconds" if seconds else "" if kind.unit == "count" else kind.unit
     name = kind.name.removesuffix("_ms") + "_seconds" if seconds else kind.name

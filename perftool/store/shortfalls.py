@@ -28,7 +28,7 @@ _FORMATS: Mapping[str | None, Callable[[Any], str]] = {None: str, "percent": for
 
 
 def judge_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``op_shortfalls`` from ``_slow_ops``. No issues."""
+    """Make the table ``op_shortfalls`` from ``_slow_ops``. Returns no import issues."""
     table = catalog()["op_shortfalls"]
     connection.execute(f"CREATE TABLE {table.definition}")
     cursor = connection.execute("SELECT * FROM _slow_ops")

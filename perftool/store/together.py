@@ -32,7 +32,7 @@ class SecondThread:
         self._pool: ThreadPoolExecutor | None = None
 
     def share(self, work: Work) -> None:
-        """Do ``work`` here and on the second thread, unless that one is busy. Raises the error of any part."""
+        """Do ``work`` here, shared with the second thread if that is idle. Re-raises an error from either."""
         if not self._side_by_side() or not self._free.acquire(blocking=False):
             work.do()
             return

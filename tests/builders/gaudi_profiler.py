@@ -15,9 +15,9 @@ ORIGIN_NS = 554_804_519_937
 RECIPE, RECIPE_NAME, HANDLE = 61055, "debug.g_1", "0x55ce83ed6490"
 CONVOLUTION, PACKING = "g_1_conv_0", "g_1_conv_0_tpc_packing"
 _PACKING_OP = "conv_weight_packing_fwd_f32"
-# Monitor points at the begin and the end of an engine's work.
+# Monitor points at the beginning and the end of an engine's work.
 _POINTS = {"MME": ("SB0_START_EVT", "WB0_END"), "TPC": ("TPC_SPU_START", "TPC_SPU_START_TO_SPU_HALT")}
-# Half-die core, lane of the engine there, start, length.
+# Half-die core, the engine's lane in that core, start, length.
 _MME = (
     (0, 0, 7349, 17932),
     (7, 0, 7719, 18444),

@@ -1,4 +1,4 @@
-"""Runs of many ranks with one culprit: each step loads, copies, computes and meets in all-reduces."""
+"""Runs of many ranks with one culprit: in each step, every rank loads, copies, computes and joins all-reduces."""
 
 from __future__ import annotations
 

@@ -186,7 +186,8 @@ def rule_page(rule: Rule) -> str:
         parts += ["## Example\n", f"```python\n{rule.example.strip()}\n```\n"]
     if rule.benchmark:
         command = f"`habana_perf_tool benchmark {rule.benchmark} --validate`"
-        parts += ["## Proof\n", f"{command} measures the advice on this machine ([benchmarks](../benchmarks.md)).\n"]
+        measures = f"{command} measures the effect of the advice on your machine ([benchmarks](../benchmarks.md)).\n"
+        parts += ["## Proof\n", measures]
     if rule.references:
         parts += ["## Read more\n", "\n".join(f"* <{url}>" for url in rule.references) + "\n"]
     return "\n".join(parts)
@@ -196,7 +197,8 @@ def _evidence(rule: Rule) -> list[str]:
     """The finding's message and the source of its numbers."""
     parts = ["## Evidence\n"]
     if rule.message:
-        parts.append(f"A finding reads as follows; values of the run replace the braces:\n\n> {_flat(rule.message)}\n")
+        reads = "A finding reads as follows; values from the run replace the names in braces:"
+        parts.append(f"{reads}\n\n> {_flat(rule.message)}\n")
     if rule.needs:
         tables = ", ".join(f"[{name}](../tables.md#{name})" for need in rule.needs for name in need.split(" or "))
         parts.append(f"The values come from {tables}. Without rows there, the rule does not apply.\n")

@@ -83,7 +83,7 @@ def _has_stretch(place: Location) -> bool:
 
 
 def _free_pid(store: TraceStore, threads: int) -> int:
-    """The start of a range of ids, one per thread we add, that the trace uses for no process or thread."""
+    """The first of ``threads`` consecutive ids that no process or thread of the trace uses."""
     texts = (row["number"] or "" for row in store.select(_NUMBERS))
     pid = _FIRST_PID
     for used in sorted(

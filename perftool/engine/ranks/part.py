@@ -74,7 +74,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Part:
-    """The analysis of some ranks: files read, unreadable files, and ``facts`` unless no file was readable."""
+    """The analysis of some ranks: files read, unreadable files, and ``facts`` if any file was readable."""
 
     inputs: tuple[InputFile, ...]
     unreadable: tuple[InputFile, ...]

@@ -253,7 +253,7 @@ class FusedOptimizer(Optimizer):
         return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state of this class, or of the class of torch.optim with the same arithmetic.
+        """Load a state of this class, or of the torch.optim class with the same arithmetic.
 
         A group without a counter of its own continues from the highest count of its parameters.
         """

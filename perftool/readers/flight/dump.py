@@ -284,5 +284,5 @@ def _cut(text: str) -> str:
 
 
 def _whole(value: Any) -> int | None:
-    """``value`` if it is a whole number that fits a table."""
+    """``value`` if it is a whole number that fits into a BIGINT column; else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 63 else None
