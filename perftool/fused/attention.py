@@ -263,7 +263,7 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor, dropout_p: float) -> None:
 
 def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
     if value.lower() not in allowed:
-        raise ValueError(f"{argument} must be one of {', '.join(allowed)}, not {value!r}")
+        raise ValueError(f"{argument} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
     return value.lower()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as NoBase64
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
@@ -144,12 +144,27 @@ def secrets_in(text: str) -> Iterator[Found]:
 
 def without_secrets(text: str) -> str:
     """``text`` with each of its secrets replaced by the word REPLACEMENT."""
+    return replaced(text, ((found.start, found.end) for found in secrets_in(text)))
+
+
+def replaced(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """``text`` with REPLACEMENT for each of ``spans``; those that overlap or touch count as one."""
     parts, at = [], 0
-    for start, end in sorted((found.start, found.end) for found in secrets_in(text)):
-        # They may overlap.
-        parts += [text[at:start], REPLACEMENT] if start >= at else []
-        at = max(at, end)
-    return "".join([*parts, text[at:]])
+    for start, end in joined(sorted(spans)):
+        parts += [text[at:start], REPLACEMENT]
+        at = end
+    return "".join([*parts, text[at:]]) if parts else text
+
+
+def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """``spans``, which are in order, with those that overlap or touch joined."""
+    found: list[tuple[int, int]] = []
+    for start, end in spans:
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
 
 
 def _begun_in(text: str) -> Iterator[Found]:

@@ -191,9 +191,9 @@ def test_documented_restrictions_raise_with_their_texts(changes, grad, text):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"softmax_mode": "quick"}, "softmax_mode must be one of none, fast, fp32"),
+        ({"softmax_mode": "quick"}, "softmax_mode must be one of 'none', 'fast', 'fp32'"),
         ({"softmax_mode": "fast"}, "needs bfloat16"),
-        ({"seq_padding_type": "middle"}, "seq_padding_type must be one of left, right"),
+        ({"seq_padding_type": "middle"}, "seq_padding_type must be one of 'left', 'right'"),
         ({"dropout_p": 1.0}, "dropout_p"),
         ({"valid_seq_len": torch.tensor([1]), "is_causal": True}, "one length per sequence"),
         ({"valid_seq_len": torch.tensor([1, 6]), "is_causal": True}, "between 0 and 5"),

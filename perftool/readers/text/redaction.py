@@ -10,7 +10,17 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-from perftool.readers.secrets import CUT, REPLACEMENT, SHORTEST, certainty, is_secret, is_secret_number, secrets_in
+from perftool.readers.secrets import (
+    CUT,
+    REPLACEMENT,
+    SHORTEST,
+    certainty,
+    is_secret,
+    is_secret_number,
+    joined,
+    replaced,
+    secrets_in,
+)
 from perftool.readers.text.quoted import string_end
 
 _T = TypeVar("_T")
@@ -76,13 +86,9 @@ class Redactor:
             spans.append((start, end))
         # Joined at once to save memory, because a repeated secret may begin at every letter of a long text.
         if self._search:
-            spans += _joined(self._repeated(self._search.found(text)))
+            spans += joined(self._repeated(self._search.found(text)))
             spans += self._repeated(self._search.cut(text))
-        parts, at = [], 0
-        for start, end in _joined(sorted(spans)):
-            parts += [text[at:start], REPLACEMENT]
-            at = end
-        return "".join([*parts, text[at:]]) if parts else text
+        return replaced(text, spans)
 
     def _repeated(self, found: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int]]:
         """The start and the end of each of ``found``, which are learned secrets or parts of them."""
@@ -264,14 +270,3 @@ def _parts(text: str) -> Iterator[str]:
     count = -(-len(text) // _LONGEST)
     for part in range(count):
         yield text[part * len(text) // count : (part + 1) * len(text) // count]
-
-
-def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """``spans``, which are in order, with those that overlap or touch joined."""
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(end, joined[-1][1])
-        else:
-            joined.append((start, end))
-    return joined

@@ -23,7 +23,7 @@ WITH autograd AS (
     WHERE s.name IN (SELECT name FROM roles WHERE role = 'autograd')
 ),
 located AS (
-    SELECT p.gap, p.rank, p.cause, p.ts, p."end", coalesce(p.resumes OR p."end" < w."end", p.resumes) AS resumes
+    SELECT p.gap, p.rank, p.cause, p.ts, p."end", p.resumes OR coalesce(p."end" < w."end", false) AS resumes
     FROM _gap_parts AS p LEFT JOIN (FROM windows SEMI JOIN (FROM launches WHERE own_work) AS o USING (rank)) AS w ON w.rank = p.rank
 ),
 judged AS (
