@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TRACES = "traces"
 BASELINE = "accepted.json"
 SLEEP_S = 0.03
-MISSING = "Recording needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
+MISSING = "Recording needs PyTorch; the extra `bench` installs it: pip install 'habana-perf-tool[bench]'."
 
 
 @dataclass(frozen=True)

@@ -60,5 +60,5 @@ def test_without_torch_one_sentence_names_the_extra(
 
     assert ended.value.code == 2
     assert capsys.readouterr().err.splitlines() == [
-        "Recording needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
+        "Recording needs PyTorch; the extra `bench` installs it: pip install 'habana-perf-tool[bench]'."
     ]

@@ -33,7 +33,7 @@ NAMES: dict[tuple[str, str], tuple[str, ...]] = {
     ("porting", ""): ("install",),
     ("experts", ""): ("mixture_of_experts",),
 }
-"""The public names by the module that defines them and by Gaudi's module, below `habana_frameworks.torch`, if any."""
+"""Public names, keyed by our module and Gaudi's module below `habana_frameworks.torch` ("" if Gaudi has none)."""
 
 _MODULE_OF = {name: module for (module, _), names in NAMES.items() for name in names}
 
@@ -50,7 +50,7 @@ def __getattr__(name: str) -> Any:
         if error.name != "torch":
             raise
         raise MissingExtraError(
-            f"perftool.fused.{name} needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
+            f"perftool.fused.{name} needs PyTorch; the extra `bench` installs it: pip install 'habana-perf-tool[bench]'."
         ) from error
     globals()[name] = module if name == "distributed" else getattr(module, name)
     return globals()[name]

@@ -57,7 +57,7 @@ def all_reduce_gradients(
 ) -> None:
     """Replace every gradient of `model` by its mean over the ranks of the default process group.
 
-    Call it between backward and the optimizer's step, on all ranks. Without any gradient it does nothing.
+    Call it between backward and the optimizer's step, on all ranks. It does nothing if there are no gradients.
     The first call fixes which parameters take part: NotImplementedError when a gradient has vanished or
     appeared since. ValueError for gradients on several devices. The buffer stays on the model, outside its
     state_dict. `use_hpu_graphs` records the copies where the device is a Gaudi and has no effect elsewhere.

@@ -79,8 +79,9 @@ class FusedSDPA(AppliedOp):
         """softmax(scale q kᵀ + mask) v, with dropout of the probabilities, and extras in this order:
         output, probabilities (before dropout) and boolean dropout mask (True: kept), each on request.
 
-        q is [batch, heads, queries, size] or [batch, queries, size]; k and v may have fewer heads, a divisor. The mask
-        is boolean or added. `softmax_mode` "fast" changes nothing here; "fp32" computes bfloat16 in float32.
+        q is [batch, heads, queries, size] or [batch, queries, size]; the number of heads of k and v may be a divisor
+        of q's. The mask is boolean, or is added to the scores. `softmax_mode` "fast" only matters on a Gaudi; "fp32"
+        computes bfloat16 in float32.
         """
         # The native op would use its own global switch, which ours does not set.
         recompute_mode = _recompute if recompute_mode is None else recompute_mode

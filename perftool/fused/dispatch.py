@@ -38,7 +38,7 @@ class BackendReport:
 
 
 wanted = os.environ.get(ENVIRONMENT_VARIABLE)
-"""Read once, because reading it in each call would take 1 % of the attention of one token. The simulator sets it."""
+"""Read once: reading it in each call would slow down attention over one token by 1 %. The simulator sets it."""
 
 _registry: dict[str, dict[tuple[str, tuple[str, ...]], Callable[[], str | None]]] = {}
 _choices: dict[tuple[str, str, str | None], str] = {}

@@ -75,7 +75,7 @@ def _signature(*weights: str) -> inspect.Signature:
 
 
 _SEPARATE, _JOINED = _signature("w1", "w2", "w3"), _signature("w12", "w3")
-# help() shows it.
+# The signature that help() shows.
 mixture_of_experts.__signature__ = _SEPARATE  # type: ignore[attr-defined]
 
 

@@ -16,10 +16,10 @@ for _op in ("CTCLoss", "CustomSoftmax", "FusedRMSNorm"):
 
 
 class AppliedOp:
-    """A class with the `apply` of a `torch.autograd.Function`, with positional arguments as there.
+    """A class with an `apply` that takes positional arguments, like a `torch.autograd.Function`.
 
-    It is not a subclass of Function: torch.compile replaces the `apply` of every subclass by its own, and cannot
-    capture an `apply` that chooses among algorithms.
+    It is not a subclass of Function: torch.compile replaces the `apply` of every such subclass with its own, and
+    cannot capture an `apply` that chooses among algorithms.
     """
 
     def __init_subclass__(cls) -> None:

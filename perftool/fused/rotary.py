@@ -34,8 +34,9 @@ def apply_rotary_pos_emb(
     """`p` [..., size] rotated by the angles of its positions; differentiable with respect to `p`.
 
     With `position_ids` [batch, tokens], `p` is [batch, heads, tokens, size] and tables are [positions, size]; without,
-    tables broadcast to `p`, blockwise from row `offset` on. `cos` alone is a cache of `RotaryPosEmbeddingHelperV3`.
-    The result has the dtype of `p`, but float32 where one of the three is float32 and `p` is narrower, as on a Gaudi.
+    tables broadcast to `p`, blockwise from row `offset` on. Without `sin`, `cos` is a cache for
+    `RotaryPosEmbeddingHelperV3`. The result has the dtype of `p`, but is float32 if a table is float32 and `p` is
+    narrower, as on a Gaudi.
     ValueError for tables that do not fit.
     """
     if sin is None:
@@ -92,7 +93,7 @@ class RotaryPosEmbeddingHelperV1(AppliedOp):
 
     @staticmethod
     def apply(p: Tensor, cos: Tensor, sin: Tensor, offset: int, /) -> Tensor:
-        """As `apply_rotary_pos_emb` without `position_ids`."""
+        """Like `apply_rotary_pos_emb` without `position_ids`."""
         rotated = natively_applied(_V1, p, cos, sin, offset)
         return apply_rotary_pos_emb(p, cos, sin, offset=offset) if rotated is None else rotated
 
@@ -102,7 +103,7 @@ class RotaryPosEmbeddingHelperV2(AppliedOp):
 
     @staticmethod
     def apply(p: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, /) -> Tensor:
-        """As `apply_rotary_pos_emb` with `position_ids`."""
+        """Like `apply_rotary_pos_emb` with `position_ids`."""
         rotated = natively_applied(_V2, p, cos, sin, position_ids)
         return apply_rotary_pos_emb(p, cos, sin, position_ids) if rotated is None else rotated
 

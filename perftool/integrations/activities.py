@@ -14,7 +14,7 @@ try:
     from torch.profiler import ProfilerAction, ProfilerActivity
 except ModuleNotFoundError as error:
     raise MissingExtraError(
-        "recording needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'"
+        "recording needs PyTorch; the extra `bench` installs it: pip install 'habana-perf-tool[bench]'"
     ) from error
 
 __all__ = ["ProfilerAction", "ProfilerActivity", "activities_here", "torch_profiler"]

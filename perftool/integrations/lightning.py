@@ -158,7 +158,7 @@ def _pytorch_profiler() -> type:
             continue
         return home
     raise MissingExtraError(
-        "HPUProfiler needs Lightning; the extra `lightning` brings it: pip install 'habana-perf-tool[lightning]'"
+        "HPUProfiler needs Lightning; the extra `lightning` installs it: pip install 'habana-perf-tool[lightning]'"
     )
 
 

@@ -14,7 +14,7 @@ from perftool.errors import InputError, MissingExtraError
 from perftool.sim.machine.causes import Cause
 
 MODES = ("lazy", "eager", "compile")
-_NO_TORCH = "simulate needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
+_NO_TORCH = "simulate needs PyTorch; the extra `bench` installs it: pip install 'habana-perf-tool[bench]'."
 
 
 @dataclass(frozen=True)

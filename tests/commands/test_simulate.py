@@ -66,7 +66,7 @@ def test_an_invalid_script_is_reported(run: Run, name: str, said: str) -> None:
 
 def test_a_missing_torch_gives_one_sentence() -> None:
     done = in_a_process(SCRIPT, "script.py", before="sys.modules['torch'] = None")
-    sentence = "simulate needs PyTorch; the extra `bench` brings it: pip install 'habana-perf-tool[bench]'."
+    sentence = "simulate needs PyTorch; the extra `bench` installs it: pip install 'habana-perf-tool[bench]'."
     assert (done.returncode, done.stderr) == (2, f"habana_perf_tool: {sentence}\n")
 
 

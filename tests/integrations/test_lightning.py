@@ -140,5 +140,5 @@ def test_without_lightning_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setitem(sys.modules, name, None)
     importlib.invalidate_caches()
 
-    with pytest.raises(PerfToolError, match="the extra `lightning` brings it"):
+    with pytest.raises(PerfToolError, match="the extra `lightning` installs it"):
         ours.HPUProfiler()

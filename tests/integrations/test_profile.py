@@ -176,4 +176,4 @@ def test_ranks_are_analysed_together(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_without_torch_the_extra_is_named() -> None:
     code = "import sys; sys.modules['torch'] = None\nimport perftool\nperftool.profile"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "recording needs PyTorch; the extra `bench` brings it" in done.stderr.splitlines()[-1]
+    assert "recording needs PyTorch; the extra `bench` installs it" in done.stderr.splitlines()[-1]

@@ -105,7 +105,7 @@ class CapturedCall:
         return tree_map_only(Tensor, Tensor.detach, tree_unflatten(self._outputs, self._structure))
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
-        """Copy the tensors in, replay, return the outputs; differentiable if captured so."""
+        """Copy the tensors in, replay, return the outputs; differentiable if a backward graph was captured."""
         if self.backward_graph is None:
             self._replay_forward(tensors)
             return self.captured_outputs

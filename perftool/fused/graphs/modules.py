@@ -55,11 +55,11 @@ class InferenceCache(GraphCache):
         cache_tensors_list: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """The function's result. The first call of a kind captures and returns the capture's own outputs;
-        later ones replay and return the same tensors with new values, so clone results that must last.
+        """The function's result. The first call with a kind of input captures and returns the capture's own outputs;
+        later calls replay and return the same tensors with new values, so clone results that must last.
 
-        `bypass_hpu_graphs` runs the function itself; `warmup_mode` skips the replay, so that known inputs
-        give old values. `cache_tensors_list` is accepted for scripts written for a Gaudi.
+        `bypass_hpu_graphs` runs the function itself; `warmup_mode` skips the replay, so that a captured kind of input
+        returns old values. `cache_tensors_list` is accepted for scripts written for a Gaudi.
         """
         if bypass_hpu_graphs:
             return self._function(*args, **kwargs)
@@ -163,7 +163,7 @@ class TrainingCache(GraphCache):
         self.hits = self.uncached = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Replay, capture or run the original, depending on this input."""
+        """Replay, capture or run the original, depending on the kind of input."""
         kwargs = {name: value for name, value in kwargs.items() if name in self._names}
         inputs = flatten_call(args, kwargs)
         call = self._graph_for(inputs)

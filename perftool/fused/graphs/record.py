@@ -24,7 +24,7 @@ class GraphCaptureError(PerfToolError):
 
 @dataclass(frozen=True)
 class View:
-    """A tensor's place in memory. `storage` identifies memory within one recording; offsets in elements."""
+    """A tensor's place in memory. `storage` identifies memory within one recording; the offset is in elements."""
 
     storage: int
     offset: int
@@ -35,7 +35,7 @@ class View:
 
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs operators and records them. `operands` is the memory that a replay reads and writes: memory that existed
-    before, and memory allocated meanwhile and still held at the end. All other memory is freed during the replay.
+    before the recording, and memory allocated during it and still held at the end. A replay frees all other memory.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operands: list[Tensor] = []
         self._owner, self._graph = torch.nn.Module(), fx.Graph()
         self._nodes: dict[View, fx.Node] = {}
-        # The first view of each piece of memory allocated meanwhile, from which its other views are made.
+        # The first view of each piece of memory allocated while recording, from which its other views are made.
         self._inside: dict[int, View] = {}
         # A weak reference distinguishes freed memory from new memory at the same address.
         self._seen: dict[int, StorageWeakRef] = {}
@@ -109,7 +109,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._nodes[view]
 
     def _name(self, node: fx.Node, results: Any) -> None:
-        """Map the views that a call returned to the node, or to its parts. In-place results are known already."""
+        """Map the views that a call returned to the node, or to its parts. In-place results have a node already."""
         if isinstance(results, Tensor):
             view, reference = _view(results)
             self._nodes.setdefault(view, node)

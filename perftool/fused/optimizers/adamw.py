@@ -124,7 +124,7 @@ class FusedAdamW(FusedOptimizer):
         bias_correction: bool = True,
         moments_dtype: MomentsDtype = None,
     ) -> None:
-        """`moments_dtype`: one dtype or a pair, bfloat16 to halve the state, FP8 for a quarter of it."""
+        """`moments_dtype`: one dtype or a pair; bfloat16 halves the size of the state, FP8 quarters it."""
         check_lr_and_eps(lr, eps)
         for beta in betas:
             if not 0.0 <= beta < 1.0:
@@ -167,7 +167,7 @@ class FusedAdamW(FusedOptimizer):
 
 
 def adamw_step(form: Callable[..., None], batch: Batch, **options: Any) -> None:
-    """One step by a form of the kernel, with the moments in the dtype they are kept in."""
+    """One step with a form of the kernel; the moments have the dtype in which they are stored."""
     if {each[0].dtype for each in batch.states.values()} == {batch.params[0].dtype}:
         form(batch.params, batch.grads, *batch.states.values(), **options)
         return

@@ -48,7 +48,7 @@ class FusedEMA:
         return list(self.ema.state_dict().values())
 
     def decay(self, updates: int) -> float:
-        """The weight of the average after `updates`, which grows from 0 to the decay."""
+        """The weight of the old average after `updates`; it grows from 0 to the decay."""
         return self._limit * (1 - math.exp(-updates / 2000))
 
     @torch.no_grad()

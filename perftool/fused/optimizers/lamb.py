@@ -55,7 +55,7 @@ class FusedLamb(FusedOptimizer):
         fused: bool = False,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """`max_grad_norm=None`: no clipping; `use_lamb`: trust ratio without decay; `dtype`: of the norm."""
+        """`max_grad_norm=None`: no clipping; `use_lamb`: trust ratio even without decay; `dtype`: dtype of the norm."""
         if amsgrad:
             raise RuntimeError("FusedLamb does not support the AMSGrad variant.")
         check_lr_and_eps(lr, eps)

@@ -36,7 +36,7 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and a plain loop to check it.
+    """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and a plain loop that checks it.
 
     Both take params, grads and a list per state, then the same options, and write in place. All tensors of a call share
     device and dtype, and those of one parameter share their memory layout: the private `torch._fused_*_` ops do not

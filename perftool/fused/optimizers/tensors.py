@@ -66,8 +66,8 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def local_part(tensor: Any, like: Any) -> Tensor:
-    """The tensor, or, if `like` is sharded, its local part with the same sharding. Both share memory unless it was
-    moved."""
+    """The tensor, or, if `like` is sharded, its local part with the same sharding. The part shares the tensor's memory
+    unless the tensor had to be redistributed."""
     if is_sharded(like):
         if tensor.placements != like.placements or tensor.device_mesh != like.device_mesh:
             tensor = tensor.redistribute(like.device_mesh, like.placements)
@@ -76,7 +76,7 @@ def local_part(tensor: Any, like: Any) -> Tensor:
 
 
 def alike(tensors: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
-    """Groups by device and dtype: the local parts, and their tensors."""
+    """The tensors in groups of one device and dtype, each group as a pair: their local parts, and the tensors."""
     if not tensors:
         return []
     parts = [local_part(each, each) for each in tensors] if any(map(is_sharded, tensors)) else tensors
@@ -87,8 +87,8 @@ def alike(tensors: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
 def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
     """The 2-norms, [n], of tensors of one device and dtype, computed and returned in at least float32.
 
-    `owners` are the parameters whose local parts the tensors are; the norm of a sharded one is that of the whole.
-    Norms of wrappers are on the CPU, as a wrapper may not support the operators that follow.
+    `owners` are the parameters whose local parts the tensors are; for a sharded parameter, the norm covers all of its
+    parts. Norms of wrappers are on the CPU, as a wrapper may not support the operators that follow.
     """
     if not are_ordinary(tensors):
         found = torch.tensor([float(torch.linalg.vector_norm(each)) for each in tensors])

@@ -150,7 +150,7 @@ def peak_process_memory() -> int:
 
 
 class HostEvent:
-    """An event on the host, which holds a time of its clock."""
+    """An event on the host: a time of the host's clock."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         """The arguments of `torch.cuda.Event`; every event can be timed."""

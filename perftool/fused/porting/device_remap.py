@@ -100,7 +100,7 @@ def _autocast(begin: Call, device: str) -> Call:
 def _compile(plain: Call, device: str) -> Call:
     @wraps(plain)
     def compile(*args: Any, **options: Any) -> Any:
-        """As torch.compile; Gaudi's backend becomes inductor on CUDA, and plain PyTorch on the CPU."""
+        """Like torch.compile; Gaudi's backend becomes inductor on CUDA, and plain PyTorch on the CPU."""
         if options.get("backend") == "hpu_backend":
             options = {**options, "backend": "inductor" if device == "cuda" else "eager", "options": None}
         return plain(*args, **options)
@@ -111,7 +111,7 @@ def _compile(plain: Call, device: str) -> Call:
 def _forking(plain: Call, device: str) -> Call:
     @wraps(plain)
     def fork_rng(devices: Any = None, *args: Any, device_type: str = "cuda", **options: Any) -> Any:
-        """As torch.random.fork_rng; the CPU generator is always kept."""
+        """Like torch.random.fork_rng; the CPU generator is always kept."""
         if device_type == "hpu":
             device_type, devices = "cuda", devices if device == "cuda" else ()
         return plain(devices, *args, device_type=device_type, **options)

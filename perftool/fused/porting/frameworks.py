@@ -25,7 +25,7 @@ FILES = {
     "AdamW": "MarkstepAdamW",
     "RmsNormBwdMode": "FusedRMSNorm",
 }
-"""The file below that module that defines an op; scripts import from there too."""
+"""The submodule that defines an op on a Gaudi; scripts import from it too."""
 
 Sentence = Callable[[str], str]
 """The message for a missing full name."""
