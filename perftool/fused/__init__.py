@@ -49,9 +49,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise MissingExtraError(
-            f"perftool.fused.{name} needs PyTorch; the extra `bench` installs it: pip install 'habana-perf-tool[bench]'."
-        ) from error
+        how = "the extra `bench` installs it: pip install 'habana-perf-tool[bench]'."
+        raise MissingExtraError(f"perftool.fused.{name} needs PyTorch; {how}") from error
     globals()[name] = module if name == "distributed" else getattr(module, name)
     return globals()[name]
 

@@ -20,12 +20,12 @@ _NO_TORCH = "simulate needs PyTorch; the extra `bench` installs it: pip install 
 @dataclass(frozen=True)
 class Simulated:
     """The result of a simulated run. ``interrupted`` says why it ended early; ``used`` whether the device did anything.
-    ``notes`` list differences from a real device, ``causes`` the reasons why graphs ended, values were read, ops ran on
-    the CPU and graphs were recompiled, in the whole run. ``steps`` of the trace, ``skipped`` steps before it and
-    ``compilations`` of the whole run are counts; ``length_ns`` is the virtual time of the run, and
-    ``compiling_ns`` the time of its compilations. A launcher may have started ``ranks`` processes, of which this is
-    number ``rank``. ``spawned`` are the traces of ranks that the script itself started; then ``trace`` is written only
-    if the script also used the device.
+    ``notes`` list differences from a real device. ``causes`` are the reasons why graphs ended, values were read, ops
+    ran on the CPU and graphs were recompiled. ``steps`` is the number of steps in the trace, ``skipped`` the number
+    before it. ``length_ns`` is the virtual time of the run, and ``compiling_ns`` the time of its ``compilations``.
+    These and ``causes`` cover the whole run, including skipped steps. This process is number ``rank`` of the ``ranks``
+    that a launcher started. ``spawned`` are the traces of ranks that the script itself started; if there are any,
+    ``trace`` is written only if the script also used the device.
     """
 
     trace: Path
@@ -59,7 +59,7 @@ def simulate(
     """Run ``script`` on a simulated ``device`` (gaudi, gaudi2, gaudi3) in ``mode`` (lazy, eager, compile).
 
     The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
-    beside it. The trace begins after ``skip_steps`` steps, like that of a profiler with a warm-up; None leaves out the
+    beside it. The trace begins after ``skip_steps`` steps, like a profiler's trace after its warm-up; None skips the
     first steps that compile, at most three and at most half of all. ``steps_from`` says what marks a step (profiler,
     optimizer, loader, mark_step); None detects it. Log and metrics cover the whole run. The script runs in this
     process, in which the simulation changes ``torch``. Raises InputError for a missing script, MissingExtraError

@@ -1,4 +1,4 @@
-"""The running lines of the script's own files, by their names in a trace with stacks."""
+"""The running lines of the script's own files, written as in a trace with stacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def own_stack() -> str:
         if file := _shown(code.co_filename):
             lines.append(f"{file}({frame.f_lineno}): {code.co_name}")
         elif lines and code.co_filename.startswith(HERE):
-            # This function runs the script, so outer frames are not the script's.
+            # This frame of the simulator runs the script, so outer frames do not belong to the script.
             break
         frame = frame.f_back  # type: ignore[assignment]
     return ";".join(lines)
@@ -41,7 +41,7 @@ def innermost_line(stack: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _shown(file: str) -> str | None:
-    """``file`` below the folder that Python imports it from, as the profiler writes it; None for other files."""
+    """``file`` relative to its import folder, as the profiler writes it; None for files that are not the script's."""
     if file.startswith(_OURS) or not is_own(file):
         return None
     folders = [folder.rstrip("/\\") for folder in sys.path if folder]

@@ -15,13 +15,13 @@ def place(script: Path, output: Path | None) -> Path:
 
 
 def of_rank(trace: Path, rank: int) -> Path:
-    """``run.json.gz`` as ``run.rank1.json.gz``."""
+    """The trace of one rank: ``run.json.gz`` becomes ``run.rank1.json.gz``."""
     stem = _stem(trace)
     return trace.with_name(f"{stem}.rank{rank}{trace.name.removeprefix(stem)}")
 
 
 def files(trace: Path) -> tuple[Path, Path, Path]:
-    """Trace, log and metrics."""
+    """The paths of trace, log and metrics."""
     stem = _stem(trace)
     return trace, trace.with_name(f"{stem}.log"), trace.with_name(f"{stem}.metrics.json")
 

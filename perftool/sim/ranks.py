@@ -35,7 +35,7 @@ def run_ranks(
             children.append(subprocess.Popen(command, env=own))
         code = _wait(children)
     except KeyboardInterrupt:
-        # The other ranks got the signal, too, and write their files.
+        # Ctrl-C reaches the ranks too; they write their files before they end.
         code = max(_wait_for_each(children), 130)
     finally:
         _end(children)
@@ -49,7 +49,7 @@ def _wait(children: Sequence[subprocess.Popen[bytes]]) -> int:
         codes = [child.poll() for child in children]
         failed = next((code for code in codes if code), None)
         if failed is not None or None not in codes:
-            # Like a shell, report the end by a signal as 128 plus its number.
+            # Like a shell, report a process that a signal ended as 128 plus the signal's number.
             return 128 - failed if failed and failed < 0 else failed or 0
         time.sleep(_LOOK_S)
 

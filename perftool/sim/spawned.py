@@ -19,14 +19,14 @@ from perftool.sim.session.simulation import Simulation
 from perftool.sim.stubs.modules import standing_in
 
 _ENTRANCE = "perftool"
-# Before Python's own finalizers, whose priorities begin at 100.
+# Finalizers with a higher priority run earlier; those of Python's own modules have lower ones.
 _EARLY = 200
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Data that a process gets from its parent: the path of its ``trace``, and a folder in which a rank notes that it
-    wrote it."""
+    """What a process gets from its parent: options, the path of its ``trace``, and the folder ``started``, in which
+    each rank that writes a trace leaves a note."""
 
     device: str
     mode: str

@@ -247,6 +247,7 @@ def test_without_torch_one_sentence_names_the_extra():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == (
-        "perftool.fused.FusedAdamW needs PyTorch; the extra `bench` installs it: pip install 'habana-perf-tool[bench]'.\n"
+        "perftool.fused.FusedAdamW needs PyTorch; "
+        "the extra `bench` installs it: pip install 'habana-perf-tool[bench]'.\n"
     )
     assert issubclass(MissingExtraError, Exception)

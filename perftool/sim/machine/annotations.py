@@ -48,7 +48,7 @@ class Annotations:
         try:
             self.on_step(self._stepping)
         except BaseException:
-            # The annotation of the step after the limit has already begun.
+            # The step limit ends the script here, but the annotation of this step has already begun.
             self._open.pop()
             self._open.append(("", self._machine.now))
             raise

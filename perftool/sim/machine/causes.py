@@ -25,8 +25,8 @@ KINDS = tuple(_CALLED)
 @dataclass(frozen=True)
 class Cause:
     """One cause, ``count`` times at one ``line`` (``train.py:12 main``). ``kind`` is one of KINDS. ``what`` is the
-    change of an argument that causes a recompilation; the op of a fallback with its argument types; or the reason of a
-    cut as in the bridge's log.
+    change of an argument that causes a recompilation; the op of a fallback with its argument types; or the reason for a
+    cut, as the bridge logs it.
     """
 
     kind: str

@@ -72,13 +72,13 @@ def ms(milliseconds: float) -> int:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The speed of one device: the time of an op by its arithmetic and the bytes it moves."""
+    """The speed of one device: computes the time of an op from its arithmetic and the bytes it moves."""
 
     facts: DeviceFacts
     costs: Costs
 
     def matrix_rate(self, dtype: str) -> float:
-        """FLOP/s of the matrix engine on ``dtype`` (``bf16``, ``float32``, ...). Unlisted types run as FP32 does."""
+        """FLOP/s of the matrix engine on ``dtype`` (``bf16``, ``float32``, ...). Unlisted types run at FP32's rate."""
         peaks = {peak.dtype: peak.rate for peak in self.facts.peaks if peak.unit == "matrix"}
         if dtype in ("bf16", "float16"):
             rate = peaks["bf16"]

@@ -28,7 +28,8 @@ class DeviceQueue:
         return max(self.free, self.links_free)
 
     def run(self, kernels: Sequence[Kernel], recipe: int, name: str, submitted: int, after: int = 0) -> int:
-        """Run a recipe that was enqueued at ``submitted``, not before ``after``; returns the end of its last kernel."""
+        """Run a recipe that was enqueued at ``submitted``; it begins at ``after`` or later. Returns the end of its last
+        kernel."""
         costs = self._speed.costs
         ready = max(submitted, self.copies_free, after)
         begin = max(ready + us(costs.device_start_us), self.free + us(costs.device_recipe_gap_us))
@@ -45,7 +46,7 @@ class DeviceQueue:
         return self.free
 
     def in_flight(self, now: int) -> int:
-        """The number of recipes launched before ``now`` that are not done."""
+        """The number of launched recipes that are not done at ``now``."""
         while self._ends and self._ends[0] <= now:
             self._ends.popleft()
         return len(self._ends)
@@ -61,7 +62,7 @@ class DeviceQueue:
         self._recorder.commands(begin, begin + us(self._speed.costs.copies_setup_us))
 
     def transfer(self, size: int, direction: str, ready: int) -> int:
-        """Copy ``size`` bytes over PCIe, not before ``ready``; returns the end of the copy."""
+        """Copy ``size`` bytes over PCIe, at ``ready`` or later; returns the end of the copy."""
         begin = max(ready, self.copies_free)
         self.copies_free = begin + self._speed.transfer_ns(size)
         self._recorder.transfer(direction, begin, self.copies_free)

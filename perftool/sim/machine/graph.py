@@ -60,7 +60,7 @@ class Kernel:
 
 @dataclass
 class _Chain:
-    """Pointwise nodes that become one kernel; ``saved`` bytes stay inside it."""
+    """Pointwise nodes that become one kernel; ``saved`` is the bytes passed between them, which never reach memory."""
 
     nodes: list[int]
     saved: int = 0
@@ -141,5 +141,5 @@ def _kernel_name(works: Sequence[Work]) -> str:
     if len(works) == 1:
         return works[0].name
     names = "_".join(work.name for work in works)
-    # Kernel names of the compiler end in a constant suffix, not in the type.
+    # The compiler ends the name of every fused kernel in the same suffix, whatever its type.
     return f"fused_kernel_0x{hashlib.sha1(names.encode()).hexdigest()[:8].upper()}_C_f32"

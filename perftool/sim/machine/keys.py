@@ -22,7 +22,7 @@ class TensorPart(NamedTuple):
 
 
 class NumberPart(NamedTuple):
-    """A number, a truth value, a name or a type. ``kind`` distinguishes True, 1 and 1.0."""
+    """A number, a boolean, a name or a type. ``kind`` distinguishes True, 1 and 1.0."""
 
     kind: str
     value: Hashable
@@ -37,14 +37,14 @@ class Difference:
 
 
 class Keys:
-    """The keys of all graphs, by their ops."""
+    """The latest graph of each sequence of ops, for comparing keys."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[Hashable, ...], Sequence[Node]] = {}
 
     def add(self, nodes: Sequence[Node]) -> Difference | None:
-        """Add a graph without a recipe; returns its difference from the latest graph of the same ops, None if there was
-        none.
+        """Add a graph that has no recipe; returns its difference from the latest graph with the same ops, or None if it
+        is the first.
         """
         ops = tuple(node.name for node in nodes)
         before = self._latest.get(ops)

@@ -21,7 +21,7 @@ _LIMITS = {
     "PT_HPU_MAX_ACCUM_SIZE": "max accumulated graph size",
     "PT_HPU_MAX_COMPOUND_OP_SIZE": "reaching max accumulated compound op size",
 }
-# The ids of recipes, which Synapse uses in shuffled order, and again when all are used.
+# Synapse gives recipes shuffled ids, and starts over once it has used all of them.
 _FIRST_ID, _IDS, _STRIDE = 0xE001, 8_190, 4_093
 # Start of a run's clock, relative to the base of the trace.
 _START_NS = 1_000_000_000
@@ -105,7 +105,7 @@ class Machine:
 
     @contextmanager
     def op(self, name: str, args: Args | None = None, microseconds: float | None = None) -> Iterator[None]:
-        """A host op that contains the block; it takes ``microseconds`` before the block."""
+        """A host op that contains the block and spends ``microseconds`` before it."""
         begin = self.now
         self.spend(self.costs.host_plain_op_us if microseconds is None else microseconds)
         yield
@@ -122,7 +122,7 @@ class Machine:
         return index
 
     def _keep_limits(self) -> None:
-        # Read at the first op, because a script may set them before.
+        # Read at the first op, because a script may set the variables before that.
         if self._limits is None:
             limits = {reason: os.environ.get(name, "") for name, reason in _LIMITS.items()}
             self._limits = {reason: int(value) for reason, value in limits.items() if value.isdecimal()}
@@ -228,7 +228,7 @@ class Machine:
         self._wait(self._queue.done)
 
     def copy_in(self, size: int, *, pinned: bool, non_blocking: bool) -> None:
-        """Copy from host to device, without waiting only from pinned memory."""
+        """Copy from host to device; the host waits unless the memory is ``pinned`` and the copy ``non_blocking``."""
         begin = self.now
         self.spend(self.costs.copies_call_us)
         if not pinned:
@@ -256,9 +256,9 @@ class Machine:
     def collective(
         self, collective: Collective, last_arrival: Callable[[int], int], results: Iterable[int], *, waits: bool
     ) -> None:
-        """A collective of several cards, after the launched work; ``last_arrival`` says when the last card is ready.
-        Work that reads or writes its ``results``, the serials of storages, runs after it; with ``waits``, the host
-        waits for it too.
+        """A collective of several cards, after the launched work; ``last_arrival`` returns when the last card is ready.
+        ``results`` are the serials of the storages that it writes; later work on them waits for it. With ``waits``,
+        the host waits for it too.
         """
         ready = max(self.now, self._launch_free, self._queue.done)
         end = self._queue.collective(collective, ready, last_arrival(ready))

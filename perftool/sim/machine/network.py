@@ -15,7 +15,7 @@ _CARDS_OF_A_BOX = 8
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective from the view of a rank. ``size`` is its contribution in bytes, ``elements`` in elements.
+    """A collective as one rank sees it. ``size`` is the rank's contribution in bytes, ``elements`` in elements.
 
     ``kind`` is all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter or barrier;
     ``ranks`` are the members of the group.
@@ -43,7 +43,7 @@ class Collective:
 
     @property
     def args(self) -> Mapping[str, object]:
-        """Its arguments in a trace."""
+        """The arguments of the collective's event in a trace."""
         return {
             "Collective name": self.kind,
             "Group size": len(self.ranks),

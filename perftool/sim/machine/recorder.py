@@ -1,4 +1,4 @@
-"""Records the events of a simulated run like the bridge of a Gaudi in release 1.19.
+"""Records the events of a simulated run as the bridge of a Gaudi does in release 1.19.
 
 All times are nanoseconds after the base of the trace.
 """
@@ -47,8 +47,8 @@ class LaneKind:
     name: str
 
 
-# The thousands are from the bridge; the names on Gaudi 3, and 7019, from a recording; other values are invented. Each
-# engine has one lane.
+# The thousands of the tids are those of the bridge. The names on Gaudi 3, and 7019, are from a recording. Other values
+# are invented. Each engine has one lane.
 _GAUDI2 = {
     "PDMA": LaneKind(3001, "PDMA 0"),
     "MME": LaneKind(6003, "MME 0"),
@@ -70,7 +70,7 @@ LANES: Mapping[str, Mapping[str, LaneKind]] = {
         "NIC": LaneKind(14_096, "NIC 0"),
     },
 }
-# The hardware monitor at the end of an engine's work; its name on the first Gaudi is unknown.
+# The hardware monitor that reports the end of an engine's work; its name on the first Gaudi is unknown.
 _MONITORS: Mapping[str, Mapping[str, str]] = {
     "GAUDI": {},
     "GAUDI2": {"MME": "MMEH_WB0_MON_TS_BIT1", "TPC": "TPC_SPU_START_TO_SPU_HALT"},
@@ -97,13 +97,13 @@ class Submitted:
 
 
 def recipe_args(recipe: int, name: str, dtype: str = "") -> dict[str, object]:
-    """The arguments that device work and Synapse's annotations carry; recipe 0 means none."""
+    """The arguments that device work and Synapse's annotations carry; ``recipe`` is 0 for work without a recipe."""
     stream = "0x7f30c4001b20" if recipe else "0x7f30c4001b40"
     return {"dataType": dtype, "eventHandle": "0x0", "recipeId": recipe, "recipeName": name, "streamHandle": stream}
 
 
 class Recorder:
-    """Collects events in the order of the calls."""
+    """Collects events in the order in which its methods are called."""
 
     def __init__(self, device: str) -> None:
         self.events: list[Event] = []
@@ -119,7 +119,7 @@ class Recorder:
     def host(
         self, name: str, begin: int, end: int, cat: str = "cpu_op", args: Args | None = None, *, has_line: bool = True
     ) -> None:
-        """A framework op or annotation of the main thread; ``has_line``: a line of the script called it."""
+        """A framework op or annotation of the main thread; ``has_line`` says whether a line of the script called it."""
         numbers = {"Ev Idx": self._number, "External id": self._number + 1, "Record function id": 0}
         self._number += 1
         stack = own_stack() if has_line else ""
@@ -129,7 +129,7 @@ class Recorder:
         self._add(Event("X", name, MAIN, MAIN, begin, end - begin, cat, {**numbers, **(args or {}), **lines}))
 
     def python_call(self, name: str, begin: int, end: int) -> None:
-        """A function that the script calls, with its callers, as in a recording with stacks."""
+        """A function that the script calls, and its callers, as in a recording with stacks."""
         callers = [caller for caller in reversed(own_stack().split(";")) if caller]
         for number, function in enumerate((*callers, name), 1):
             parent = number - 1 or None

@@ -15,11 +15,13 @@ _LONGEST_WARM_UP = 3
 
 
 def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None = None) -> list[tuple[int, int]]:
-    """Start and end of each step of a run from ``begin`` to ``end``; empty if nothing repeats. A script that uses
-    PyTorch's profiler marks its steps itself. Otherwise a step ends at the request for the next batch after an
-    optimizer step; without a loader, at the end of the optimizer step; without an optimizer, a batch is a step; without
-    both, a step ends at ``mark_step``. Of several optimizers, as in a GAN, the one that steps least often counts, or
-    the last of equals; likewise for several lines with ``mark_step``. A ``source``, one of SOURCES, is used alone.
+    """Start and end of each step of a run from ``begin`` to ``end``; empty if nothing repeats.
+
+    A script that uses PyTorch's profiler marks its steps itself, so the result is empty. Otherwise a step ends at the
+    request for the next batch after an optimizer step; without a loader, at the end of the optimizer step. Without an
+    optimizer, a batch is a step. With neither, a step ends at ``mark_step``. If there are several optimizers, as in a
+    GAN, the one that steps least often counts; if some are equal, the last of them. The same holds for several lines
+    that call ``mark_step``. With a ``source``, one of SOURCES, only its marks count.
     """
     counted = [mark for mark in marks if source is None or mark.name.startswith(SOURCES[source])]
     ordered = sorted(counted, key=lambda mark: mark.begin)
@@ -38,15 +40,15 @@ def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None 
 
 
 def warm_up(bounds: Sequence[tuple[int, int]], compiled_at: Sequence[int]) -> int:
-    """How many steps in a row compile, from the first on: at most half of all, and at most three."""
+    """The number of first steps that compile: at most half of all steps, and at most three."""
     most = min(_LONGEST_WARM_UP, len(bounds) // 2)
     compiling = [any(start <= at < end for at in compiled_at) for start, end in bounds[:most]]
     return next((number for number, compiles in enumerate(compiling) if not compiles), len(compiling))
 
 
 def _updates(marks: Sequence[Mark]) -> list[int]:
-    """The ends of iterations: the times of the owner with the fewest marks, or the last of equals. An owner with a
-    single mark does not count if others have several.
+    """The ends of iterations: the end times of the owner with the fewest marks, the last owner if some are equal. An
+    owner with a single mark does not count if others have several.
     """
     counts = Counter(mark.owner for mark in marks)
     order = {owner: place for place, owner in enumerate(counts)}

@@ -33,7 +33,7 @@ class About:
 
 
 def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]) -> bytes:
-    """The trace on one line, with sorted keys, and the bridge's events after Kineto's closing record."""
+    """The trace as JSON on one line, with sorted keys; the bridge's events follow Kineto's closing record."""
     kineto = [event for event in events if event.pid == MAIN]
     others = [event for event in events if event.pid != MAIN]
     begin = min((event.ts_ns for event in events), default=0)
@@ -59,7 +59,7 @@ def trace_bytes(about: About, metadata: Sequence[Event], events: Sequence[Event]
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write ``data``, compressed when the name ends in ``.gz``. Raises PerfToolError when that is not possible."""
+    """Write ``data``, compressed when the name ends in ``.gz``. Raises PerfToolError if ``path`` cannot be written."""
     _make_folder(path)
     write_file([gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data], path)
 

@@ -21,7 +21,7 @@ from perftool.sim.patches import attribute
 
 _KEY: Any = torch._C._dispatch_key_parse("AutocastHPU")
 _KEYS = torch._C.DispatchKeySet(_KEY)
-# Each list with the variables that name a file to replace it; the second variable is the older one.
+# For each list, the variables that name a file to replace it; the second variable is the older one.
 LOWER_VARIABLES = ("PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "LOWER_LIST")
 FP32_VARIABLES = ("PT_HPU_AUTOCAST_FP32_OPS_LIST", "FP32_LIST")
 
@@ -73,7 +73,7 @@ class HpuAutocast:
         self._libraries = []
 
     def _policies(self) -> dict[str, _Policy]:
-        """The way to cast for each op, by the first list that contains it."""
+        """How to cast for each op; the first list that contains the op decides."""
         facts = hpu_bridge()
         policies: dict[str, _Policy] = dict.fromkeys(facts.autocast_promote, _widest)
         policies |= dict.fromkeys(self._listed(FP32_VARIABLES, facts.autocast_fp32), _fp32)
@@ -111,7 +111,7 @@ class HpuAutocast:
         return argument.to(dtype) if self._eligible(argument) and argument.dtype is not dtype else argument
 
     def _eligible(self, argument: Any) -> bool:
-        """Whether autocast casts it: a floating-point tensor on the device, except double precision."""
+        """Whether autocast casts ``argument``: floating-point tensors on the device, except double precision."""
         if not isinstance(argument, torch.Tensor) or argument.dtype is torch.float64:
             return False
         return argument.is_floating_point() and self._on_device(argument)
@@ -119,7 +119,7 @@ class HpuAutocast:
 
 @contextmanager
 def without_autocast() -> Iterator[None]:
-    """Within the block, no argument is cast."""
+    """Within the block, autocast is off."""
     with torch._C._ExcludeDispatchKeyGuard(_KEYS):
         yield
 
@@ -138,7 +138,7 @@ def _lower(inputs: Sequence[torch.Tensor]) -> tuple[torch.dtype, bool]:
 
 
 def _lower_first(inputs: Sequence[torch.Tensor]) -> tuple[torch.dtype, bool]:
-    """For norms: their weights and statistics are not cast."""
+    """For norms, whose weights and statistics are not cast."""
     return torch.get_autocast_dtype("hpu"), True
 
 

@@ -9,7 +9,7 @@ import torch
 from perftool.sim.machine.network import Collective
 from perftool.sim.ops.op_work import Call, size, tensors
 
-# The kinds by PyTorch's names, and the argument with a rank's contribution.
+# By PyTorch's name: the kind, and the position of the argument with a rank's contribution.
 _KINDS = {
     "allreduce": ("all_reduce", 0), "allreduce_coalesced": ("all_reduce", 0), "broadcast": ("broadcast", 0),
     "reduce": ("reduce", 0), "scatter": ("scatter", 0), "barrier": ("barrier", 0), "gather": ("gather", 1),
@@ -40,14 +40,14 @@ def collective_of(call: Call, group: Any) -> Collective:
 
 
 def finish(call: Call) -> None:
-    """Wait, in real time, for the result of ``call``, which later ops may use."""
+    """Wait, in real time, for the result of ``call``, because later ops may use it."""
     works = [each for each in _boxed(call.result) if "Work" in str(each._type())]
     for each in works:
         torch.distributed.Work.unbox(each).wait()
 
 
 def last_arrival(group: Any, ns: int) -> int:
-    """The latest of the times ``ns`` of the members of ``group``."""
+    """The latest arrival among the members of ``group``; this rank's is ``ns``. The members exchange their times."""
     options = torch.distributed.AllreduceOptions()
     options.reduceOp = torch.distributed.ReduceOp(torch.distributed.ReduceOp.MAX)
     with torch._C.DisableTorchFunction():

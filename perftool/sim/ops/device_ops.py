@@ -29,7 +29,7 @@ class DeviceOps:
         self._device = device
 
     def run(self, call: Call, *, recorded: bool = False) -> None:
-        """Account for one op; with ``recorded``, its host part is already recorded."""
+        """Account for one op; ``recorded`` says that its host part is already recorded."""
         if call.op.view or call.op.base in _FREE:
             self._free(call)
         elif falls_back(call, self._device):
@@ -58,7 +58,7 @@ class DeviceOps:
         inputs: Iterable[torch.Tensor],
         outputs: Iterable[torch.Tensor],
     ) -> None:
-        """Put a unit of work into the graph. Storages of ``outputs`` are then on the device. ``key`` holds the
+        """Add a unit of work to the graph, after which the storages of ``outputs`` are on the device. ``key`` holds the
         name of the op, the parts of its arguments that belong to the recipe's key, and their names.
         """
         graph = self._machine.graph
@@ -76,7 +76,7 @@ class DeviceOps:
             self._placement.put(each).node = (graph.serial, index)
 
     def find_places(self, mask: torch.Tensor) -> None:
-        """Put the search for the positions of a ``mask`` into the graph."""
+        """Add the search for the true positions of a ``mask`` to the graph."""
         work = Work("nonzero_fwd", "int8", "TPC", 0, mask.numel(), size(mask), 8 * mask.numel())
         self.add(work, ("aten::nonzero", (tuple(mask.shape), self._origin(mask)), ("self",)), (mask,), ())
 
@@ -123,7 +123,7 @@ class DeviceOps:
             machine.recorder.bridge("cpu_fallback", inner, machine.now)
 
     def _origin(self, tensor: torch.Tensor) -> Hashable:
-        """The origin of a tensor of the graph: a node of it, or the number of an input."""
+        """The origin of a tensor: a node of the graph, the number of an input, or the host."""
         entry = self._placement.find(tensor)
         if entry is None:
             return "host"

@@ -20,7 +20,7 @@ from perftool.sim.ops.placement import Placement
 
 _ENTER = frozenset({"_record_function_enter_new", "_record_function_enter"})
 _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal"})
-# Ops whose output shape depends on the data, and the name of their cut in the bridge's log.
+# Ops whose output shape depends on the data, and the reason that the bridge logs for the cut.
 _DATA_DEPENDENT = {"nonzero": "non zero", "masked_select": "non zero", "_unique2": "unique", "unique_dim": "unique",
                    "unique_consecutive": "unique", "unique_dim_consecutive": "unique", "nms": "nms"}  # fmt: skip
 _COLLECTIVES = dict.fromkeys(("allreduce", "allreduce_coalesced"), "HbLazyTensorViews::StepMarkerAllReduce")
@@ -37,7 +37,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.device_ops = DeviceOps(machine, placement, device)
         self._handlers: list[Callable[[Call], None]] = []
         self._on_device = False
-        # Whether the script itself creates a tensor on the host.
+        # Whether the script itself is creating a tensor on the host.
         self.making = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -117,10 +117,10 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.device_ops.run(call)
 
     def _find_places(self, call: Call, mask: torch.Tensor) -> None:
-        """Account for a mask as an index: it becomes a list of positions, and the host waits for its length."""
+        """Account for indexing by a mask: it becomes a list of positions, and the host waits for the list's length."""
         if call.op.kind != "index":
             self.machine.cut("index_put_frontend_impl_hpu_lazy")
-        # The bridge does not call the op for its search, so no aten::nonzero is recorded.
+        # The bridge does not call aten::nonzero for the search, so no such op is recorded.
         self.device_ops.find_places(mask)
         self._read_length("non zero")
 
@@ -153,7 +153,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.machine.cut("H2D copy")
             self.copy_in(source, non_blocking)
         elif from_device and self.placement.is_open(target):
-            # PyTorch created it on the host, where it expects the tensors of the device.
+            # PyTorch created the target on the host, because for PyTorch the device's tensors are host tensors.
             self.placement.put(target)
             self.device_ops.run(call)
         elif from_device:
@@ -184,7 +184,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.machine.cut("view tensor resize" if was_view else "out shape changed")
 
     def _collect(self, call: Call, on_device: bool) -> None:
-        """Account for a collective, which ends the graph and, with one card, moves no data."""
+        """Account for a collective, which ends the graph. With a single card it moves no data."""
         if on_device:
             self.machine.cut(_COLLECTIVES.get(call.op.kind, "ProcessGroupHCCL::collective"))
             for each in call.outputs:

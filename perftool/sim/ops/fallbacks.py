@@ -17,7 +17,7 @@ _CPU_ONLY_FORMS = frozenset({
 })  # fmt: skip
 # The dispatch key of all backends: an op with such a kernel is composed of other ops.
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
-# These only move data, which works for any type.
+# Ops that only move data run on the device with any type.
 _MOVES = frozenset({"copy", "_to_copy", "clone", "fill", "zero", "cat", "stack", "contiguous", "lift_fresh"})
 # Elementwise ops that PyTorch does not tag as such.
 _UNTAGGED = frozenset({"floor_divide"})
@@ -36,7 +36,7 @@ def _runs(op: str) -> bool:
 
 
 def falls_back(call: Call, device: str) -> bool:
-    """Whether ``call`` runs on the CPU: no form of its op has a kernel, or its registration lacks a type."""
+    """Whether ``call`` runs on the CPU: no form of its op has a kernel, or the kernel lacks a type of the call."""
     op = call.op.name
     if not _runs(op):
         return True
@@ -49,7 +49,7 @@ def falls_back(call: Call, device: str) -> bool:
 
 def _checked(call: Call) -> list[tuple[str, str]]:
     """The types that the bridge checks, by argument: the type of every tensor, and for elementwise ops the type in
-    which they compute. It does not check lists of tensors, optional tensors, and the destination of a result.
+    which they compute. It does not check lists of tensors, optional tensors or the destination of a result.
     """
     named = {**dict(zip(call.op.arguments, call.args, strict=False)), **call.kwargs}
     operands = {name: named[name] for name in call.op.operands if isinstance(named.get(name), torch.Tensor)}
@@ -68,7 +68,7 @@ def _computed_in(call: Call) -> torch.dtype:
 
 
 def argument_types(call: Call) -> dict[str, str]:
-    """The tensor arguments by name, with their types as in the log of fallbacks."""
+    """The type of each tensor argument, by name, as the log of fallbacks writes it."""
     return {
         name: _HPU_TYPES.get(value.dtype, f"HPU{dtype_word(value.dtype)}Type")
         for name, value in zip(call.op.arguments, call.args, strict=False)

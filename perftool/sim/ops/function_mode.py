@@ -46,7 +46,7 @@ class FunctionMode(TorchFunctionMode):
         }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run ``func`` with devices that it supports."""
+        """Run ``func`` with ``hpu`` replaced by the CPU, and account for what a Gaudi would do."""
         kwargs = kwargs or {}
         if not self.active:
             return func(*args, **kwargs)
@@ -127,7 +127,7 @@ class FunctionMode(TorchFunctionMode):
         origin = converted if source is None else source
         self._dispatch.copy_in(origin, non_blocking)
         with self._dispatch.handing_to(_ignore):
-            # ``to`` returned the source itself or a copy.
+            # ``to`` may have returned the source itself.
             moved = converted.clone() if source is None or converted is source else converted
         self._placement.put(moved)
         return moved
@@ -142,7 +142,7 @@ class FunctionMode(TorchFunctionMode):
     def _padded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._placement.find(args[0]) is None:
             return func(*args, **kwargs)
-        # PyTorch creates the result on the host, where it expects the packed data.
+        # PyTorch creates the result on the host, because for PyTorch the packed data is there too.
         with self._dispatch.handing_to(self._dispatch.device_ops.run):
             padded, lengths = func(*args, **kwargs)
         self._placement.forget(lengths)
@@ -177,7 +177,7 @@ def is_hpu(device: Any) -> bool:
 
 
 def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run without oneDNN, whose single kernels depend on the processor, as the chain of ops of an HPU."""
+    """Run without oneDNN, as the chain of ops that an HPU runs; oneDNN's one kernel depends on the processor."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:

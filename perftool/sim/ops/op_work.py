@@ -15,7 +15,7 @@ from perftool.model.hpu_ops import base_name
 from perftool.sim.machine.graph import Work
 from perftool.sim.machine.keys import NumberPart, TensorPart
 
-# Names of Synapse.
+# Synapse's names of data types.
 DTYPE_NAMES = {
     torch.bfloat16: "bf16",
     torch.float8_e5m2: "float8",
@@ -30,7 +30,7 @@ _MATRIX_NAMES = {"mm": "GEMM", "addmm": "GEMM", "bmm": "BatchGemm", "baddbmm": "
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "rsub", "mul"})
 # Ops that take a list of indices as their second argument.
 _INDEXING = frozenset({"index", "index_put", "_index_put_impl"})
-# This op reads its largest input value for the length of its result.
+# The length of this op's result depends on its largest input value, which it reads.
 COUNTING = "bincount"
 # For these ops, the bridge does not convert the number 1.
 _UNCONVERTED_ONE = frozenset({"addcdiv", "addcmul"})
@@ -77,7 +77,7 @@ def facts_of(func: Any) -> OpFacts:
 
 @dataclass(frozen=True)
 class Call:
-    """An op with its arguments and results. ``leaves`` are all arguments, ``inputs`` the tensors among them."""
+    """A call of an op and its results. ``leaves`` are all arguments, ``inputs`` the tensors among them."""
 
     func: Any
     args: Sequence[Any]

@@ -1,4 +1,4 @@
-"""Tracks the storages of tensors that count as being on the device, as all are in host memory."""
+"""Tracks which storages count as being on the device; in reality all are in host memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SWEEP_AT_LEAST = 4096
 
 @dataclass
 class DeviceStorage:
-    """A storage on the device. ``node`` wrote it last: the serial of the graph, and the index in it."""
+    """A storage on the device. ``node`` wrote it last: the serial of a graph, and the node's index in that graph."""
 
     ref: StorageWeakRef
     serial: int
@@ -64,11 +64,11 @@ class Placement:
         return tensor in self._pinned
 
     def leave_open(self, tensor: torch.Tensor) -> None:
-        """Note that PyTorch created a host tensor; the source of a copy into it decides whether it is on the device."""
+        """Note that PyTorch created a host tensor; it moves to the device if a device tensor is copied into it."""
         self._undecided.add(tensor)
 
     def is_open(self, tensor: torch.Tensor) -> bool:
-        """Whether PyTorch itself created a host tensor, which may be on the device on a Gaudi."""
+        """Whether PyTorch itself created a host tensor that would be on the device on a Gaudi."""
         return tensor in self._undecided
 
     def allocated(self) -> int:

@@ -15,7 +15,7 @@ from perftool.sim.session.simulation import Simulation
 
 
 class Touched:
-    """The total work of the ops in a fused op: arithmetic, and device memory that is read and written."""
+    """The total work of the ops in a fused op: arithmetic, and the device memory that they read and write."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.flops = 0

@@ -28,7 +28,7 @@ def step_limit(simulation: Simulation, limit: int | None, source: str | None) ->
 
 
 class _Counter:
-    """Counts the ends of steps: by the script's own profiler, else optimizer steps, else batches, else mark_step."""
+    """Counts completed steps: the steps of the script's profiler, else of its optimizer, else batches or mark_steps."""
 
     def __init__(self, limit: int, source: str | None) -> None:
         self._limit = limit
@@ -37,7 +37,7 @@ class _Counter:
         self._ended = dict.fromkeys(SOURCES.values() if source is None else [SOURCES[source]], 0)
 
     def enter(self, name: str) -> None:
-        """Count the previous step if a batch or the script's profiler marks steps."""
+        """Check the limit when a request for a batch or a profiler step begins."""
         if name.startswith((LOADER, PROFILER_STEP)):
             self._check()
 

@@ -57,7 +57,7 @@ class WorkerClocks:
     requested: dict[int, int] = field(default_factory=dict)
 
     def ready(self, batch: int, worker: int, cost: int) -> int:
-        """The time at which ``worker`` has finished ``batch``. Call this for the batches of a worker in order."""
+        """The time at which ``worker`` has finished ``batch``. Call it for a worker's batches in their order."""
         begin = max(self.requested.pop(batch, 0), self.free[worker])
         self.free[worker] = begin + cost
         return self.free[worker]
@@ -167,7 +167,7 @@ def _receive(simulation: Simulation) -> Callable[..., Any]:
 
     def _process_data(self: Any, data: Any, *worker: Any) -> Any:
         if isinstance(data, CostedBatch):
-            # This batch is the one before the next.
+            # _rcvd_idx is already the number of the next batch.
             place = worker[0] if worker else (self._rcvd_idx - 1) % len(self._perftool_clocks.free)
             ready = self._perftool_clocks.ready(self._rcvd_idx - 1, place, data.cost)
             simulation.machine.now = max(simulation.machine.now, ready)

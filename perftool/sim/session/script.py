@@ -19,7 +19,7 @@ _TORCH_MODES = ("torch/overrides.py", "torch/utils/_python_dispatch.py", "torch/
 
 
 class StepLimit(BaseException):
-    """Ends a script after the requested number of steps; no ``except Exception`` stops it."""
+    """Ends a script after the requested number of steps; the script's ``except Exception`` does not catch it."""
 
 
 def read_script(path: Path) -> CodeType:

@@ -37,7 +37,7 @@ class Simulation:
             lambda tensor: self.placement.find(tensor) is not None, self.machine.log.remarks.append
         )
         self.owner = os.getpid()
-        # Ranks, set by the launcher or by a script that starts its ranks.
+        # The launcher sets these, or the script that spawns its ranks.
         self.ranks, self.rank, _ = ranks_of_launcher()
         # Whether the last forward was a captured or compiled graph; then its backward is one, too.
         self.graphed_backward = False
@@ -64,8 +64,8 @@ class Simulation:
         self.dispatch.hand_to(self.dispatch.host_op)
 
     def finish(self, skip_steps: int | None = None, steps_from: str | None = None) -> int:
-        """Launch the pending ops, close open annotations, and mark the steps; returns how many steps at the start are
-        left out of the recording: ``skip_steps``, or those of the warm-up. ``steps_from`` says what marks a step.
+        """Launch the pending ops, close open annotations, and mark the steps. Returns how many of the first steps are
+        not in the recording: ``skip_steps``, or the warm-up. ``steps_from`` says what marks a step.
         """
         begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
         self.machine.cut("host step marker")

@@ -57,12 +57,12 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
         if not named:
             made(backend, *args, **options)
             return
-        # Gloo does not support our device.
+        # Gloo does not support the device ``hpu``.
         options.pop("device_id", None)
         world_size = options.get("world_size", simulation.ranks)
         if world_size > 1 and simulation.ranks == 1 and parent_process() is None:
             raise PerfToolError(
-                f"the script asks for a group of {world_size} cards, but only this one was started: "
+                f"the script asks for a group of {world_size} cards, but only one was started: "
                 f"simulate --ranks {world_size} starts all"
             )
         if world_size in (-1, 1) and simulation.ranks == 1:

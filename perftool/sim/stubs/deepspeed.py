@@ -1,6 +1,6 @@
 """``HPUDeepSpeedStrategy``: Lightning's strategy with the real DeepSpeed, which uses its HPU accelerator if
-``habana_frameworks`` can be imported. Like Habana's strategy, this module adds the backend, settings for inference, and
-the guide's notes on each device.
+``habana_frameworks`` can be imported. Like Habana's strategy, this module adds the backend and settings for inference;
+it also notes which settings Gaudi's documentation does not support on the device.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INFERENCE = frozenset({
 
 
 def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
-    """Habana's strategy, derived from Lightning's ``DeepSpeedStrategy``, which reports a missing DeepSpeed."""
+    """Habana's strategy, derived from Lightning's ``DeepSpeedStrategy``; that class reports a missing DeepSpeed."""
     known = inspect.signature(base.__init__).parameters
     remarks = simulation.machine.log.remarks
 
@@ -65,7 +65,7 @@ def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
             self.model = deepspeed.init_inference(model, **_with_tensor_parallelism(self._inference, simulation.ranks))
 
         def batch_to_device(self, batch: Any, *args: Any, **options: Any) -> Any:
-            """In inference, cast the inputs to the type of the model, as the plugin uses its own type."""
+            """In inference, cast inputs to the model's type; Lightning's precision plugin would use its own type."""
             dtype, moved = self._inference.get("dtype"), super().batch_to_device(batch, *args, **options)
             return tree_map(partial(_cast, dtype), moved) if isinstance(dtype, torch.dtype) else moved
 
@@ -85,23 +85,23 @@ def _with_tensor_parallelism(inference: Mapping[str, Any], cards: int) -> dict[s
 
 
 def _limits(simulation: Simulation, config: Any, inference: Mapping[str, Any], wanted: object) -> list[str]:
-    """Note settings that the device does not support according to the guide, or that are not simulated."""
+    """Notes on settings that are not simulated, or that Gaudi's documentation does not support on the device."""
     zero = (config or {}).get("zero_optimization", {})
     offload = {zero.get(kind, {}).get("device", "none") for kind in ("offload_optimizer", "offload_param")}
     cards = (inference.get("tensor_parallel") or {}).get("tp_size", wanted)
     device, world = simulation.device.name, simulation.ranks
     notes = {
-        "DeepSpeed: the guide does not list ZeRO stage 3 as supported on Gaudi 2": (
+        "DeepSpeed: Gaudi's documentation does not list ZeRO stage 3 as supported on Gaudi 2": (
             zero.get("stage") == 3 and device == "GAUDI2"
         ),
-        "DeepSpeed: offloading to NVMe is not verified on a Gaudi, according to the guide": "nvme" in offload,
+        "DeepSpeed: Gaudi's documentation says that offloading to NVMe is not verified": "nvme" in offload,
         "DeepSpeed: inference in float16 is not supported by the first Gaudi": (
             inference.get("dtype") in (torch.float16, "fp16", "half") and device == "GAUDI"
         ),
-        "DeepSpeed: tensor parallelism is supported only by Gaudi 2, according to the guide": (
+        "DeepSpeed: Gaudi's documentation lists tensor parallelism as supported only on Gaudi 2": (
             "tensor_parallel" in inference and device != "GAUDI2"
         ),
-        f"DeepSpeed: the script asks for {cards} cards, the run simulates {world}: nothing is sharded over the rest": (
+        f"DeepSpeed: the script asks for {cards} cards, but the run simulates {world}: no shards for the others": (
             isinstance(cards, int) and cards > world
         ),
     }

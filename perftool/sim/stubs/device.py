@@ -144,7 +144,7 @@ class _Stream:
 
 
 class _Event:
-    """A virtual time: the end of all work submitted before."""
+    """A virtual time: the end of all work submitted before the event was recorded."""
 
     def __init__(self, machine: Machine, current: list[_Stream], *args: object, **options: object) -> None:
         self._machine = machine

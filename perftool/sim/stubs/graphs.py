@@ -163,7 +163,7 @@ class _CompiledModule(nn.Module):
 
 
 def compile_function(simulation: Simulation) -> Callable[..., Any]:
-    """``torch.compile``: in compile mode a region of one graph, in the other modes no effect."""
+    """``torch.compile``: in compile mode a function is a region of one graph; in other modes nothing changes."""
 
     def compile_(model: Any = None, **options: Any) -> Any:
         if model is None:
@@ -185,7 +185,7 @@ def compile_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def backward_function(simulation: Simulation) -> Callable[..., Any]:
-    """``torch.autograd.backward``, which is one graph for a captured or compiled graph."""
+    """``torch.autograd.backward``: one graph, if the forward was a captured or compiled graph."""
     plain = torch.autograd.backward
 
     def backward(*args: Any, **kwargs: Any) -> None:
@@ -200,7 +200,7 @@ def backward_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def engine_function(simulation: Simulation) -> Callable[..., Any]:
-    """Runs a backward in the function mode, which PyTorch leaves before it, but script code inside needs."""
+    """Runs a backward inside the function mode: PyTorch leaves the mode first, but the script's code in it needs it."""
     plain = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -211,7 +211,7 @@ def engine_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def hooks_function(simulation: Simulation) -> Callable[..., Any]:
-    """Installs the hooks of saved tensors, so that they run in the function mode, too."""
+    """Installs hooks for saved tensors that run inside the function mode, too."""
     plain = torch._C._autograd._push_saved_tensors_default_hooks
 
     def entered(hook: Callable[..., Any]) -> Callable[..., Any]:

@@ -59,7 +59,7 @@ def _accelerator(simulation: Simulation) -> type:
         """The simulated cards. Calling it returns an accelerator of Lightning."""
 
         def __new__(cls) -> Any:
-            # Without a named strategy, Lightning puts the model on the device of this class.
+            # If the script names no strategy, Lightning puts the model on the device of an MPSAccelerator.
             base: Any = part("accelerators").MPSAccelerator
             members = {
                 "setup_device": lambda self, device: None,

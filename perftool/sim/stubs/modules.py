@@ -124,7 +124,7 @@ def _profiler() -> Callable[..., None]:
     plain = torch.profiler.profile.__init__
 
     def init(self: Any, *args: Any, activities: Any = None, **kwargs: Any) -> None:
-        """Limit the script's profiler to the real CPU; its steps are the steps of the simulation."""
+        """Limit the script's profiler to the real CPU; the simulation uses the profiler's steps."""
         plain(self, *args, activities=[torch.profiler.ProfilerActivity.CPU], **kwargs)
 
     return init
