@@ -1,6 +1,6 @@
 """Micro-benchmarks: each reproduces a problem, applies the advice, checks that the results agree and measures the gain.
 
-Each is a module with the name that the rules use. ``fused_optimizers`` is a table of benchmarks that differ only by an
+Each is a module, named as in the rules. ``fused_optimizers`` is a table of benchmarks that differ only by an
 op, and ``simulated`` lists those that only the simulator can show, each with a script. ``harness`` measures them.
 """
 
@@ -16,9 +16,9 @@ from perftool.errors import MissingExtraError, PerfToolError
 if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark
 
-# Modules that hold no benchmark, or several.
+# Modules that contain no benchmark, or several.
 _OTHER = {"harness", "workloads", "scripts", "simulated", "fused_optimizers"}
-# The names are listed here, because listing them must not import torch.
+# Listed here so that listing the names need not import torch.
 _OPTIMIZERS = {
     *("adamw_moments", "functional_adamw", "fused_adagrad", "fused_adamw", "fused_clip_norm", "fused_ema"),
     *("fused_lamb", "fused_lars", "fused_sgd"),

@@ -15,7 +15,7 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
 _BATCH, _SIDE, _WORKERS = 24, 32, 2
 _FOR_EVER = 10**6
-# Batches that each worker may prepare ahead, in case it gets no CPU for a moment.
+# Batches that each worker may prepare ahead, to bridge moments in which other processes use its core.
 _AHEAD = 4
 
 
@@ -27,7 +27,7 @@ class _Epoch:
     side: int
 
 
-# Preparing these takes a quarter and a half of the step time.
+# Preparing a batch takes a quarter of the step time for "small", and half of it for "large".
 _EPOCHS = {"small": _Epoch(6, 320), "large": _Epoch(16, 480)}
 
 

@@ -51,5 +51,5 @@ BENCHMARK = Benchmark(
     tolerance=1e-5,
     separate_processes=True,
     traced_steps=3,
-    not_quick="compiles for half a minute and more",
+    not_quick="compiles for half a minute or more",
 )

@@ -54,7 +54,7 @@ def _lars(params: Iterable[nn.Parameter]) -> FusedLars:
 
 
 _OPTIMIZERS: dict[str, tuple[str, Ways]] = {
-    # The two AdamW place epsilon differently while bias correction is active; 0 leaves only rounding between them.
+    # With bias correction, the two AdamW add epsilon at different places; with an epsilon of 0 only rounding differs.
     "fused_adamw": ("AdamW", _with_torch_forms(torch.optim.AdamW, FusedAdamW, lr=1e-3, eps=0.0, weight_decay=_DECAY)),
     "fused_sgd": ("SGD", _with_torch_forms(torch.optim.SGD, FusedSGD, lr=1e-3, momentum=0.9, weight_decay=_DECAY)),
     "fused_adagrad": ("Adagrad", _with_torch_forms(torch.optim.Adagrad, FusedAdagrad, lr=1e-3, weight_decay=_DECAY)),
@@ -102,7 +102,7 @@ def _average(form: FormName, setting: Setting) -> Form:
 def _clip(form: FormName, setting: Setting) -> Form:
     """clip_grad_norm_ with torch's defaults, which are its fastest option, or FusedClipNorm.
 
-    All runs clip the same gradients, so the limit falls a little each time to make every run clip.
+    All runs clip the same gradients, so the limit falls a little with each run. Otherwise only the first would clip.
     """
     params = weights_of(setting)
     gradients = [param.grad for param in params if param.grad is not None]
@@ -183,7 +183,7 @@ BENCHMARKS = {
             _average,
             torch_best=True,
         ),
-        # torch's default loops over tensors only on a Gaudi, so the rule runs on simulated traces.
+        # torch's default loops over tensors only on a Gaudi, so the rule is tested on simulated traces.
         _row(
             "fused_clip_norm",
             ("FUS102",),

@@ -17,7 +17,7 @@ _LIBRARIES = ("libtcmalloc_minimal.so.4", "libjemalloc.so.2")
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """The same three ops; the forms differ in the environment of their processes."""
+    """Both forms run the same three ops; they differ only in the environment of their processes."""
     size = _MIB[setting.size] * 2**18
     values = torch.arange(size, dtype=torch.float32).remainder_(251.0)
     latest: list[torch.Tensor] = []
@@ -26,7 +26,7 @@ def build(form: FormName, setting: Setting) -> Form:
         latest[:] = [(values * 2.0 + 1.0).sqrt().mean()]
 
     library = _library()
-    advised = library.name if library else "the C library, set to keep memory"
+    advised = library.name if library else "the C library's allocator, set to keep memory"
     return Form("the C library's allocator" if form == "naive" else advised, run, lambda: latest)
 
 

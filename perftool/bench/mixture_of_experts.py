@@ -17,7 +17,7 @@ from perftool.bench.workloads.experts import (
 )
 from perftool.fused import mixture_of_experts
 
-# The last size is compared with every expert on every token, which keeps shapes static.
+# For the last size, the naive form runs every expert on every token, which keeps shapes static.
 _MIXTURES = {
     **MIXTURES,
     "static": Mixture(tokens=256, hidden=512, ffn=1792, experts=8, k=2),

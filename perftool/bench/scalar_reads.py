@@ -1,4 +1,4 @@
-"""A value read in every step, or occasionally."""
+"""A value read in every step, or rarely."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def build(form: FormName, setting: Setting) -> Form:
     def run() -> None:
         pending = []
         for step in range(1, _STEPS + 1):
-            # Stands for the work of a data loader.
+            # The sort imitates the work of a data loader.
             pending.append(device.submit(torch.sort(raw.roll(step)).values))
             if step % _READ_EVERY[form] == 0:
                 float(pending[-1].result())
         losses[:] = [loss.result() for loss in pending]
 
-    title = f"the loss read every {_READ_EVERY[form]} steps, a thread in place of the device"
+    title = f"the loss read every {_READ_EVERY[form]} steps; a thread imitates the device"
     return Form(title, run, lambda: losses, close=device.close)
 
 

@@ -39,7 +39,7 @@ def build(form: FormName, setting: Setting) -> Form:
         latest[:] = [output]
 
     def result() -> list[torch.Tensor]:
-        # The contents of the padding do not matter: zeros in one form, leftovers in the other.
+        # The two forms leave different values in the padding, zeros or leftovers, which do not matter.
         return [output.masked_fill(~valid[:, None, :, None], 0.0) for output in latest]
 
     return Form(_TITLES[form], run, result)
@@ -62,7 +62,7 @@ def _one_by_one(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: list
 BENCHMARK = Benchmark(
     name="sdpa_valid_seq_len",
     rules=("FUS106",),
-    summary="attention that knows the lengths of padded sequences instead of a mask over all",
+    summary="attention that skips padding by the sequences' lengths instead of masking it",
     build=build,
     sizes=tuple(_SHAPES),
     traced_size="small",

@@ -6,10 +6,10 @@ from perftool.bench.harness.case import Benchmark, simulated_only
 
 _ALL = (
     simulated_only("boolean_indexing", ("SYN101", "SYN104"), "Values multiplied with a mask instead of selected by it"),
-    simulated_only("cpu_fallback", ("FBK101",), "Distances from ops of the device, with none on the CPU"),
-    simulated_only("engine_overlap", ("ENG103", "FUS103"), "Attention as one op that both engines work on"),
+    simulated_only("cpu_fallback", ("FBK101",), "Distances computed on the device instead of on the CPU"),
+    simulated_only("engine_overlap", ("ENG103", "FUS103"), "Attention as one op, which keeps both engines busy"),
     simulated_only("explicit_synchronize", ("SYN102",), "Steps that do not wait for the device"),
-    # The two optimizers place epsilon differently.
+    # The two optimizers add epsilon at different places, hence the tolerance.
     simulated_only(
         "gaudi_config",
         ("CFG104", "FUS101", "FUS102"),
@@ -18,14 +18,14 @@ _ALL = (
         tolerance=0.02,
     ),
     simulated_only("mark_step", ("RCP107",), "Graphs cut where a step ends instead of after every layer"),
-    simulated_only("oversized_graph", ("RCP108",), "A large graph cut where the device could already begin"),
+    simulated_only("oversized_graph", ("RCP108",), "A large graph cut so that the device begins earlier"),
     simulated_only("pinned_memory", ("CPY102", "SYN105"), "Batches in pinned memory instead of pageable"),
     simulated_only("prefetch", ("CPY102", "ENG102"), "A batch copied while the device works instead of afterwards"),
-    simulated_only("recipe_cache", ("RCP105",), "Lengths padded to a few instead of a new graph for each"),
+    simulated_only("recipe_cache", ("RCP105",), "Texts padded to a few lengths instead of a graph for each"),
     simulated_only("small_copies", ("CPY103", "ENG102"), "The fields of a batch packed and copied at once"),
     simulated_only("sleep_in_step", ("GAP112",), "A pause in the first step instead of in every one"),
     simulated_only("static_and_dynamic", (), "mark_step between a static part and a dynamic one"),
     simulated_only("unstable_steps", ("STP101",), "Weights saved after the loop instead of during it"),
-    simulated_only("unsupported_dtype", ("FBK101", "FBK102"), "A product in a type that the device has"),
+    simulated_only("unsupported_dtype", ("FBK101", "FBK102"), "A product in a type that the device supports"),
 )
 BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}

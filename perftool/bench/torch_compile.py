@@ -1,4 +1,4 @@
-"""A module that counts its calls: a Python number that recompiles it each time, or a buffer."""
+"""A module that counts its calls in a Python number, which recompiles it each time, or in a buffer."""
 
 from __future__ import annotations
 
@@ -69,5 +69,5 @@ BENCHMARK = Benchmark(
     tolerance=1e-5,
     separate_processes=True,
     traced_steps=3,
-    not_quick="compiles for half a minute and more",
+    not_quick="compiles for half a minute or more",
 )

@@ -1,6 +1,7 @@
 """Attention without the score matrix in memory. Forward takes two matrix products, backward five, one of which
-recomputes the scores (Dao, FlashAttention-2, 2023, whose benchmarks also halve the work under a causal mask). As in
-that paper, softmax is left out. Every head of the queries counts; keys and values that heads share are read once.
+recomputes the scores (Dao, FlashAttention-2, 2023; its benchmarks also halve the work under a causal mask). As in
+that paper, the operations of softmax do not count. The products count for every head of the queries; keys and values
+that heads share are read once.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class AttentionLayout:
-    """Positions of the arguments: ``query`` is followed by key and value; ``heads`` is the dimension of the heads.
+    """Positions of the arguments; key and value follow ``query``. ``heads`` is the dimension of the heads.
 
-    ``packed`` is the argument that joins sequences of several lengths, which the shapes do not show.
+    ``packed`` is the argument with the lengths of sequences that one tensor joins; the shapes do not show these lengths.
     """
 
     causal: int
@@ -41,7 +42,7 @@ class AttentionLayout:
         return Cost(round(2 * pairs * (inner + outer)), moved(q, k, v, result, *extra), "matrix", q.rate_name)
 
     def _masked(self, call: Call) -> bool:
-        """Whether the mask is causal: a truth value, or a kind of mask (0 for none)."""
+        """Whether the mask is causal: the argument is a boolean, or a kind of mask (0 for none)."""
         text = call.text(self.causal)
         return call.flag(self.causal) if text in ("True", "False") else call.numbers(self.causal) not in ([], [0])
 

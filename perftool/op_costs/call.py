@@ -27,7 +27,7 @@ _NAMED = {
 }  # fmt: skip
 # Integer types. Type promotion goes from bool to integer, float and complex.
 _WHOLE = {"long int", "long", "int", "short", "signed char", "unsigned char"}
-# A substitute type for elements of which only the size is known.
+# Substitute types, by element size, for elements of which only the size is known.
 _OF_SIZE = {1: "unsigned char", 2: "c10::BFloat16", 4: "float", 8: "double"}
 # Types by their c10::ScalarType numbers, which arguments use.
 _SCALAR_TYPES = {
@@ -77,9 +77,10 @@ class Tensor:
 class Call:
     """The inputs of one call, by position.
 
-    ``element_bytes`` is the element size of its kernels, which records omit for lists of tensors. ``outer`` are
-    the shapes of the enclosing op, ``seen`` the results of the recording's convolutions. ``around`` is the annotation
-    around a call of a serving engine, ``grids`` are names and grids of its kernels.
+    ``element_bytes`` is the element size in lists of tensors, which records omit; the names of the call's kernels show
+    it. ``outer`` are the shapes of the enclosing op, ``seen`` the result shapes of the recording's convolutions.
+    ``around`` is the annotation that a serving engine puts around the call, ``grids`` are names and grids of the call's
+    kernels.
     """
 
     dims: list[Any]
@@ -92,11 +93,11 @@ class Call:
     grids: Sequence[tuple[str, Shape]] = ()
 
     def has(self, position: int) -> bool:
-        """Whether a tensor is given at ``position``."""
+        """Whether the argument at ``position`` is a tensor."""
         return position < min(len(self.dims), len(self.types)) and self.types[position] in _TYPES
 
     def tensor(self, position: int) -> Tensor:
-        """The tensor at ``position``; NoModelError without one, or when its shape is not plain numbers."""
+        """The tensor at ``position``; NoModelError if there is none, or if its shape is not plain numbers."""
         if not self.has(position):
             raise NoModelError(f"no tensor at {position}")
         return Tensor(shape_of(self.dims[position]), self.types[position])
@@ -115,23 +116,23 @@ class Call:
         return [self.tensor(position) for position in positions if self.has(position)]
 
     def has_list(self, position: int) -> bool:
-        """Whether a list of tensors is given at ``position``."""
+        """Whether the argument at ``position`` is a list of tensors."""
         return self.types[position : position + 1] == ["TensorList"]
 
     def recorded(self, position: int) -> bool:
-        """Whether the scalar at ``position`` is given and recorded."""
+        """Whether the record contains a scalar at ``position``."""
         return position < len(self.scalars) and self.scalars[position] not in ("", None)
 
     def text(self, position: int) -> str:
-        """The scalar at ``position`` as recorded, "" for None; NoModelError where none is recorded."""
+        """The scalar at ``position`` as recorded, "" for None; NoModelError if it is not recorded."""
         if position >= len(self.scalars) or not isinstance(self.scalars[position], str):
             raise NoModelError(f"no argument at {position}")
         return str(self.scalars[position])
 
     def flag(self, position: int) -> bool:
-        """The truth value at ``position``."""
+        """The boolean at ``position``."""
         if (text := self.text(position)) not in ("True", "False"):
-            raise NoModelError(f"no truth value at {position}")
+            raise NoModelError(f"no boolean at {position}")
         return text == "True"
 
     def numbers(self, position: int) -> list[int]:
@@ -149,7 +150,7 @@ class Call:
         return values
 
     def type_at(self, position: int, otherwise: str) -> str:
-        """The type that the argument at ``position`` names, ``otherwise`` for None or an argument not recorded."""
+        """The type that the argument at ``position`` names; ``otherwise`` if it is None or not recorded."""
         recorded = self.scalars[position] if position < len(self.scalars) else ""
         if recorded == "":
             return otherwise
@@ -164,7 +165,7 @@ def spelled(types: Sequence[Any]) -> list[Any]:
 
 
 def shape_of(dims: Any) -> Shape:
-    """Recorded sizes as a shape; NoModelError where they are not plain numbers."""
+    """Recorded sizes as a shape; NoModelError if they are not plain numbers."""
     if not isinstance(dims, list) or any(type(size) is not int or not 0 <= size <= _LARGEST for size in dims):
         raise NoModelError("no shape")
     return tuple(dims)

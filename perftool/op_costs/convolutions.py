@@ -30,14 +30,14 @@ class Convolution:
         x, weight = call.tensor(0), call.tensor(1)
         result = x.shaped(self.result(call, x, weight))
         extra = [call.tensor(at) for at in (self.bias, self.term) if at is not None and call.has(at)]
-        # A convolution applies a filter for each element of the result, a transposed convolution for each of the input.
+        # A convolution applies a filter for each element of its result, a transposed one for each element of its input.
         applied = x if self.backwards(call) else result
         return Cost(
             _inner(applied, weight) + len(extra) * result.count, moved(x, weight, result, *extra), "matrix", x.rate_name
         )
 
     def backwards(self, call: Call) -> bool:
-        """Whether it is a transposed convolution."""
+        """Whether the call is a transposed convolution."""
         return self.transposed is not None and call.recorded(self.transposed) and call.flag(self.transposed)
 
     def step(self, call: Call) -> int | None:
@@ -69,7 +69,7 @@ class Convolution:
 
 
 def _inner(elements: Tensor, weight: Tensor) -> int:
-    """Operations of an inner product with a filter of ``weight`` for each element of ``elements``."""
+    """Operations of one inner product, with a filter of ``weight``, for each element of the tensor ``elements``."""
     if not weight.dims or not weight.dims[0]:
         raise NoModelError("no filters")
     return 2 * elements.count * (weight.count // weight.dims[0])
@@ -83,15 +83,16 @@ def _backward(call: Call) -> Cost:
     of_input, of_weight, of_bias = (word.strip("[] ") == "True" for word in wanted.split(","))
     once = _inner(x if call.flag(7) else gradient, weight)
     flops = once * (of_input + of_weight) + of_bias * gradient.count
-    # The gradient of the input needs the weight, and vice versa; each has the size of its gradient.
+    # Each gradient is written and the other tensor read: the gradient of the input needs the weight, and vice versa.
     size = moved(gradient) + (of_input + of_weight) * (x.bytes + weight.bytes)
     bias = gradient.shaped(gradient.dims[1:2])
     return Cost(flops, size + of_bias * bias.bytes, "matrix", x.rate_name)
 
 
 def _gradient(call: Call, of_weight: bool) -> Cost:
-    """The two parts of ``cudnn_convolution_backward`` before PyTorch 1.11. Their arguments are the size of the output,
-    the gradient of the result, and the filter or the input. If that size is not recorded, the enclosing op has it.
+    """The two parts of ``cudnn_convolution_backward`` before PyTorch 1.11. The arguments are the size of the computed
+    gradient, the gradient of the result, and the filter or the input. If the record lacks that size, the shapes come
+    from the enclosing op.
     """
     gradient = call.tensor(1)
     if call.recorded(0) and call.has(2):

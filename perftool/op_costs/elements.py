@@ -1,7 +1,7 @@
 """Pointwise ops, reductions, copies and fills: one operation per element of the result, or of the reduced tensor. A
-function (exp, erf, a square root) counts as one operation, because memory bounds these ops anyway. Copies, fills and
-conversions have no operations. Ops that draw random numbers have no model: their generator limits them, and its rate is
-not published.
+function (exp, erf, a square root) counts as one operation, because these ops are bound by memory anyway. Copies, fills
+and conversions have no operations. Ops that draw random numbers have no model: their generator limits them, and its
+rate is not published.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from perftool.op_costs.call import Call, NoModelError, broadcast, is_whole, promoted
 from perftool.op_costs.cost import Cost, moved
 
-# Keyed by the number of leading tensor arguments; the in-place forms write to their first argument.
+# By the number of leading tensor arguments. In-place forms write to their first argument.
 _POINTWISE = {
     1: "abs ceil cos erf exp expm1 floor gelu hardswish leaky_relu log log1p log2 mish neg reciprocal relu round rsqrt "
        "sigmoid sign silu sin softplus sqrt square tan tanh clamp_min clamp_max hardtanh elu bitwise_not "
@@ -45,14 +45,15 @@ def _pointwise(call: Call, operands: int, name: str, in_place: bool) -> Cost:
 
 
 def _dropout(call: Call) -> Cost:
-    """Dropout: the kept elements, scaled, and their mask."""
+    """Dropout writes the scaled elements and the mask."""
     x = call.tensor(0)
     return Cost(2 * x.count, moved(x, x, x.typed("bool")), "vector", x.rate_name)
 
 
 @dataclass(frozen=True)
 class _Reduction:
-    """Positions of the dimensions and of the result type; operations per element; a fixed result type."""
+    """``dims`` and ``type`` are the positions of the dimensions and of the result type; ``result`` is a fixed type.
+    With ``wide``, the result of integers is int64."""
 
     dims: int | None = 1
     type: int | None = None
@@ -115,7 +116,7 @@ REDUCTIONS: dict[str, Callable[[Call], Cost]] = {
     "aten::amax": _Reduction(), "aten::amin": _Reduction(),
     "aten::argmax": _Reduction(result="long int"), "aten::argmin": _Reduction(result="long int"),
     "aten::all": _Reduction(result="bool"), "aten::any": _Reduction(result="bool"),
-    # The mean, then the mean of the squared distances from it.
+    # Two passes: the mean, then the mean of the squared distances from it.
     "aten::var": _Reduction(per_element=4), "aten::std": _Reduction(per_element=4),
     "aten::linalg_vector_norm": _Reduction(dims=2, type=4, per_element=2),
     "aten::cumsum": _scan, "aten::cumprod": _scan,

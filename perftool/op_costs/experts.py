@@ -1,6 +1,6 @@
-"""Mixtures of experts as one op: each token goes through two products in each of its experts. The weights of an expert
-are read if it gets any token. The number of such experts is not recorded: evenly distributed tokens reach E (1 - (1 -
-k/E)^T) of E experts, for T tokens with k experts each.
+"""Mixtures of experts as one op: each token goes through two products in each of its experts. An expert's weights are
+read if it gets any token. Records do not show how many experts do; if T tokens choose k of E experts each, and choose
+evenly, they reach E (1 - (1 - k/E)^T) experts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Mixture:
 
     @property
     def rows(self) -> int:
-        """Mean number of rows per expert that has any, at least one."""
+        """Mean number of rows per expert that has any rows, at least one."""
         return max(round(self.tokens * self.choices / max(self._reached(), 1)), 1)
 
     def cost(self) -> Cost:
@@ -65,7 +65,7 @@ def _given(call: Call) -> Mixture:
     )  # fmt: skip
 
 
-# Kernels that TensorRT-LLM generates: types of the result, the weights and the tokens, and their tile.
+# The names of kernels that TensorRT-LLM generates: the types of result, weights and tokens, and the size of a tile.
 _KERNEL = re.compile(
     r"^bmm_\w+?_(?P<weights>(?:Mx)?E\dm\d|Bfloat16|Fp16)(?P<tokens>(?:Mx)?E\dm\d|Bfloat16|Fp16)?_Fp32_t(\d+)x(\d+)x\d+"
 )
@@ -100,20 +100,20 @@ def _by_grids(call: Call) -> Mixture:
         raise NoModelError("grids of another layer")
     size = x.dims[1] * (up + up // 2) * bits / 8
     choices = _choices(x.dims[0], experts, wide, first_grid[1])
-    # Operands of two types are multiplied at the rate of the wider one.
+    # If the operands have two types, the product runs at the rate of the wider one.
     wider = max(kind, of_tokens, key=_BITS.__getitem__)
     return _checked(Mixture(x, choices, experts, x.dims[1], up, up // 2, size, _RATES[wider]))
 
 
 def _choices(tokens: int, experts: int, tile: int, blocks: int) -> int:
-    """The number of experts per token, if exactly one number gives ``blocks`` tiles."""
+    """The number of experts per token for which the tokens fill ``blocks`` tiles; NoModelError unless it is unique."""
     found = []
     for choices in range(1, min(experts, 64) + 1):
         filled = min(experts, tokens * choices)
         if filled + (tokens * choices - filled) // tile == blocks:
             found.append(choices)
     if len(found) != 1:
-        raise NoModelError("the number of experts of a token is not recorded")
+        raise NoModelError("the number of experts per token is not recorded")
     return found[0]
 
 

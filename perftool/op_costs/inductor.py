@@ -1,9 +1,9 @@
 """Kernels that TorchInductor generates: each tensor among the arguments is read or written once.
 
-Their names list the fused ops, but not how often each is evaluated, so the number of operations is unknown. A product
-template (``triton_tem``) has the operations of the product: its last matrix is the result, and the sizes of the
-operands are those of the result and a common one. Kernels that select rows by index have no model: the arguments do not
-show which elements they touch.
+Their names list the fused ops, but not how often each runs, so the number of operations is unknown. A product
+template (``triton_tem``) has the operations of the product: its last matrix is the result, and each operand shares one
+size with the result and one with the other operand. Kernels that select rows by index have no model: the arguments do
+not show which elements they touch.
 """
 
 from __future__ import annotations

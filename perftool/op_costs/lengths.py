@@ -27,13 +27,13 @@ class Lengths:
 
 
 def lengths_of(annotation: str) -> Lengths:
-    """The sums that ``annotation`` states; NoModelError where it states none."""
+    """The sums in ``annotation``; NoModelError if it has none."""
     sums = [[int(number[:_LONGEST]) for number in found] for found in _SUMS.findall(annotation)]
     if sums:
         queries, keys, squares, products = (sum(column) for column in zip(*sums, strict=True))
         return Lengths(queries, keys, products - squares / 2)
     if old := _OLD.search(annotation):
         queries, squares = (int(number[:_LONGEST]) for number in old.groups())
-        # Every query has at least its own key.
+        # The old form has no keys: in requests that start, the keys are those of the queries themselves.
         return Lengths(queries, queries, squares / 2)
-    raise NoModelError("lengths are not in an annotation")
+    raise NoModelError("no annotation has the lengths")

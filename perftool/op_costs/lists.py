@@ -23,7 +23,8 @@ def _cat(call: Call) -> Cost:
 
 @dataclass(frozen=True)
 class _Foreach:
-    """Reads ``lists`` leading lists, but the first only if ``reads_first``; the results have the size of the first."""
+    """Reads the first ``lists`` lists of tensors (the very first only if ``reads_first``); results have the size of the
+    first."""
 
     lists: int = 1
     per_element: int = 1

@@ -54,9 +54,9 @@ def cost_of(
     """The cost of one call of the op ``name``, or None if no model covers it.
 
     ``dims``, ``types`` and ``scalars`` are the JSON lists of a profiler's record, by position of the argument;
-    ``element_bytes`` is the element size of tensors in lists, from the names of its kernels; ``outer`` are the shapes
-    of the enclosing op, ``seen`` the results of the recording's convolutions. ``around`` and ``grids`` are columns of
-    _op_work.
+    ``element_bytes`` is the element size of tensors in lists, from the names of the call's kernels; ``outer`` are the
+    shapes of the enclosing op, ``seen`` the result shapes of the recording's convolutions. ``around`` and ``grids`` are
+    columns of _op_work.
     """
     model = MODELS.get(name) or inductor_model(name)
     if model is None:
@@ -93,7 +93,7 @@ def listed(text: str | None) -> list[object]:
 
 
 def _grids(text: str | None) -> list[tuple[str, Shape]]:
-    """Names and grids of kernels; those without a grid have an empty one."""
+    """Names and grids of kernels; a kernel without a grid gets (0, 0, 0)."""
     found = [one for one in listed(text) if isinstance(one, dict)]
     return [(str(one.get("name")), _grid(one.get("grid"))) for one in found]
 

@@ -55,7 +55,7 @@ def _loss_backward(call: Call) -> Cost:
 
 
 def _nll_backward(call: Call) -> Cost:
-    """The whole gradient is written; it has one nonzero element per row."""
+    """Writes the whole gradient, which has one nonzero element per row."""
     x, target = call.tensor(1), call.tensor(2)
     return Cost(target.count, moved(x, target), "vector", x.rate_name)
 

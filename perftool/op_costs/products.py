@@ -65,7 +65,8 @@ def _dot(call: Call) -> Cost:
 
 
 def _grouped(call: Call) -> Cost:
-    """``_grouped_mm``: rows of the first operand, sorted by group, times the matrix of their group; scales in 8-bit."""
+    """``_grouped_mm``: rows of the first operand, sorted by group, times the matrix of their group. 8-bit forms also
+    read scales."""
     a, b = call.tensor(0), call.tensor(1)
     if len(a.dims) != 2 or len(b.dims) != 3 or a.dims[1] != b.dims[1]:
         raise NoModelError("groups along another dimension")
@@ -81,7 +82,7 @@ def _whole_numbers(call: Call) -> Cost:
 
 def _recurrent(call: Call, backward: bool = False) -> Cost:
     """A layer of a oneDNN RNN: each time step multiplies input and state by their weights; backward takes twice as
-    much. The gates' pointwise operations and the state between steps are left out.
+    many operations. The gates' pointwise operations and the state between steps are left out.
     """
     x, of_input, of_state = call.tensor(0), call.tensor(1), call.tensor(2)
     if len(x.dims) != 3 or len(of_input.dims) != 2 or len(of_state.dims) != 2 or x.dims[2] != of_input.dims[1]:

@@ -2,8 +2,8 @@
 bitsandbytes' and PyTorch's own.
 
 The operations are those of a plain product. Bytes are those of the tensors as they are stored, packed weights and
-scales included. Products of 8-bit operands run at the 8-bit rate. If only the weights are narrow, they are converted
-first, and the rate is that of the other operand.
+scales included. Products of 8-bit operands run at the 8-bit rate. If only the weights are narrow, the kernel converts
+them first, and the product runs at the rate of the other operand.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class Quantised:
-    """``a`` is the position of the rows, ``weight`` that of the matrix (None where it differs by version); ``columns``
-    finds its columns. ``result`` is the position of an output argument, ``made`` the type of an output that the op
-    creates (by default the type of the rows). ``packed_rows`` elements of ``a`` share a byte.
+    """``a`` is the position of the left operand, ``weight`` that of the right one (None if it differs by version).
+    ``columns`` returns the number of the product's columns. ``result`` is the position of an output argument, ``made``
+    the type of an output that the op creates (by default the type of ``a``). ``packed_rows`` elements of ``a`` share a
+    byte.
     """
 
     columns: Callable[[Call, Tensor, Tensor], int]
@@ -51,7 +52,7 @@ class Quantised:
 
 
 def _rows(call: Call, a: Tensor, weight: Tensor) -> int:
-    """A matrix that is stored by its columns."""
+    """The columns of a matrix that is stored transposed, [columns, terms]."""
     return _fitting(weight.dims[0], a.dims[-1], weight.dims[1])
 
 
@@ -66,17 +67,18 @@ def _fitting(columns: int, wanted: int, terms: int) -> int:
 
 
 def _packed(call: Call, a: Tensor, weight: Tensor) -> int:
-    """Eight 4-bit weights are packed into a number, along the columns."""
+    """The columns of a matrix that packs eight 4-bit weights into a number, along the columns."""
     return _fitting(8 * weight.dims[1], a.dims[-1], weight.dims[0])
 
 
 def _packed_terms(call: Call, a: Tensor, weight: Tensor) -> int:
-    """Several weights are packed into a number, along the inner dimension."""
+    """The columns of a matrix that packs several weights into a number, along the inner dimension."""
     return weight.dims[1]
 
 
 def _named(call: Call, a: Tensor, weight: Tensor) -> int:
-    """Rows, columns and inner dimension are consecutive arguments, whose position differs by version."""
+    """The columns from the arguments: rows, columns and inner dimension are consecutive, at a position that differs by
+    version."""
     for at in range(len(call.scalars) - 2):
         try:
             sizes = [call.numbers(place) for place in (at, at + 1, at + 2)]
@@ -88,7 +90,7 @@ def _named(call: Call, a: Tensor, weight: Tensor) -> int:
 
 
 def _by_scales(call: Call, a: Tensor, weight: Tensor) -> int:
-    """``_weight_int4pack_mm``: scales and zero points by group, column."""
+    """The columns of ``_weight_int4pack_mm``, from its scales and zero points, [groups, columns, 2]."""
     scales = call.tensor(3)
     if len(scales.dims) != 3:
         raise NoModelError("not a product")

@@ -60,7 +60,7 @@ def sizes_of(
     around: str | None = None,
     grids: str | None = None,
 ) -> Sizes:
-    """The sizes of a call, from the same records as ``cost_of``; all None for an op that has none of them."""
+    """The sizes of a call, from the same records as ``cost_of``; all None for an op without any of these sizes."""
     try:
         call = call_of(dims, types, scalars, None, outer, seen, around, grids)
         if name in _FIRST:
@@ -97,7 +97,7 @@ def _product(a: Tensor, b: Tensor) -> Sizes:
 
 
 def _grouped(a: Tensor, b: Tensor) -> Sizes:
-    """Rows sorted by group: ``m`` is their mean number in a group, at least one."""
+    """The rows are sorted by group; ``m`` is the mean number of rows in a group, at least one."""
     if len(a.dims) != 2 or len(b.dims) != 3 or not b.dims[0]:
         raise NoModelError("groups along another dimension")
     return Sizes(batch=1, m=max(a.dims[0] // b.dims[0], 1), n=b.dims[2], k=a.dims[1], groups=b.dims[0])

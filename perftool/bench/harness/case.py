@@ -48,24 +48,25 @@ class Form:
 @dataclass(frozen=True)
 class Benchmark:
     """A recommendation to prove. ``build(form, setting)`` makes one of the forms: ``naive`` with torch's defaults,
-    ``advised`` as the guide recommends, and with ``torch_best`` also ``torch``, the fastest way in torch itself.
-    ``rules`` are the codes that must fire on the trace of the naive form and stay quiet on the other. Without rules,
-    only the ratio counts.
+    ``advised`` as the rule advises, and with ``torch_best`` also ``torch``, the fastest way in torch itself.
+    ``rules`` are the codes that must fire on the trace of the naive form and stay quiet on the advised one. Without
+    rules, only the ratio counts.
 
-    Measured: ``tolerance`` is the largest difference of the results, relative to their largest value. ``clock`` is
-    "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting. ``quantity`` is the
-    number that the advice lowers. With ``separate_processes`` each form has processes of its own, because the forms
-    differ in ``environment`` or would share caches; each process runs its form ``runs_per_process`` times, more than
-    once if the first run is not special. ``ranks`` is the number of processes that work together. It can be measured on
-    ``devices``; ``reason`` says why not on others, ``unavailable`` why not on this machine, and ``not_quick`` what
-    takes too long for ``--quick``.
+    How it is measured: ``tolerance`` is the largest allowed difference of the results, relative to their largest value.
+    ``clock`` is "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting.
+    ``quantity`` is the number that the advice lowers. With ``separate_processes`` each form has processes of its own,
+    because the forms differ in ``environment`` or would share caches; each process runs its form ``runs_per_process``
+    times (1 if the first run differs from later ones, for example because it compiles). ``ranks`` is the number of
+    processes that work together. The benchmark can be measured on ``devices``; ``reason`` says why not on others,
+    ``unavailable`` why not on this machine, and ``not_quick`` what takes too long for ``--quick``.
 
-    Recorded for the rules: ``traced_steps`` steps of ``traced_size``, with Python's functions if ``traced_stacks``.
+    What is recorded for the rules: ``traced_steps`` steps of ``traced_size``, with Python's functions if
+    ``traced_stacks``.
 
-    Simulated instead, for problems that need an asynchronous device: ``script`` is a file of
-    ``perftool/bench/scripts``, run with the argument ``naive`` and with ``advised``. ``script_work`` is how many times
-    more work a step of the advised form does, and ``settings`` the name of a configuration file, which exists for each
-    form and is copied next to its trace. If both print a last line ``result NUMBER``, the numbers must agree.
+    Problems that need an asynchronous device are simulated instead: ``script`` is a file of ``perftool/bench/scripts``,
+    run once with the argument ``naive`` and once with ``advised``. A step of the advised form does ``script_work``
+    times as much work. ``settings`` is the name of a configuration file, which exists for each form and is copied next
+    to its trace. If both print a last line ``result NUMBER``, the numbers must agree.
     """
 
     name: str
@@ -101,7 +102,7 @@ class Benchmark:
 
 
 def simulated_only(name: str, rules: tuple[str, ...], summary: str, **fields: Any) -> Benchmark:
-    """A benchmark whose problem only a simulated device shows, with a script for it."""
+    """A benchmark for a problem that only the simulated device shows; it runs the script of its name."""
 
     def build(form: FormName, setting: Setting) -> Form:
         raise PerfToolError(f"{name}: {ASYNCHRONOUS}")

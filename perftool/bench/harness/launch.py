@@ -28,7 +28,7 @@ class BenchmarkError(PerfToolError):
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to measure; ``pairs`` is the number of processes per form, for forms that need separate ones."""
+    """How long to measure; ``pairs`` is the number of processes per form, for forms that need separate processes."""
 
     rounds: int
     seconds: float
@@ -36,7 +36,7 @@ class Plan:
 
     @classmethod
     def of(cls, quick: bool) -> Plan:
-        """A plan that takes seconds instead of a minute, or the full one."""
+        """A plan that takes a few seconds if ``quick``, else the full one, which takes a minute."""
         return cls(rounds=6, seconds=1.0, pairs=1) if quick else cls(rounds=60, seconds=10.0, pairs=3)
 
 
@@ -88,8 +88,8 @@ def _measure_separately(
 
 @dataclass(frozen=True)
 class Recorded:
-    """The traces of each form, one per rank, the environment if the forms set any, and the ratio of the step times
-    without the profiler. ``max_error`` is the difference of the results of simulated forms.
+    """``files`` are the traces of each form, one per rank, and the file with its environment if it sets any. ``ratio``
+    compares the step times without the profiler. ``max_error`` is the difference of the results of simulated forms.
     """
 
     files: Mapping[FormName, list[Path]]
@@ -110,7 +110,7 @@ def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -
 
 
 def _outputs_of(order: Order, form: FormName) -> list[Path]:
-    """The traces of ``form``, and its environment if it sets any."""
+    """The traces of ``form``, and the file with its environment if it sets any."""
     traces = [order.of_rank(rank).trace(form) for rank in range(order.ranks)]
     return traces + [path for path in (order.environment(form),) if path.exists()]
 

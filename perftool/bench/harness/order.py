@@ -15,8 +15,8 @@ class Order:
     """Measure ``forms`` of the benchmark ``name`` at ``size``, then record them at the size ``traced``; None skips
     either.
 
-    Only forms for the rules are recorded. ``folder`` is for the files of this benchmark: traces, results to compare,
-    and the answer.
+    Only the naive and the advised form are recorded. ``folder`` is for the files of this benchmark: traces, results to
+    compare, and the answer.
     """
 
     name: str
@@ -36,12 +36,12 @@ class Order:
         return Path(self.folder) / f"answer-{'-'.join(self.forms)}-{self.rank}.json"
 
     def trace(self, form: str) -> Path:
-        """Where the trace of ``form`` is written, a file for each rank."""
+        """Where this rank writes its trace of ``form``."""
         rank = f"-rank{self.rank}" if self.ranks > 1 else ""
         return Path(self.folder) / f"{self.name}-{form}{rank}.json.gz"
 
     def environment(self, form: str) -> Path:
-        """The file for the variables by which the forms differ. Each form has its own folder, because a trace is read
+        """The file for the environment variables of ``form``. Each form has its own folder, because a trace is read
         with the files beside it.
         """
         return Path(self.folder) / form / f"{self.name}.env"
@@ -60,15 +60,15 @@ class Order:
         return replace(self, rank=rank)
 
     def as_text(self) -> str:
-        """The order as one argument of a command line."""
+        """The order as a single command-line argument."""
         return json.dumps(asdict(self))
 
 
 @dataclass(frozen=True)
 class Answer:
     """The measurements of one process; ``seconds`` are the times of each form by round, ``figures`` the summary of each
-    form. ``ratios`` are the first form over each of the others, ``step_ratio`` is that of the recorded steps without
-    the profiler.
+    form. ``ratios`` are the first form's time over that of each other form; ``step_ratio`` is the same for the recorded
+    steps, timed without the profiler.
     """
 
     seconds: tuple[tuple[float, ...], ...] = ()

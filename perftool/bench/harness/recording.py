@@ -10,7 +10,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from perftool.output_file import gzip_when_done
 
-# Skipped steps, in which the profiler starts up.
+# Steps to skip while the profiler starts up.
 _WAIT = 1
 _WARM_UP = 2
 _ACTIVITIES = {"cuda": ProfilerActivity.CUDA, "xpu": ProfilerActivity.XPU}

@@ -14,11 +14,11 @@ from perftool.bench.harness.team import Team
 from perftool.bench.harness.usage import children_seconds, page_faults
 from perftool.model.benchmark import Ratio
 
-# A shorter timing is mostly noise of clock and caches, so the run is repeated.
+# A shorter timing is mostly noise from the clock and the caches, so the run is repeated until it takes this long.
 _SHORTEST_S = 0.005
 _WARM_UP = 2
 _FEWEST_ROUNDS = 6
-# Fewer rounds suffice once a form has taken this multiple of the requested time.
+# After this multiple of the requested time, fewer rounds are enough.
 _LEAST_ROUNDS, _PATIENCE = 3, 4.0
 # Half the width of the interval, relative to the ratio, at which measuring stops.
 _GOOD_ENOUGH = 0.03
@@ -48,7 +48,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Race:
-    """Forms timed in the same rounds; ``bandwidth`` is the memory bandwidth measured meanwhile, in bytes/s.
+    """Forms timed in the same rounds; ``bandwidth`` is the memory bandwidth during these rounds, in bytes/s.
 
     ``ratios`` are the first form over each of the others.
     """
@@ -61,7 +61,7 @@ class Race:
 @dataclass(frozen=True)
 class Effort:
     """How long to measure: at most ``rounds``, and no new round after ``seconds`` once six are done. After four times
-    ``seconds``, three are enough; fewer give no useful interval.
+    ``seconds``, three rounds are enough; fewer would give no useful interval.
     """
 
     rounds: int
@@ -103,7 +103,7 @@ class Clock:
 
     def __init__(self, kind: str, device: torch.device) -> None:
         self.device = device
-        # CPU time does not include the work of a device.
+        # CPU time does not include a device's work.
         self.kind = kind if device.type == "cpu" else "wall"
         self._now = _cpu_time if self.kind == "cpu" else time.perf_counter
 

@@ -124,7 +124,7 @@ def _record(benchmark: Benchmark, order: Order, team: Team) -> Ratio | None:
 
 
 def _write_environment(benchmark: Benchmark, target: Path) -> None:
-    """The environment variables by which the forms differ, for a rule that judges settings."""
+    """Write the environment variables of a form, for rules that judge settings."""
     wanted = {key for form in FORM_NAMES for key in benchmark.environment(form)}
     lines = [f"{key}={os.environ[key]}\n" for key in sorted(wanted) if key in os.environ]
     if lines:

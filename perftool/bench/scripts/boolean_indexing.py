@@ -1,4 +1,4 @@
-"""The loss of masked and of other positions, by boolean indexing or by multiplication with a mask. Written for a
+"""The loss of masked and unmasked positions, by boolean indexing or by multiplication with a mask. Written for a
 Gaudi."""
 
 import sys

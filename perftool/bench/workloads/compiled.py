@@ -29,7 +29,7 @@ def compiled(model: nn.Module, setting: Setting, automatic: bool = False) -> Cal
     """``model`` compiled by torch.compile; shapes and numbers are constants of a graph, unless ``automatic``.
 
     A Gaudi uses its own backend. A small function is compiled first, because the compiler's start-up takes as long as
-    several graphs.
+    compiling several graphs.
     """
     options: dict[str, Any] = {"backend": "hpu_backend"} if setting.device.type == "hpu" else {}
     torch.compile(_first, **options)(torch.ones(WIDTH, device=setting.device))

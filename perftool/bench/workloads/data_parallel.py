@@ -40,7 +40,7 @@ def on_ranks(
         clock="wall",
         ranks=_RANKS,
         devices=("cpu",),
-        reason="this benchmark has two gloo processes on the CPU only",
+        reason="this benchmark runs as two gloo processes, which use the CPU",
         **{"tolerance": 1e-5, **fields},
     )
 

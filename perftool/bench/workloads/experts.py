@@ -46,7 +46,7 @@ class Expert(nn.Module):
 
 
 class ExpertLoop(nn.Module):
-    """The loop of published Mixtral code: runs each expert on the tokens routed to it, with dynamic shapes."""
+    """The loop of published Mixtral code, which runs each expert on the tokens routed to it, with dynamic shapes."""
 
     def __init__(self, mixture: Mixture) -> None:
         super().__init__()
