@@ -1,4 +1,4 @@
-"""Adds the line of each call to a trace: PyTorch records it, but its trace names a function by its first line only,
+"""Adds the line of each call to a trace: PyTorch records that line, but its trace gives only a function's first line,
 which is not enough for a training loop. The events of Python functions get the argument ``Call line``: the line of the
 user's own code that made the call.
 """
@@ -19,7 +19,7 @@ from perftool.integrations.activities import torch_profiler
 from perftool.model.own_code import is_own, package_of
 
 _BASE = re.compile(rb'"baseTimeNanoseconds": (\d+)')
-# The start of a Python function's event, up to the arguments. No match spans two events.
+# The text of a Python function's event from its time to the start of its arguments. No match spans two events.
 _FUNCTION = re.compile(rb'"ts": (\d+)\.(\d{3})\b[^{}]*\{(\s*)(?="Python parent id": )')
 
 
@@ -64,7 +64,7 @@ def _calls(events: Iterable[Any]) -> Calls:
         fields = event.extra_fields
         caller = getattr(fields, "caller", None)
         file = _file(caller)
-        # The functions that were running when the recording began have no known call line.
+        # For functions that were already running when the recording began, the call line is unknown.
         if caller is None or file is None or _same(caller, getattr(fields, "callsite", None)):
             continue
         if file not in own:
@@ -83,8 +83,8 @@ def _file(frame: Any) -> str | None:
 
 
 def _installed(file: str) -> bool:
-    """Whether ``file``, which the profiler names relative to its import folder, is installed here: in
-    the environment, or by ``pip install --target`` in another folder, where pip leaves lists of the files.
+    """Whether ``file``, a path relative to its import folder, belongs to an installed package: in the environment, or
+    in another folder of ``pip install --target``, where pip leaves lists of the files.
     """
     if "\0" in file:
         return False
@@ -97,7 +97,7 @@ def _installed(file: str) -> bool:
 
 @cache
 def _listed(folder: str) -> frozenset[str]:
-    """The packages that pip installed in ``folder``."""
+    """The packages that pip lists as installed in ``folder``."""
     lists = (record.read_text(errors="replace") for record in Path(folder).glob("*.dist-info/RECORD"))
     return frozenset(package_of(line.partition(",")[0]) for text in lists for line in text.splitlines())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-# The system hands out the lowest free number, so a closed high number is not reused soon.
+# The system assigns the lowest free number, so a high number is not reused soon after it is closed.
 _HIGH = 512
 
 

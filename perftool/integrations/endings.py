@@ -28,7 +28,7 @@ _ENDING = [
 ]  # fmt: skip
 _LEAVING = ("_exit", "abort", "execv", "execve")
 # If the main thread is stuck in native code for longer, the program ends without saving. A rank that waits in a
-# collective continues when its peer has exited. Launchers send SIGKILL after 30 s.
+# collective gets free when its peer exits, so waiting helps; but launchers send SIGKILL after 30 s.
 _PATIENCE_S = 20.0
 
 
@@ -38,7 +38,7 @@ class Endings:
     def __init__(self, save: Callable[[], None]) -> None:
         self._save = save
         self._lock = threading.RLock()
-        # Signals wait while the profiler works or a recording is saved.
+        # True while the profiler works or a recording is saved; signals wait until then.
         self.busy = False
         self._saving = False
         self._pending: int | None = None
@@ -102,7 +102,7 @@ class Endings:
             try:
                 if self._watching and not self._saving:
                     self._saving = True
-                    # A launcher often ends the other ranks while they save, so that signal waits, too.
+                    # When one rank ends, launchers often signal the others while they save; that signal waits, too.
                     with self.undisturbed():
                         try:
                             self._save()
@@ -133,7 +133,7 @@ class Endings:
 
 
 class _Watchman:
-    """A thread that ends the process by its signal if the main thread cannot handle it."""
+    """A thread that ends the process with the received signal if the main thread cannot handle it."""
 
     def __init__(self, numbers: list[int], is_busy: Callable[[], bool]) -> None:
         self._is_busy = is_busy
@@ -155,7 +155,7 @@ class _Watchman:
         try:
             present = signal.set_wakeup_fd(-1)
         except ValueError:
-            # Only the main thread may change it. Signals still write to this descriptor, so it stays open.
+            # Only the main thread may reset the wakeup descriptor. Signals still write to it, so it stays open.
             return
         if present not in (-1, self._wakes):
             signal.set_wakeup_fd(present)
@@ -177,7 +177,7 @@ class _Watchman:
                 continue
             while not self.answered.wait(_PATIENCE_S):
                 if self._is_busy():
-                    # The profiler may hold the interpreter lock for long while it writes.
+                    # While it writes a trace, the profiler may hold the interpreter lock for a long time.
                     continue
                 libc = ctypes.CDLL(None)
                 libc.signal(ctypes.c_int(signals[0]), ctypes.c_void_p(0))
@@ -190,8 +190,8 @@ _minded = False
 
 
 def stop_recording_in_children() -> None:
-    """Make forked children of this process not record. Otherwise, a child would hang at its end, waiting for a thread
-    of PyTorch's profiler that only the parent has (libkineto's ConfigLoader).
+    """Switch recording off in forked children of this process. Otherwise, a child would hang at its end, waiting for a
+    thread of PyTorch's profiler that only the parent has (libkineto's ConfigLoader).
     """
     global _minded
     if not _minded and hasattr(os, "register_at_fork"):

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 class ProfileCallback(TrainerCallback):
     """Records a few training steps, and prints what slows them down when the training ends.
 
-    ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is an optimizer step, whatever the gradient
+    Use it as ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is an optimizer step, also with gradient
     accumulation. ``options`` are those of ``perftool.profile``; every rank saves its own trace in ``folder``. If the
-    training ends with an error, the recording is saved, but there is no report.
+    training ends with an error, the recording is saved, but no report is printed.
     """
 
     def __init__(self, folder: str | PathLike[str] = "hpu_profile", **options: Any) -> None:
         self._folder = folder
         self._options = options
         self._recording: Recording | None = None
-        # Wrong options raise an error now, not after the training has begun.
+        # This call only makes wrong options raise an error before the training begins.
         profile(folder, **options)
 
     @property

@@ -1,6 +1,6 @@
 """Measures the machine during the recorded steps: its cores, which processes used them, and how long threads waited for
-a core. The trace gets the result as a JSON object. docs/recording.md describes it; ``perftool/store/machines.py`` reads
-it.
+a core. The result is stored in the trace as a JSON object, which docs/recording.md describes and
+``perftool/store/machines.py`` reads.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from perftool.integrations.peaks import measured_peaks
 from perftool.model.processors import cores_allowed, cores_quota, instruction_sets, processor_name
 
 VERSION = 1
-# Threads to list: those that waited longest.
+# Only the threads that waited longest are listed, at most this many.
 _MOST_THREADS = 64
-# Steps right before the recording, which show the step time without the profiler.
+# Number of steps right before the recording from which the step time without the profiler is computed.
 _FEWEST_QUIET, _MOST_QUIET = 3, 5
 # Settings that keep libraries from using all features of the processor.
 _LIMITS = (
@@ -40,7 +40,7 @@ Schedule = Callable[[int], ProfilerAction]
 
 @dataclass(frozen=True)
 class _Usage:
-    """Usage of one thread or process since its start, in ns: time on a core, and time ready to run without one."""
+    """Usage of one thread or process since its start, in ns: time on a core, and time ready to run without a core."""
 
     name: str
     cpu_ns: int
@@ -62,8 +62,7 @@ class _Moment:
 
 
 class Watch:
-    """Measures from the first recorded step to the last. It learns of steps from the profiler's calls of
-    ``schedule``."""
+    """Measures from the first recorded step to the last. The profiler calls ``schedule`` when a step begins."""
 
     def __init__(self, usual: Schedule | None) -> None:
         self._usual = usual
@@ -95,8 +94,8 @@ class Watch:
 
     @property
     def usual_step_ns(self) -> int | None:
-        """The median of the last steps without the profiler; None if there were too few, as the first steps are
-        slow."""
+        """The median time of the last steps without the profiler; None if there were too few of them. Earlier steps do
+        not count, because the first steps are slow."""
         last = self._quiet_steps[-_MOST_QUIET:]
         return round(median(last)) if len(last) >= _FEWEST_QUIET else None
 
@@ -144,7 +143,7 @@ class Watch:
         was, recording = self._action in _RECORDING, action in _RECORDING
         whole = self._action == ProfilerAction.RECORD_AND_SAVE
         if self._last_ns is not None and self._action != ProfilerAction.WARMUP:
-            # The profiler starts in this step, which makes it longer.
+            # Warm-up steps are left out, because the profiler starts during them and makes them longer.
             (self._steps if was else self._quiet_steps).append(now - self._last_ns)
         if was and (whole or not recording):
             self.end()
@@ -176,7 +175,7 @@ def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
 
 
 def _differences(begin: Mapping[int, _Usage], end: Mapping[int, _Usage]) -> list[dict[str, Any]]:
-    """The usage of each thread or process of ``end`` since ``begin``; new ones began at zero."""
+    """The usage of each thread or process of ``end`` since ``begin``; a new one counts from zero."""
     found = []
     for tid, used in end.items():
         before = begin.get(tid, _Usage("", 0, 0))
@@ -206,7 +205,7 @@ def _now() -> _Moment:
 
 
 def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]]:
-    """The usage of the threads or processes with folders in ``folder``; those that end meanwhile are left out."""
+    """The usage of the threads or processes with folders in ``folder``, without those that end during the call."""
     with suppress(OSError):
         for tid in os.listdir(folder) if chosen is None else map(str, chosen):
             with suppress(OSError, ValueError):

@@ -1,7 +1,7 @@
 """Measured peaks of a device: the rate of matrix products by type, and the memory bandwidth.
 
-Rates are measured rather than computed, because the clock under load is unknown, and so that they include PyTorch's
-limits: its threads, ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA.
+Rates are measured rather than computed, because the clock rate under load is unknown, and because PyTorch's limits
+count: its number of threads, ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from itertools import cycle
 
 import torch
 
-# Larger than the caches of most machines; two of them are allocated.
+# Bytes of the copied buffer, larger than the caches of most machines. Two such buffers are allocated.
 _COPIED_BYTES = 64 << 20
-# Short copies, which other processes rarely interrupt.
+# A buffer is copied in this many parts, because other processes rarely interrupt a short copy.
 _COPIES = 16
 _SIZES = (256, 512, 1024, 2048, 4096, 8192)
-# A type without its own instructions is emulated, and larger products would take seconds.
+# No larger product is tried after one that would take longer: types without instructions of their own are emulated,
+# and large products would take seconds.
 _LONGEST_S = 0.02
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-# Accelerators have units for these types, and larger caches; launching a short copy would take longer than the copy.
+# Accelerators have units for more types, and larger caches; launching a short copy would take longer than the copy.
 _MORE_DTYPES = {"fp16": torch.float16}
 _MORE_BYTES, _FEWER_COPIES = 1 << 30, 2
 # The process must be on a core for this share of a run, as a product takes a hundred times as long if one of its
@@ -32,9 +33,9 @@ _ON_A_CORE = 0.9
 
 @dataclass(frozen=True)
 class Peaks:
-    """FLOP/s of matrix products by type, and bytes/s of memory, read and written together.
+    """FLOP/s of matrix products by type, and bytes/s of memory (bytes read plus bytes written).
 
-    Rates that other processes disturbed are missing.
+    A rate is missing if other processes disturbed every run.
     """
 
     products: Mapping[str, float]
@@ -42,7 +43,7 @@ class Peaks:
 
 
 def measured_peaks(seconds: float = 0.05, device: str = "cpu") -> Peaks:
-    """The best rates within ``seconds`` per kind of work on ``device``; on the CPU with PyTorch's threads."""
+    """The best rates measured within ``seconds`` per kind of work on ``device``; a CPU uses PyTorch's threads."""
     dtypes = _DTYPES if device == "cpu" else _DTYPES | _MORE_DTYPES
     with torch.inference_mode(), torch.device(device):
         rates = {name: _product_rate(dtype, seconds, device) for name, dtype in dtypes.items()}
@@ -57,7 +58,7 @@ def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
         result = torch.empty_like(operand)
         took = _least(partial(torch.mm, operand, operand, out=result), seconds / len(_SIZES), device)
         best = max(best, 2 * size**3 / took)
-        # The next product takes eight times as long.
+        # The next size is twice as large, so its product takes eight times as long.
         if 8 * took > max(_LONGEST_S, seconds):
             break
     return best
@@ -77,7 +78,8 @@ def _bandwidth(seconds: float, device: str) -> float | None:
 
 
 def _least(work: Callable[[], object], seconds: float, device: str) -> float:
-    """The shortest undisturbed run of ``work`` within ``seconds``, in s, after a warm-up run; infinite without one."""
+    """The time in s of the shortest undisturbed run of ``work`` within ``seconds``, after a warm-up run; infinite if
+    every run was disturbed."""
     work()
     _wait(device)
     best, until = float("inf"), time.perf_counter() + seconds

@@ -38,17 +38,19 @@ def profile(
     with_stack: bool = False,
     quiet: bool = False,
 ) -> Recording:
-    """Record a ``with`` block, save the trace in ``folder`` and print the report at its end. Call ``step()`` on the
-    object after each step: ``wait`` steps are skipped, the profiler starts up during ``warmup`` steps, ``active`` steps
-    are recorded, and this happens ``repeat`` times (0: until the end). If the block never calls ``step()``, all of it
-    is recorded. ``activities`` are those of torch.profiler; by default the host and every device. ``quiet`` prints
-    nothing. The profiler never ends a run: after the start, its errors become warnings, and an exception of the block
-    passes through unchanged, after the recording is saved. The recording is also saved if a signal or ``os._exit`` ends
-    the process. Raises PerfToolError for a ``folder`` that cannot be made or a schedule without active steps.
+    """Record a ``with`` block, save the trace in ``folder`` and print the report when the block ends.
+
+    Call ``step()`` on the object after each step: ``wait`` steps are skipped, the profiler starts up during ``warmup``
+    steps, ``active`` steps are recorded, and this cycle runs ``repeat`` times (0: until the block ends). If the block
+    never calls ``step()``, all of it is recorded. ``activities`` are those of torch.profiler; by default the host and
+    every device. With ``quiet``, no report is printed. The profiler never ends a run: once it has started, its errors
+    become warnings. An exception of the block passes through unchanged, after the recording is saved. The recording is
+    also saved if a signal or ``os._exit`` ends the process. Raises PerfToolError for a ``folder`` that cannot be made
+    or a schedule without active steps.
     """
     place = Path(folder)
     if place.name.endswith(TRACE_SUFFIXES):
-        raise PerfToolError(f"{place}: profile needs a folder; it names the files in it itself")
+        raise PerfToolError(f"{place}: profile needs a folder; it chooses the names of the files")
     if active < 1 or min(wait, warmup, repeat) < 0:
         raise PerfToolError("profile needs active of at least 1, and wait, warmup and repeat of at least 0")
     watch = Watch(_schedule(wait, warmup, active, repeat))
@@ -144,9 +146,9 @@ class Recording:
         return self._report
 
     def _save(self, profiler: torch_profiler.profile) -> None:
-        # A recording of the first step counts only if there is no other step.
+        # The recording of the first step is kept only if no other step follows.
         trial = self._steps == 1 and self._before > 0
-        # The block ended right after the skipped steps.
+        # Without steps after the skipped ones, nothing was recorded.
         if trial or 0 < self._steps <= self._before:
             return
         self.traces.append(save_trace(profiler, new_trace(self._folder), self._watch.facts))
@@ -191,7 +193,7 @@ def _schedule(wait: int, warmup: int, active: int, repeat: int) -> Callable[[int
     usual = torch_profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=repeat)
 
     def action(step: int) -> ProfilerAction:
-        # Record from the start, as a block may have no steps; the end of the first step shows that it has.
+        # Record from the start, because the block may never call step(). Its first call ends this trial recording.
         alone = step == 0 and wait + warmup > 0
         return ProfilerAction.RECORD_AND_SAVE if alone else usual(step)
 

@@ -26,10 +26,10 @@ from perftool.output_file import gzipped, whole_file
 Made = TypeVar("Made")
 Facts = Mapping[str, Any]
 
-# Used when a trace's own folder is full.
+# A folder for the trace if its own folder is full.
 _SHARED_MEMORY = Path("/dev/shm")
 _ELSEWHERE = "perftool-trace-"
-# If less is free than most traces need, the disk with the most space is used right away.
+# Most traces need less space than this. If less is free, the disk with the most space is used right away.
 _PLENTY_BYTES = 1 << 30
 _PIECE_BYTES = 4 << 20
 _EVENT_START = b"\n  {"
@@ -47,10 +47,11 @@ class Additions:
 def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[], Facts] | None = None) -> Path:
     """Save what ``profiler`` recorded, and return the file: ``path``, which ends in ``.json.gz``, if all goes well.
 
-    The plain trace is written first, under the same name without ``.gz``. Then the lines of the calls (where stacks
-    were recorded) and ``facts`` are added, and the result is compressed into a new file, which replaces the plain one
-    once it is complete. If any of that fails, a warning says what is missing, and the rest is kept. If the folder is
-    full, the trace goes to the temporary folder, and a warning says so. Raises OSError when nothing could be written.
+    The plain trace is written first, under the same name without ``.gz``. Then the lines of the calls (if stacks were
+    recorded) and ``facts`` are added, and the result is compressed into a new file, which replaces the plain one once
+    it is complete. If one of these steps fails, a warning says what is missing, and the trace is saved without it. If
+    the folder is full, the trace goes to the temporary folder, and a warning says so. Raises OSError when nothing could
+    be written.
     """
     plain = _export(profiler, path)
     calls = _extra("the lines of its calls", lambda: calls_of(profiler)) or NO_CALLS
@@ -77,7 +78,7 @@ def _may_fail(missing: str) -> Iterator[None]:
 
 
 def _extra(what: str, made: Callable[[], Made]) -> Made | None:
-    """The result of ``made``; if it fails, None and a warning."""
+    """The result of ``made``; if it raises, None and a warning."""
     found: list[Made] = []
     with _may_fail(what):
         found.append(made())
@@ -87,8 +88,8 @@ def _extra(what: str, made: Callable[[], Made]) -> Made | None:
 def _export(profiler: torch_profiler.profile, path: Path) -> Path:
     """Write the plain trace to the folder of ``path``, or to another one if that is full; return the file.
 
-    PyTorch can write only once. If that fails, it prints an error, raises nothing, and leaves a file with ``.tmp``.
-    Newer versions can write again, in Python.
+    PyTorch can write a recording only once. If writing fails, PyTorch prints an error, raises nothing, and leaves a
+    file that ends in ``.tmp``. Newer versions can write again with their exporter in Python.
     """
     with _new_folders() as folder_in:
         return _written(profiler, path, folder_in)
@@ -135,7 +136,7 @@ def _other_places() -> Iterator[Path]:
 
 @contextmanager
 def _new_folders() -> Iterator[Callable[[Path], Path]]:
-    """Yields a function that makes one new folder in each folder it is given. Folders that stay empty are removed."""
+    """Yields a function that makes one new folder in each place. New folders that stay empty are removed."""
     made: dict[Path, Path] = {}
 
     def folder_in(place: Path) -> Path:
@@ -152,7 +153,7 @@ def _new_folders() -> Iterator[Callable[[Path], Path]]:
 
 
 def _free_bytes(folder: Path) -> int:
-    """How many bytes may be written to ``folder``."""
+    """The number of bytes that can still be written to ``folder``; 0 if none."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"0")
@@ -172,7 +173,7 @@ def _is_whole(file: Path) -> bool:
 
 
 def _remove(files: Iterable[Path]) -> None:
-    """Remove ``files``, which need not exist, and their folders if we created them and nothing else is in them."""
+    """Remove ``files``, which need not exist, and their folders if we created them and they are then empty."""
     for file in files:
         file.unlink(missing_ok=True)
         if file.parent.name.startswith(_ELSEWHERE):

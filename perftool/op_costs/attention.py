@@ -17,7 +17,7 @@ from perftool.op_costs.cost import Cost, moved
 class AttentionLayout:
     """Positions of the arguments; key and value follow ``query``. ``heads`` is the dimension of the heads.
 
-    ``packed`` is the argument with the lengths of sequences that one tensor joins; the shapes do not show these lengths.
+    ``packed`` is the argument with the lengths of sequences that one tensor joins; the shapes do not show them.
     """
 
     causal: int

@@ -15,7 +15,7 @@ from perftool.integrations.descriptors import Descriptor
 
 StepsFrom = Literal["auto", "optimizer", "loader", "forward"]
 STEPS_FROM: tuple[StepsFrom, ...] = get_args(StepsFrom)
-# Steps to skip, steps during which the profiler starts up, and steps to record: as many as `diff` needs.
+# Steps to skip, steps during which the profiler starts up, and steps to record. `diff` needs this many recorded steps.
 WAIT, WARMUP, ACTIVE = 1, 1, 5
 VARIABLE = "PERFTOOL_RECORD"
 _HOOK = Path(__file__).parent / "hook"
@@ -37,8 +37,8 @@ class Note:
 @dataclass(frozen=True)
 class Plan:
     """The plan for each process of the program: skip ``wait`` steps after its first, start the profiler during
-    ``warmup`` steps, record ``active`` steps, and write the trace into ``folder``. Its messages go to files in
-    ``notes``, so that they do not mix with the program's output.
+    ``warmup`` steps, record ``active`` steps, and write the trace into ``folder``. The recorder's messages go to files
+    in ``notes``, so that they do not mix with the program's output.
     """
 
     folder: str
@@ -62,10 +62,10 @@ class Plan:
         return {**base, "PYTHONPATH": path, VARIABLE: json.dumps(asdict(self))}
 
     def note(self, note: Note) -> None:
-        """Leave ``note`` for the command that started the program, unless it is gone.
+        """Leave ``note`` for the command that started the program, unless that command has ended.
 
-        The file is opened early, because a program may become another user, change its root or lower its limits. If its
-        disk is full, the reason why nothing was recorded is printed instead.
+        The file is opened early, because a program may become another user, change its root or lower its limits. If the
+        file's disk is full, a note that says why nothing was recorded is printed instead.
         """
         line = json.dumps(asdict(note)).encode() + b"\n"
         with suppress(OSError):
@@ -106,5 +106,5 @@ def _own_file(folder: str) -> int:
 
 
 def _whole_lines(file: Path) -> Iterator[bytes]:
-    """The lines of ``file``, without one that is being written."""
+    """The complete lines of ``file``; a process may still be writing the last one."""
     return (line for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))

@@ -19,9 +19,9 @@ from perftool.integrations.saving import save_trace
 
 _RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 _OURS = "perftool.integrations.record.recorder"
-_SAVED_FOR_PROGRAM = "the program ended before it wrote its own recording; record wrote it"
+_SAVED_FOR_PROGRAM = "the program ended before it wrote its own recording; `record` wrote it"
 _LOST = "the program's own recording is lost: the program ended in a different thread from the one that recorded"
-_FOUND = "the program uses torch.profiler itself, so record steps aside; this is the program's own trace"
+_FOUND = "the program uses torch.profiler itself, so `record` does not record; this is the program's own trace"
 
 
 class ProgramProfilers:

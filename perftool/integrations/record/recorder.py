@@ -29,9 +29,9 @@ from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
 from perftool.units import format_ns
 
-_ASIDE = "the program uses torch.profiler itself, so record steps aside"
-# Time to collect and save events, in ns per byte of their memory: 40 to 90 ms per MB in three programs with 40,000 to
-# 400,000 events a step, on a busy machine.
+_ASIDE = "the program uses torch.profiler itself, so `record` does not record"
+# Time to collect and save events, in ns per byte of their memory. Measured: 40 to 90 ms per MB in three programs with
+# 40,000 to 400,000 events a step, on a busy machine.
 _NS_PER_BYTE = 70
 # If saving would take longer, fewer steps are recorded, but at least three, as two are needed to measure the memory per
 # step.
@@ -54,8 +54,8 @@ class Recorder:
     A child that is forked before the first step records its own steps; a child that is forked later records nothing.
     Once the profiler runs, only the steps of its thread count, and the recording ends before that thread ends.
 
-    The memory that each of the first recorded steps adds shows how long saving takes; the smallest increase counts,
-    because the program itself allocates memory, too. Ranks of one job always record all planned steps.
+    How long saving will take is estimated from the memory that each of the first recorded steps adds. The smallest
+    increase counts, because the program itself allocates memory, too. Ranks of one job always record all planned steps.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -112,7 +112,8 @@ class Recorder:
         return planned(step)
 
     def _estimate(self, recorded: int) -> str:
-        """The expected duration of the recording, after ``recorded`` steps; plans fewer steps if it is long."""
+        """The expected duration of the recording, estimated after ``recorded`` steps; plans fewer steps if saving would
+        take long."""
         step, planned = self._watch.usual_step_ns, self._plan.active
         added = max(0, min(after - before for before, after in pairwise(self._memory)))
         saving_ns = _NS_PER_BYTE * added
@@ -149,7 +150,7 @@ class Recorder:
         before = time.monotonic_ns()
         saved = save_trace(profiler, new_trace(folder), self._watch.facts)
         saving_ns = time.monotonic_ns() - before
-        # PyTorch stops the profiler before it calls this.
+        # PyTorch stops the profiler before it calls this method.
         steps_ns = min(self._watch.recorded_ns or whole_ns, whole_ns)
         text = (
             f"recording {_steps(self._seen - self._plan.before)} took {format_ns(steps_ns)}, stopping the profiler "
@@ -158,12 +159,12 @@ class Recorder:
         self._plan.note(Note("saved", text, str(saved)))
 
     def _is_elsewhere(self) -> bool:
-        """Whether the profiler runs in another thread, which alone can stop it."""
+        """Whether the profiler runs in another thread; only that thread can stop it."""
         runs = self._profiler is not None and self._profiler.current_action is not ProfilerAction.NONE
         return runs and not self._home.here
 
     def _finish(self) -> None:
-        """Stop and save. A recording of another thread ends with that thread."""
+        """Stop and save. If the recording belongs to another thread, it ends when that thread ends."""
         if self._is_elsewhere():
             self._over = True
             self._steps.close()
@@ -199,11 +200,11 @@ class Recorder:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Marks a profiler started in this block as ours, and turns errors into notes: only the recording ends."""
+        """Marks a profiler started in this block as ours. An error becomes a note and ends only the recording."""
         self._ours = True
         try:
             with warnings.catch_warnings():
-                # The profiler's warnings are about our usage.
+                # The profiler warns about how we use it, which is no concern of the program.
                 warnings.filterwarnings("ignore", module="torch.profiler")
                 yield
         except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
@@ -229,7 +230,7 @@ class Recorder:
 
 
 def _memory_bytes() -> int:
-    """The memory of this process that is in use; 0 if the system does not report it."""
+    """The resident memory of this process in bytes; 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, LookupError):

@@ -23,7 +23,7 @@ from perftool.integrations.record.plan import StepsFrom
 
 # After this many batches without a step, an existing optimizer counts as unused.
 _PATIENCE = 50
-# Modules that observe weights while a model is quantised, before it runs.
+# Modules that observe weights while a model is quantised. Their calls come before the model's own.
 _OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 # The beginning of a PyTorch warning about our own module hook.
 _GLOBAL_HOOKS = "Using `torch.compile(module)` when there are global hooks on modules"

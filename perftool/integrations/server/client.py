@@ -61,8 +61,8 @@ class Server:
             raise InputError(f"{self.url}: {what} (HTTP {status})")
 
     def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes]:
-        # The request runs in a thread with its own time limit, because timeouts of sockets restart with each byte and
-        # each address of the host, and host lookup has none.
+        # The request runs in a thread with a time limit, because a socket's timeout restarts with each byte and with
+        # each address of the host, and host lookup has no timeout.
         answers: SimpleQueue[tuple[int, bytes] | Exception] = SimpleQueue()
         Thread(target=lambda: answers.put(self._answer(method, path, seconds)), daemon=True).start()
         try:

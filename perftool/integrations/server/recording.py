@@ -25,7 +25,7 @@ _CLOCK_S = 2.0
 class Recorded:
     """The ``traces`` and metrics ``pages`` of a recording; without traces, ``missing`` says why.
 
-    ``idle`` means that, according to the pages, no token was generated meanwhile.
+    ``idle`` means that, according to the pages, no token was generated during the recording.
     """
 
     traces: tuple[Path, ...]
@@ -36,8 +36,8 @@ class Recorded:
 
 def record_server(server: Server, seconds: float, folder: Path, profiles: Path | None) -> Recorded:
     """Profile ``server`` for ``seconds``; saves the metrics pages and the traces, if found, in ``folder``.
-    ``profiles`` is the server's folder for traces, if the user names it. Raises InputError when the server has no
-    profiler or does not answer; Ctrl-C ends the profile early.
+    ``profiles`` is the server's folder for traces, if the user names one. Ctrl-C ends the profile early. Raises
+    InputError when the server has no profiler or does not answer.
     """
     before = server.metrics()
     start = time.time() - _CLOCK_S
@@ -71,7 +71,7 @@ def _saved(path: Path, content: bytes) -> Path:
 
 
 def _is_here(host: str) -> bool:
-    """Whether ``host`` is an address of this machine: only those can be bound."""
+    """Whether ``host`` is an address of this machine, because a socket can only bind to those."""
     try:
         kind, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(kind, socket.SOCK_STREAM) as probe:
@@ -117,7 +117,7 @@ def _taken(trace: Path, written: Path, folder: Path) -> Path:
 def _why_none(written: Path | None, folder: Path) -> str:
     if written is None:
         return (
-            f"the traces are where the server wrote them, which is not known here: copy them into {folder} and analyze "
-            "that folder, or name the place with --profile-folder"
+            f"the server's folder for traces is unknown here: copy the traces into {folder} and analyze that folder, "
+            "or name the server's folder with --profile-folder"
         )
     return f"{written}: contains no new trace; does the server write its traces there?"

@@ -1,5 +1,5 @@
-"""Python imports this at its start, because ``habana_perf_tool record`` put its folder on the path. It waits until the
-program imports PyTorch, and then starts the recorder. The system's own ``sitecustomize`` still runs.
+"""Python imports this module at its start, because ``habana_perf_tool record`` put its folder on the path. The module
+waits until the program imports PyTorch, and then starts the recorder. The system's own ``sitecustomize`` still runs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _HERE = str(Path(__file__).parent)
 
 
 class _WaitForTorch:
-    """Finds PyTorch with the other finders, and starts the recorder once it has been imported, not when a program only
-    checks whether PyTorch is installed.
+    """Finds PyTorch with the other finders, and starts the recorder once PyTorch has been imported. A program that only
+    checks whether PyTorch is installed does not start it.
     """
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
