@@ -45,9 +45,9 @@ CREATE MACRO interval_sweep(source) AS TABLE (
 );
 
 -- The pairs of an interval of one source inside an interval of another, on the same lane: a row (outside, inside) of
--- ids for each, in linear time. Both sources have the columns lane, id, ts and "end". Outsides have a length and never
--- overlap partially, such as calls on one thread: on each lane and level, only the last one to start can still be open.
--- Outsides more than 32 deep are left out.
+-- ids for each, in linear time. Both sources have the columns lane, id, ts and "end". Outside intervals are not empty
+-- and never overlap partially, like calls on one thread. So on each lane and level, only the last one to start can
+-- still be open. Outside intervals nested more than 32 deep are left out.
 CREATE MACRO nested_pairs(insides, outsides) AS TABLE (
     WITH edges AS (
         SELECT lane, id, ts AS t, "end", 1 AS delta FROM query_table(outsides) WHERE "end" > ts
@@ -79,32 +79,32 @@ CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || k
 
 -- A list as JSON; NULL for other values, on which JSON functions would fail.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
--- Inputs of an op, likewise. The longest in our recordings are 3 kB long. Queries may copy them for each kernel of the
--- op.
+-- Inputs of an op as JSON; NULL for other values, and for long texts, which queries may copy for each kernel of the op.
+-- The longest in our recordings have 3 kB.
 CREATE MACRO longest_inputs() AS 32768;
 CREATE MACRO inputs_json(value) AS CASE WHEN strlen(value) <= longest_inputs() THEN list_json(value) END;
 
--- A list of ranks, shortened as in PyTorch: for more than 30, the first 29 and the last.
+-- A list of ranks. Like PyTorch, shortens a list of more than 30 to the first 29 and the last.
 CREATE MACRO listed_ranks(value) AS
     CASE WHEN length(value) > 100 THEN regexp_replace(value, '^(\[(?:\s*\d+,){29})(?:\s*\d+,){2,}(\s*\d+\])$', '\1 ...,\2') ELSE value END;
 
--- Tolerance between the clocks of host and device: work that seems to start up to this long before its call belongs to
--- it, and idle time that seems to begin up to this long after a wait follows it.
+-- Tolerance between the clocks of host and device. Work may seem to start up to this long before its call, and idle
+-- time caused by a wait may seem to begin up to this long after the wait.
 CREATE MACRO clock_slack_ns() AS 20000;
 
 -- Submitted work normally starts within microseconds; a longer delay has another cause.
 CREATE MACRO handover_ns() AS 1000000;
 
--- Causes of idle time in which a thread needs a core for less than a time slice.
+-- Causes of idle time in which the thread only computes, so it needs a core.
 CREATE MACRO needs_core(cause) AS cause IN ('python', 'optimizer', 'framework_op');
 
--- Whether a length is possible: 2**53 ns are 104 days. The sum of longer ones would not fit 64 bits.
+-- Whether a length is possible. The limit, 2**53 ns, is 104 days; sums of longer times would not fit in 64 bits.
 CREATE MACRO is_length(ns) AS ns BETWEEN 0 AND 9007199254740992;
 
 -- The annotation of a profiler step.
 CREATE MACRO is_step(name) AS starts_with(name, 'ProfilerStep#');
 
--- Activities of a device or of the host, which _timeline explains. The position is the class.
+-- Activities of a device or of the host, explained in _timeline. The class of an activity is its position in this list.
 CREATE TYPE activity AS ENUM (
     'compute', 'collective', 'group_compute', 'group_collective', 'copy', 'fill',
     'process_group', 'other_call', 'other_loading', 'other_op', 'call', 'copy_call',
@@ -120,7 +120,7 @@ CREATE MACRO class_of(doing) AS enum_code(doing::activity)::INTEGER;
 CREATE MACRO shows(mask, doing) AS
     (mask) & list_sum(list_transform(doing::activity[], lambda a: 1::BIGINT << enum_code(a)::INTEGER))::BIGINT > 0;
 
--- The text for a rank in messages, with its host when known.
+-- A rank in messages, with its host when known.
 CREATE MACRO rank_label(rank, host) AS 'rank ' || rank || coalesce(' (' || host || ')', '');
 -- A readable list of ranks: the first eight.
 CREATE MACRO ranks_text(ranks) AS
@@ -133,7 +133,7 @@ CREATE MACRO group_text(ranks) AS
     || CASE WHEN ranks = range(ranks[1], ranks[-1] + 1) THEN ranks[1] || '-' || ranks[-1]
             ELSE array_to_string(ranks[:8], ', ') || CASE WHEN len(ranks) > 8 THEN ' ...' ELSE '' END END;
 
--- The text for a time in messages, in the format of perftool.units.format_ns.
+-- A time in messages, in the format of perftool.units.format_ns.
 CREATE MACRO three_digits(value) AS
     printf(CASE WHEN abs(value) >= 100 THEN '%.0f' WHEN abs(value) >= 10 THEN '%.1f' ELSE '%.2f' END, value::DOUBLE);
 CREATE MACRO time_text(ns) AS
@@ -141,16 +141,16 @@ CREATE MACRO time_text(ns) AS
          WHEN abs(ns) >= 0.9995e6 THEN three_digits(ns / 1e6) || ' ms'
          WHEN abs(ns) >= 0.9995e3 THEN three_digits(ns / 1e3) || ' us' ELSE printf('%.0f ns', ns::DOUBLE) END;
 
--- The text for the step without a straggler's delay, or for the largest possible gain if there is no prediction.
+-- A clause on the step time without a straggler's delay, or on the largest possible gain if there is no prediction.
 CREATE MACRO without_text(predicted, step, estimate, steps) AS
     CASE WHEN predicted > 0 THEN 'without that a step takes ' || time_text(step - predicted) || ' instead of ' || time_text(step) || CASE WHEN steps = 1 THEN ' (predicted from one step)' ELSE ' (predicted)' END
          ELSE 'up to ' || time_text(estimate) || ' of a step of ' || time_text(step) END;
--- The text for the number of steps, and their regularity.
+-- A clause on how many of the steps are affected, and how regularly.
 CREATE MACRO period_text(times, steps, every) AS
     CASE WHEN steps = 1 THEN 'in the one step recorded' ELSE 'in ' || times || ' of ' || steps || ' steps' END
     || CASE WHEN every = 2 THEN ', every other one' WHEN every = 3 THEN ', every 3rd' WHEN every > 3 THEN ', every ' || every || 'th' ELSE '' END;
 
--- The name in devices.toml of a node's data type, from the names of Gaudi's software; NULL for others.
+-- The data type of a node by its name in devices.toml, from its name in Gaudi's software; NULL for other types.
 CREATE MACRO node_dtype(dtype) AS
     CASE WHEN regexp_matches(dtype, '^(bf16|bfloat16|syn_type_bf16)$', 'i') THEN 'bf16'
          WHEN regexp_matches(dtype, '^(f16|fp16|float16|syn_type_fp16)$', 'i') THEN 'fp16'

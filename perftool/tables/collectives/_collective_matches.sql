@@ -1,6 +1,6 @@
--- The calls on several ranks that belong to one collective: the n-th of a kind within a step, if all ranks in the step
--- made the same number of calls of that kind. The kind is name, process group and size. A send and its receive match by
--- their two ranks.
+-- The calls on several ranks that belong to one collective: the n-th calls of a kind within a step, if all ranks made
+-- the same number of calls of that kind in the step. The kind consists of name, process group and size. A send and its
+-- receive match by their two ranks.
 --
 -- needs: collectives, steps
 -- empty without: collectives
@@ -9,12 +9,12 @@
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column side: VARCHAR, 'device' or 'host'
 -- column group_name: VARCHAR, process group, when recorded
--- column members: VARCHAR, its ranks, when recorded
--- column group_size: BIGINT, number of its ranks, when recorded
+-- column members: VARCHAR, ranks of the group, when recorded
+-- column group_size: BIGINT, number of ranks in the group, when recorded
 -- column name: VARCHAR, operation
 -- column operation: VARCHAR, collectives.operation
 -- column bytes: BIGINT, bytes sent by the rank, when recorded; NULL in an all-to-all
--- column ends_together: BOOLEAN, no rank can leave it before all have arrived
+-- column ends_together: BOOLEAN, whether no rank can leave it before all have arrived
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns

@@ -1,6 +1,6 @@
--- The waiting of each rank in each collective recorded on several ranks. A collective takes the least time on the last
--- rank to arrive, so the excess on other ranks is waiting. Lengths need no common clock, which only rules out false
--- matches.
+-- The time that each rank waits in each collective recorded on several ranks. A collective takes the least time on the
+-- last rank to arrive, so other ranks wait for the rest of their time in it. Comparing lengths needs no common clock;
+-- the clocks only rule out false matches.
 --
 -- needs: _collective_matches, clocks
 -- empty without: _collective_matches
@@ -9,15 +9,15 @@
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column side: VARCHAR, 'device' or 'host'
 -- column group_name: VARCHAR, process group, when recorded
--- column members: VARCHAR, its ranks, when recorded
--- column ends_together: BOOLEAN, no rank can leave it before all have arrived
--- column passes: BOOLEAN, it is a send and its receive
--- column wire_ns: BIGINT, its time on the rank that waits least
--- column waited_ns: BIGINT, the waiting of this rank, without time in which it also waits in an earlier collective of the group
--- column exposed_ns: BIGINT, the part of the waiting that compute during the collective does not hide
--- column place: BIGINT, 1 for the rank that waits least, and so on
--- column ranks: BIGINT, number of the ranks that show it
--- column last_rank: INTEGER, the rank that waits least: it arrived last
+-- column members: VARCHAR, ranks of the group, when recorded
+-- column ends_together: BOOLEAN, whether no rank can leave it before all have arrived
+-- column passes: BOOLEAN, whether it is a send with its receive
+-- column wire_ns: BIGINT, length of the collective on the rank that waits least
+-- column waited_ns: BIGINT, time that this rank waits, without time in which it also waits in an earlier collective of the group
+-- column exposed_ns: BIGINT, the part of waited_ns that compute during the collective does not hide
+-- column place: BIGINT, position of the rank by waiting time, 1 for the shortest
+-- column ranks: BIGINT, number of ranks whose traces show the collective
+-- column last_rank: INTEGER, the rank that arrived last, that is, waits least
 WITH compared AS (
     SELECT m.*, min(m.dur) OVER together AS shortest, count(c.offset_ns) OVER together = count(*) OVER together AS comparable,
            max(m.ts + c.offset_ns) OVER together - min(m."end" + c.offset_ns) OVER together AS apart_ns,

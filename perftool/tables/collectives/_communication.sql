@@ -1,4 +1,4 @@
--- Host slices of a communication library, with the id under which its kernels refer to them.
+-- Host slices of a communication library, with the id that their kernels also carry.
 --
 -- needs: slices, _name_roles
 -- empty without: _name_roles.collective

@@ -6,8 +6,8 @@
 -- column rank: INTEGER, distributed rank
 -- column peer: INTEGER, rank that it exchanges data with, or itself
 -- column group_name: VARCHAR, process group, when recorded
--- column calls: BIGINT, number of these all-to-alls of the rank
--- column sent: BIGINT, bytes that the rank sends to the peer, over all calls; NULL when one of them does not state its data type
+-- column calls: BIGINT, number of all-to-alls with split sizes that the rank made in the group
+-- column sent: BIGINT, bytes that the rank sends to the peer, over all calls; NULL when a call does not state its data type
 -- column received: BIGINT, bytes that it receives from the peer
 WITH stated AS (
     SELECT c.rank, c.group_name, try_cast(list_json(arg(r.args, 'Process Group Ranks')) AS INTEGER[]) AS members,
@@ -18,7 +18,7 @@ WITH stated AS (
     FROM collectives AS c JOIN raw AS r ON r.rowid = c.id
     WHERE c.operation = 'all_to_all'
 ),
--- Splits count rows of the first dimension.
+-- Split sizes count rows of the first dimension.
 pieces AS (
     SELECT rank, group_name, unnest(members) AS peer, unnest(rows_sent) AS n, bytes // greatest(list_sum(rows_sent), 1) AS row_bytes,
            unnest(rows_received) AS m, bytes_received // greatest(list_sum(rows_received), 1) AS received_row_bytes

@@ -1,26 +1,27 @@
 -- One row per kind of collective in steps of several ranks: its size, and its speed once all ranks have arrived. On the
--- last rank a collective takes only the time of the network (wire_ns); the excess on other ranks is waiting.
+-- last rank to arrive, a collective takes only the transfer time (wire_ns); other ranks wait for the rest of their time
+-- in it.
 --
 -- The size S is defined as in nccl-tests: the bytes that each rank reduces, sends to all others together, or has
--- gathered at the end. The algorithm bandwidth is S per time. The bus bandwidth, which is comparable with the rate of a
--- link, is that times 2(n-1)/n for an all-reduce of n ranks, and times (n-1)/n for an all-gather, a reduce-scatter and
--- an all-to-all.
+-- gathered at the end. The algorithm bandwidth is S per time. The bus bandwidth is comparable with the rate of a link:
+-- it is the algorithm bandwidth times 2(n-1)/n for an all-reduce of n ranks, and times (n-1)/n for an all-gather, a
+-- reduce-scatter and an all-to-all.
 --
 -- needs: _collective_matches
 -- empty without: _collective_matches
 -- column side: VARCHAR, 'device' or 'host'
 -- column name: VARCHAR, operation
 -- column group_name: VARCHAR, process group, when recorded
--- column ranks: INTEGER[], ranks that show it
--- column members: BIGINT, ranks of the group
+-- column ranks: INTEGER[], ranks whose traces show it
+-- column members: BIGINT, number of ranks in the group
 -- column bytes: BIGINT, bytes sent by each rank; NULL when not recorded
 -- column steps: BIGINT, steps in which it occurs
 -- column calls: BIGINT, number of calls
--- column wire_ns: BIGINT, median time of the network
--- column wire_total_ns: BIGINT, sum of these times over all calls
+-- column wire_ns: BIGINT, median transfer time of a call
+-- column wire_total_ns: BIGINT, sum of the transfer times of all calls
 -- column waited_ns: BIGINT, mean time that a rank waits for others in a call
--- column algorithm_bandwidth: DOUBLE, bytes per second of the median call, NULL where the size is unknown or for other operations
--- column bus_bandwidth: DOUBLE, the corresponding rate of the links
+-- column algorithm_bandwidth: DOUBLE, bytes per second of the median call, NULL where the size is unknown, and for other operations
+-- column bus_bandwidth: DOUBLE, algorithm_bandwidth converted to the rate of a link
 WITH calls AS (
     SELECT match, side, name, min(operation) AS operation, group_name, members, bytes, step, greatest(count(*), max(group_size)) AS size,
            min(dur) AS wire_ns, avg(dur) - min(dur) AS waited_ns, list(rank ORDER BY rank) AS ranks

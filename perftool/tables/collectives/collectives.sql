@@ -5,21 +5,21 @@
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column side: VARCHAR, 'device' or 'host'
--- column name: VARCHAR, operation, for example allreduce; the kernel's name when nothing else is recorded
+-- column name: VARCHAR, operation, for example allreduce; the kernel's name when no operation is recorded
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes sent by this rank, when recorded
 -- column group_name: VARCHAR, process group, when recorded
 -- column members: VARCHAR, ranks of the group, when recorded; for more than 30 only the first and the last, as PyTorch lists them
--- column group_size: BIGINT, number of its ranks, when recorded
+-- column group_size: BIGINT, number of ranks in the group, when recorded
 -- column dtype: VARCHAR, data type, when recorded
--- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive, by its name; NULL for others
--- column together: BOOLEAN, whether it lasts until the last of its ranks has arrived; a call on the host may only launch it
--- column overlapped_ns: BIGINT, time of it in which compute ran on the same device; NULL if the trace does not show the device
+-- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive, according to the name; NULL for others
+-- column together: BOOLEAN, whether it lasts until the last of its ranks has arrived; a call on the host may return earlier
+-- column overlapped_ns: BIGINT, the part of dur in which compute ran on the same device; NULL if the trace does not show the device
 -- column track: BIGINT, stream or host thread that it ran on
 -- column called: BIGINT, start of the call that launched it, in ns, when recorded
--- column ready: BIGINT, end of the work on this rank that precedes it, in ns; NULL if the trace does not show it
+-- column ready: BIGINT, end of the work on this rank that it has to wait for, in ns; NULL if the trace does not show it
 -- column source: INTEGER, sending rank, for a send or receive that names its peer
 -- column target: INTEGER, receiving rank
 WITH device AS (
@@ -37,7 +37,7 @@ kernel_kinds AS (
     SELECT DISTINCT k.kernel AS name FROM (SELECT DISTINCT kernel FROM device) AS k
     JOIN _vocabulary AS v ON v.subject = 'collective' AND lower(k.kernel) GLOB v.pattern AND v.role <> 'send_receive'
 ),
--- Keep only the needed arguments, as lists of ranks are long.
+-- Keep only the arguments that are needed, because lists of ranks are long.
 every AS (
     SELECT c.* EXCLUDE (op_name), coalesce(arg(r.args, 'Collective name'), o.name, c.kernel) AS name,
            int_arg(r.args, 'In msg nelems') AS elements, try_cast(json_extract(r.args, '$."Input Dims"[0]') AS BIGINT[]) AS dims,
@@ -48,7 +48,7 @@ every AS (
                     nullif(json_array_length(list_json(arg(r.args, 'Process Group Ranks'))), 0)::BIGINT) AS group_size,
            try_cast(int_arg(r.args, 'Src Rank') AS INTEGER) AS source, try_cast(int_arg(r.args, 'Dst Rank') AS INTEGER) AS target
     FROM (SELECT * FROM device UNION ALL SELECT * FROM host) AS c JOIN raw AS r ON r.rowid = c.id
-    -- Names of old kernels (ncclKernel_SendRecv) do not identify the collective; the op that launched them does.
+    -- Old kernel names (ncclKernel_SendRecv) do not identify the collective; the op that launched the kernel does.
     LEFT JOIN kernel_kinds AS k ON k.name = c.kernel
     LEFT JOIN op_kinds AS o ON o.name = c.op_name AND k.name IS NULL
 ),

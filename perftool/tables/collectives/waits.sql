@@ -1,4 +1,5 @@
--- One row per rank, step and process group: the rank's waiting for others in collectives recorded on several ranks.
+-- One row per rank, step and process group: how long the rank waits for others in collectives recorded on several
+-- ranks.
 --
 -- needs: _collective_waits
 -- empty without: _collective_waits
@@ -6,9 +7,9 @@
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column side: VARCHAR, 'device' or 'host'
 -- column group_name: VARCHAR, process group, when recorded
--- column members: VARCHAR, its ranks, when recorded
--- column waited_ns: BIGINT, waiting in ns; overlapping collectives count once
--- column wire_ns: BIGINT, transfer time, summed over the collectives (the time of each on the rank that waits least)
+-- column members: VARCHAR, ranks of the group, when recorded
+-- column waited_ns: BIGINT, waiting time in ns; overlapping waits count once
+-- column wire_ns: BIGINT, sum of the transfer times, each of which is the length of a collective on the rank that waits least
 -- column collectives: BIGINT, number of collectives
 -- column last: BIGINT, number of collectives in which this rank came last
 SELECT rank, step, side, group_name, members, sum(waited_ns)::BIGINT AS waited_ns, sum(wire_ns)::BIGINT AS wire_ns, count(*) AS collectives,

@@ -1,8 +1,8 @@
 -- The ops that compute, if the CPU is the device.
 --
--- An op computes when most of its time is its own; ops inside it belong to it. Ops that only describe or allocate
--- tensors do not compute. Ops of a data loader or of a process group do not count, either, as their time is reported
--- separately.
+-- An op computes if nested ops take less than half of its time; these then belong to it. Ops that only describe or
+-- allocate tensors do not compute. Ops of a data loader or of a process group do not count, because their time is
+-- reported separately.
 --
 -- needs: ops, slices, _name_roles, _cpu_runs
 -- empty without: _cpu_runs
@@ -27,7 +27,7 @@ candidates AS (
     FROM slices AS s JOIN (FROM _cpu_runs) AS r USING (rank) JOIN names AS n ON n.name = s.name AND n.cat = s.cat
     WHERE s.cat = 'user_annotation' AND n.separate
 ),
--- Slices of a thread nest, so a candidate is outermost if no earlier one reaches it.
+-- Slices of a thread nest, so a candidate is outermost if all earlier ones end before it starts.
 outermost AS (
     SELECT *, max("end") OVER (PARTITION BY track ORDER BY ts, "end" DESC, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach
     FROM candidates

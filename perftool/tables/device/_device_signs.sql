@@ -1,5 +1,5 @@
--- The signs of a rank's accelerator in metadata and logs, independent of its events. For _cpu_runs.
+-- What in the metadata or logs, rather than in events, shows that a rank has an accelerator. For _cpu_runs.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
--- column sign: VARCHAR, where the sign is
+-- column sign: VARCHAR, where it was found

@@ -3,12 +3,12 @@
 --
 -- needs: slices, tracks, _extents, _name_roles, monitors, _vocabulary, _cpu_work
 -- empty without: tracks.side=device or _cpu_work
--- column id: BIGINT, slices.id; where the CPU is the device, of the op
+-- column id: BIGINT, slices.id of the device event; of the op where the CPU is the device
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id
 -- column name: VARCHAR, kernel or copy name
 -- column cat: VARCHAR, kernel, memcpy or memset
--- column kind: VARCHAR, the same, or collective, or wait (a kernel that only waits)
+-- column kind: VARCHAR, cat, or collective, or wait (a kernel that only waits)
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column engine: VARCHAR, Gaudi engine group, NULL elsewhere
@@ -29,12 +29,12 @@ WITH collective_lanes AS (
 ),
 placed AS (
     SELECT s.id, s.rank, s.track, s.name, s.cat, s.ts, s."end", t.engine,
-           -- A stream runs in order, so later work starts after this. A few neighbours may start early (programmatic
-           -- dependent launch), but not the fourth.
+           -- A stream runs in order, so the next work starts after this work ends. The next few may start early
+           -- (programmatic dependent launch), but the fourth may not.
            lead(s.ts, 4) OVER (PARTITION BY s.track ORDER BY s.ts, s."end") AS fourth_next
     FROM slices AS s
     JOIN tracks AS t ON t.id = s.track
-    -- On Gaudi, flow arrows add records of zero length.
+    -- On Gaudi, flow arrows add events of zero length.
     WHERE s.side = 'device' AND s.cat IN ('kernel', 'memcpy', 'memset') AND (t.engine IS NULL OR s.dur <> 0)
 ),
 work AS (

@@ -3,6 +3,6 @@
 -- needs: rooflines
 -- empty without: rooflines
 -- column rank: INTEGER, distributed rank
--- column bound_ns: DOUBLE, their time at the roofline
--- column dur: BIGINT, their actual time
+-- column bound_ns: DOUBLE, time of the products at the roofline
+-- column dur: BIGINT, actual time of the products
 SELECT rank, sum(bound_ns ORDER BY bound_ns) AS bound_ns, sum(dur)::BIGINT AS dur FROM rooflines GROUP BY rank ORDER BY rank

@@ -11,10 +11,10 @@
 -- column end: BIGINT, end in ns
 -- column bandwidth: DOUBLE, bytes per second
 -- column pinned: BOOLEAN, whether the host memory is pinned, NULL when the trace does not say
--- column blocking: BOOLEAN, whether the host waited in the call that submitted it
+-- column blocking: BOOLEAN, whether the call that submitted it waited for it
 -- column op_name: VARCHAR, framework op that requested it
 -- column call: BIGINT, host call that submitted it (slices.id)
--- column host_dur: BIGINT, host time of the op that requested it, else of the call, in ns
+-- column host_dur: BIGINT, length on the host of the op that requested it, else of the call, in ns
 WITH waited AS (
     SELECT DISTINCT p.parent AS op FROM syncs AS y JOIN slices AS p ON p.id = y.id
     WHERE y.kind = 'copy' AND p.parent IS NOT NULL
@@ -24,10 +24,10 @@ SELECT d.id, d.rank,
        coalesce(c.bytes, d.bytes) AS bytes, d.ts, d.dur, d."end",
        coalesce(c.bytes, d.bytes) / nullif(d.dur, 0) * 1e9 AS bandwidth,
        CASE WHEN list_contains(n.roles, 'pageable') THEN false WHEN list_contains(n.roles, 'pinned') THEN true END AS pinned,
-       -- On Gaudi the op that requested a blocking copy returns after the transfer.
+       -- On Gaudi, a copy is blocking if the op that requested it returns after the transfer.
        coalesce(list_contains(h.roles, 'blocking_copy') OR w.op IS NOT NULL
                 OR d."end" <= c.op_end, false) AS blocking,
-       -- Keeps the ENUM type of names.
+       -- The cast keeps the ENUM type of names.
        coalesce(c.op_name::event_name, d.op_name) AS op_name,
        coalesce(c.call, d.launch) AS call,
        coalesce(c.op_end - c.op_ts, o.dur, l.dur) AS host_dur
@@ -37,7 +37,7 @@ LEFT JOIN _name_roles AS n ON n.name = d.name AND n.cat = 'memcpy'
 LEFT JOIN launches AS l ON l.id = d.launch
 LEFT JOIN _name_roles AS h ON h.name = l.name AND h.cat = 'runtime'
 LEFT JOIN _synapse_copies AS c ON c.work = d.id
--- Annotations are not ops that request a copy.
+-- Only ops request copies; annotations do not.
 LEFT JOIN slices AS o ON o.id = d.op AND o.cat = 'cpu_op'
 LEFT JOIN waited AS w ON w.op = o.id
 WHERE d.kind = 'memcpy' AND d.valid AND NOT k.internal

@@ -1,8 +1,8 @@
--- One row per published or estimated figure of a known device, from devices.toml, and per figure measured on a CPU.
+-- One row per figure of a device: published or estimated figures from devices.toml, and figures measured on a CPU.
 --
 -- maker: given
 -- column device: VARCHAR, name in traces
--- column fact: VARCHAR, memory, memory_bandwidth, pcie_bandwidth, link_bandwidth (to the other devices of a host, one way), compute_units (SMs, CUs), lanes of an engine, matrix_clock (of Gaudi's MME), or peak rate of a unit and type
+-- column fact: VARCHAR, memory, memory_bandwidth, pcie_bandwidth, link_bandwidth (to the other devices of a host, one way), compute_units (SMs, CUs), the lanes of an engine, matrix_clock (of Gaudi's MME), or the peak rate of a unit (matrix or vector) for a data type
 -- column value: DOUBLE, in unit
 -- column unit: VARCHAR, bytes, bytes/s, count, Hz or FLOP/s
 -- column estimate: BOOLEAN, derived rather than published

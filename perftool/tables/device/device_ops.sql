@@ -1,5 +1,5 @@
--- One row per unit of work on a device: kernels, copies, fills and collectives. Where the CPU is the device, the ops
--- that compute are its work: id, launch and op are the same.
+-- One row per unit of work on a device: kernels, copies, fills and collectives. Where the CPU is the device, its work
+-- is the ops that compute; id, launch and op are then equal.
 --
 -- needs: _device_work, _links, launches, slices, ops
 -- empty without: _device_work
@@ -18,10 +18,10 @@
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes moved, for copies
 -- column launch: BIGINT, host call that submitted it (launches.id)
--- column op: BIGINT, framework op that submitted it (slices.id); there may be Python frames in between
--- column op_name: VARCHAR, name of that op
+-- column op: BIGINT, framework op that submitted it (slices.id); Python frames may be between it and the call
+-- column op_name: VARCHAR, name of the op
 -- column valid: BOOLEAN, false for impossible events, which no sum includes
--- column set_aside: VARCHAR, why it is impossible
+-- column set_aside: VARCHAR, why the event is impossible; NULL for valid events
 WITH linked AS (
     SELECT k.work, l.id, l.ts, l."end", CASE WHEN k.launch = k.work THEN k.work ELSE l.parent END AS parent
     FROM _links AS k JOIN launches AS l ON l.id = k.launch
@@ -35,8 +35,8 @@ launched AS (
     FROM linked SEMI JOIN shared USING (work) GROUP BY work
 ),
 parents AS (SELECT id, name, cat FROM slices WHERE id IN (SELECT parent FROM launched)),
--- A custom op written in Python has frames between itself and the launches of its kernels, which have the op's External
--- id. Only ops with inputs count, so that an annotation of the whole forward pass does not.
+-- A custom op written in Python has frames between itself and the launches of its kernels; these launches carry the
+-- op's External id. The condition on inputs excludes annotations, such as one around the whole forward pass.
 framed AS (
     SELECT l.launch, c.ts, c.track, try_cast(json_extract_string(r.args, '$."External id"') AS BIGINT) AS external_id
     FROM (SELECT DISTINCT launch, parent FROM launched) AS l

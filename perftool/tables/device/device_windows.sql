@@ -1,14 +1,14 @@
 -- The part of the window in which the trace shows the device's activity.
 --
--- The device's state before its first recorded work is unknown if that work was submitted before the recording, or
--- started more than a millisecond after its submission, because the device was busy with unrecorded work. Otherwise the
--- queue was empty, and the device idle. A copy counts as submitted when its call begins, because the call may wait for
--- it.
+-- The device's state before its first recorded work is unknown in two cases: that work was submitted before the
+-- recording, or it started more than a millisecond after its submission, so the device was busy with unrecorded work.
+-- Otherwise the queue was empty and the device idle. A copy counts as submitted when its call begins, because the call
+-- may wait for the copy.
 --
--- The state is also unknown after the host submits work without device events: from the first call without device work,
--- or op without a call, after the last one with device work. Only names that nearly always have device work count. If a
--- wait for the device returned before that call, later work may run on the host, so this does not apply. If most events
--- are missing, the state between the others is unknown.
+-- The state is also unknown at the end of a recording that lacks device events: from the first call without device
+-- work, or op without a call, after the last call with device work. Only calls and ops whose names nearly always have
+-- device work count. This does not apply if a wait for the device returned before that call, because later work may
+-- then run on the host. If most events are missing, the state is unknown in the whole window.
 --
 -- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers, _cpu_runs
 -- empty without: device_ops
@@ -47,7 +47,7 @@ lost AS (
 ),
 known AS (
     SELECT w.rank, w.ts AS window_ts, w."end" AS window_end,
-           -- Without submissions in the trace, the device counts as known from the start.
+           -- If the trace shows no submissions, the device's state counts as known from the start.
            CASE WHEN b.ts > w.ts AND b.rank IN (SELECT DISTINCT rank FROM launches)
                     AND (b.submitted IS NULL OR b.ts - b.submitted > 1000000)
                 THEN least(b.ts, w."end") ELSE w.ts END AS ts,

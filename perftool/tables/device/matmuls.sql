@@ -1,8 +1,8 @@
 -- One row per kernel of a matrix product or convolution on a device, inside the complete steps.
 --
--- A kernel counts if the op that launched it is a product, a convolution or a layer of an RNN, if its name says that it
--- is one, or if it runs on Gaudi's MME, whose lanes each run a piece of a kernel. The dimensions are known for mm,
--- addmm, bmm and baddbmm with recorded shapes.
+-- A kernel counts if the op that launched it is a product, a convolution or an RNN layer, if its name says so, or if it
+-- runs on Gaudi's MME, each of whose lanes runs a piece of a kernel. The dimensions are known for mm, addmm, bmm and
+-- baddbmm with recorded shapes.
 --
 -- needs: device_ops, ops, windows
 -- empty without: device_ops.kind=kernel
@@ -10,11 +10,11 @@
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, kernel name
 -- column op: BIGINT, op that launched it (slices.id)
--- column op_name: VARCHAR, name of that op
+-- column op_name: VARCHAR, name of the op
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column bits: INTEGER, width of the operands: 8, 16, 32 or 64, NULL when the trace does not say
--- column tf32: BOOLEAN, 32-bit operands whose products run on matrix engines as TF32, by the name of the kernel
+-- column tf32: BOOLEAN, whether the products of 32-bit operands run on matrix engines as TF32, according to the kernel's name
 -- column batch: BIGINT, number of products, 1 for mm and addmm
 -- column m: BIGINT, rows of the first operand
 -- column k: BIGINT, columns of the first operand
@@ -42,12 +42,12 @@ matrix AS (
     SELECT w.*, n.bits AS name_bits, n.tf32 FROM work AS w JOIN names AS n USING (name)
     WHERE n.matrix OR w.op_name IS NOT NULL OR w.engine = 'MME'
 ),
--- Read once for each op, however many kernels it has.
+-- Parse the inputs once for each op, which may have many kernels.
 described AS (
     SELECT id,
            CASE WHEN input_types LIKE '%Float8%' THEN 8 WHEN input_types LIKE '%BFloat16%' OR input_types LIKE '%Half%' THEN 16
                 WHEN input_types LIKE '%double%' THEN 64 WHEN input_types LIKE '%"float"%' THEN 32 END AS type_bits,
-           -- The first input of these two ops is the added term.
+           -- The first input of these two ops is the term that is added to the product.
            name IN ('aten::addmm', 'aten::baddbmm') AS added,
            json_extract(input_dims, CASE WHEN added THEN '$[1]' ELSE '$[0]' END)::VARCHAR AS first,
            json_extract(input_dims, CASE WHEN added THEN '$[2]' ELSE '$[1]' END)::VARCHAR AS second,

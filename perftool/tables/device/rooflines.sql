@@ -1,8 +1,8 @@
 -- One row per matrix product with recorded shapes on a known device: its time against the device's roofline.
 --
 -- A product is a call (mm, addmm, bmm, baddbmm) with all kernels that it launched. The bound is the longer of two
--- times: its operations at the peak rate of its data type, and its operands and result, each moved once, at the
--- bandwidth of the memory (the formulas of op_efficiency). Products of 32-bit operands count as TF32 only when a
+-- times: the operations at the peak rate of the data type, and one transfer of the operands and the result at the
+-- memory's bandwidth. The formulas are those of op_efficiency. Products of 32-bit operands count as TF32 only when a
 -- kernel's name says so; products whose data type has no published rate on the device are left out.
 --
 -- absent: the trace shows no matrix products with shapes (record_shapes=True) and a data type with a known rate on the device
@@ -19,9 +19,9 @@
 -- column n: BIGINT, columns of the second operand
 -- column ts: BIGINT, start of its first kernel in ns
 -- column dur: BIGINT, time of its kernels in ns
--- column compute_ns: DOUBLE, operations / peak rate
--- column memory_ns: DOUBLE, traffic / bandwidth
--- column bound_ns: DOUBLE, the longer of the two
+-- column compute_ns: DOUBLE, operations / peak rate, in ns
+-- column memory_ns: DOUBLE, bytes moved / bandwidth, in ns
+-- column bound_ns: DOUBLE, the larger of compute_ns and memory_ns
 WITH products AS (
     SELECT rank, op, op_name AS name, batch, m, k, n, min(ts) AS ts, sum(dur)::BIGINT AS dur
     FROM matmuls WHERE batch > 0 AND m > 0 AND k > 0 AND n > 0 GROUP BY ALL
@@ -31,7 +31,7 @@ best AS (
            b.memory_ns / w.calls AS memory_ns
     FROM _op_work AS w JOIN _op_bounds AS b USING (id)
     WHERE w.source = 'op' AND b.compute_ns IS NOT NULL AND b.memory_ns IS NOT NULL
-    -- Other arguments of a product do not affect its operations and bytes.
+    -- Arguments other than shapes and types do not affect a product's operations and bytes.
     QUALIFY row_number() OVER (PARTITION BY w.rank, w.name, w.input_dims, w.input_types ORDER BY w.id) = 1
 )
 SELECT p.rank, p.op, p.name, b.device, b.dtype, p.batch, p.m, p.k, p.n, p.ts, p.dur, b.compute_ns, b.memory_ns,

@@ -4,7 +4,7 @@
 -- empty without: windows
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, in ns
--- column busy: INTEGER, 1 if the device works from this moment on, else 0
+-- column busy: INTEGER, 1 if the device is busy from this moment on, else 0
 SELECT rank, ts, max(busy)::INTEGER AS busy
 FROM (SELECT rank, ts, 0 AS busy FROM windows
       UNION ALL SELECT rank, ts, 1 FROM device_busy
