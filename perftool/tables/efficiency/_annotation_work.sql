@@ -1,10 +1,11 @@
--- Work on the device by annotation of the program (record_function): the outermost around the launch. An annotation around
--- nearly all of the time gives way to those inside it, if they take most of it.
+-- Device work by the program's annotations (record_function). Work belongs to the outermost annotation around its
+-- launch, but an annotation around nearly the whole window gives way to those inside it if these cover most of the
+-- window.
 --
 -- needs: device_ops, launches, windows, slices, _name_roles
 -- empty without: device_ops, _name_roles.cat=user_annotation
 -- column rank: INTEGER, distributed rank
--- column annotation: VARCHAR, its name
+-- column annotation: VARCHAR, name of the annotation
 -- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
 WITH marked AS (
     SELECT s.rank, s.track, s.id, s.name, s.ts, s."end",

@@ -1,11 +1,11 @@
--- The kernels of the given capture traces, in launch order, for op costs.
+-- The kernels in the capture traces that were given, in launch order; for op costs.
 --
 -- maker: given
 -- column kernel: VARCHAR, name of the kernel
--- column nth: BIGINT, ordinal among the kernels of this name, from 1
+-- column nth: BIGINT, position among the kernels of this name, from 1
 -- column times: BIGINT, number of kernels of this name
 -- column op: BIGINT, number of the call of the op that launched it
 -- column op_name: VARCHAR, name of the op
--- column input_dims: VARCHAR, shapes of its inputs as JSON
--- column input_types: VARCHAR, types of its inputs as JSON
--- column concrete_inputs: VARCHAR, its scalar arguments as JSON
+-- column input_dims: VARCHAR, shapes of the op's inputs as JSON
+-- column input_types: VARCHAR, types of the op's inputs as JSON
+-- column concrete_inputs: VARCHAR, scalar arguments of the op as JSON

@@ -1,4 +1,4 @@
--- The kernels of one repeat of each chain, and the time of the same kernels in all repeats: for chains.
+-- The kernels of one repeat of each chain, and the time of the same kernels in all repeats. For chains.
 --
 -- maker: find_chains
 -- needs: _chained_work

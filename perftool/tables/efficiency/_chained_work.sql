@@ -1,4 +1,4 @@
--- The kernels of one step in order, on the lane of a rank with the most kernel time: for chains.
+-- The kernels of one step, in order, on the lane of the rank with the most kernel time. For chains.
 --
 -- The step is the first complete one, cut after 50,000 kernels.
 --
@@ -6,7 +6,7 @@
 -- empty without: device_ops
 -- column id: BIGINT, device_ops.id
 -- column rank: INTEGER, distributed rank
--- column kind: BIGINT, the same number for the same kernel, launched by the same op
+-- column kind: BIGINT, a number for each combination of a kernel and the op that launched it
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 WITH spans AS (

@@ -7,7 +7,7 @@
 -- column dtype: VARCHAR, type of the operands
 -- column unit: VARCHAR, matrix or vector
 -- column rate: DOUBLE, FLOP/s
--- column work_ns: BIGINT, length of the work compared with it
+-- column work_ns: BIGINT, length of the work compared with this rate
 SELECT w.rank, b.device, b.dtype, b.unit, b.rate, sum(w.kernel_ns)::BIGINT AS work_ns
 FROM _op_bounds AS b JOIN _op_work AS w USING (id)
 WHERE b.rate IS NOT NULL AND b.dtype IS NOT NULL AND b.unit = 'matrix' GROUP BY ALL

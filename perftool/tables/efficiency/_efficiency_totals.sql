@@ -1,16 +1,16 @@
 -- Totals of the ops of a rank, compared with the device's peaks. If compiled graphs contain the shapes of a Gaudi's
--- work, the totals are of their nodes.
+-- work, the totals cover the nodes of these graphs.
 --
 -- needs: _op_work, _op_bounds, op_kinds, _node_totals
 -- empty without: _op_work
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, length of all work that runs at the speed of the device
--- column bounded_ns: BIGINT, the part of it in ops whose time at the device's best is known
--- column best_ns: DOUBLE, their time at the device's best, at most their actual time
+-- column bounded_ns: BIGINT, the part of work_ns in ops whose time at the device's best is known
+-- column best_ns: DOUBLE, time of the bounded_ns ops at the device's best, at most their actual time
 -- column matrix_ns: BIGINT, length of the kernels of products and convolutions
--- column counted_ns: BIGINT, the part of it whose operations and rate are known
--- column peak_ns: DOUBLE, time of the operations of products, convolutions and attention at the peak rate
--- column recomputed_ns: DOUBLE, the part of it that checkpointing runs again
+-- column counted_ns: BIGINT, the part of matrix_ns whose operations and rate are known
+-- column peak_ns: DOUBLE, time that the operations of products, convolutions and attention take at the peak rate
+-- column recomputed_ns: DOUBLE, the part of peak_ns for ops that checkpointing runs again
 -- column passes_ns: BIGINT, length of pointwise, normalisation, reduction and copy kernels of ops
 -- column op_ns: BIGINT, length of the work that ops launched, without transfers
 -- column shaped_ns: BIGINT, length of the work with recorded shapes, without transfers

@@ -1,12 +1,12 @@
--- The outermost op around the work of a rank's largest ops on a CPU; autograd runs the work of the backward pass.
+-- The outermost op around the work of a rank's largest ops on a CPU; for the backward pass, a function of autograd.
 --
 -- needs: device_ops, launches, ops, slices, windows
 -- empty without: device_ops, launches, ops
 -- column rank: INTEGER, distributed rank
--- column name: VARCHAR, device_ops.name, for the three with the most work
+-- column name: VARCHAR, device_ops.name, one of the three with the most work
 -- column call: VARCHAR, name of the outermost op around it; NULL if there is none
--- column ns: BIGINT, its work inside this op
--- column dims: VARCHAR, the shape of the first input of most of its work inside this op
+-- column ns: BIGINT, work of the inner op inside the outermost op
+-- column dims: VARCHAR, the shape of the first input that accounts for most of this work
 WITH work AS (
     SELECT d.rank, d.name, d.dur, d.id, l.track, l.ts, i.input_dims->>'$[0]' AS dims
     FROM (FROM launches WHERE own_work) AS l JOIN device_ops AS d ON d.launch = l.id JOIN ops AS i ON i.id = d.op

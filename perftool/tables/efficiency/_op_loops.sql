@@ -1,15 +1,15 @@
--- The loop of ops that takes the most time of each rank whose ops run on the CPU, if it runs at least 8 times a step.
+-- For each rank whose ops run on the CPU, the loop of ops that takes the most time, if it runs at least 8 times a step.
 --
--- An op belongs to a loop of n ops if the last call of the same op was n calls ago. The time of a loop is that between the
--- calls of its longest op.
+-- An op belongs to a loop of n ops if the last call of the same op was n calls ago. The time of a loop is the time
+-- between the calls of its longest op.
 --
 -- needs: ops, slices, windows, launches
 -- empty without: ops, launches
 -- column rank: INTEGER, distributed rank
 -- column length: BIGINT, number of ops in the loop
--- column times: DOUBLE, how often it runs in a step
--- column share: DOUBLE, share of the time
--- column names: VARCHAR, the longest ops that run once in it, joined by ', '; NULL if such ops take less than a third of its time
+-- column times: DOUBLE, how often the loop runs in a step
+-- column share: DOUBLE, share of the window
+-- column names: VARCHAR, the longest of the ops that run once in each pass of the loop, joined by ', '; NULL if such ops take less than a third of its time
 WITH calls AS (
     SELECT o.rank, o.track, o.id, o.name, o.ts, o.dur, row_number() OVER (PARTITION BY o.track ORDER BY o.ts, o.id) AS number
     FROM ops AS o JOIN slices AS s USING (id) JOIN windows AS w ON w.rank = o.rank AND o.ts >= w.host_ts AND o.ts < w.host_end

@@ -1,5 +1,5 @@
--- The device work that starts inside the window, by the innermost op or annotation that launched it; work launched by a
--- captured graph, a recipe or a step has its name on the device.
+-- The device work that starts inside the window, by the innermost op or annotation that launched it. Work launched by a
+-- captured graph, a recipe or directly by a step goes by its own name on the device.
 --
 -- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, slices, recomputed_ops, _captured
 -- empty without: device_ops
@@ -12,15 +12,15 @@
 -- column input_types: VARCHAR, ops.input_types
 -- column concrete_inputs: VARCHAR, ops.concrete_inputs
 -- column outer_dims: VARCHAR, ops.input_dims of the enclosing op, for the gradients of convolutions
--- column recomputed: BOOLEAN, whether checkpointing runs the op again in the backward pass
--- column element_bytes: INTEGER, size of the elements of its kernels, by their names, for ops on lists of tensors
+-- column recomputed: BOOLEAN, whether this is an op that checkpointing runs again in the backward pass
+-- column element_bytes: INTEGER, for ops on lists of tensors: size of the elements, from the names of the kernels
 -- column around: VARCHAR, for ops of a serving engine: the annotation around the call, which states the lengths of the sequences
--- column grids: VARCHAR, for these ops: names and grids of the kernels of a call, as JSON
--- column calls: BIGINT, calls that launched work; kernels where no op launched them
+-- column grids: VARCHAR, for ops of a serving engine: names and grids of a call's kernels, as JSON
+-- column calls: BIGINT, number of calls that launched work; number of kernels where no op launched them
 -- column kernel_ns: BIGINT, length of the work
--- column matrix_ns: BIGINT, the part of it in kernels that matmuls lists
--- column tf32: BOOLEAN, products of 32-bit operands that run as TF32 (matmuls.tf32)
--- column transfer: BOOLEAN, work that does not run at the speed of the device's memory: collectives, and copies from or to elsewhere
+-- column matrix_ns: BIGINT, the part of kernel_ns in kernels that matmuls lists
+-- column tf32: BOOLEAN, whether products of 32-bit operands run as TF32 (matmuls.tf32)
+-- column transfer: BOOLEAN, whether the device's memory does not limit the speed: collectives, and copies from or to other memory
 WITH matrix AS (SELECT id, tf32 FROM matmuls),
 transfers AS (SELECT id FROM _device_work WHERE transfer OR coalesce(direction, 'device_to_device') <> 'device_to_device'),
 graphs AS (SELECT id FROM launches WHERE name IN (SELECT name FROM roles WHERE role = 'graph_launch')),
@@ -36,8 +36,9 @@ named AS (
     LEFT JOIN graphs AS g ON g.id = d.launch
     WHERE d.valid AND d.kind <> 'wait'
 ),
--- A replay repeats the launches of the capture, so the nth kernel of a name is the capture's nth kernel of that name.
--- The capture must have as many of them as the replay, or a multiple (several captures).
+-- A replay of a graph repeats the launches of its capture, so the nth kernel of a name in the replay is the nth of that
+-- name in the capture. The capture trace must have as many kernels of the name as the replay, or a multiple (several
+-- captures).
 numbered AS (
     SELECT id, launch, name, row_number() OVER (PARTITION BY launch, name ORDER BY ts, id) AS nth, count(*) OVER (PARTITION BY launch, name) AS times
     FROM named WHERE source = 'graph' AND EXISTS (FROM _captured)
@@ -47,7 +48,7 @@ replayed AS (
     JOIN _captured AS c ON c.kernel = n.name AND c.nth = n.nth AND c.times % n.times = 0
 ),
 calls AS (SELECT DISTINCT op, input_dims, input_types, concrete_inputs FROM _captured),
--- The sizes of some ops of vLLM are only in the annotation around the step and in the grids of the kernels.
+-- For some ops of vLLM, only the annotation around the step and the grids of the kernels show the sizes.
 batches AS (
     SELECT track, ts, "end", name FROM slices
     WHERE side = 'host' AND cat = 'user_annotation' AND regexp_matches(name, '^execute_.*context.*generation')
@@ -82,7 +83,7 @@ launched AS (
     FROM named AS d LEFT JOIN replayed AS g ON g.id = d.id LEFT JOIN sizes AS s ON s.name = d.name
     GROUP BY d.rank, d.source, CASE WHEN d.by_op THEN d.op END, g.op, g.launch,
              coalesce(g.op_name, CASE WHEN d.by_op THEN d.op_name ELSE d.name END),
-             -- Work without an op has a row for each engine.
+             -- Work that no op launched has a row for each engine.
              CASE WHEN NOT d.by_op THEN d.engine END
 ),
 outers AS (
@@ -102,7 +103,7 @@ described AS (
 )
 SELECT row_number() OVER (ORDER BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes, around, grids) AS id,
        rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes, around, grids,
-       -- Each row of described is one call, unless its op is unknown.
+       -- Each row of the CTE described is one call if its op is known.
        sum(CASE WHEN source = 'op' OR captured IS NOT NULL THEN 1 ELSE kernels END)::BIGINT AS calls,
        sum(kernel_ns)::BIGINT AS kernel_ns, sum(matrix_ns)::BIGINT AS matrix_ns, bool_or(tf32) AS tf32, bool_or(transfer) AS transfer
 FROM described

@@ -1,4 +1,4 @@
--- The ops of op_efficiency that could be much faster, with one of their kernels: for op_shortfalls.
+-- The ops of op_efficiency that could be much faster, each with one of its kernels. For op_shortfalls.
 --
 -- Only ops with at least a fiftieth of a rank's device work are considered.
 --
@@ -19,11 +19,11 @@
 -- column dtype: VARCHAR, _op_bounds.dtype
 -- column device: VARCHAR, device_facts.device
 -- column concrete_inputs: VARCHAR, scalar arguments of the calls with the most time
--- column outer_dims: VARCHAR, _op_work.outer_dims of these
--- column around: VARCHAR, _op_work.around of these
--- column grids: VARCHAR, _op_work.grids of these
+-- column outer_dims: VARCHAR, _op_work.outer_dims of the calls with the most time
+-- column around: VARCHAR, _op_work.around of the calls with the most time
+-- column grids: VARCHAR, _op_work.grids of the calls with the most time
 -- column kernel: VARCHAR, name of the kernels with the most time
--- column kernels: BIGINT, kernels of all names
+-- column kernels: BIGINT, number of kernels of all names
 -- column layout_ns: BIGINT, length of the kernels that only change a layout
 -- column fastest_ns: BIGINT, kernel time at the fastest tenth of the calls
 -- column slowest_ns: BIGINT, kernel time at the slowest tenth of the calls

@@ -1,24 +1,24 @@
 -- One row per kernel of a sequence that runs at least three times in a row, such as a layer of a model.
 --
--- Only the first complete step is searched, on the lane with the most kernel time. The sequences of a rank (at most
--- three, of a twentieth of that lane's work or more) do not overlap; the start of a sequence within a layer is
--- arbitrary.
+-- The search covers only the first complete step, on the lane with the most kernel time. It finds at most three
+-- sequences of a rank, each with at least a twentieth of that lane's work; they do not overlap. A sequence may start
+-- anywhere within a layer.
 --
 -- absent: no sequence of kernels repeats itself three times in a row
 -- needs: _chain_places, device_ops, ops, op_efficiency
 -- empty without: _chain_places
 -- column rank: INTEGER, distributed rank
--- column chain: INTEGER, number of the sequence in its rank, in their order
+-- column chain: INTEGER, number of the sequence, in order within its rank
 -- column place: INTEGER, position of the kernel in the sequence, from 1
 -- column op: VARCHAR, op that launched it; NULL for captured graphs and where none is recorded
 -- column kernel: VARCHAR, name of the kernel
 -- column input_dims: VARCHAR, shapes of the op's inputs as JSON, when recorded
 -- column repeats: BIGINT, number of times the sequence runs in a row
 -- column ns: BIGINT, mean length of the kernel in a repeat
--- column share: DOUBLE, its share of the sequence's time
--- column step_share: DOUBLE, share of the sequence, in all repeats, of the lane's work in the step
--- column roofline_ratio: DOUBLE, op_efficiency.roofline_ratio of the op with these shapes
--- column ts: BIGINT, start of the first such kernel in ns
+-- column share: DOUBLE, share of the kernel in the sequence's time
+-- column step_share: DOUBLE, share of all repeats of the sequence in the lane's work in the step
+-- column roofline_ratio: DOUBLE, op_efficiency.roofline_ratio of the op with the shapes in input_dims
+-- column ts: BIGINT, start of the kernel in the first repeat, in ns
 SELECT p.rank, p.chain, p.place, d.op_name AS op, d.name AS kernel, o.input_dims, p.repeats, (p.ns / p.repeats)::BIGINT AS ns,
        p.ns / nullif(sum(p.ns) OVER one, 0) AS share, sum(p.ns) OVER one / nullif(p.work_ns, 0) AS step_share, e.roofline_ratio, d.ts
 FROM _chain_places AS p JOIN device_ops AS d ON d.id = p.id

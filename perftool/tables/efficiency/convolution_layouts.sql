@@ -1,7 +1,7 @@
 -- One row per convolution of images that oneDNN computes on a CPU, with the memory layout of its input.
 --
--- oneDNN stores the channels of a pixel together (NHWC). It converts NCHW tensors, and the result back, unless the
--- filters already have its layout.
+-- oneDNN stores the channels of a pixel together (NHWC). It converts NCHW inputs to NHWC, and the result back to NCHW,
+-- unless the filters are already in NHWC.
 --
 -- absent: the CPU is not the device, or strides are not recorded (record_shapes=True)
 -- needs: ops, _cpu_runs
@@ -15,7 +15,7 @@
 -- column dur: BIGINT, length in ns
 -- column channels_apart: BOOLEAN, whether input and filters have NCHW layout; NULL where their strides are not recorded
 -- column converted_ns: BIGINT, time in which a forward pass converted its result to NCHW layout; NULL if no nested op shows it
--- column converted_elements: BIGINT, elements of that result
+-- column converted_elements: BIGINT, number of elements in the converted result
 WITH convolutions AS (
     SELECT o.*, json_extract(r.args, '$."Input Strides"') AS strides, o.name = 'aten::mkldnn_convolution' AS forward
     FROM ops AS o JOIN (FROM _cpu_runs) USING (rank) JOIN raw AS r ON r.rowid = o.id
@@ -28,7 +28,8 @@ laid_out AS (
 ),
 named AS (SELECT *, try_cast(sizes[1] AS INTEGER[])::BIGINT[] AS size, try_cast(strides[1] AS BIGINT[]) AS stride, try_cast(sizes[2] AS INTEGER[])::BIGINT[] AS filter,
                     try_cast(strides[2] AS BIGINT[]) AS filter_stride FROM laid_out),
--- oneDNN's result is copied after the allocation of a tensor and before the op that sets its strides.
+-- The conversion of oneDNN's result shows as the time between the allocation of a tensor and the op that sets its
+-- strides.
 inner_ops AS (
     SELECT o.parent AS id, o.name, o.ts - lag(o."end") OVER siblings AS ns, lag(o.name) OVER siblings AS previous,
            try_cast(o.input_dims->>'$[0]' AS BIGINT[]) AS size

@@ -1,8 +1,9 @@
--- Time on the device by module of the model (torch.nn.Module), forward and backward. One row per place in the hierarchy
--- of modules, where equal layers share a place, and one per rank for work outside modules.
+-- Device time by module of the model (torch.nn.Module), forward and backward. One row per place in the hierarchy of
+-- modules, which equal layers share, and one per rank for work outside modules.
 --
 -- Work belongs to the modules around its launch. Work of a backward function belongs to the modules around the op that
--- it differentiates, by its sequence number. Modules with less than a thousandth of the rank's work are left out.
+-- it differentiates; both have the same sequence number. Modules with less than a thousandth of the rank's work are
+-- left out.
 --
 -- absent: the trace has no modules (with_stack=True records them), or no device work
 -- needs: device_ops, windows, slices, ops, roles
@@ -12,10 +13,10 @@
 -- column module: VARCHAR, class of the module
 -- column depth: INTEGER, number of modules in the path; 0 for work outside modules
 -- column modules: BIGINT, number of modules at this place
--- column calls: BIGINT, number of their calls
--- column forward_ns: BIGINT, time of the work that they and their inner modules launched, without the backward pass
--- column backward_ns: BIGINT, the same for the backward pass, including recomputation by checkpointing
--- column own_ns: BIGINT, the part of both outside of inner modules
+-- column calls: BIGINT, number of calls of these modules
+-- column forward_ns: BIGINT, time of the forward pass's work that these modules and the modules inside them launched
+-- column backward_ns: BIGINT, time of the backward pass's work, including recomputation by checkpointing
+-- column own_ns: BIGINT, the part of forward_ns and backward_ns outside of inner modules
 -- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
 WITH names AS (
     SELECT name, cat, CASE WHEN length(class) > 100 THEN left(class, 99) || '…' ELSE class END AS class
@@ -32,7 +33,7 @@ around AS (
            first(o.name ORDER BY o.ts, o."end" DESC, o.id) AS outermost
     FROM nested_pairs(spans, spans) AS p JOIN calls AS o ON o.id = p.outside GROUP BY p.inside
 ),
--- Checkpointing calls a module again in the backward pass, without its outer modules, which are taken from another
+-- Checkpointing calls a module again in the backward pass, but not its outer modules, so these are taken from another
 -- call.
 known AS (
     SELECT c.rank, c.name, arg_min(a.path[:-2], (c.ts, c.id)) AS path
@@ -56,7 +57,7 @@ inside_functions AS (
     SELECT p.inside AS id, arg_max(f.id, (f.ts, f.id)) AS function
     FROM nested_pairs(launched, functions) AS p JOIN functions AS f ON f.id = p.outside GROUP BY p.inside
 ),
--- A function differentiates the last op with its number.
+-- A backward function differentiates the last op with its sequence number.
 forwards AS (
     SELECT rank, sequence, id, track AS lane, ts, "end" FROM ops
     WHERE sequence >= 0 AND coalesce(fwd_thread, 0) = 0 AND NOT starts_with(name, 'autograd::engine::evaluate_function')

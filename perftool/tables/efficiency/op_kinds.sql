@@ -1,5 +1,5 @@
--- One row per op with a cost model (op_efficiency), recorded or not.
+-- One row per op that has a cost model (op_efficiency), whether or not the recording contains the op.
 --
 -- maker: given
 -- column name: VARCHAR, name of the op
--- column kind: VARCHAR, product, convolution, attention, normalisation, softmax, pointwise, reduction, copy, fill, embedding, pool, loss, list (ops on lists of tensors) or optimizer (fused ones)
+-- column kind: VARCHAR, product, convolution, attention, normalisation, softmax, pointwise, reduction, copy, fill, embedding, pool, loss, list (ops on lists of tensors) or optimizer (fused optimizers)

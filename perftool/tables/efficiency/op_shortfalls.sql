@@ -1,9 +1,9 @@
--- One row per op and shapes that take much longer than the device needs, with the reason.
+-- One row per op and input shapes that take much longer than the device needs, with the reason.
 --
--- The attainable time is the longer of two: operations at the share of the peak rate that such ops reach on good
--- shapes, and bytes at the share of the bandwidth that kernels reach (perftool/shortfalls.toml, with sources); it is at
--- least 2 us, the cost of starting and draining a kernel. The longest kernel represents a call. The reasons are
--- conditions on these columns, in the same file; reason is NULL when none holds.
+-- The attainable time is the longer of two times: the operations at the share of the peak rate that such ops reach on
+-- good shapes, and the bytes at the share of the bandwidth that kernels reach. It is at least 2 us, the cost of
+-- starting and draining a kernel. The longest kernel represents a call. perftool/shortfalls.toml holds the shares, with
+-- sources, and the reasons, which are conditions on these columns.
 --
 -- absent: no op with a model takes much longer than the device needs, or its shapes or its device are unknown
 -- maker: judge_ops
@@ -20,7 +20,7 @@
 -- column best_ns: BIGINT, time of all calls at the device's published best
 -- column attainable_ns: BIGINT, time of all calls at the rates that the device reaches on good shapes
 -- column attainable_ratio: DOUBLE, the share of the peak that is attainable
--- column attainable_source: VARCHAR, where that share comes from
+-- column attainable_source: VARCHAR, where attainable_ratio comes from
 -- column lost_ns: BIGINT, kernel_ns - attainable_ns
 -- column bound: VARCHAR, compute or memory
 -- column dtype: VARCHAR, type of the operands
@@ -35,21 +35,21 @@
 -- column intensity: BIGINT, operations per byte
 -- column kernel: VARCHAR, name of the kernel with the most time
 -- column kernels: BIGINT, kernels of all calls
--- column kernel_capability: INTEGER, target compute capability (times 10) of the kernel, by its name
+-- column kernel_capability: INTEGER, compute capability (times 10) that the kernel was written for, according to its name
 -- column capability: INTEGER, compute capability (times 10) of the device
 -- column layout_ratio: DOUBLE, share of the time in kernels that only change a layout
--- column batch: BIGINT, products, or sequences of an attention
--- column m: BIGINT, rows of the result; for a convolution its positions
--- column n: BIGINT, columns of the result; for a convolution the filters of a group
--- column k: BIGINT, inner dimension; for a convolution the weights of a filter
+-- column batch: BIGINT, number of products, or of sequences in attention
+-- column m: BIGINT, rows of the result; for a convolution, positions in the result
+-- column n: BIGINT, columns of the result; for a convolution, filters in a group
+-- column k: BIGINT, inner dimension; for a convolution, weights in a filter
 -- column groups: BIGINT, groups of a convolution, or experts of a grouped product
 -- column channels: BIGINT, channels of the input of a convolution
 -- column filter_size: BIGINT, elements of a filter in one channel
 -- column dilation: BIGINT, largest dilation of a convolution
 -- column transposed: BOOLEAN, whether a convolution is transposed
--- column heads: BIGINT, heads of an attention
--- column queries: BIGINT, queries of a sequence
--- column keys: BIGINT, keys of a sequence
+-- column heads: BIGINT, attention heads
+-- column queries: BIGINT, queries in a sequence
+-- column keys: BIGINT, keys in a sequence
 -- column head_size: BIGINT, size of a head
 -- column bits: INTEGER, width of the operands
 -- column units: INTEGER, compute units of the device
@@ -58,14 +58,14 @@
 -- column registers: BIGINT, registers of a thread
 -- column shared_bytes: BIGINT, shared memory of a block
 -- column occupancy: DOUBLE, estimated occupancy, 0 to 1
--- column tile_m: BIGINT, one side of the kernel's tile, by its name
--- column tile_n: BIGINT, the other side
+-- column tile_m: BIGINT, one side of the kernel's tile, according to its name
+-- column tile_n: BIGINT, the other side of the tile
 -- column tiles: BIGINT, parts of the result that run independently
 -- column waves: BIGINT, rounds of these tiles over all units
--- column wave_ratio: DOUBLE, utilisation of these rounds
+-- column wave_ratio: DOUBLE, utilisation of the units over these rounds
 -- column idle_units: BIGINT, units without work in the first round
 -- column padding_ratio: DOUBLE, elements that tiles cover / elements of the result
--- column reason: VARCHAR, the first reason that holds, by its name in shortfalls.toml; NULL when none does
+-- column reason: VARCHAR, name in shortfalls.toml of the first reason that holds; NULL when none does
 -- column reasons: VARCHAR[], all reasons that hold
 -- column because: VARCHAR, the reason in a sentence
 -- column short_fix: VARCHAR, what to change, in a line

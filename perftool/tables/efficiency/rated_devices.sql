@@ -14,7 +14,7 @@ WITH outrun AS (
     JOIN device_facts AS f ON f.device = m.device AND f.fact = 'matrix peak ' || c.dtype
     WHERE c.unit = 'matrix'
     GROUP BY w.rank, f.device, f.value, c.dtype, w.name
-    -- Shorter times are too imprecise.
+    -- Times shorter than a millisecond are too imprecise.
     HAVING sum(w.kernel_ns) > 1e6 AND sum(1e9 * c.flops * w.calls) > 1.1 * f.value * sum(w.kernel_ns)
 )
 SELECT rank, device FROM known_devices ANTI JOIN outrun USING (rank, device)

@@ -1,9 +1,9 @@
 -- The ops that checkpointing runs again in the backward pass.
 --
--- Backward functions run their ops without recording gradients; an op with a sequence number there builds a new graph.
--- It is recomputed if an op of its name and shapes also ran outside the backward pass, unlike the ops of a gradient
--- penalty. A new graph of backward ops shows that the program differentiates twice (create_graph=True): nothing is
--- recomputed on that rank.
+-- Backward functions run their ops without recording gradients, so an op with a sequence number inside one builds a new
+-- graph. Such an op is recomputed if an op of its name and shapes also ran outside the backward pass; the ops of a
+-- gradient penalty, for example, did not. A new graph of backward ops shows that the program differentiates twice
+-- (create_graph=True); then no op of the rank counts as recomputed.
 --
 -- needs: ops
 -- empty without: ops
@@ -24,5 +24,5 @@ repeated AS (
     WHERE g.repeated
 ),
 united AS (SELECT rank AS track, ts, "end" FROM interval_union(repeated))
--- Saves ASOF JOIN from sorting all ops if there is no backward pass.
+-- The condition saves ASOF JOIN from sorting all ops if there is no backward pass.
 SELECT o.id AS op FROM (FROM ops WHERE EXISTS (FROM united)) AS o ASOF JOIN united AS u ON u.track = o.track AND o.ts >= u.ts WHERE o."end" <= u."end"

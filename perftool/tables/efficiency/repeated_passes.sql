@@ -1,18 +1,19 @@
--- One row per rank whose ops run on the CPU, with the backward passes that follow one another before a step ends.
+-- One row per rank whose ops run on the CPU and which runs several backward passes before a step ends.
 --
--- A pass ends where the program runs an op that records gradients again. Passes follow one another until the next step, or the
--- next call of an optimizer. Passes inside such a call do not count: an optimizer like LBFGS asks for them one by one.
+-- A pass ends where the program next runs an op that records gradients. A series of passes ends with the step, or with
+-- a call of an optimizer. Passes inside such a call do not count, because an optimizer like LBFGS needs them one by
+-- one.
 --
 -- absent: the CPU is not the device, or no backward pass is recorded
 -- needs: ops, slices, roles, steps, launches, device_ops
 -- empty without: ops, launches
 -- column rank: INTEGER, distributed rank
--- column passes: DOUBLE, mean number of backward passes that follow one another
--- column runs: BIGINT, how often passes follow one another
--- column ns: BIGINT, time from the first op that records gradients to the end of the last backward pass, summed over the runs
--- column long_ns: BIGINT, the part of it in which ops that take more than 300 us compute
--- column ts: BIGINT, start of the first run in ns
--- column dur: BIGINT, length of the first run in ns
+-- column passes: DOUBLE, mean number of backward passes in a series
+-- column runs: BIGINT, number of series
+-- column ns: BIGINT, time from the first op that records gradients to the end of the last backward pass, summed over the series
+-- column long_ns: BIGINT, the part of ns in which ops compute that take more than 300 us
+-- column ts: BIGINT, start of the first series in ns
+-- column dur: BIGINT, length of the first series in ns
 WITH optimizers AS (
     SELECT track, ts, "end" FROM slices WHERE side = 'host' AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
 ),

@@ -1,4 +1,5 @@
--- Time of each combination of concurrently working Gaudi engines, inside the window. Lanes of an engine count once.
+-- Time of each combination of Gaudi engines that work at the same time, inside the window. Overlapping lanes of an
+-- engine count once.
 --
 -- needs: device_ops, tracks, windows, roles
 -- empty without: device_ops, tracks.engine

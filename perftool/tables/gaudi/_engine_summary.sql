@@ -1,4 +1,4 @@
--- The summary's numbers about Gaudi's engines, all ranks together. The partition assigns every nanosecond of the window
+-- The summary's numbers about Gaudi's engines, over all ranks. The partition assigns every nanosecond of the window
 -- to one engine: MME first, then TPC, DMA, other engines, idle.
 --
 -- needs: _engine_totals

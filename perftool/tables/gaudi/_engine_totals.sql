@@ -1,5 +1,5 @@
--- The times of Gaudi's engines in the window, one row per rank with lanes of engines. Unions count overlapping lanes
--- once; the summary adds up these values over ranks.
+-- The times of Gaudi's engines in the window, one row per rank whose trace has engine lanes. Overlapping lanes count
+-- once. The summary adds up these values over ranks.
 --
 -- needs: _engine_masks, device_ops, windows, slices, tracks, _name_roles, _vocabulary
 -- empty without: tracks.engine
@@ -11,12 +11,12 @@
 -- column dma_ns: BIGINT, DMA or PDMA work
 -- column together_ns: BIGINT, MME and TPC work at the same time
 -- column tpc_alone_ns: BIGINT, the TPC works and the MME does not
--- column dma_alone_ns: BIGINT, DMA works, and neither MME nor TPC
--- column others_ns: BIGINT, other engines work, and none of these
+-- column dma_alone_ns: BIGINT, DMA works, and neither MME nor TPC does
+-- column others_ns: BIGINT, other engines work, and MME, TPC and DMA do not
 -- column low_ns: BIGINT, the MME works on types below 32 bits
--- column typed_ns: BIGINT, the MME works on these or on 32-bit types
+-- column typed_ns: BIGINT, the MME works on types below 32 bits or on 32-bit types
 -- column build_ns: BIGINT, the host builds lazy graphs
--- column bridge: BOOLEAN, the bridge's events are recorded
+-- column bridge: BOOLEAN, whether the bridge's events are recorded
 WITH win AS (
     SELECT rank, "end" - ts AS ns FROM windows WHERE rank IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)
 ),
@@ -49,7 +49,7 @@ SELECT rank, w.ns AS window_ns, coalesce(t.any_engine, 0)::BIGINT AS any_ns, coa
        coalesce(t.dma_alone, 0)::BIGINT AS dma_alone_ns, coalesce(t.others_alone, 0)::BIGINT AS others_ns,
        coalesce(p.low, 0)::BIGINT AS low_ns, coalesce(p.every, 0)::BIGINT AS typed_ns,
        coalesce(b.ns, 0)::BIGINT AS build_ns,
-       -- Without debug activities, the bridge's calls are on the calling threads.
+       -- If debug activities are not recorded, the bridge's calls appear on the calling threads.
        b.ns IS NOT NULL OR rank IN (SELECT t.rank FROM tracks AS t JOIN _vocabulary AS v
                 ON v.subject = 'process' AND v.role = 'bridge' AND lower(t.process) GLOB v.pattern) AS bridge
 FROM win AS w

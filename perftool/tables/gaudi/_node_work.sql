@@ -1,5 +1,5 @@
--- Gaudi: the device work whose events name their node in a recipe. The graph compiler numbers and names its nodes;
--- a node runs on many lanes of an engine at once.
+-- Gaudi: the device work whose events name their node in a recipe. The graph compiler numbers and names the nodes; a
+-- node runs on many lanes of an engine at once.
 --
 -- needs: device_ops, _recipe_parts
 -- empty without: device_ops.recipe
@@ -9,7 +9,7 @@
 -- column graph: BIGINT, number of the recipe in the run (_recipe_parts): recipes may share an id
 -- column recipe: BIGINT, id of the recipe
 -- column recipe_name: VARCHAR, name of the recipe
--- column node: VARCHAR, name of the node in the compiled graph, else of the work
+-- column node: VARCHAR, name of the node in the compiled graph, else the name of the work
 -- column node_id: BIGINT, number of the node in its graph, NULL where it is not recorded
 -- column engine: VARCHAR, device_ops.engine
 -- column op: VARCHAR, operation of the node (device_ops.name)

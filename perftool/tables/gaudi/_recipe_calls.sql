@@ -1,18 +1,18 @@
--- One row per launch of a recipe on Gaudi, shown by the method of Synapse, the annotation inside it, or both, which
--- also name the recipe.
+-- One row per launch of a recipe on Gaudi. The trace shows the call of Synapse's method, the annotation inside it, or
+-- both; either may name the recipe.
 --
 -- needs: _runtime, roles
 -- empty without: roles.role=recipe_launch
 -- column id: BIGINT, the outermost call (slices.id)
 -- column rank: INTEGER, distributed rank
--- column track: BIGINT, thread that launched (tracks.id)
+-- column track: BIGINT, thread that launched the recipe (tracks.id)
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column recipe: BIGINT, Synapse's id of the recipe, NULL when no call states it
 -- column name: VARCHAR, name of the recipe, NULL when it has none
 -- column handle: VARCHAR, handle of the recipe, NULL when no call states it
--- column seq: BIGINT, number of the launch in its stream
--- column in_flight: BIGINT, unfinished launches of the stream
+-- column seq: BIGINT, sequence number of the launch in its stream
+-- column in_flight: BIGINT, number of unfinished launches of the stream
 WITH calls AS (
     SELECT u.id, u.rank, u.track, u.name AS text, u.ts, u."end",
            u.recipe,

@@ -1,9 +1,9 @@
 -- Gaudi: the launch of each unit of device work. The trace names the recipe on both sides but does not link them.
 --
--- A recipe's runs follow its launches in order. If their numbers are equal, they are paired by position. If some are
--- missing (at the edges of a recording, or dropped by the profiler), both are counted from the end, launches by their
--- numbers, because all work is done when a recording ends. If that does not fit, work belongs to the last launch before
--- it.
+-- A recipe's runs follow its launches in order. If there are as many runs as launches, they are paired by position.
+-- Some may be missing, at the edges of a recording or because the profiler dropped them. Then both are counted from the
+-- end, launches by their sequence numbers, because all work is done when a recording ends. If the result is impossible,
+-- work belongs to the last launch before it.
 --
 -- needs: _device_work, _recipe_calls, _recipe_parts
 -- empty without: _recipe_calls, _recipe_parts
@@ -32,7 +32,8 @@ counts AS (
     FROM (SELECT graph, count(*) AS n FROM calls GROUP BY graph) AS c
     JOIN (SELECT graph, max(ordinal) AS n FROM runs GROUP BY graph) AS r USING (graph)
 ),
--- Ranks on which counting from the end gives every launch a run of the same recipe that does not start before it.
+-- Ranks on which counting from the end pairs every launch with a run of the same recipe that starts no earlier than the
+-- launch.
 aligned AS (
     SELECT c.rank
     FROM calls AS c LEFT JOIN (SELECT rank, back, min(graph) AS graph, min(ts) AS ts FROM runs GROUP BY rank, back) AS r

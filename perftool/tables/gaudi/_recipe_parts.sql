@@ -1,5 +1,5 @@
 -- The recipe of each launch and each unit of device work of a Gaudi. Synapse has only 8,190 recipe ids, so two recipes
--- may share one. Names distinguish them, or handles if all events with the id have one.
+-- may share one. Their names distinguish them, or their handles if all events with the id have a handle.
 --
 -- needs: _device_work, _recipe_calls
 -- empty without: _device_work.recipe
@@ -7,7 +7,7 @@
 -- column rank: INTEGER, distributed rank
 -- column graph: BIGINT, number of the recipe in the run
 -- column recipe: BIGINT, Synapse's id of the recipe
--- column name: VARCHAR, its name, NULL when it has none
+-- column name: VARCHAR, name of the recipe, NULL when it has none
 WITH stated AS (
     SELECT w.id, w.rank, w.recipe, json_extract_string(r.args, ['$.recipeName', '$.recipeHandle']) AS a
     FROM _device_work AS w JOIN raw AS r ON r.rowid = w.id WHERE w.engine IS NOT NULL AND w.recipe > 0

@@ -1,6 +1,6 @@
--- Gaudi: the host call that requested each transfer. The calls have direction and size, the device lanes the times. If
--- their numbers are equal (per direction if both sides state it), they are paired in order; else a transfer belongs to
--- the last call before it.
+-- Gaudi: the host call that requested each transfer. The calls state direction and size, and the device lanes show the
+-- times. If there are as many calls as transfers (per direction if both sides state it), they are paired in order;
+-- otherwise, a transfer belongs to the last call before it.
 --
 -- needs: slices, tracks, roles, _device_work, _method_calls
 -- empty without: roles.role=transfer, _device_work
@@ -9,8 +9,8 @@
 -- column direction: VARCHAR, host_to_device, device_to_host or device_to_device
 -- column bytes: BIGINT, bytes moved, when the call says
 -- column op_name: VARCHAR, framework op around the call
--- column op_ts: BIGINT, start of that op in ns
--- column op_end: BIGINT, end of that op in ns
+-- column op_ts: BIGINT, start of the op in ns
+-- column op_end: BIGINT, end of the op in ns
 WITH calls AS (
     SELECT s.id, s.rank, t.tid, s.ts, s."end",
            CASE arg(r.args, 'direction') WHEN '0' THEN 'host_to_device' WHEN '1' THEN 'device_to_host'

@@ -8,19 +8,19 @@
 -- column node_id: BIGINT, number of the node in its graph
 -- column engine: VARCHAR, MME, TPC, DMA ...
 -- column op: VARCHAR, operation of the node
--- column dtype: VARCHAR, type of its result
--- column run: BIGINT, ordinal of the run, from 1
+-- column dtype: VARCHAR, data type of the node's result
+-- column run: BIGINT, number of the run, from 1
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
--- column active_ns: BIGINT, time in which any of its lanes works
--- column exposed_ns: BIGINT, the part of it that no other engine hides
--- column activations: BIGINT, pieces of work
--- column lanes: BIGINT, lanes that worked on it
+-- column active_ns: BIGINT, time in which any lane works on the node
+-- column exposed_ns: BIGINT, the part of active_ns that no other engine hides
+-- column activations: BIGINT, number of pieces of work
+-- column lanes: BIGINT, number of lanes that worked on the node
 -- column min_engine_ns: BIGINT, work of the least busy lane
 -- column max_engine_ns: BIGINT, work of the busiest lane
--- column avg_engine_ns: BIGINT, work of a lane on average
--- column input_shapes: VARCHAR, as written
--- column output_shapes: VARCHAR, as written
+-- column avg_engine_ns: BIGINT, mean work of a lane
+-- column input_shapes: VARCHAR, shapes of the inputs, as the file writes them
+-- column output_shapes: VARCHAR, shapes of the results, as the file writes them
 -- column expected_ns: BIGINT, the graph compiler's estimate
 -- column utilisation: DOUBLE, share of the MME's cycles that compute
--- column strategy: VARCHAR, how the MME computes it
+-- column strategy: VARCHAR, how the MME computes the node

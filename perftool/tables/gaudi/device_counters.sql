@@ -5,12 +5,12 @@
 -- empty without: tracks.engine
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, lane of the counter (tracks.id)
--- column lane: VARCHAR, its name
+-- column lane: VARCHAR, name of the lane
 -- column name: VARCHAR, name of the counter
 -- column kind: VARCHAR, back_pressure or partial_writes; NULL for counters that no rule reads
--- column since: BIGINT, time of the previous sample on that lane in ns, NULL for the first
+-- column since: BIGINT, time of the previous sample on the lane in ns, NULL for the first sample
 -- column ts: BIGINT, time of the sample in ns
--- column value: BIGINT, its value; counters have 64 bits and wrap around, so a counter that decreased has a negative value
+-- column value: BIGINT, value of the counter; counters have 64 bits and wrap around, so a counter that decreased has a negative value
 WITH samples AS (
     SELECT r.rank, r.pid, r.tid, r.name, r.ts, try_cast(arg(r.args, r.name) AS HUGEINT) AS value
     FROM raw AS r WHERE r.ph = 'C' AND lower(r.cat) IN (SELECT pattern FROM _vocabulary WHERE subject = 'counter' AND role = 'category')

@@ -1,10 +1,10 @@
 -- Gaudi: one row per node of a recipe that ran, over all its runs, with data from the graph compiler (graph_nodes) and
 -- Intel's trace analyzer.
 --
--- A node of the trace matches one of a compiled graph if recipe, name and engine agree, and the number if both have
--- one.
+-- A node of the trace matches a node of a compiled graph if their recipes, names and engines are equal, and their
+-- numbers if both have one.
 --
--- absent: the input does not name the nodes of the device's work, as a trace with hardware lanes, the profiler's CSV or JSON, or *_analyzed_nodes.csv does
+-- absent: the input does not name the nodes of the device's work; a trace with hardware lanes, the profiler's CSV or JSON, and *_analyzed_nodes.csv do
 -- needs: node_runs, _node_work, graph_nodes, analyzed_nodes, known_devices, device_facts
 -- empty without: _node_work or analyzed_nodes
 -- column rank: INTEGER, distributed rank
@@ -15,26 +15,26 @@
 -- column node_id: BIGINT, number of the node in its graph
 -- column engine: VARCHAR, MME, TPC, DMA, NIC ...
 -- column op: VARCHAR, operation of the node
--- column dtype: VARCHAR, data type, by its name in the input
+-- column dtype: VARCHAR, data type, as the input names it
 -- column input_shapes: VARCHAR, shapes of its inputs, the slowest dimension first
 -- column output_shapes: VARCHAR, shapes of its results, the slowest dimension first
--- column ops: VARCHAR, the ops that the compiler fused into it
+-- column ops: VARCHAR, the ops that the compiler fused into the node
 -- column runs: BIGINT, number of runs
--- column ts: BIGINT, start of its longest run in ns
--- column dur: BIGINT, length of that run in ns
+-- column ts: BIGINT, start of the longest run in ns
+-- column dur: BIGINT, length of the longest run in ns
 -- column span_ns: BIGINT, length of all runs, each from its first start to its last end
--- column active_ns: BIGINT, time in which any of its lanes works
--- column exposed_ns: BIGINT, the part of it that no other compute engine hides
--- column activations: BIGINT, pieces of work
+-- column active_ns: BIGINT, time in which any lane works on the node
+-- column exposed_ns: BIGINT, the part of active_ns that no other compute engine hides
+-- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, largest number of lanes of a run
 -- column min_engine_ns: BIGINT, work of the least busy lane of a run, summed over the runs
 -- column max_engine_ns: BIGINT, work of the busiest lane of a run, summed over the runs
 -- column avg_engine_ns: DOUBLE, mean work of a lane of a run, summed over the runs
 -- column parallel_share: DOUBLE, active_ns / span_ns
--- column expected_ns: BIGINT, time of all runs by the compiler's estimate
+-- column expected_ns: BIGINT, the compiler's estimate of the time of all runs
 -- column expected_ratio: DOUBLE, span_ns / expected_ns
--- column utilisation: DOUBLE, share of the MME's cycles that compute, as the compiler expects
--- column strategy: VARCHAR, how the MME computes it
+-- column utilisation: DOUBLE, share of the MME's cycles that compute, as estimated by the compiler
+-- column strategy: VARCHAR, how the MME computes the node
 -- column flops: BIGINT, operations of one run
 -- column bytes: BIGINT, bytes of device memory that one run reads and writes
 -- column tflops: DOUBLE, achieved TFLOP/s
@@ -54,7 +54,7 @@ analyzed AS (
            max(expected_ns) AS expected_ns, max(utilisation) AS utilisation, max(strategy) AS strategy
     FROM analyzed_nodes GROUP BY ALL
 ),
--- Two graphs with the same id and name may hold the same node; then it is unknown which one ran.
+-- Two graphs with the same id and name may contain the same node; then the trace does not show which of them ran.
 compiled AS (
     SELECT rank, recipe, recipe_name, node, node_id, engine, min(guid) AS guid, min(dtype) AS dtype, min(input_shapes) AS input_shapes,
            min(output_shapes) AS output_shapes, min(flops) AS flops, min(bytes) AS bytes, min(expected_cycles) AS expected_cycles,

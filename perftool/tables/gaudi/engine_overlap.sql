@@ -1,19 +1,19 @@
--- One row per rank with engines: the time in the window in which Gaudi's engines work alone and together. Lanes of
--- an engine count once.
+-- One row per rank whose trace shows engines: the time in the window in which Gaudi's engines work alone and together.
+-- Overlapping lanes of an engine count once.
 --
 -- needs: _engine_masks, windows
 -- empty without: _engine_masks
 -- column rank: INTEGER, distributed rank
 -- column steps: BIGINT, complete steps in the window
 -- column window_ns: BIGINT, length of the window
--- column busy_ns: BIGINT, any engine works
+-- column busy_ns: BIGINT, time in which any engine works
 -- column mme_ns: BIGINT, the MME works
 -- column tpc_ns: BIGINT, the TPC works
 -- column dma_ns: BIGINT, DMA or PDMA work
 -- column together_ns: BIGINT, MME and TPC work at the same time
 -- column mme_alone_ns: BIGINT, only the MME works
 -- column tpc_alone_ns: BIGINT, only the TPC works
--- column dma_alone_ns: BIGINT, only copies run, without internal ones of the runtime or the profiler
+-- column dma_alone_ns: BIGINT, only copies run, not counting internal copies of the runtime or the profiler
 SELECT m.rank, min(t.steps) AS steps, min(t.dur) AS window_ns,
        sum(m.ns)::BIGINT AS busy_ns,
        coalesce(sum(m.ns) FILTER (mask & 1 = 1), 0)::BIGINT AS mme_ns,

@@ -5,11 +5,11 @@
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column engine: VARCHAR, MME, TPC, DMA, PDMA, NIC, ROT, other; or compute, copy, collective
--- column lanes: BIGINT, lanes that ran anything
--- column ops: BIGINT, units of work
--- column busy_ns: BIGINT, time in which any lane of the group works (union)
+-- column lanes: BIGINT, number of lanes that ran anything
+-- column ops: BIGINT, number of units of work
+-- column busy_ns: BIGINT, time in which any lane of the group works
 -- column busy_ratio: DOUBLE, busy_ns as a share of the window
--- column lane_ns: BIGINT, sum over the lanes of the time each works
+-- column lane_ns: BIGINT, sum of the busy times of the lanes
 WITH work AS (
     SELECT d.rank, d.engine, d.track, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"
     FROM device_ops AS d JOIN windows AS w USING (rank)

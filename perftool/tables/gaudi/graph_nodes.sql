@@ -9,8 +9,8 @@
 -- column node: VARCHAR, name of the node
 -- column node_id: BIGINT, number of the node in its graph
 -- column engine: VARCHAR, MME, TPC, DMA, NIC or ROT
--- column guid: VARCHAR, its kernel
--- column dtype: VARCHAR, type of its result
+-- column guid: VARCHAR, kernel of the node
+-- column dtype: VARCHAR, data type of the node's result
 -- column input_shapes: VARCHAR, shapes of its inputs as JSON, the slowest dimension first
 -- column output_shapes: VARCHAR, shapes of its results as JSON, the slowest dimension first
 -- column flops: BIGINT, operations of one run, for matrix products and convolutions
@@ -18,5 +18,5 @@
 -- column expected_cycles: BIGINT, expected cycles of the MME
 -- column expected_dma_ns: BIGINT, expected time of a copy
 -- column utilisation: DOUBLE, expected share of the MME's cycles that compute
--- column strategy: VARCHAR, how the MME computes it
--- column ops: VARCHAR, the kernels that were fused into it, else the nodes of the model's graph that it comes from
+-- column strategy: VARCHAR, how the MME computes the node
+-- column ops: VARCHAR, the kernels that were fused into the node, else the nodes of the model's graph that it comes from

@@ -3,11 +3,11 @@
 --
 -- needs: _recipe_calls
 -- empty without: _recipe_calls
--- column id: BIGINT, the launch (slices.id), as in launches
+-- column id: BIGINT, the launch (slices.id, launches.id)
 -- column rank: INTEGER, distributed rank
--- column track: BIGINT, thread that launched (tracks.id)
+-- column track: BIGINT, thread that launched the recipe (tracks.id)
 -- column ts: BIGINT, start of the call in ns
 -- column end: BIGINT, end of the call in ns
 -- column recipe: BIGINT, id of the recipe, NULL where the call does not say
--- column in_flight: BIGINT, launches of its stream that were not done
+-- column in_flight: BIGINT, number of unfinished launches of its stream
 SELECT id, rank, track, ts, "end", recipe, in_flight FROM _recipe_calls WHERE in_flight IS NOT NULL

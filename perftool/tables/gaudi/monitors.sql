@@ -1,14 +1,14 @@
--- Gaudi: the hardware monitors that ended the events of each engine, and whether such an event is work. Known point
--- events do not count as work of the device; unknown names do.
+-- Gaudi: the hardware monitors that ended each engine's events, and whether these events are work. Events of monitors
+-- that are known to mark points do not count as device work; events of unknown monitors do.
 --
 -- needs: slices, tracks, _vocabulary
 -- empty without: tracks.engine
 -- column rank: INTEGER, distributed rank
 -- column engine: VARCHAR, engine group of the lane
--- column monitor: VARCHAR, its name in the trace (HW event name)
+-- column monitor: VARCHAR, name of the monitor in the trace (HW event name)
 -- column role: VARCHAR, work or point, from the vendor file; NULL for an unknown name
--- column events: BIGINT, events with a length that it ended
--- column ns: BIGINT, sum of their lengths, over all lanes and with overlaps
+-- column events: BIGINT, number of events with a length that the monitor ended
+-- column ns: BIGINT, sum of the lengths of these events over all lanes, with overlaps
 WITH ended AS (
     SELECT s.rank, t.engine, r.args ->> 'HW event name' AS monitor, s.dur
     FROM slices AS s JOIN tracks AS t ON t.id = s.track JOIN raw AS r ON r.rowid = s.id

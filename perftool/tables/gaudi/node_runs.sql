@@ -1,11 +1,11 @@
 -- Gaudi: one row per run of a node, over all its lanes, in the whole recording.
 --
 -- An execution ends when no lane works on the node and one of these follows: other work on that engine, work of another
--- launch, or a lane that already ran the node. Like Intel's analyzer (in the only public recording, of a Gaudi 3), an
--- execution is split into runs at times when no lane works and the number of activations is a multiple of the cores.
--- Only Gaudi 3 names cores; elsewhere an execution is one run.
+-- launch, or a lane that already ran the node. An execution is split into runs at times when no lane works and the
+-- number of activations is a multiple of the cores; in the only public recording, of a Gaudi 3, this agrees with
+-- Intel's analyzer. Only Gaudi 3 names cores; on other devices an execution is one run.
 --
--- Where no trace shows the work, the runs are those of Intel's trace analyzer, whose rows name no recipe.
+-- Where no trace shows the work, the runs come from Intel's trace analyzer, which names no recipe.
 --
 -- In a simulated trace each engine has only one lane, so the lanes of a node are unknown.
 --
@@ -19,20 +19,20 @@
 -- column node_id: BIGINT, number of the node in its graph
 -- column engine: VARCHAR, MME, TPC, DMA, NIC ...
 -- column op: VARCHAR, operation of the node
--- column dtype: VARCHAR, data type, by its name in the trace
--- column run: BIGINT, ordinal of the run, from 1
--- column execution: BIGINT, ordinal of its execution of the node, from 1
+-- column dtype: VARCHAR, data type, as the trace names it
+-- column run: BIGINT, number of the run, from 1
+-- column execution: BIGINT, number of the node's execution that the run belongs to, from 1
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, from its first start to its last end in ns
+-- column dur: BIGINT, from the run's first start to its last end, in ns
 -- column end: BIGINT, end in ns
--- column active_ns: BIGINT, time in which any of its lanes works
--- column exposed_ns: BIGINT, the part of it that no other compute engine hides: of the MME without the TPC, of the TPC without the MME, of others without both
--- column activations: BIGINT, pieces of work
--- column lanes: BIGINT, lanes that worked on it; NULL if unknown
--- column node_lanes: BIGINT, lanes that worked on the execution; NULL if unknown
+-- column active_ns: BIGINT, time in which any lane works on the run
+-- column exposed_ns: BIGINT, the part of active_ns that no other compute engine hides: for the MME without the TPC, for the TPC without the MME, for other engines without both
+-- column activations: BIGINT, number of pieces of work
+-- column lanes: BIGINT, number of lanes that worked on the run; NULL if unknown
+-- column node_lanes: BIGINT, number of lanes that worked on the execution; NULL if unknown
 -- column min_engine_ns: BIGINT, work of the least busy lane
 -- column max_engine_ns: BIGINT, work of the busiest lane
--- column avg_engine_ns: DOUBLE, work of a lane on average
+-- column avg_engine_ns: DOUBLE, mean work of a lane
 -- column parallel_share: DOUBLE, active_ns / dur
 WITH simulated AS (SELECT DISTINCT i.rank FROM inputs AS i JOIN _issues AS s USING (path) WHERE i.kind = 'trace' AND s.kind = 'simulated'),
 cores AS (

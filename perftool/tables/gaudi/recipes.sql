@@ -12,8 +12,8 @@
 -- column mme_ns: BIGINT, union of its MME work
 -- column tpc_ns: BIGINT, union of its TPC work
 -- column dma_ns: BIGINT, union of its DMA work
--- column kernels: BIGINT, number of distinct kernel names in it
--- column kernel_names: VARCHAR[], these names in order, with # for generated numbers
+-- column kernels: BIGINT, number of distinct kernel names in the recipe
+-- column kernel_names: VARCHAR[], the names of its kernels in alphabetical order, with # for generated numbers
 WITH work AS (
     SELECT d.rank, d.name, d.engine, d.ts, d."end", p.graph, p.recipe, p.name AS recipe_name
     FROM device_ops AS d JOIN _recipe_parts AS p USING (id) WHERE d.valid

@@ -1,4 +1,4 @@
--- Every event that is a compilation or part of one, with its recipe when recorded.
+-- Every event that is a compilation, or part of one, with the recipe when recorded.
 --
 -- needs: slices, _name_roles
 -- empty without: _name_roles.compiles

@@ -1,9 +1,9 @@
--- One row per call of an optimizer's step, from the start of its own work, which is after a closure: a closure (as
--- PyTorch Lightning always passes) runs forward and backward inside the call.
+-- One row per call of an optimizer's step, without its closure. A closure, which PyTorch Lightning always passes, runs
+-- forward and backward inside the call; the optimizer's own work begins after it.
 --
 -- The backward pass ends with the last function of the autograd engine inside the call. Hooks may follow it. If frames
--- are recorded, the closure ends with the frame outside of PyTorch around the end of the backward pass; otherwise, the
--- own work begins with the first in-place op.
+-- are recorded, the closure ends with the frame outside of PyTorch that contains the end of the backward pass;
+-- otherwise, the optimizer's own work begins with the first in-place op.
 --
 -- needs: slices, roles, frames
 -- empty without: roles.role=optimizer_step
@@ -15,14 +15,14 @@
 -- column end: BIGINT, end in ns
 WITH calls AS (
     SELECT id, rank, track, name, ts, "end"
-    -- Deeper than any real stack.
+    -- No real stack is deeper.
     FROM slices WHERE side = 'host' AND depth < 128 AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
 ),
 functions AS (
     SELECT rank, track, ts, "end" FROM slices
     WHERE side = 'host' AND name IN (SELECT name FROM roles WHERE role = 'autograd')
 ),
--- If several threads train, the functions of a thread belong to its own optimizer.
+-- If several threads train, autograd functions belong to the optimizer of their own thread.
 differentiated AS (
     SELECT c.id, c.track, c.ts, c."end", max(f."end") AS until
     FROM functions AS f ASOF JOIN calls AS c ON c.rank = f.rank AND f.ts >= c.ts

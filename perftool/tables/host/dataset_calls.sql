@@ -4,16 +4,16 @@
 -- empty without: roles.role=sample
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, the iterator (dataloader.name)
--- column batches: BIGINT, fetches
--- column samples: BIGINT, calls of the dataset for one sample in these fetches
+-- column batches: BIGINT, number of fetches
+-- column samples: BIGINT, number of calls of the dataset for one sample in the fetches
 -- column total_ns: BIGINT, time of the fetches
--- column own_ns: BIGINT, time of the calls outside of framework ops
+-- column own_ns: BIGINT, time of the dataset's calls outside of framework ops
 WITH inside AS (
     SELECT d.id AS batch, s.track, s.name, s.cat, s.ts, s."end"
     FROM slices AS s ASOF JOIN dataloader AS d ON d.track = s.track AND s.ts >= d.ts
     WHERE s.ts < d."end" AND (s.cat = 'cpu_op' AND s.outermost OR s.name IN (SELECT name FROM roles WHERE role = 'sample'))
 ),
--- A dataset may call an inner one, so only the outermost counts.
+-- A dataset may call an inner dataset, so only the outermost counts.
 datasets AS (
     SELECT batch, arg_max(name, (ns, name)) AS name
     FROM (SELECT batch, name, sum("end" - ts) AS ns FROM inside WHERE cat = 'python_function' GROUP BY ALL) GROUP BY batch

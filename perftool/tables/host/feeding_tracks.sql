@@ -1,6 +1,6 @@
--- One row per host thread that feeds the device, that is, makes a share of the launches. Loader workers, pinning
--- threads and watchdogs launch little or nothing. Without launches, it is the thread of the profiler steps, or the one
--- that runs most of the ops.
+-- One row per host thread that feeds the device, that is, makes a considerable share of the launches. Loader workers,
+-- pinning threads and watchdogs launch little or nothing. If the trace has no launches, the feeding thread is that of
+-- the profiler steps, or else the one that runs most of the ops.
 --
 -- needs: launches, slices, tracks, _vocabulary
 -- empty without: tracks
@@ -18,7 +18,7 @@ busiest AS (
     FROM (SELECT rank, track, count(*) AS ops FROM slices WHERE side = 'host' AND cat = 'cpu_op' GROUP BY ALL)
     GROUP BY rank
 ),
--- Gaudi's bridge and Synapse show their part of the same threads, and the launch thread, on separate lanes.
+-- Gaudi's bridge and Synapse have separate lanes for their part of the feeding threads, and for the launch thread.
 named AS (
     SELECT DISTINCT t.rank, t.id AS track
     FROM tracks AS t JOIN _vocabulary AS v

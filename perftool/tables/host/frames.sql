@@ -1,9 +1,9 @@
 -- One row per call of a Python function that the trace recorded (with_stack=True), and per framework op or
 -- annotation that was recorded with its call stack.
 --
--- PyTorch names a function by its first line. For a function that already ran when the recording began, it uses the
--- line at that time, which is useless: that of the call that started the profiler. At the start, PyTorch records these
--- functions of each thread from the outermost, which has no parent, before any function ends.
+-- PyTorch names a function by its first line. For a function that was already running when the recording began, it uses
+-- the line of the call that started the profiler, which is useless. PyTorch records these functions first: in each
+-- thread from the outermost, which has no parent, and before any function ends.
 --
 -- needs: slices, ops
 -- empty without: slices
@@ -11,9 +11,9 @@
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
 -- column file: VARCHAR, source file as recorded, NULL for modules and built-in functions
--- column line: INTEGER, first line of the function or, from a call stack, the line of the call; NULL without a file, and for a function that already ran when the recording began
--- column function: VARCHAR, its name; for a module its name, for example nn.Module: Linear_0
--- column call_line: INTEGER, line of the user's own function that made the call; NULL where it is not recorded (record and perftool.profile write it)
+-- column line: INTEGER, first line of the function or, from a call stack, the line of the call; NULL without a file, and for a function that was already running when the recording began
+-- column function: VARCHAR, name of the function or module, for example nn.Module: Linear_0
+-- column call_line: INTEGER, line of the call in the user's own function; NULL where it is not recorded (record and perftool.profile record it)
 -- column stack: VARCHAR, the whole call stack of an op, the innermost line first; NULL for a function
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns

@@ -9,15 +9,15 @@
 -- column name: VARCHAR, name of the call
 -- column ts: BIGINT, start of the call in ns
 -- column dur: BIGINT, length of the call in ns
--- column end: BIGINT, end of the call
+-- column end: BIGINT, end of the call in ns
 -- column correlation: BIGINT, id shared with the device work, when the trace has one
 -- column recipe: BIGINT, recipe that was launched (Gaudi)
--- column device_ops: BIGINT, units of device work submitted
--- column device_ts: BIGINT, start of the first of them
--- column device_end: BIGINT, end of the last of them
+-- column device_ops: BIGINT, number of units of device work submitted
+-- column device_ts: BIGINT, start of the first unit of this work in ns
+-- column device_end: BIGINT, end of the last unit of this work in ns
 -- column queue_ns: BIGINT, time between the start of the call and the start of the device work
 -- column parent: BIGINT, slice in which the call was made
--- column own_work: BOOLEAN, whether it does the work itself, where the CPU is the device
+-- column own_work: BOOLEAN, whether the call does the work itself, because the CPU is the device
 WITH submitted AS (
     SELECT l.launch AS id, count(*) AS device_ops, min(w.ts) AS device_ts, max(w."end") AS device_end,
            min(w.recipe) FILTER (w.engine IS NOT NULL) AS recipe

@@ -1,18 +1,18 @@
 -- One row per start of a data loader's workers. A loader without persistent_workers=True starts them for each pass.
 --
--- A new iterator draws a random number for its workers and then starts them. The next op is the sampler's, or belongs
--- to the first fetch. If an iterator keeps its workers, only the sampler draws, and the next op follows within
--- microseconds. Starting a process takes longer than a millisecond.
+-- A new iterator draws a random number for its workers and then starts them. The next op belongs to the sampler or to
+-- the first fetch. If an iterator keeps its workers, only the sampler draws random numbers, and the next op follows
+-- within microseconds. Starting a process takes more than a millisecond.
 --
 -- needs: slices, dataloader
 -- empty without: dataloader
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, the iterator (dataloader.name)
--- column fetch: BIGINT, the first fetch after it (dataloader.id)
+-- column fetch: BIGINT, the first fetch after the start (dataloader.id)
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, time to start the workers in ns
 -- column first_ns: BIGINT, length of the first fetch
--- column last_ns: BIGINT, length of the previous fetch of this name, which ends the workers after a complete pass; NULL without one
+-- column last_ns: BIGINT, length of the previous fetch of this iterator, which ends the workers after a complete pass; NULL if there is none
 WITH fetches AS (SELECT id, track, rank, name, ts, dur, "end" FROM dataloader WHERE workers),
 draws AS (
     SELECT track, ts, "end" FROM slices

@@ -1,20 +1,22 @@
--- Gaps in the numbers of a rank's framework ops. PyTorch counts every op and annotation that the profiler sees,
--- so neighbours in a complete recording have consecutive numbers.
+-- Gaps in the numbers of a rank's framework ops. PyTorch numbers every op and annotation that the profiler sees, so the
+-- numbers in a complete recording are consecutive.
 --
--- Numbers alone are not proof, because other code may use them. Most events count as missing only with further
--- evidence: device work without launches, flows without an end, or threads that are silent where numbers are missing,
--- for about the time of the missing ops. If the launches of Gaudi are numbered without a gap, nothing is missing.
+-- Gaps are not proof of missing events, because other code may use up numbers. Most events count as missing only with
+-- further evidence: device work without launches, flows without an end, or threads that are silent where numbers are
+-- missing, for about the time that the missing ops would take. If Gaudi's launches are numbered without a gap, nothing
+-- is missing.
 --
 -- needs: ops, _runtime, _device_work, _links, _recipe_calls
 -- empty without: ops
 -- column rank: INTEGER, distributed rank
--- column numbered: BIGINT, ops and calls with their own number
--- column missing: BIGINT, unused numbers between the first and the last
--- column scattered: BOOLEAN, most numbers are missing
--- column thinned: BOOLEAN, most of the recording is missing, by the numbers and further evidence
+-- column numbered: BIGINT, number of ops and calls that have their own number
+-- column missing: BIGINT, how many numbers between the first and the last do not occur
+-- column scattered: BOOLEAN, whether most numbers are missing
+-- column thinned: BOOLEAN, whether most of the recording is missing, according to the numbers and further evidence
 WITH known AS (
     SELECT rank, external_id AS number FROM ops WHERE external_id > 0
-    -- The newer bridge also numbers its calls. Calls with a correlation refer to the enclosing op.
+    -- Newer releases of the bridge also number their calls. A call with a correlation carries the number of its
+    -- enclosing op.
     UNION SELECT rank, external_id FROM _runtime WHERE external_id > 0 AND correlation IS NULL
 ),
 numbers AS (SELECT rank, number, number - lag(number) OVER (PARTITION BY rank ORDER BY number) AS distance FROM known),
@@ -48,7 +50,7 @@ silent AS (
     FROM neighbours AS n JOIN (SELECT rank, median("end" - ts) AS ns FROM neighbours GROUP BY rank) AS l USING (rank)
     WHERE next > number + 1 AND next_track = track GROUP BY n.rank
 ),
--- Whether more than half of the launches between the first and the last exist.
+-- Ranks whose recording contains more than half of the launches between the first and the last.
 whole AS (
     SELECT rank FROM _recipe_calls GROUP BY rank HAVING count(*) >= 10 AND 2 * count(DISTINCT seq) > max(seq) - min(seq)
 )

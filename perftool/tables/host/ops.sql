@@ -11,11 +11,11 @@
 -- column end: BIGINT, end in ns
 -- column depth: INTEGER, nesting depth on its track
 -- column parent: BIGINT, enclosing slice
--- column self_ns: BIGINT, length without the slices directly inside it
+-- column self_ns: BIGINT, length without the slices directly inside the op
 -- column input_dims: VARCHAR, shapes of the inputs as JSON, when recorded
 -- column input_types: VARCHAR, types of the inputs as JSON, when recorded
 -- column concrete_inputs: VARCHAR, scalar arguments as JSON, when recorded
--- column external_id: BIGINT, id that runtime calls and kernels refer to
+-- column external_id: BIGINT, id by which runtime calls and kernels refer to the op
 -- column sequence: BIGINT, number that links a forward op to its backward op
 -- column fwd_thread: BIGINT, for backward ops: thread of the forward op
 -- column call_stack: VARCHAR, Python call stack, when recorded

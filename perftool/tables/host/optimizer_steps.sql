@@ -6,13 +6,13 @@
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
 -- column class: VARCHAR, class of the optimizer, for example AdamW
--- column ts: BIGINT, start of its own work in ns
--- column dur: BIGINT, length of that on the host in ns
+-- column ts: BIGINT, start of the optimizer's own work in ns
+-- column dur: BIGINT, length of this work on the host in ns
 -- column end: BIGINT, end in ns
--- column ops: BIGINT, framework ops directly or indirectly inside
--- column launched: BIGINT, units of device work submitted inside
--- column loop_ns: BIGINT, time from the first to the last of its ops that compute, if the CPU is the device; else, and for fused updates, NULL
--- column fused_ns: BIGINT, estimated upper bound on the time of a fused update, if the CPU is the device; else, and for fused updates, NULL
+-- column ops: BIGINT, number of framework ops inside, at any depth
+-- column launched: BIGINT, number of units of device work submitted inside
+-- column loop_ns: BIGINT, time from the first to the last of its ops that compute; NULL for fused updates, and if the CPU is not the device
+-- column fused_ns: BIGINT, estimated upper bound on the time that a fused update would take; NULL for fused updates, and if the CPU is not the device
 WITH steps AS (
     SELECT id, rank, track, track AS lane, regexp_extract(name, '#(.+?)(\.step)?$', 1) AS class, ts, "end" FROM _optimizer_calls
 ),
@@ -28,11 +28,11 @@ submitted AS (
     FROM nested_pairs(calls, steps) AS p JOIN calls AS c ON c.id = p.inside
     GROUP BY p.outside
 ),
--- Estimate for the CPU: before the first op and after the last, a fused update takes as long as the loop. In between,
--- memory bounds it: it reads parameter, gradient and states once and writes all but the gradient. Ops of the loop show
--- the speed of memory. addcdiv_ reads three tensors and writes one. add_ of SGD reads two and writes one, for the
--- parameter, and for the momentum if there is a mul_. Each tensor still needs an op that counts its steps, which takes
--- as long as the shortest add_.
+-- Estimate for the CPU. Before the first op and after the last, a fused update takes as long as the loop does. In
+-- between, memory bounds it: it reads the parameter, the gradient and the states once, and writes all of them except
+-- the gradient. The ops of the loop show the speed of the memory. addcdiv_ reads three tensors and writes one. SGD's
+-- add_ reads two tensors and writes one; it updates the parameter and, if there is a mul_, also the momentum. Each
+-- tensor still needs an op that counts its steps, which takes as long as the shortest add_.
 loops AS (
     SELECT s.id, min(d.ts) - s.ts + s."end" - max(d."end") AS around_ns,
            CASE WHEN contains(lower(s.class), 'adam') THEN 2 ELSE 1 END AS states,

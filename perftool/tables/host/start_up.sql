@@ -1,8 +1,8 @@
 -- One row per host call that is slow only once: context creation, module loading, the first launch of a kernel.
 --
--- Such a call takes more than a millisecond and a hundred times as long as most calls of its name (or as most calls, if
--- it is the only one of its name). A launch must be the first of its kernel. Waits and copies do not count, because
--- they depend on the device.
+-- Such a call takes more than a millisecond, and more than a hundred times as long as a short call of its name (the
+-- 25th percentile). If no other call has its name, it is compared with the median call of the rank. A launch must be
+-- the first of its kernel. Waits and copies do not count, because they depend on the device.
 --
 -- needs: _runtime, _name_roles, tracks, launches, device_ops
 -- empty without: _runtime
@@ -15,7 +15,7 @@
 WITH calls AS (
     SELECT r.id, r.rank, r.track, r.name, r.ts, r."end", r."end" - r.ts AS dur
     FROM _runtime AS r JOIN _name_roles AS n ON n.name = r.name AND n.cat = 'runtime'
-    -- On Gaudi, start-up appears as compilations.
+    -- On Gaudi, start-up work shows as compilations.
     WHERE NOT n.waits AND NOT n.copies AND r.rank NOT IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)
 ),
 usual AS (SELECT rank, name, count(*) AS calls, quantile_disc(dur, 0.25) AS ns FROM calls GROUP BY rank, name),

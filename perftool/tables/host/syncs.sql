@@ -24,14 +24,14 @@ WITH calls AS (
     WHERE (n.waits OR n.copies) AND NOT coalesce(m.again, false)
 ),
 readers AS (SELECT name FROM roles WHERE cat = 'cpu_op' AND role = 'scalar_read'),
--- The outermost of the ops that fetch a value: aten::equal and aten::is_nonzero call aten::item, which calls the dense
--- read.
+-- Only the outermost op that fetches a value: aten::equal and aten::is_nonzero call aten::item, which calls
+-- aten::_local_scalar_dense.
 candidates AS (
     SELECT o.id, o.rank, o.track, o.name, o.ts, o."end", o.call_stack
     FROM ops AS o LEFT JOIN slices AS p ON p.id = o.parent
     WHERE o.name IN (SELECT name FROM readers) AND coalesce(p.name, '') NOT IN (SELECT name FROM readers)
 ),
--- A read waits for the device only if the host calls the runtime, or a copy from the device runs, during it.
+-- A read waits for the device only if, during the read, the host calls the runtime or a copy from the device ends.
 fetches AS (
     SELECT rank, ts FROM calls
     UNION ALL SELECT rank, "end" FROM _device_work WHERE set_aside IS NULL AND direction = 'device_to_host'
@@ -60,7 +60,7 @@ others AS (
     FROM calls AS w
     LEFT JOIN slices AS p ON p.id = w.parent
     ASOF LEFT JOIN copiers AS c ON c.rank = w.rank AND c.tid = w.tid AND w.ts >= c.ts
-    -- Waits inside a scalar read are part of it.
+    -- Waits inside a scalar read are part of the read.
     ASOF LEFT JOIN reading AS r ON r.rank = w.rank AND r.tid = w.tid AND w.ts >= r.ts
     -- If waits are nested, only the outermost counts.
     WHERE w.waits AND (r.id IS NULL OR r."end" < w."end") AND coalesce(w.parent, -1) NOT IN (SELECT id FROM calls WHERE waits)

@@ -3,7 +3,7 @@
 -- needs: device_ops, _device_work, _communication, slices, _optimizer_calls, _name_roles, roles, feeding_tracks, compilations, syncs, copies, launches, _gaps, start_up, phases
 -- empty without: slices
 -- column rank: INTEGER, distributed rank
--- column class: INTEGER, the bit of the activity
+-- column class: INTEGER, number of the activity's bit in a mask
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 WITH communicating AS (SELECT DISTINCT rank, external_id FROM _communication WHERE external_id IS NOT NULL),
@@ -38,7 +38,7 @@ ended_by AS (
 marked AS (
     SELECT * FROM device
     UNION ALL
-    -- Nested calls, ops and Python frames are left out.
+    -- Of nested calls, ops and Python frames, only the outermost are needed.
     SELECT rank, class_of(doing), ts, "end" FROM host
     WHERE outermost OR doing NOT IN ('other_call', 'other_op', 'call', 'op', 'wrapper', 'python')
     UNION ALL SELECT rank, class_of('process_group'), ts, "end" FROM _communication

@@ -1,13 +1,13 @@
--- The parts of gaps with one activity of the threads that feed the device, before gap_causes interprets it.
+-- Gaps divided by the activity of the threads that feed the device, before gap_causes interprets that activity.
 --
 -- needs: _gaps, _timeline, _mask_meanings
 -- empty without: _gaps
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
--- column cause: VARCHAR, as in gap_causes, but without causes that need more evidence
+-- column cause: VARCHAR, gap_causes.cause, except causes that need more evidence
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column resumes: BOOLEAN, whether the gap continues after it
+-- column resumes: BOOLEAN, whether the gap continues after this part
 WITH stretches AS (
     SELECT t.rank, t.ts, g.id AS gap, g."end" AS gap_end, t.ts = g.ts AS first, t.cause
     FROM (SELECT rank, ts, cause FROM _timeline JOIN _mask_meanings USING (mask) WHERE device IS NULL) AS t

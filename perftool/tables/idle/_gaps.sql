@@ -9,7 +9,7 @@
 WITH points AS (
     SELECT rank, "end" AS ts, lead(ts) OVER (PARTITION BY rank ORDER BY ts) AS "end" FROM device_busy
     UNION ALL
-    -- A device that works only outside the window is idle in all of it; without a device there are no gaps.
+    -- If the device works only outside the window, the whole window is a gap; if there is no device, there are no gaps.
     SELECT w.rank, w.ts, min(b.ts) FROM device_windows AS w LEFT JOIN device_busy AS b ON b.rank = w.rank
     GROUP BY w.rank, w.ts
 ),

@@ -1,16 +1,16 @@
--- The annotation of the program that contains most of the idle time of a cause; of several, the shortest.
+-- The program's annotation that contains most of the idle time of a cause; if several do, the shortest.
 --
 -- needs: gap_causes, slices, _name_roles
 -- empty without: gap_causes, _name_roles.cat=user_annotation
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, gap_causes.cause
--- column annotation: VARCHAR, its name
--- column ns: BIGINT, the idle time of the cause inside it
+-- column annotation: VARCHAR, name of the annotation
+-- column ns: BIGINT, idle time of the cause inside the annotation
 WITH marked AS (
     SELECT s.rank, s.name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
     WHERE s.cat = 'user_annotation' AND s.side = 'host' AND len(n.roles) = 0 AND NOT is_step(s.name)
 ),
--- Each annotation has a bit of a mask. Names with numbers are left out, as there could be many.
+-- Each annotation has a bit of a mask. Names with numbers are left out, because there could be many of them.
 longest AS (
     SELECT rank, name, (row_number() OVER (PARTITION BY rank ORDER BY sum("end" - ts) DESC, name) - 1)::INTEGER AS class
     FROM marked GROUP BY rank, name QUALIFY class < 30

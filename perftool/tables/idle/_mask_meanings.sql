@@ -1,4 +1,5 @@
--- The meaning of each mask of _timeline. Contains all orders of precedence, evaluated once per distinct mask.
+-- The meaning of each mask of _timeline. All decisions on which activity takes precedence are made here, once per
+-- distinct mask.
 --
 -- needs: _timeline
 -- empty without: _timeline
@@ -55,7 +56,7 @@ SELECT mask,
             WHEN shows(mask, ['pipe_wait']) THEN 'pipe'
             WHEN shows(mask, ['lock_wait']) THEN 'lock'
             WHEN shows(mask, ['sleeping']) THEN 'sleep'
-            -- A thread without other activity waits for the thread that reduces the gradients.
+            -- A thread that shows no other activity waits for the thread that reduces the gradients.
             WHEN shows(mask, ['group_wait'])
                  AND (shows(mask, ['autograd_wait', 'collective_wait']) OR NOT shows(mask, ['python', 'wrapper']))
             THEN 'collective'

@@ -1,5 +1,5 @@
--- Every stretch of time without a change, and its activities: mask has the bit of each activity on any lane of the
--- rank. One sweep serves the breakdown of steps, the causes of idle time and the summary.
+-- Stretches of time in which the activities of a rank do not change. mask has the bit of each activity that any lane of
+-- the rank shows. One sweep serves the breakdown of steps, the causes of idle time and the summary.
 --
 -- Device (kernels that only wait do not count as work): compute, collective, both under an op of a process group
 -- (group_compute, group_collective), copy, fill; cpu_compute where the CPU is the device. Any host thread:
@@ -9,8 +9,9 @@
 -- compiled code), start_up (calls that are slow once). Waits of these threads: device_wait, compile, queue_wait (for
 -- the next batch or message), pipe_wait, lock_wait, sleeping, autograd_wait (for the autograd threads), collective_wait
 -- (calls of collectives). group_wait: a collective that a thread of the host carries out, such as gloo. capturing,
--- recorder and saving: the phases capture, profiler and checkpoint. submitted_late and submitted_early: the work that ends a gap has been
--- submitted, inside the gap or before it. input_copy: host calls that copy inputs to the device.
+-- recorder and saving: the phases capture, profiler and checkpoint. submitted_late and submitted_early: the work that
+-- ends a gap has already been submitted, inside the gap or before it. input_copy: host calls that copy inputs to the
+-- device.
 --
 -- maker: sweep_timeline
 -- needs: slices, _activity_intervals, _step_bounds
@@ -19,4 +20,4 @@
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column mask: BIGINT, the activities, to be tested with shows()
+-- column mask: BIGINT, the activities as bits; test them with shows()

@@ -1,9 +1,9 @@
 -- Upper bounds on the gain of a fix, one row per rank, as shares of the window.
 --
 -- Less host work shortens a step by at most the idle time of the device. Less device work shortens it by at most the
--- time that the host is blocked: inside waits, in calls that block because the queue is full, and while it has nothing
--- left to submit. A call counts as blocked if it takes ten times the median of its name and more than 50 us, and the
--- device works meanwhile. If the CPU is the device, its work blocks its own thread.
+-- time in which the host is blocked: in waits, in calls that block because the queue is full, and after its last
+-- submission. A call counts as blocked if it takes more than 50 us and ten times the median call of its name, and the
+-- device is busy during the call. If the CPU is the device, its work blocks its own thread.
 --
 -- Recordings of process start-up or graph capture, or without most of their events, give no gains for a steady step.
 --
@@ -11,8 +11,8 @@
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time in the steady phase
--- column unsteady: VARCHAR, why this rank gives no gains for steady steps; NULL if it does
--- column told_by: VARCHAR, code of the rule that reports it
+-- column unsteady: VARCHAR, why this rank gives no gains for steady steps; NULL if it gives them
+-- column told_by: VARCHAR, code of the rule that reports why; NULL if the rank gives gains
 -- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is blocked; NULL when the trace does not show the host's submissions
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After the last submission of a recording, the host has nothing left to submit.

@@ -2,18 +2,19 @@
 --
 -- The activity of the threads that feed the device determines the cause; loader workers, watchdogs and pinning threads
 -- do not count. Without events of the feeding threads, the recording does not show what the host did. The next event
--- locates such a silence: in the autograd engine if its next function starts there (autograd), else between two ops
--- (between_ops). If the CPU is the device, the op that computes next is such an event.
+-- shows where such a silence is: in the autograd engine if that event is a function of the engine (autograd), otherwise
+-- between two ops (between_ops). If the CPU is the device, the next op that computes is such an event.
 --
--- Python frames and ops do not show whether their thread runs. If python_times shows that the thread was blocked for
--- more than half of its long stretches of Python, these are called blocked; if they may be waits for a core, no_core.
+-- Python frames and ops do not show whether their thread was running. If python_times shows that the thread was blocked
+-- for more than half of its long stretches of Python, their cause is blocked; if they may be waits for a core, it is
+-- no_core.
 --
 -- needs: _gap_parts, python_times, slices, roles, feeding_tracks, phases, windows, launches
 -- empty without: _gap_parts
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, capture (of a graph), profiler, queued (the work was submitted but does not start), launch_latency, start_up (calls that are slow once), compile, fallback, dataloader, collective, sync, copy, graph_build, optimizer, launch_call, framework_op, checkpoint, queue, pipe, lock, sleep, python, blocked, no_core, autograd, between_ops or unknown
--- column proof: VARCHAR, kind of event that shows the cause: call, op, annotation, frame, thread (its times), flow (of the work to its launch) or next event; NULL where nothing was recorded
+-- column proof: VARCHAR, kind of event that shows the cause: call, op, annotation, frame, thread (its CPU times), flow (from the launch to the work) or next event; NULL where nothing was recorded
 -- column phase: VARCHAR, phases.phase in which it begins
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns

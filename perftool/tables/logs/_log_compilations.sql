@@ -1,9 +1,9 @@
--- Compilations reported by logs and metrics; for compilations.
+-- Compilations that logs and metrics report. For compilations.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank, when known
 -- column step: INTEGER, step, when known
 -- column recipe: VARCHAR, what was compiled, when known
--- column reason: VARCHAR, why, when known
+-- column reason: VARCHAR, why it was compiled, when known
 -- column source: VARCHAR, metrics or log
 -- column dur: BIGINT, length in ns, when known

@@ -1,4 +1,4 @@
--- Inputs that would list fallbacks: with one of them, an empty list means no fallbacks; for summary.
+-- Inputs that would list fallbacks: if there is one, an empty list means that there were no fallbacks. For summary.
 --
 -- maker: given
 -- column path: VARCHAR, the file

@@ -1,9 +1,9 @@
--- Operators that ran on the CPU, reported by logs and metrics; for fallbacks and fallback_calls.
+-- Operators that ran on the CPU, as logs and metrics report them. For fallbacks and fallback_calls.
 --
 -- maker: given
 -- column op: VARCHAR, operator, with overload when known
 -- column base: VARCHAR, operator without overload
 -- column dtypes: VARCHAR, argument types
--- column count: BIGINT, executions
+-- column count: BIGINT, number of executions
 -- column source: VARCHAR, kinds of lines that report it; several joined by +
 -- column registered: BOOLEAN, whether the bridge has a kernel for any form of it

@@ -1,11 +1,11 @@
--- One row per shape in a server's log: shapes that vLLM on Gaudi prepared, and shapes without a bucket.
+-- One row per shape in a server's log: the buckets that vLLM on Gaudi prepared, and shapes that had no bucket.
 --
 -- maker: given
 -- column rank: INTEGER, rank that printed it, when known
 -- column phase: VARCHAR, prompt, decode or spec decode
--- column batch: BIGINT, requests
--- column query: BIGINT, tokens per request, NULL when the release names none
--- column blocks: BIGINT, blocks of context over all requests, NULL when the release names none
--- column origin: VARCHAR, warmed (prepared before serving), missed (a shape without a bucket), added (made for such a shape)
+-- column batch: BIGINT, number of requests
+-- column query: BIGINT, tokens per request, NULL when this release's log does not state them
+-- column blocks: BIGINT, blocks of context over all requests, NULL when this release's log does not state them
+-- column origin: VARCHAR, warmed (a bucket prepared before serving), missed (a shape without a bucket) or added (a bucket made for such a shape)
 -- column path: VARCHAR, the log
--- column line: BIGINT, first line that names it, from 1
+-- column line: BIGINT, first line that names the shape, from 1

@@ -3,15 +3,15 @@
 -- maker: given
 -- absent: no graph_compiler_perf.log was given
 -- column rank: INTEGER, distributed rank, NULL when the file names none
--- column priority: VARCHAR, high or low, by the compiler
--- column check: VARCHAR, the compiler's check
--- column tensor: VARCHAR, the tensor it concerns
--- column node: VARCHAR, the node it concerns
+-- column priority: VARCHAR, high or low, as the compiler rates it
+-- column check: VARCHAR, the compiler's check that gives the advice
+-- column tensor: VARCHAR, the tensor that the advice concerns
+-- column node: VARCHAR, the node that the advice concerns
 -- column size_bytes: BIGINT, size of the tensor
--- column fcd_bytes: BIGINT, contiguous bytes in its fastest changing dimension
--- column reads: BIGINT, number of times it is read
--- column memory: VARCHAR, its memory: SRAM or DRAM
+-- column fcd_bytes: BIGINT, contiguous bytes in the tensor's fastest changing dimension
+-- column reads: BIGINT, number of times the tensor is read
+-- column memory: VARCHAR, memory that holds the tensor: SRAM or DRAM
 -- column text: VARCHAR, the advice
 -- column count: BIGINT, number of repetitions
 -- column path: VARCHAR, the file
--- column line: BIGINT, line of its first occurrence
+-- column line: BIGINT, line where the advice first occurs

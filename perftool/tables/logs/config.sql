@@ -3,6 +3,6 @@
 -- maker: given
 -- column source: VARCHAR, banner, deepspeed, gaudi_config, environment, json or server
 -- column key: VARCHAR, name of the setting, with dots for nesting
--- column value: VARCHAR, its text
--- column rank: INTEGER, rank that printed it, when known
+-- column value: VARCHAR, text of the value
+-- column rank: INTEGER, rank that printed the setting, when known
 -- column path: VARCHAR, the file

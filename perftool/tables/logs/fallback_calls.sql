@@ -1,18 +1,18 @@
--- One row per CPU execution of an operator in the trace, identified by the bridge's own event or because a log names
--- the operator.
+-- One row per CPU execution of an operator in the trace. Either the bridge recorded the fallback, or a log names the
+-- operator as one that ran on the CPU.
 --
 -- needs: slices, tracks, roles, _log_fallbacks
 -- empty without: roles.role=fallback or _log_fallbacks
 -- column rank: INTEGER, distributed rank
 -- column base: VARCHAR, operator without overload
 -- column ts: BIGINT, start of the op in ns
--- column end: BIGINT, end in ns, copies and waiting included
--- column certain: BOOLEAN, the bridge recorded the fallback
+-- column end: BIGINT, end in ns, including copies and waiting
+-- column certain: BOOLEAN, whether the bridge recorded the fallback
 WITH events AS (
     SELECT s.rank, t.tid, s.ts FROM slices AS s JOIN tracks AS t ON t.id = s.track
     WHERE s.name IN (SELECT name FROM roles WHERE role = 'fallback')
 ),
--- Without fallbacks, as in most runs, no ops are read.
+-- Most runs have no fallbacks; then no ops are read.
 ops AS (
     SELECT s.id, s.rank, t.tid, s.name AS base, s.ts, s."end"
     FROM slices AS s JOIN tracks AS t ON t.id = s.track

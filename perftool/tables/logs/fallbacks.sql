@@ -5,16 +5,16 @@
 -- empty without: _log_fallbacks or fallback_calls
 -- column op: VARCHAR, operator, with overload when known (aten::index.Tensor_out)
 -- column base: VARCHAR, operator without overload
--- column dtypes: VARCHAR, argument types in log lines of calls
--- column count: BIGINT, executions on the CPU in the whole run, by log or metrics; without these, in the trace
--- column traced: BIGINT, executions in the trace
--- column time_ns: BIGINT, their time in the trace, copies and waiting included; NULL without a trace
+-- column dtypes: VARCHAR, argument types, from log lines about single calls
+-- column count: BIGINT, number of executions on the CPU: in the whole run if logs or metrics report them, else in the trace
+-- column traced: BIGINT, number of executions in the trace
+-- column time_ns: BIGINT, time of the executions in the trace, including copies and waiting; NULL without a trace
 -- column registered: BOOLEAN, whether release 1.19 of the bridge has a kernel for any form of it; NULL when only the trace shows it
 -- column source: VARCHAR, table, metrics, call, refusal, graph_cut, trace; several joined by +
--- column rank: INTEGER, distributed rank of the trace that shows it
+-- column rank: INTEGER, distributed rank of the trace that shows the operator
 -- column step: INTEGER, step of the longest execution in the trace
--- column ts: BIGINT, start of that execution in ns
--- column dur: BIGINT, its length in ns
+-- column ts: BIGINT, start of the longest execution in ns
+-- column dur: BIGINT, length of the longest execution in ns
 WITH traced AS (
     SELECT base, count(*) AS traced, sum("end" - ts)::BIGINT AS time_ns, first(rank ORDER BY "end" - ts DESC, ts, rank) AS rank,
            first(ts ORDER BY "end" - ts DESC, ts, rank) AS ts, max("end" - ts) AS dur, bool_or(certain) AS certain
@@ -25,7 +25,7 @@ logged AS (
            bool_or(registered) AS registered
     FROM _log_fallbacks GROUP BY base, op
 ),
--- The trace has no overloads, so its time is in the operator's first row.
+-- The trace does not name overloads, so the traced time goes to the operator's first row.
 joined AS (
     SELECT coalesce(l.op, t.base) AS op, coalesce(l.base, t.base) AS base, l.dtypes, coalesce(l.count, t.traced) AS count,
            t.traced, t.time_ns, concat_ws('+', l.source, CASE WHEN t.certain THEN 'trace' END) AS source,

@@ -1,12 +1,12 @@
--- One row per collective, send or receive in a flight-recorder dump, which keeps the latest ones.
+-- One row per collective, send or receive in a flight-recorder dump, which holds the latest of them.
 --
 -- maker: given
 -- column rank: INTEGER, rank of the dump
 -- column group_name: VARCHAR, name of the process group
--- column number: BIGINT, ordinal of the collective in its group; sends and receives have their own numbers, different on each rank
+-- column number: BIGINT, sequence number of the collective in its group; sends and receives have separate numbers, which differ between ranks
 -- column name: VARCHAR, name of the call, such as nccl:all_reduce or nccl:send 0->1, where the numbers count members of the group
--- column state: VARCHAR, scheduled, started, completed, or failed: it ended with an error
--- column sizes: VARCHAR, sizes of its inputs
--- column created_ns: BIGINT, time of the call, by the clock of that host
+-- column state: VARCHAR, scheduled, started, completed, or failed (it ended with an error)
+-- column sizes: VARCHAR, shapes of its inputs
+-- column created_ns: BIGINT, time of the call, by the clock of the rank's host
 -- column place: VARCHAR, line of the program that called it
 -- column peer: INTEGER, rank that it sends to or receives from; NULL for a collective

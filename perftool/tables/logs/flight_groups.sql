@@ -3,8 +3,8 @@
 -- maker: given
 -- column rank: INTEGER, rank of the dump
 -- column group_name: VARCHAR, name of the group
--- column description: VARCHAR, the program's name for it, such as default_pg
+-- column description: VARCHAR, the program's description of the group, such as default_pg
 -- column members: INTEGER[], ranks of the group, NULL when the dump does not state them
 -- column called: BIGINT, number of the last collective that the rank called; 0 for none; NULL if batches of sends and receives are numbered together with collectives
--- column completed: BIGINT, number of the last one that the rank completed; 0 for none, NULL as above
+-- column completed: BIGINT, number of the last collective that the rank completed; 0 and NULL as in called
 -- column path: VARCHAR, the dump

@@ -1,12 +1,13 @@
--- One row per kind of line that a runtime log repeats: evictions, cache hits and misses, graph cuts and their reasons.
+-- One row per kind and subject of lines in a runtime log: evictions, cache hits and misses, graph cuts and their
+-- reasons.
 --
 -- maker: given
 -- column kind: VARCHAR, meaning of the lines, for example graph_cut or recipe_evicted
--- column name: VARCHAR, their subject: the reason of a graph cut, a recipe, a model
--- column count: BIGINT, number of such lines
--- column value: DOUBLE, number in the last one
--- column limit_value: DOUBLE, limit in the last one
+-- column name: VARCHAR, subject of the lines: the reason of a graph cut, a recipe, a model
+-- column count: BIGINT, number of these lines
+-- column value: DOUBLE, number in the last of these lines
+-- column limit_value: DOUBLE, limit in the last of these lines
 -- column unit: VARCHAR, unit of the numbers
 -- column rank: INTEGER, rank that printed them, when known
 -- column path: VARCHAR, the file
--- column line: BIGINT, first such line, from 1
+-- column line: BIGINT, number of the first of these lines, from 1

@@ -2,11 +2,11 @@
 --
 -- maker: given
 -- column engine: VARCHAR, name of the engine in the line, or empty
--- column iteration: BIGINT, its number since the start of the engine
--- column prompts: BIGINT, requests whose prompt tokens it computes
--- column prompt_tokens: BIGINT, prompt tokens that it computes
--- column generating: BIGINT, requests that generate
--- column generated_tokens: BIGINT, tokens of these, including drafts
--- column dur: BIGINT, its time in ns, as the engine measures it
+-- column iteration: BIGINT, number of the iteration since the start of the engine
+-- column prompts: BIGINT, number of requests whose prompt tokens it processes
+-- column prompt_tokens: BIGINT, number of prompt tokens that it processes
+-- column generating: BIGINT, number of requests that generate tokens
+-- column generated_tokens: BIGINT, tokens of the requests that generate, including drafts
+-- column dur: BIGINT, length of the iteration in ns, as the engine measures it
 -- column path: VARCHAR, the log
--- column line: BIGINT, its line, from 1
+-- column line: BIGINT, number of the line, from 1

@@ -2,12 +2,12 @@
 --
 -- maker: given
 -- column metric: VARCHAR, graph_compilation, cpu_fallback, memory_defragmentation or recipe_cache
--- column ordinal: BIGINT, number of the snapshot of that metric, from 0
--- column key: VARCHAR, as in the file, for example TotalNumber
--- column name: VARCHAR, op or recipe of a per-name counter
+-- column ordinal: BIGINT, number of the snapshot of the metric, from 0
+-- column key: VARCHAR, name of the number in the file, for example TotalNumber
+-- column name: VARCHAR, op or recipe, for counters per op or recipe
 -- column total: DOUBLE, value since the start or the last reset; times in ns
 -- column increment: DOUBLE, growth since the previous snapshot
 -- column unit: VARCHAR, count or ns
 -- column trigger: VARCHAR, process_exit, mark_step, metric_change or user
--- column rank: INTEGER, rank that wrote it, when known
+-- column rank: INTEGER, rank that wrote the file, when known
 -- column path: VARCHAR, the file

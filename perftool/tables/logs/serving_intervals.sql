@@ -1,18 +1,18 @@
--- One row per line of statistics in a server's log: its load since the previous line. NULL for numbers missing in the
--- line.
+-- One row per line of statistics in a server's log: the server's load since the previous line. Numbers that the line
+-- lacks are NULL.
 --
 -- maker: given
 -- column engine: VARCHAR, name of the engine in the line, or empty
 -- column time: BIGINT, ns since midnight of the log's first day; since 1970 for a line that names a year
--- column prompt_tokens_per_s: DOUBLE, tokens of prompts computed per second
+-- column prompt_tokens_per_s: DOUBLE, prompt tokens processed per second
 -- column generation_tokens_per_s: DOUBLE, tokens generated per second
--- column running: BIGINT, requests in the batch at the end of the interval
--- column waiting: BIGINT, requests that wait at its end
--- column cache_ratio: DOUBLE, share of the KV cache in use at its end
+-- column running: BIGINT, number of requests in the batch at the end of the interval
+-- column waiting: BIGINT, number of waiting requests at the end of the interval
+-- column cache_ratio: DOUBLE, share of the KV cache in use at the end of the interval
 -- column prefix_hit_ratio: DOUBLE, share of prompt tokens found in the prefix cache
--- column preemptions: BIGINT, requests that lost their place in the cache
--- column drafted: BIGINT, tokens drafted by speculative decoding
--- column accepted: BIGINT, drafted tokens that were accepted
+-- column preemptions: BIGINT, number of requests that lost their place in the cache
+-- column drafted: BIGINT, number of tokens drafted by speculative decoding
+-- column accepted: BIGINT, number of drafted tokens that were accepted
 -- column acceptance_length: DOUBLE, tokens that a call of the model produces on average, with speculative decoding
 -- column path: VARCHAR, the log
--- column line: BIGINT, its line, from 1
+-- column line: BIGINT, number of the line, from 1

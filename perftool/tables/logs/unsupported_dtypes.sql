@@ -1,8 +1,8 @@
--- One row per operator that ran on the CPU with argument types that none of its device kernels supports: by its
--- registration, or because no Gaudi supports the types.
+-- One row per operator that ran on the CPU with argument types that none of its device kernels supports: its
+-- registration does not list them, or no Gaudi supports them.
 --
 -- maker: given
 -- column op: VARCHAR, operator, with overload when known
 -- column base: VARCHAR, operator without overload
--- column missing: VARCHAR, the argument types the device lacks
--- column supported: VARCHAR, the types the device supports for it, NULL when its registration lists none
+-- column missing: VARCHAR, the argument types that the device does not support
+-- column supported: VARCHAR, the types that the device supports for the operator, NULL when its registration lists none

@@ -1,4 +1,4 @@
--- One row per block of memory: an allocation with its release. For allocations, memory_steps and memory_peak.
+-- One row per block of memory, that is, an allocation with its release. For allocations, memory_steps and memory_peak.
 --
 -- An address that is allocated again was released before, even if the recording does not show it: PyTorch does not
 -- record releases on threads without the profiler.
@@ -7,17 +7,17 @@
 -- empty without: memory
 -- column id: BIGINT, memory.id of the allocation, or of the release of a block from before the recording
 -- column rank: INTEGER, distributed rank
--- column track: BIGINT, host thread of the allocation, NULL before the recording
+-- column track: BIGINT, host thread of the allocation, NULL for an allocation before the recording
 -- column device_type: INTEGER, memory.device_type
 -- column device: INTEGER, device index
 -- column addr: UBIGINT, address
 -- column bytes: BIGINT, size
--- column ts: BIGINT, time of the allocation in ns, NULL before the recording
--- column made: BIGINT, memory.ordinal of the allocation, NULL before the recording
--- column end: BIGINT, time of the release in ns, NULL when the recording ends before it
+-- column ts: BIGINT, time of the allocation in ns, NULL for an allocation before the recording
+-- column made: BIGINT, memory.ordinal of the allocation, NULL for an allocation before the recording
+-- column end: BIGINT, time of the release in ns, NULL when the recording ends before the release
 -- column released: BIGINT, memory.ordinal of the release
 WITH reported AS (
-    -- More than any device has. Sums of larger sizes would not fit 64 bits.
+    -- No device has this much memory. Sums of larger sizes would not fit in 64 bits.
     SELECT *, lag(bytes) OVER w AS bytes_before, lead(ts) OVER w AS next_ts, lead(ordinal) OVER w AS next_ordinal
     FROM memory WHERE ts IS NOT NULL AND addr IS NOT NULL AND bytes <> 0 AND bytes BETWEEN -9007199254740992 AND 9007199254740992
     WINDOW w AS (PARTITION BY rank, device_type, device, addr ORDER BY ordinal)

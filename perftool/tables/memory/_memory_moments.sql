@@ -6,16 +6,16 @@
 -- column rank: INTEGER, distributed rank
 -- column device_type: INTEGER, memory.device_type
 -- column device: INTEGER, device index
--- column main: BOOLEAN, true for the rank's accelerator with the most allocated memory, or for the host without one
+-- column main: BOOLEAN, true for the rank's accelerator with the most allocated memory, or for the host if there is no accelerator
 -- column step: INTEGER, number of the step, NULL for the peak of the recording
--- column step_ts: BIGINT, its start in ns
--- column moment: VARCHAR, peak, or end: the last event of the step
+-- column step_ts: BIGINT, start of the step in ns
+-- column moment: VARCHAR, peak, or end (the last event of the step)
 -- column ordinal: BIGINT, memory.ordinal of the moment
 -- column ts: BIGINT, time in ns
 -- column allocated: BIGINT, memory.allocated
 -- column reserved: BIGINT, memory.reserved
 WITH reported AS (
-    -- Without addresses, blocks are unknown.
+    -- Without addresses, blocks are unknown, so such devices have no rows.
     SELECT m.rank, device_type, device, ordinal, m.ts, allocated, reserved, s.step, s.ts AS step_ts, s."end" > m.ts AS in_step
     FROM memory AS m SEMI JOIN _memory_blocks AS b USING (rank, device_type, device)
     ASOF LEFT JOIN step_marks AS s ON s.rank = m.rank AND m.ts >= s.ts

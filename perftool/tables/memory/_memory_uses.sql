@@ -1,4 +1,4 @@
--- The memory in use at the peak of the main device of each rank, by kind, with the ops that made most of it. For the
+-- The memory in use at the peak of each rank's main device, by kind, with the ops that allocated most of it. For the
 -- report.
 --
 -- needs: memory_peak
@@ -7,12 +7,12 @@
 -- column device_type: INTEGER, memory.device_type
 -- column device: INTEGER, device index, -1 for the CPU
 -- column ts: BIGINT, time of the peak in ns
--- column kind: VARCHAR, allocations.kind, undecided where that is NULL
+-- column kind: VARCHAR, allocations.kind, or undecided where that column is NULL
 -- column bytes: BIGINT, bytes in use
--- column count: BIGINT, blocks in use, NULL before the recording
--- column makers: VARCHAR, up to three ops with their modules (or lines, if no op is known), the largest first; empty if unknown
+-- column count: BIGINT, number of blocks in use, NULL for memory from before the recording
+-- column makers: VARCHAR, up to three ops that allocated most, with their modules (or lines, if no op is known); empty if unknown
 -- column allocated: BIGINT, bytes allocated on the device
--- column reserved: BIGINT, bytes that its allocator holds
+-- column reserved: BIGINT, bytes that the device's allocator holds
 WITH made AS (
     SELECT *, coalesce(kind, 'undecided') AS use,
            coalesce(op || coalesce(' (' || regexp_extract(module, '^nn\.Module: (.+)_\d+$', 1) || ')', ''), line, '') AS maker

@@ -1,5 +1,5 @@
--- One row per block of memory in the recording: when it was allocated and released, what allocated it, and its use, if
--- the times prove it.
+-- One row per block of memory in the recording: when it was allocated and released, what allocated it, and what it was
+-- used for, if the times prove that.
 --
 -- empty without: _memory_blocks
 -- needs: _memory_blocks, _memory_places, backward_passes, memory, slices, step_marks, optimizer_steps, dataloader
@@ -10,12 +10,12 @@
 -- column addr: UBIGINT, address
 -- column bytes: BIGINT, size
 -- column ts: BIGINT, time of the allocation in ns; NULL when it was before the recording
--- column end: BIGINT, time of the release in ns, or of the next allocation at the same address if the release was not recorded; NULL if the recording ends before
+-- column end: BIGINT, time of the release in ns, or of the next allocation at the same address if the release was not recorded; NULL if the recording ends before the release
 -- column op: VARCHAR, innermost framework op around the allocation that computes, else the outermost op; NULL when none is recorded
--- column op_id: BIGINT, that op (slices.id)
--- column module: VARCHAR, innermost module around it, with stacks (with_stack=True)
--- column line: VARCHAR, innermost line of the user's own code around it, with stacks; without the line of the call (frames.call_line), the first line of the function, or none if it already ran when the recording began
--- column step: INTEGER, number of the step in which it was allocated; NULL outside of steps
+-- column op_id: BIGINT, slices.id of the op
+-- column module: VARCHAR, innermost module around the allocation, if stacks were recorded (with_stack=True)
+-- column line: VARCHAR, innermost line of the user's own code around the allocation, if stacks were recorded. If the line of the call is unknown (frames.call_line), it is the first line of the function; a function that was already running when the recording began has no line
+-- column step: INTEGER, number of the step of the allocation; NULL outside of steps
 -- column kind: VARCHAR, before_recording; parameters (made while a module was made or moved, never released); optimizer_state (made in an optimizer's step, never released); gradients (made in a backward pass and alive after it); activations (made before a backward pass and released in it); inputs (made while loading data); workspace (released before its op or the optimizer's step returns); temporary (released in its step or backward pass, or made outside of steps and released); kept (alive after its step, or made before or between steps and never released); NULL if the recording ends too early
 -- column made: BIGINT, memory.ordinal of the allocation
 -- column released: BIGINT, memory.ordinal of the release

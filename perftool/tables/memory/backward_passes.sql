@@ -14,7 +14,7 @@ WITH ops AS (
         AND s.rank IN (SELECT rank FROM memory)
 ),
 relevant_ops AS (SELECT * FROM ops WHERE backward OR track IN (SELECT track FROM feeding_tracks)),
--- Recomputed ops and ops of hooks run inside autograd ops.
+-- Recomputed ops and ops of hooks run inside autograd ops, and do not interrupt a pass.
 reached AS (
     SELECT *, max(CASE WHEN backward THEN "end" END) OVER w AS reach
     FROM relevant_ops WINDOW w AS (PARTITION BY rank ORDER BY ts, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)

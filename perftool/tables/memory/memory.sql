@@ -6,13 +6,13 @@
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host thread (tracks.id)
 -- column ts: BIGINT, time in ns
--- column ordinal: BIGINT, position among the events of its device, in the order of time
+-- column ordinal: BIGINT, position among the events of its device, in order of time
 -- column device_type: INTEGER, PyTorch's number of the device type: 0 CPU, 1 CUDA, 6 HIP, 12 XPU, 15 HPU, 19 MTIA
 -- column device: INTEGER, device index, -1 for the CPU
 -- column addr: UBIGINT, address
 -- column bytes: BIGINT, bytes allocated, negative for a release
--- column allocated: BIGINT, bytes allocated in total afterwards; on the CPU only allocations during the recording
--- column reserved: BIGINT, bytes the allocator holds in total afterwards; NULL on the CPU
+-- column allocated: BIGINT, total bytes allocated after the event; on the CPU, only by allocations during the recording
+-- column reserved: BIGINT, total bytes that the allocator holds after the event; NULL on the CPU
 WITH reported AS (
     SELECT rowid AS id, rank, pid, tid, ts, json_extract_string(args, [
         '$."Device Type"', '$."Device Id"', '$.Addr', '$.Bytes', '$."Total Allocated"', '$."Total Reserved"']) AS a
@@ -22,7 +22,7 @@ typed AS (
     SELECT id, rank, pid, tid, ts, try_cast(a[1] AS INTEGER) AS device_type, try_cast(a[2] AS INTEGER) AS device,
            try_cast(a[3] AS UBIGINT) AS addr, try_cast(a[4] AS BIGINT) AS bytes,
            try_cast(a[5] AS BIGINT) AS allocated,
-           -- The CPU has no caching allocator; the profiler writes 0.
+           -- The CPU has no caching allocator, so the profiler writes 0.
            CASE WHEN a[1] <> '0' THEN try_cast(a[6] AS BIGINT) END AS reserved
     FROM reported
 )

@@ -1,20 +1,21 @@
--- The memory of a device in use at its peak, largest first. The rows of a device add up to the allocated bytes.
+-- The memory of a device that is in use at the device's peak, largest first. The rows of a device add up to the
+-- allocated bytes.
 --
 -- needs: _memory_moments, allocations
 -- empty without: _memory_moments
 -- column rank: INTEGER, distributed rank
 -- column device_type: INTEGER, memory.device_type
 -- column device: INTEGER, device index, -1 for the CPU
--- column main: BOOLEAN, true for the rank's accelerator with the most allocated memory, or for the host without one
+-- column main: BOOLEAN, true for the rank's accelerator with the most allocated memory, or for the host if there is no accelerator
 -- column ts: BIGINT, time of the peak in ns
 -- column kind: VARCHAR, allocations.kind; before_recording is all memory except the blocks of the recording
 -- column op: VARCHAR, allocations.op
 -- column module: VARCHAR, allocations.module
 -- column line: VARCHAR, allocations.line
 -- column bytes: BIGINT, bytes in use
--- column count: BIGINT, blocks in use; NULL if unknown
+-- column count: BIGINT, number of blocks in use; NULL if unknown
 -- column allocated: BIGINT, bytes allocated on the device
--- column reserved: BIGINT, bytes that its allocator holds
+-- column reserved: BIGINT, bytes that the device's allocator holds
 WITH peaks AS (FROM _memory_moments WHERE step_ts IS NULL),
 living AS (
     SELECT p.rank, p.device_type, p.device, p.main, p.ts, p.allocated, p.reserved, a.kind, a.op, a.module, a.line, a.bytes
