@@ -1,13 +1,13 @@
--- Clock differences between pairs of ranks, from the ends of shared collectives. Each collective compares its ranks
--- with the lowest of them.
+-- Clock differences between pairs of ranks, from the ends of collectives that they share. Each collective compares its
+-- other ranks with its lowest rank.
 --
 -- needs: _collective_matches
 -- empty without: _collective_matches
--- column anchor: INTEGER, the lowest rank of the collectives
+-- column anchor: INTEGER, lowest rank of the collectives
 -- column rank: INTEGER, another rank
--- column offset_ns: BIGINT, offset to add to the times of rank to compare them with those of anchor: a median
--- column matches: BIGINT, ends compared
--- column spread_ns: BIGINT, half of them are within this distance of the median
+-- column offset_ns: BIGINT, what to add to times of rank to compare them with times of anchor: the median difference
+-- column matches: BIGINT, number of ends compared
+-- column spread_ns: BIGINT, distance from the median within which half of the differences lie
 WITH ends AS (
     SELECT rank, "end", first_value(rank) OVER together AS anchor, first_value("end") OVER together AS anchor_end
     FROM _collective_matches WHERE ends_together WINDOW together AS (PARTITION BY match ORDER BY rank)

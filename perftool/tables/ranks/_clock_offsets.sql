@@ -1,8 +1,8 @@
--- The clock of each rank relative to the lowest rank, along the chain of pairs with the least spread; for clocks.
+-- The clock of each rank relative to the lowest rank, along the chain of pairs with the least spread. For clocks.
 --
 -- maker: align_clocks
 -- needs: _clock_edges
 -- column rank: INTEGER, distributed rank
--- column offset_ns: BIGINT, offset to add to its times
--- column matches: BIGINT, fewest ends compared along the chain
--- column spread_ns: BIGINT, summed along the chain
+-- column offset_ns: BIGINT, what to add to the rank's times
+-- column matches: BIGINT, smallest number of ends compared for a pair in the chain
+-- column spread_ns: BIGINT, sum of the spreads along the chain

@@ -1,17 +1,17 @@
 -- The activity of a rank between times that matter to other ranks: starts of collectives, starts and ends of exposed
 -- communication, starts and ends of steps. The stretches of a rank cover its window without gaps.
 --
--- A rank is blocked (held_ns) during exposed communication if it resumes when a collective ends: work that was launched
--- before starts at once, or the host was waiting for it. Before that launch or wait, or without one, its host works
--- meanwhile.
+-- A rank is blocked (held_ns) during exposed communication if it resumes when a collective ends: work that was already
+-- launched starts at once, or the host was waiting for the collective. Until that launch or wait, or if there is none,
+-- the rank's host counts as working.
 --
 -- needs: windows, steps, collectives, device_ops, launches, syncs, _timeline, _mask_meanings, gap_causes
 -- empty without: windows
 -- column rank: INTEGER, distributed rank
--- column step: INTEGER, number of its complete step; NULL between steps and without them
+-- column step: INTEGER, number of the complete step that contains it; NULL if there is none
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column held_ns: BIGINT, time from the end of the awaited collective to the end of the stretch; NULL without one
+-- column held_ns: BIGINT, time from the end of the collective that the rank waits for to the end of the stretch; NULL if it waits for none
 -- column exposed_ns: BIGINT, time of exposed communication
 -- column compute_ns: BIGINT, time in which a kernel other than a collective runs
 -- column copy_ns: BIGINT, time in which the device copies or fills without computing, or is idle during a copy call
@@ -22,7 +22,7 @@ WITH pieces AS (
     SELECT t.rank, t.ts, t."end", s.device FROM _timeline AS t JOIN _mask_meanings AS s USING (mask)
     JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
 ),
--- In most pieces of the timeline the device does the same as in the piece before, so keep only changes.
+-- Keep only changes, because in most pieces of the timeline the device does the same as in the piece before.
 changes AS (
     SELECT rank, ts, device FROM pieces
     QUALIFY device IS DISTINCT FROM lag(device) OVER (PARTITION BY rank ORDER BY ts)
@@ -36,8 +36,8 @@ reduced AS (
     SELECT c.rank, c.ts, c."end" FROM collectives AS c JOIN windows AS w ON w.rank = c.rank AND c."end" > w.ts AND c.ts < w."end"
     WHERE c.together
 ),
--- If the host reduces (gloo), time in which its threads wait for collectives is exposed. Pauses below 20 us, the limit
--- of the replay, do not count.
+-- If the host carries out the collectives (gloo), the time in which its threads wait for them is exposed. Pauses below
+-- 20 us, the limit of the replay, do not count.
 hosts AS (
     SELECT rank, 0 AS class, ts, "end" FROM collectives WHERE together AND side = 'host'
     UNION ALL SELECT rank, 1, ts, "end" FROM gap_causes WHERE cause = 'collective'
@@ -48,8 +48,8 @@ islands AS (
     SELECT rank, ts, "end", true AS device FROM moments WHERE device = 'communication'
     UNION ALL SELECT rank, ts, "end", false FROM swept WHERE waits
 ),
--- The replay of a rank has the same limits for delays after work of another stream, after a launch and after a wait.
--- Times are rounded, some to the microsecond, so work may seem to begin before its predecessor ends.
+-- The replay uses the same limits for delays after work of another stream, after a launch and after a wait. Times are
+-- rounded, some to the microsecond, so work may seem to begin before the work that it waits for ends.
 submitted AS (
     SELECT d.rank, d.ts, coalesce(l."end", 0) AS launched FROM device_ops AS d LEFT JOIN launches AS l ON l.id = d.launch
     WHERE d.valid
@@ -87,7 +87,7 @@ working AS (
     UNION ALL
     SELECT rank, CASE WHEN cause IN ('dataloader', 'compile', 'copy') THEN cause ELSE 'host' END, ts, "end"
     FROM gap_causes WHERE cause NOT IN ('collective', 'sync', 'queued', 'launch_latency', 'unknown')
-    -- The host launches collectives.
+    -- Time in which the host launches collectives.
     UNION ALL SELECT rank, 'host', ts, "end" FROM swept WHERE NOT waits
 ),
 -- The total of each cause before each piece of work, for a fast lookup of the total up to any moment.

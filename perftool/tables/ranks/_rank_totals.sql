@@ -1,12 +1,12 @@
--- The contribution of each rank to the summary. Times are clipped to its window; BOOLEAN columns say what its trace
--- contains, so that missing data does not count as 0.
+-- The contribution of each rank to the summary. Times are clipped to the rank's window. BOOLEAN columns show what its
+-- trace contains, so that missing data does not count as 0.
 --
 -- needs: steps, _timeline, _mask_meanings, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
 -- empty without: tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
--- column unknown_ns: BIGINT, the part of it that does not show the device, NULL without device work
--- column steps: BIGINT, complete steps; 1 for a recording without steps
+-- column unknown_ns: BIGINT, the part of window_ns in which the trace does not show the device, NULL without device work
+-- column steps: BIGINT, number of complete steps; 1 for a recording without steps
 -- column busy_ns: BIGINT, the device works; NULL without device work in the whole recording
 -- column compute_ns: BIGINT, a kernel other than a collective runs
 -- column collective_ns: BIGINT, a collective runs
@@ -15,15 +15,15 @@
 -- column loading_ns: BIGINT, a feeding thread waits for data
 -- column compiling_ns: BIGINT, a feeding thread compiles or waits for a compiler
 -- column copying_ns: BIGINT, the host copies inputs
--- column overlap_ns: BIGINT, a feeding thread works while the device does
--- column compilations: BIGINT, compilations that begin in the window
--- column syncs: BIGINT, waits for the device that begin in the window
+-- column overlap_ns: BIGINT, a feeding thread and the device work at the same time
+-- column compilations: BIGINT, number of compilations that begin in the window
+-- column syncs: BIGINT, number of waits for the device that begin in the window
 -- column peak_bytes: BIGINT, peak of allocated device memory, NULL when not recorded
--- column host: BOOLEAN, the trace has host slices
--- column device: BOOLEAN, it has device work
--- column loader: BOOLEAN, it has data loading
--- column inputs: BOOLEAN, it has copies from host to device
--- column runtime: BOOLEAN, it has calls of the device's runtime
+-- column host: BOOLEAN, whether the trace has host slices
+-- column device: BOOLEAN, whether the trace has device work
+-- column loader: BOOLEAN, whether the trace shows data loading
+-- column inputs: BOOLEAN, whether the trace has copies from host to device
+-- column runtime: BOOLEAN, whether the trace has calls into the device's runtime
 WITH masks AS (
     SELECT t.rank, t.mask, sum(t."end" - t.ts) AS ns
     FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end" GROUP BY t.rank, t.mask
@@ -48,7 +48,7 @@ waited AS (
     SELECT s.rank, count(*) AS n FROM syncs AS s
     JOIN windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
 ),
--- Gaudi's bridge has a separate call for a copy, even if no lane shows the transfer.
+-- Gaudi's bridge makes a separate call for a copy, which the trace shows even if no lane shows the transfer.
 input_calls AS (
     SELECT DISTINCT rank FROM slices
     WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')

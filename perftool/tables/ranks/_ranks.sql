@@ -1,6 +1,6 @@
--- Every rank of the run with its status; for ranks.
+-- Every rank of the run with its status. For ranks.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
 -- column status: VARCHAR, ok, missing or unreadable
--- column host: VARCHAR, name of its machine, when known
+-- column host: VARCHAR, name of the rank's machine, when known

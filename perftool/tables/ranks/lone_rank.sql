@@ -1,6 +1,6 @@
--- The rank of the only recording that was given, for rules about the other ranks.
+-- The rank of the only recording that was given, for rules that point out the missing ranks.
 --
--- absent: several ranks were given, which other rules compare
+-- absent: several ranks were given; other rules compare them
 -- needs: _ranks
 -- column rank: INTEGER, distributed rank
 SELECT min(rank) AS rank FROM _ranks WHERE status = 'ok' HAVING count(*) = 1

@@ -1,18 +1,18 @@
 -- One row per process group of the run: its role, and its transfer and waiting time per step.
 --
--- On the last rank to arrive, a collective takes only the time on the wire; the excess on other ranks is waiting. In a
--- pipeline, the group consists of all ranks that send to each other.
+-- On the last rank to arrive, a collective takes only the transfer time; other ranks wait for the rest of their time in
+-- it. In a pipeline, the group consists of all ranks that send to each other.
 --
 -- needs: _collective_waits, _group_roles, ranks
 -- empty without: _collective_waits
--- column role: VARCHAR, its description in the recordings (tp, dp, ...); else by its shape: all, inner (neighbours), outer (every n-th rank) or group
+-- column role: VARCHAR, description of the group in the recordings (tp, dp, ...), else its shape: all, inner (neighbours), outer (every n-th rank) or group
 -- column named: BOOLEAN, whether the recordings give the role
 -- column group_name: VARCHAR, process group, when recorded
--- column ranks: INTEGER[], ranks that show it
--- column hosts: BIGINT, number of their hosts; NULL when unknown
--- column collectives: BIGINT, number of collectives, of all steps
--- column wire_ns: BIGINT, time on the wire per step
--- column waited_ns: BIGINT, mean time per step that a rank waits for others there
+-- column ranks: INTEGER[], ranks whose traces show the group
+-- column hosts: BIGINT, number of hosts of these ranks; NULL when unknown
+-- column collectives: BIGINT, number of collectives in all steps
+-- column wire_ns: BIGINT, transfer time per step
+-- column waited_ns: BIGINT, mean time per step that a rank waits for others in the group's collectives
 WITH calls AS (
     SELECT match, min(group_name) AS group_name, list(rank ORDER BY rank) AS pair, bool_or(passes) AS passes,
            min(wire_ns) AS wire_ns, sum(waited_ns) AS waited_ns

@@ -1,16 +1,16 @@
--- The excess of each rank over the median rank, per step and activity, which may explain why it is last at collectives.
--- It has rows only for two or more ranks with steps.
+-- How much longer each activity takes per step on each rank than on the median rank, which may explain why the rank is
+-- last at collectives. The table has rows only if two or more ranks have steps.
 --
 -- needs: _step_work, _collective_waits
 -- empty without: _step_work
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, compute (its kernels), dataloader, copy, compile, host (the device is idle during other activity of the host) or link (its collectives, without waiting for others)
 -- column own_ns: BIGINT, mean time per step on this rank
--- column median_ns: BIGINT, the same on the median rank; of two ranks, on the one with less
+-- column median_ns: BIGINT, mean time per step on the median rank; of two ranks, on the one with less time
 -- column excess_ns: BIGINT, own_ns - median_ns
 WITH wire AS (
     SELECT rank, sum(wire_ns) / count(DISTINCT step) AS ns FROM _collective_waits
-    -- A call on the host may only launch a collective.
+    -- A call on the host may return before its collective ends.
     WHERE (side = 'device' OR ends_together) AND step IS NOT NULL GROUP BY rank
 ),
 work AS (

@@ -3,17 +3,17 @@
 -- needs: _ranks, _rank_totals, steps, clocks, waits
 -- empty without: _ranks
 -- column rank: INTEGER, distributed rank
--- column host: VARCHAR, machine it ran on: by the metadata, the name or the folder of its trace; NULL when unknown
+-- column host: VARCHAR, machine it ran on, according to the metadata, the name or the folder of its trace; NULL when unknown
 -- column status: VARCHAR, ok, missing (a rank of the run whose trace was not given) or unreadable
--- column steps: BIGINT, complete profiler steps
--- column step_ns: BIGINT, median length of these
+-- column steps: BIGINT, number of complete steps
+-- column step_ns: BIGINT, median length of the complete steps
 -- column window_ns: BIGINT, length of the window
 -- column busy_ns: BIGINT, busy time of the device; NULL without device work, like all values derived from the device
 -- column idle_ns: BIGINT, idle time of the device in the part of the window that shows it
 -- column compute_ns: BIGINT, a kernel other than a collective runs
 -- column collective_ns: BIGINT, a collective runs
 -- column exposed_ns: BIGINT, a collective runs and no other kernel hides it
--- column waited_ns: BIGINT, part of the collectives spent waiting for other ranks; NULL when none is matched
+-- column waited_ns: BIGINT, time spent waiting for other ranks in collectives; NULL when no collective could be matched with other ranks
 -- column offset_ns: BIGINT, clocks.offset_ns
 -- column spread_ns: BIGINT, clocks.spread_ns
 WITH lengths AS (

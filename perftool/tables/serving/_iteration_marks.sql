@@ -3,27 +3,28 @@
 --
 -- vLLM writes execute_context_1(140)_generation_3(3), with detailed_trace_annotation
 -- execute_143_context_1(sq140sk140sqsq..sqsk..)_generation_3(sq3sk900..), and before 0.11 execute_new_1_cached_3.
--- SGLang writes step[DECODE bs=32]. With speculative decoding, its draft model writes the same: the decodes are then
--- drafts, step[TARGET_VERIFY bs=4] are the calls that generate, and each prompt appears twice, for the model and for
--- the draft model. The high-level profiler of vLLM on Gaudi writes slices prefill and decode without a category, a
--- counter named utils at the start of each, and the shape of the bucket in the name of model_forward inside it. Only
--- its utilisations of a prompt show how full a bucket is; for a decode, they are sums of contexts divided by the batch.
+-- SGLang writes step[DECODE bs=32]. With speculative decoding, the draft model writes the same names: the decodes are
+-- then drafts, step[TARGET_VERIFY bs=4] are the calls that generate, and each prompt appears twice, for the model and
+-- for the draft model. The high-level profiler of vLLM on Gaudi writes slices named prefill and decode without a
+-- category, a counter named utils at the start of each, and the shape of the bucket in the name of model_forward inside
+-- the slice. Its utilisations show how full a bucket is only for a prompt; for a decode, they are sums of contexts
+-- divided by the batch.
 --
 -- needs: slices, _name_roles
 -- empty without: _name_roles.roles=iteration or slices.cat=
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, tracks.id
--- column iteration: BIGINT, place in the recording, from 0
+-- column iteration: BIGINT, position in the recording, from 0
 -- column phase: VARCHAR, prefill, decode, mixed or idle (a call without requests)
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end of the annotation in ns
--- column until: BIGINT, start of the next iteration if that generates for the same requests, else the end of the annotation
--- column gap_before_ns: BIGINT, time since the end of the annotation before it; NULL for the first
--- column batch: BIGINT, requests
+-- column until: BIGINT, start of the next iteration if it generates for the same requests, else the end of the annotation
+-- column gap_before_ns: BIGINT, time since the end of the previous annotation; NULL for the first
+-- column batch: BIGINT, number of requests
 -- column prompt_tokens: BIGINT, prompt tokens that it processes
--- column context_tokens: BIGINT, tokens in the caches of its requests, including these
--- column generated_tokens: BIGINT, tokens of requests that already generate, including drafts
+-- column context_tokens: BIGINT, tokens in the caches of its requests, including prompt_tokens
+-- column generated_tokens: BIGINT, tokens processed for requests that already generate, including drafts
 -- column bucket_batch: BIGINT, batch that it is padded to
 -- column bucket_query: BIGINT, tokens that each prompt is padded to
 -- column bucket_blocks: BIGINT, blocks of cache that it is padded to
@@ -76,7 +77,7 @@ called AS (
     SELECT * EXCLUDE (reach, name, mode, before) FROM outermost
     WHERE rank NOT IN (FROM verifying) OR mode NOT IN ('DECODE', 'EXTEND') OR mode = 'EXTEND' AND name IS DISTINCT FROM before
 ),
--- First the slices without a category: few files have them, and those have no others.
+-- Select the slices without a category first. Few files have them, and such files have no other slices.
 profiled AS (
     SELECT s.id, s.rank, s.track, s.name, s.ts, s."end" FROM slices AS s
     WHERE s.cat = '' AND s.side = 'host'
@@ -98,7 +99,7 @@ calls AS (
     SELECT p.id, p.rank, p.track, p.name AS phase, p.ts, p."end"
     FROM profiled AS p ASOF LEFT JOIN warm_ups AS w ON w.rank = p.rank AND p.ts >= w.ts
     WHERE p.name IN ('prefill', 'decode') AND (w.reach IS NULL OR p."end" > w.reach)
-        -- Only the first rank names the shape.
+        -- Only the first rank's slices name the shape.
         AND p.rank IN (SELECT rank FROM forwards UNION SELECT rank FROM profiled WHERE name = 'model_executable')
 ),
 measured AS (
@@ -108,7 +109,7 @@ measured AS (
     ASOF LEFT JOIN counters AS k ON k.rank = c.rank AND c.ts <= k.ts
     ASOF LEFT JOIN forwards AS f ON f.rank = c.rank AND c.ts <= f.ts
 ),
--- Counters and calls of the model outside the slice belong to a later one.
+-- Counters and calls of the model outside the slice belong to a later slice.
 high_level AS (
     SELECT m.id, m.rank, m.track, m.phase, m.ts, m."end", n[1]::BIGINT AS batch,
            CASE phase WHEN 'prefill' THEN least(round(n[5] * n[2] * n[3]), 1e12)::BIGINT ELSE 0 END AS prompt_tokens,

@@ -5,34 +5,34 @@
 -- needs: _iteration_marks, serving_stages, _compile_events, slices, launches, _name_roles
 -- empty without: _iteration_marks
 -- column rank: INTEGER, distributed rank
--- column iteration: BIGINT, place in the recording, from 0
+-- column iteration: BIGINT, position in the recording, from 0
 -- column phase: VARCHAR, prefill, decode, mixed or idle (a call without requests)
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length of the annotation in ns; on an asynchronous device the host's part
 -- column end: BIGINT, end of the annotation in ns
--- column time_ns: BIGINT, time until the next iteration starts, if that one generates for waiting requests; else until the annotation and its device work end
--- column gap_before_ns: BIGINT, time since the end of the annotation before it; NULL for the first
--- column waited_ns: BIGINT, part of that gap in which the thread waits for a batch or a request; NULL without stacks
--- column batch: BIGINT, requests
+-- column time_ns: BIGINT, time until the next iteration starts if it generates for the same requests, else until the annotation and its device work end
+-- column gap_before_ns: BIGINT, time since the end of the previous annotation; NULL for the first
+-- column waited_ns: BIGINT, the part of gap_before_ns in which the thread waits for a batch or a request; NULL without stacks
+-- column batch: BIGINT, number of requests
 -- column prompt_tokens: BIGINT, prompt tokens that it processes
--- column context_tokens: BIGINT, tokens in the caches of its requests, including these
--- column generated_tokens: BIGINT, tokens of requests that already generate, including drafts
--- column tokens: BIGINT, prompt_tokens and generated_tokens
+-- column context_tokens: BIGINT, tokens in the caches of its requests, including prompt_tokens
+-- column generated_tokens: BIGINT, tokens processed for requests that already generate, including drafts
+-- column tokens: BIGINT, prompt_tokens + generated_tokens
 -- column bucket_batch: BIGINT, batch that it is padded to (Gaudi)
 -- column bucket_query: BIGINT, tokens that each prompt is padded to (Gaudi)
 -- column bucket_blocks: BIGINT, blocks of cache that it is padded to (Gaudi)
 -- column blocks_used: BIGINT, blocks of cache that its requests fill (Gaudi)
 -- column graphs: BOOLEAN, whether it replays a captured graph
--- column schedule_ns: BIGINT, scheduling before it
+-- column schedule_ns: BIGINT, scheduling before the iteration
 -- column prepare_ns: BIGINT, preparing its inputs
 -- column forward_ns: BIGINT, the forward pass of the model
 -- column logits_ns: BIGINT, computing the logits
 -- column sample_ns: BIGINT, sampling
 -- column post_ns: BIGINT, processing the sampled tokens
 -- column send_ns: BIGINT, sending the result to the engine
--- column detokenize_ns: BIGINT, turning the tokens into text, if the same thread does it
--- column compile_ns: BIGINT, compilations while it runs; 0 if a recording with host calls shows none
--- column compiled: BIGINT, their number
+-- column detokenize_ns: BIGINT, turning the tokens into text, if the same thread does this
+-- column compile_ns: BIGINT, time of compilations during the iteration; 0 if a recording with host calls shows none
+-- column compiled: BIGINT, number of compilations during the iteration
 WITH stages AS (
     SELECT rank, iteration, sum(dur) FILTER (stage = 'schedule') AS schedule_ns, sum(dur) FILTER (stage = 'prepare') AS prepare_ns,
            sum(dur) FILTER (stage = 'forward') AS forward_ns, sum(dur) FILTER (stage = 'logits') AS logits_ns,
@@ -49,7 +49,7 @@ compiling AS (
     SELECT rank, ts, "end" FROM _compile_events
     UNION ALL SELECT rank, ts, "end" FROM slices WHERE cat = '' AND side = 'host' AND starts_with(name, 'GRAPH COMPILE: ')
 ),
--- The high-level profiler writes one slice per graph, torch.compile nested ones.
+-- The high-level profiler writes one slice per compiled graph; torch.compile writes nested ones.
 placed AS (
     SELECT c.rank, m.iteration::INTEGER AS class, c.ts, least(c."end", m.until) AS "end"
     FROM compiling AS c ASOF JOIN _iteration_marks AS m ON m.rank = c.rank AND c.ts >= m.ts WHERE c.ts < m.until

@@ -1,6 +1,6 @@
--- One row per iteration that generates for requests which generated before: the time since their last token. Prompts in
--- that time delay these requests. At least one request is in both iterations if the later one generates for more
--- requests than the prompts in between added. Iterations that compile are left out.
+-- One row per iteration that generates for requests that have generated before: the time since their last token.
+-- Prompts processed in that time delay these requests. At least one request is in both iterations if the later
+-- iteration generates for more requests than the prompts in between added. Iterations that compile are left out.
 --
 -- needs: serving_iterations
 -- empty without: serving_iterations
@@ -9,9 +9,9 @@
 -- column ts: BIGINT, end of the previous iteration that generates, in ns
 -- column end: BIGINT, end of this iteration in ns
 -- column gap_ns: BIGINT, time between the tokens
--- column prompt_tokens: BIGINT, prompt tokens processed meanwhile; NULL if the annotations lack them
--- column prompts: BOOLEAN, whether any prompt was processed meanwhile
--- column decode_ns: BIGINT, median time of a decode of the rank
+-- column prompt_tokens: BIGINT, prompt tokens processed in this time; NULL if the annotations do not state them
+-- column prompts: BOOLEAN, whether any prompt was processed in this time
+-- column decode_ns: BIGINT, median time of a decode on the rank
 WITH ordered AS (
     SELECT rank, iteration, phase, ts, ts + time_ns AS "end", time_ns, batch, prompt_tokens, generated_tokens,
            phase IN ('decode', 'mixed') AS generates,
