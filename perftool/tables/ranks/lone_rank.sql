@@ -1,4 +1,4 @@
--- The rank of the only recording that was given, for rules that point out the missing ranks.
+-- The rank of the only recording that was given, for rules that judge communication without the other ranks.
 --
 -- absent: several ranks were given; other rules compare them
 -- needs: _ranks

@@ -1,5 +1,6 @@
--- The detected steps of ranks without marked steps, from the first available source of step_marks: optimizer,
--- annotation, copies. A separate table, because planning this query is slow, and most recordings mark their steps.
+-- The detected steps of ranks without marked steps, from the first source of step_marks that is available: optimizer,
+-- annotation or copies. This is a separate table because planning its query is slow, and most recordings mark their
+-- steps.
 --
 -- needs: slices, roles, launches, _links, _device_work, _unmarked_ranks
 -- empty without: _unmarked_ranks
@@ -35,7 +36,7 @@ by_optimizer AS (
     SELECT c.rank, c.name, coalesce(lag(c."end") OVER (PARTITION BY c.rank ORDER BY c."end"), b.ts) AS ts, c."end", 'optimizer' AS source
     FROM closing AS c JOIN rarest AS r ON r.rank = c.rank AND r.name = c.name JOIN begun AS b ON b.rank = c.rank
 ),
--- The rest detects steps whose ends are not marked.
+-- From here on: ranks without an optimizer, for which steps are detected from annotations or copies.
 silent AS (SELECT rank FROM _unmarked_ranks EXCEPT SELECT rank FROM rarest),
 annotations AS (
     SELECT rank, name, ts, lead(ts) OVER (PARTITION BY rank, track, name ORDER BY ts) AS "end" FROM slices

@@ -3,7 +3,7 @@
 -- needs: slices, step_marks
 -- empty without: step_marks
 -- column rank: INTEGER, distributed rank
--- column steps: BIGINT, their number
+-- column steps: BIGINT, number of overlapping steps
 SELECT s.rank, count(DISTINCT s.name) AS steps
 FROM (SELECT rank, name::VARCHAR AS name FROM slices
       WHERE side = 'host' AND cat IN ('user_annotation', 'cpu_op') AND is_step(name)

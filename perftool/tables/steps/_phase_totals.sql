@@ -5,7 +5,7 @@
 -- column rank: INTEGER, distributed rank
 -- column phase: VARCHAR, phases.phase
 -- column total_ns: BIGINT, time
--- column count: BIGINT, number of stretches
+-- column count: BIGINT, number of stretches of the phase
 -- column evidence: VARCHAR, evidence of the longest stretch with evidence
 SELECT rank, phase, sum(dur)::BIGINT AS total_ns, count(*) AS count,
        arg_min(evidence, (-dur, ts)) FILTER (evidence IS NOT NULL) AS evidence

@@ -1,12 +1,12 @@
 -- The bounds of each step, including the device work it launched, and whether it counts.
 --
--- A step on a device lasts until the work it launched is done; the next step starts there. This is the rule of
--- PyTorch's TensorBoard plugin. Without steps, the whole recording is one. If steps were detected rather than marked,
--- the recording may contain only the end of the first one.
+-- A step on a device lasts until the work that it launched is done, and the next step starts at that moment. This is
+-- the rule of PyTorch's TensorBoard plugin. A recording without steps counts as one step. If steps were detected rather
+-- than marked, the recording may contain only the end of the first step.
 --
--- The first steps of a process compile and start up. Steps that spend at least a twentieth of their time on it are left
--- out as warm-up: at most half of the steps (or two, if that is more), and only if most later steps spend less.
--- Otherwise, compiling is normal for the run.
+-- The first steps of a process compile and start up. Steps that spend at least a twentieth of their time on this are
+-- left out as warm-up: at most half of the steps (or two, if that is more), and only if most later steps spend less
+-- time on it. Otherwise, compiling is normal for the run.
 --
 -- needs: slices, tracks, step_marks, launches, _links, _device_work, _compile_events, start_up
 -- empty without: slices
@@ -18,13 +18,13 @@
 -- column host_end: BIGINT, end of the annotation in ns
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column launched: BIGINT, units of device work launched inside
--- column left_out: VARCHAR, why per-step numbers exclude the step: incomplete (the recording lacks part of it) or warm-up; NULL when it counts
--- column partial: BOOLEAN, it is left out
+-- column launched: BIGINT, number of units of device work launched inside
+-- column left_out: VARCHAR, why per-step numbers exclude the step: incomplete (the recording lacks part of the step) or warm-up; NULL if they include it
+-- column partial: BOOLEAN, whether the step is left out
 WITH annotated AS (
     SELECT rank, step, name, ts, "end" FROM step_marks
 ),
--- Ranks to include, so that no slice is read if there are none.
+-- Ranks without steps; if there are none, no slices are read.
 without_steps AS (SELECT rank FROM tracks EXCEPT SELECT rank FROM annotated),
 whole AS (
     SELECT rank, min(ts) AS ts, max("end") AS "end"
@@ -56,8 +56,8 @@ launched AS (
     FROM called AS c JOIN launches AS l ON l.id = c.launch
     GROUP BY c.rank, c.ordinal
 ),
--- Work launched before the first step may still run when it begins. On Gaudi, most transfers have no launch; those that
--- start inside the step belong to it.
+-- Work launched before the first step may still run when the step begins. On Gaudi, most transfers have no launch;
+-- transfers that start inside the step belong to it.
 earlier_work AS (
     SELECT d.rank, max(d."end") AS "end"
     FROM _device_work AS d
@@ -68,7 +68,7 @@ earlier_work AS (
     WHERE d.set_aside IS NULL
     GROUP BY d.rank
 ),
--- If a loop ends before its recording, the last step has only begun: it has no ops, unlike the one before.
+-- If the training loop ends before the recording, the last step has only begun: it has no ops, unlike the step before.
 last_ops AS (
     SELECT rank, max(ts) AS last_op
     FROM slices
@@ -104,7 +104,8 @@ suspects AS (
         USING (rank)
     WHERE b.ordinal = b.last_launching AND b.ordinal > 0 AND b.launched < 0.8 * others.launched
 ),
--- If it ends with the same op as another step, and the work of its calls was recorded, it is complete and did less.
+-- If such a step ends with the same op as another step, and the work of its calls was recorded, it is complete and
+-- simply did less.
 submitting AS (SELECT DISTINCT name FROM launches),
 suspect_slices AS (
     SELECT rank, id, name, cat, ts FROM slices
@@ -135,8 +136,8 @@ cut AS (
     WHERE b.ordinal = 0 AND b.launched < 0.8 * others.launched
         AND b.rank IN (SELECT rank FROM step_marks WHERE source = 'optimizer')
 ),
--- Time of compilation and start-up in a step: the total up to the end of the step minus the total up to its start.
--- Pairs of events and steps would take quadratic time.
+-- The time of compilation and start-up in a step is the total up to the end of the step minus the total up to its
+-- start. Joining every event with every step would take quadratic time.
 warming AS (
     SELECT rank, 0 AS class, ts, "end" FROM _compile_events UNION ALL SELECT rank, 0, ts, "end" FROM start_up
 ),
@@ -155,7 +156,7 @@ unsteady AS (
 judged AS (
     SELECT b.rank, step, b.ordinal, name, b.host_ts, b.host_end, ts,
            CASE WHEN on_device THEN greatest("end", ts) ELSE b.host_end END AS "end", launched,
-           -- Iterations of a serving engine have marked ends, and differ in their work.
+           -- Iterations of a serving engine are never incomplete: their ends are marked, and their work differs anyway.
            coalesce(count(*) OVER (PARTITION BY b.rank) > 1 AND b.rank NOT IN (SELECT rank FROM step_marks WHERE source = 'iteration') AND CASE WHEN on_device
                THEN b.ordinal > last_launching OR c.ordinal > 0 OR (c.ordinal = 0 AND u.ordinal IS NULL)
                ELSE is_last AND last_op < b.host_ts AND last_op >= host_ts_before END, false) AS incomplete,

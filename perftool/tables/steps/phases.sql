@@ -1,11 +1,12 @@
 -- One row per stretch of a phase. The stretches of a rank cover its recording without gaps, from its first host event
 -- to its last. Gains and all statements about steps refer to the steady phase.
 --
--- If several apply at once, the first of these counts: the capture of a graph, the profiler's own work, saving a
--- checkpoint, evaluation during training, start-up, warm-up. Start-up lasts while calls that are slow only once take at
--- least half of the time since the start; later ones count individually. Warm-up consists of the steps left out for it,
--- and of compilation before the first step that counts. Time in which the profiler waits for the device does not count
--- as the profiler's work, as the device works on the recorded steps.
+-- If several phases apply at once, the first in this order counts: the capture of a graph, the profiler's own work,
+-- saving a checkpoint, evaluation during training, start-up, warm-up. Start-up lasts as long as calls that are slow
+-- only once take at least half of the time since the start; later calls of this kind count individually. Warm-up
+-- consists of the steps that are left out as warm-up, and of compilation before the first step that counts. Time in
+-- which the profiler waits for the device does not count as the profiler's work, because the device works on the
+-- recorded steps.
 --
 -- needs: slices, roles, start_up, syncs, _step_bounds, _compile_events, _extents
 -- empty without: _extents
@@ -14,7 +15,7 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
--- column evidence: VARCHAR, the longest call, function or step in it that proves the phase; NULL for steady
+-- column evidence: VARCHAR, the longest call, function or step in the stretch that proves the phase; NULL for steady
 WITH phase_names AS (
     SELECT name, cat, min(role) AS role FROM roles
     WHERE (cat = 'python_function' AND role IN ('profiler', 'checkpoint', 'evaluation'))
@@ -26,7 +27,7 @@ shown AS (
     SELECT s.rank, s.name, s.ts, s."end", t.role FROM slices AS s JOIN phase_names AS t ON t.name = s.name AND t.cat = s.cat
     WHERE s.side = 'host'
 ),
--- A function around a save that does little else, such as renaming the file, is part of the save.
+-- A function around a save is part of the save if it does little else, such as renaming the file.
 saves AS (
     SELECT s.id, s.rank, s.track, s.ts, s."end" FROM slices AS s JOIN phase_names AS t ON t.name = s.name AND t.cat = s.cat
     WHERE t.role = 'checkpoint' AND s.cat = 'python_function' AND s.side = 'host'
@@ -52,7 +53,7 @@ captures AS (
     SELECT s.rank, s.name, s.ts, s."end", r.role FROM slices AS s JOIN roles AS r ON r.name = s.name AND r.cat = s.cat
     WHERE s.cat = 'runtime' AND s.side = 'host' AND r.role IN ('capture_begin', 'capture_end')
 ),
--- A capture whose end was not recorded lasts as long as the recording.
+-- A capture whose end was not recorded lasts until the end of the recording.
 captured AS (
     SELECT b.rank, b.name, b.ts, coalesce(e."end", x.host_end) AS "end" FROM captures AS b
     JOIN _extents AS x USING (rank)
@@ -73,7 +74,7 @@ started AS (
     WHERE 2 * l.until >= l."end" - x.host_ts GROUP BY l.rank, x.host_ts
 ),
 steady AS (SELECT rank, min(host_ts) AS ts FROM _step_bounds WHERE NOT partial AND step IS NOT NULL GROUP BY rank),
--- The class is the position in the order above.
+-- The class is the position of the phase in the order of precedence.
 kinds AS (
     SELECT rank, 0 AS class, ts, "end", name FROM captured
     UNION ALL SELECT rank, 0, ts, "end", name FROM shown WHERE role = 'capture'
@@ -91,7 +92,7 @@ classes AS (
     SELECT k.rank, k.class, greatest(k.ts, x.host_ts) AS ts, least(k."end", x.host_end) AS "end"
     FROM kinds AS k JOIN _extents AS x USING (rank)
     UNION ALL SELECT rank, 6, host_ts, host_end FROM _extents
-    -- Waits for the device matter only for the profiler's own work.
+    -- Waits for the device only matter during the profiler's own work.
     UNION ALL SELECT w.rank, 7, w.ts, w."end" FROM syncs AS w SEMI JOIN shown AS p ON p.rank = w.rank AND p.role = 'profiler'
 ),
 united AS (SELECT * FROM interval_union(classes)),
@@ -99,7 +100,7 @@ swept AS (
     SELECT rank, ts, "end", CASE WHEN mask & 128 > 0 THEN mask & ~(128 | 2) ELSE mask END AS mask
     FROM interval_sweep(united)
 ),
--- The lowest bit of the mask is the first in the order.
+-- The lowest bit in the mask stands for the phase that counts.
 pieces AS (
     SELECT rank, ts, "end",
            ['capture', 'profiler', 'checkpoint', 'evaluation', 'startup', 'warmup', 'steady'][
@@ -117,7 +118,7 @@ classed AS (
     SELECT rank, ts, "end", list_position(['capture', 'profiler', 'checkpoint', 'evaluation', 'startup', 'warmup'], phase) - 1 AS class
     FROM stretches
 ),
--- An interval inside another one of its class is not needed.
+-- An interval inside another interval of its class is not needed.
 widest AS (
     SELECT * FROM (
         SELECT *, max("end") OVER (PARTITION BY rank, class ORDER BY ts, "end" DESC, name ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach

@@ -1,20 +1,21 @@
--- The kind of run of each rank, training or inference, by the evidence in its trace.
+-- Whether each rank's run is training or inference, with the evidence in its trace.
 --
 -- A backward pass, an optimizer or the gradient reduction of data parallelism, on the host or in the names of kernels,
--- proves training. If functions of autograd are recorded, one has to add up a parameter's gradient, or there is an optimizer:
--- gradients of inputs alone, as for forces or attributions, train nothing. It is inference if a trace with ops has none of these, and no op has a number from autograd, which
--- numbers the ops it may differentiate.
+-- proves training. If autograd functions are recorded, one of them must accumulate a parameter's gradient, or there
+-- must be an optimizer, because gradients of inputs only, as for forces or attributions, train nothing. The run is
+-- inference if a trace with ops shows none of these, and if no op has a number from autograd, which numbers the ops
+-- that it may differentiate.
 --
 -- needs: slices, roles, ops
 -- empty without: ops
 -- column rank: INTEGER, distributed rank
 -- column kind: VARCHAR, training or inference; NULL when the trace shows neither
--- column backward: BIGINT, slices that belong to a backward pass
--- column optimizer: BIGINT, slices that belong to an optimizer
--- column numbered: BIGINT, ops that autograd numbered
--- column ops: BIGINT, framework ops
--- column compiled: BOOLEAN, it calls code from torch.compile
--- column captured: BOOLEAN, it launches captured graphs
+-- column backward: BIGINT, number of slices that belong to a backward pass
+-- column optimizer: BIGINT, number of slices that belong to an optimizer
+-- column numbered: BIGINT, number of ops that autograd numbered
+-- column ops: BIGINT, number of framework ops
+-- column compiled: BOOLEAN, whether the run calls code from torch.compile
+-- column captured: BOOLEAN, whether the run launches captured graphs
 WITH names AS (
     SELECT name, cat, bool_or(role = 'backward') AS backward, bool_or(role IN ('optimizer', 'update')) AS optimizer
     FROM roles WHERE role IN ('backward', 'optimizer', 'update') GROUP BY name, cat
@@ -28,7 +29,7 @@ counted AS (
            count(*) FILTER (name = 'torch::autograd::AccumulateGrad') AS added
     FROM ops GROUP BY rank
 ),
--- Signs of fixes that are already in use.
+-- Whether the run already uses torch.compile or captured graphs.
 done AS (
     SELECT s.rank, bool_or(r.role = 'compiled') AS compiled, bool_or(r.role = 'graph_launch') AS captured
     FROM slices AS s JOIN roles AS r ON r.name = s.name AND r.cat = s.cat
@@ -36,7 +37,7 @@ done AS (
 )
 SELECT c.rank,
        CASE WHEN s.optimizer > 0 OR s.backward > 0 AND (c.functions = 0 OR c.added > 0) THEN 'training'
-            -- A few ops do not show the kind of run.
+            -- With only a few ops, the kind of run is unknown.
             WHEN c.ops >= 20 AND c.numbered = 0 AND coalesce(s.backward, 0) = 0 THEN 'inference' END AS kind,
        coalesce(s.backward, 0) AS backward, coalesce(s.optimizer, 0) AS optimizer, c.numbered, c.ops,
        coalesce(d.compiled, false) AS compiled, coalesce(d.captured, false) AS captured

@@ -1,19 +1,20 @@
 -- Two rows per rank whose steps have two lengths, because some steps have additional work, such as an evaluation. A
 -- median does not describe such steps.
 --
--- Steps are sorted by length and split where two neighbours differ most. The difference must exceed half of the shorter
--- one and a millisecond, because the operating system causes smaller differences. It must also exceed twice the spread
--- of the short steps, and be at least the spread of the long steps. Each side must have at least two steps and a fifth
--- of all. Long steps before all short ones are a warm-up. Iterations of a server (prefill, decode) are left out.
+-- Steps are sorted by length and split where two neighbours differ most. The difference must exceed a millisecond,
+-- because the operating system causes smaller differences, and half of the shorter neighbour. It must also exceed twice
+-- the spread of the short steps, and be at least the spread of the long steps. Each side must have at least two steps
+-- and a fifth of all steps. Long steps that precede all short steps are a warm-up. Iterations of a server (prefill,
+-- decode) are left out.
 --
 -- needs: steps
 -- empty without: steps
 -- column rank: INTEGER, distributed rank
 -- column length: VARCHAR, short or long
 -- column steps: BIGINT, number of complete steps
--- column shortest_ns: BIGINT, the shortest of them
--- column longest_ns: BIGINT, the longest of them
--- column total_ns: BIGINT, their total length
+-- column shortest_ns: BIGINT, length of the shortest of these steps
+-- column longest_ns: BIGINT, length of the longest of these steps
+-- column total_ns: BIGINT, total length of these steps
 WITH counted AS (
     SELECT rank, ts, dur, row_number() OVER o AS place, count(*) OVER (PARTITION BY rank) AS n, lead(dur) OVER o AS next,
            min(dur) OVER (PARTITION BY rank) AS shortest, max(dur) OVER (PARTITION BY rank) AS longest

@@ -1,17 +1,17 @@
--- One row per step of a rank on its host, as marked in the recording or as detected. The first available source of a
--- rank, in this order, counts, and the others are not searched:
+-- One row per step of a rank on its host, as marked in the recording or as detected. The first of these sources that a
+-- rank has counts, and the others are not searched:
 --
--- iteration: the iterations of a serving engine. One lasts until the next one starts, if that one generates for
--- waiting requests.
+-- iteration: the iterations of a serving engine. An iteration lasts until the next one starts, if the next one generates
+-- for the same requests.
 -- profiler: the profiler's own annotations (ProfilerStep#).
--- optimizer: a step ends with a call of the optimizer that no other call follows before the next backward pass. With
--- several optimizers, the one that is called least often counts.
--- annotation: the outermost annotation that recurs least often; a step lasts until its next one.
+-- optimizer: a step ends with the last call of the optimizer before the next backward pass. If there are several
+-- optimizers, the one that is called least often counts.
+-- annotation: the outermost annotation that recurs least often; a step lasts until the annotation's next occurrence.
 -- copies: a step begins with copies of inputs to the device. Later layers of a model look like earlier ones, but none of
 -- them copies inputs from the host and waits for a result.
 --
--- If nothing is marked, at least three steps must be found. For the last two sources, four fifths of them must also
--- have equal numbers of launches, and lengths within half of the median.
+-- If steps are detected, there must be at least three. For the last two sources, four fifths of the steps must also have
+-- equal numbers of launches, and lengths within half of the median.
 --
 -- needs: _marked_steps, _found_steps
 -- empty without: _marked_steps or _found_steps

@@ -1,7 +1,7 @@
--- One row per step, or one for the whole recording when none was marked or found. The parts of the breakdown
--- exclude each other, in the order of the columns, and add up to the step. In the definition of PyTorch's TensorBoard
--- plugin a collective is a kernel; compute, collective, copy and fill split the same time as kernel, memcpy, memset and
--- communication by the purpose of the device work.
+-- One row per step, or one for the whole recording when no step was marked or detected. The parts of the breakdown
+-- exclude each other, in the order of the columns, and add up to the step. As in PyTorch's TensorBoard plugin, the
+-- column kernel includes collectives. The columns compute, collective, copy and fill split the same time as kernel,
+-- memcpy, memset and communication, but by the purpose of the device work.
 --
 -- needs: _step_bounds, _timeline, _mask_meanings, step_marks
 -- empty without: _step_bounds
@@ -13,22 +13,22 @@
 -- column end: BIGINT, end in ns, when the device work launched by the step is done
 -- column host_ts: BIGINT, start of the annotation on the host
 -- column host_end: BIGINT, end of the annotation on the host
--- column partial: BOOLEAN, left out of every per-step number
+-- column partial: BOOLEAN, whether per-step numbers exclude the step
 -- column kernel: BIGINT, ns in which a kernel ran
--- column memcpy: BIGINT, ns in which a copy ran and no kernel
--- column memset: BIGINT, ns in which a fill ran and none of the above
--- column communication: BIGINT, ns in which a collective ran and none of the above
--- column runtime: BIGINT, ns in which a runtime call ran and none of the above
--- column dataloader: BIGINT, ns in which data was loaded and none of the above ran
--- column cpu_op: BIGINT, ns in which a framework op ran and none of the above
+-- column memcpy: BIGINT, ns in which a copy ran and no kernel did
+-- column memset: BIGINT, ns in which a fill ran and nothing of the previous columns did
+-- column communication: BIGINT, ns in which a collective ran and nothing of the previous columns did
+-- column runtime: BIGINT, ns in which a runtime call ran and nothing of the previous columns did
+-- column dataloader: BIGINT, ns in which data was loaded and nothing of the previous columns ran
+-- column cpu_op: BIGINT, ns in which a framework op ran and nothing of the previous columns did
 -- column other: BIGINT, the rest of the step
 -- column compute: BIGINT, ns in which a kernel other than a collective ran
 -- column collective: BIGINT, ns of collectives while nothing computed, and of calls of a process group while the device was idle
--- column copy: BIGINT, ns in which a copy ran and neither compute nor a collective
--- column fill: BIGINT, ns in which a fill ran and none of compute, collective and copy
+-- column copy: BIGINT, ns in which a copy ran and neither compute nor a collective did
+-- column fill: BIGINT, ns in which a fill ran and neither compute, nor a collective, nor a copy did
 -- column idle_runtime: BIGINT, ns of runtime calls while the device is idle; differs from runtime only if the CPU is the device
--- column idle_dataloader: BIGINT, the same for dataloader
--- column idle_cpu_op: BIGINT, the same for cpu_op
+-- column idle_dataloader: BIGINT, ns of data loading while the device is idle; differs from dataloader only if the CPU is the device
+-- column idle_cpu_op: BIGINT, ns of framework ops while the device is idle; differs from cpu_op only if the CPU is the device
 -- column source: VARCHAR, source of its bounds: iteration, profiler, optimizer, annotation or copies (step_marks.source); NULL for a whole recording
 -- column confidence: VARCHAR, step_marks.confidence
 -- column left_out: VARCHAR, why per-step numbers exclude a partial step: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
@@ -36,7 +36,7 @@ WITH
 -- Steps may overlap, so time is first split at their bounds. Comparing every stretch with every step would take
 -- quadratic time.
 bounds AS (SELECT rank, ts FROM _step_bounds UNION SELECT rank, "end" FROM _step_bounds),
--- Grouped by mask, because there are few distinct masks.
+-- Group by mask, because there are few distinct masks.
 parts AS (
     SELECT b.rank, b.ts, t.mask, sum(t."end" - t.ts) AS ns
     FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts GROUP BY b.rank, b.ts, t.mask

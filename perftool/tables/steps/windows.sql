@@ -1,10 +1,11 @@
--- One row per rank: the time that its numbers cover, which is its complete steps, or the whole recording without steps.
+-- One row per rank: the time that its numbers cover, that is, its complete steps, or the whole recording if it has no
+-- steps.
 --
 -- needs: _step_bounds
 -- empty without: _step_bounds
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start of the first complete step in ns
--- column dur: BIGINT, length in ns, including time between steps: the denominator of time shares
+-- column dur: BIGINT, length in ns, including time between steps; shares of time refer to it
 -- column end: BIGINT, end of the last complete step in ns
 -- column host_ts: BIGINT, start of the first step on the host, which runs ahead of the device
 -- column host_end: BIGINT, end of the last step on the host

@@ -1,9 +1,9 @@
--- One row per number of the summary that a language-model server has. For summary.
+-- One row per number of the summary that only language-model servers have. For summary.
 --
 -- needs: serving_numbers, serving_intervals, serving_iterations, logged_iterations, token_gaps
 -- empty without: serving_numbers or serving_intervals or serving_iterations or logged_iterations
 -- column metric: VARCHAR, name of the number
--- column value: DOUBLE, its value
+-- column value: DOUBLE, value of the number
 WITH wanted(metric, name, statistic, sources) AS (
     VALUES ('output_tokens_per_s', 'output_tokens_per_s', 'value', ['client']),
            ('requests_per_s', 'requests_per_s', 'value', ['client']),

@@ -3,15 +3,15 @@
 --
 -- maker: replay
 -- needs: device_ops, launches, syncs, steps, slices, tracks, feeding_tracks, roles, dataloader, _vocabulary, machine_loads
--- absent: the input has no steps that are replayed
+-- absent: the input has no steps that can be replayed
 -- column rank: INTEGER, distributed rank
--- column step: INTEGER, its step (steps.step)
--- column place: INTEGER, its place on the path of the rank, from 1
+-- column step: INTEGER, step of the stretch (steps.step)
+-- column place: INTEGER, position on the path of the rank, from 1
 -- column kind: VARCHAR, host, dataloader, kernel, memcpy, memset, collective or delay
 -- column task: BIGINT, slices.id of the device work or the host activity; NULL without a slice
--- column name: VARCHAR, name of that slice; for a delay, the work before and after it
+-- column name: VARCHAR, name of the slice; for a delay, the work before and after it
 -- column track: BIGINT, tracks.id, NULL for a delay
 -- column ts: BIGINT, start in the recording in ns
 -- column dur: BIGINT, length in the recording in ns
 -- column end: BIGINT, end in the recording in ns
--- column bound_ns: BIGINT, its time in the replayed step
+-- column bound_ns: BIGINT, length of the stretch in the replayed step

@@ -17,7 +17,7 @@ WITH whole AS (
     FROM _rank_totals
 ),
 -- Floating-point sums need a fixed order to be reproducible.
--- A ratio that covers a part of the work is used only if that part is large enough.
+-- A ratio that covers only part of the work is used only if that part is large enough.
 best AS (
     SELECT sum(best_ns ORDER BY best_ns) AS at_best, sum(bounded_ns) AS bounded, sum(peak_ns ORDER BY peak_ns) AS at_peak,
            sum(recomputed_ns ORDER BY recomputed_ns) AS recomputed, sum(passes_ns) AS passes,

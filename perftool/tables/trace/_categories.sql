@@ -4,7 +4,7 @@
 -- column category: VARCHAR, in lower case
 -- column kind: VARCHAR, normalised category (slices.cat); 'lane' when the lane determines it
 -- column side: VARCHAR, 'host', 'device', or 'lane'
--- column by_name: BOOLEAN, whether names distinguish copies and fills from other work
+-- column by_name: BOOLEAN, whether only names distinguish copies and fills from other work
 SELECT pattern AS category, CASE role WHEN 'lane' THEN 'runtime' ELSE role END AS kind,
        CASE WHEN role = 'lane' THEN 'lane'
             WHEN role IN ('kernel', 'memcpy', 'memset', 'device_annotation') THEN 'device' ELSE 'host' END AS side,

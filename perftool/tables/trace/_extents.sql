@@ -1,11 +1,11 @@
--- The extent of each recording, by its host events.
+-- The start and end of each recording, according to its host events.
 --
 -- needs: slices
 -- empty without: slices
 -- column rank: INTEGER, distributed rank
 -- column host_ts: BIGINT, start of the first host slice in ns
 -- column host_end: BIGINT, end of the last host slice in ns
--- column recorded_until: BIGINT, end of the recording as noted by the profiler, NULL without a note
+-- column recorded_until: BIGINT, end of the recording according to the profiler, NULL if it did not record this
 WITH host AS (
     SELECT rank, min(ts) AS host_ts, max("end") AS host_end
     FROM slices WHERE side = 'host' AND cat NOT IN ('trace', 'overhead') GROUP BY rank

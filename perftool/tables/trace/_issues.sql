@@ -1,9 +1,9 @@
--- One row per kind of data loss or repair, by a reader or while begin and end events are paired. For input_issues.
+-- One row per kind of data loss or repair, by a reader or in the pairing of begin and end events. For input_issues.
 --
 -- maker: given
 -- column path: VARCHAR, the file
 -- column kind: VARCHAR, what happened
 -- column count: BIGINT, number of events, records or lines
--- column bytes: BIGINT, length of the text concerned, NULL when unknown
--- column offset: BIGINT, byte offset of the first one in the uncompressed input, NULL when unknown
+-- column bytes: BIGINT, length of the affected text, NULL when unknown
+-- column offset: BIGINT, byte offset of the first occurrence in the uncompressed input, NULL when unknown
 -- column message: VARCHAR, one sentence

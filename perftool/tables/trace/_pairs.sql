@@ -1,7 +1,8 @@
--- The end of every event recorded as begin and end, matched by a stack per thread; for _spans. Events without a partner
--- become issues. Its maker also creates the types event_name, event_category and event_side.
+-- The end of every event that was recorded as separate begin and end events, which a stack per thread matches. For
+-- _spans. Events without a partner become issues. The maker of this table also creates the types event_name,
+-- event_category and event_side.
 --
 -- maker: pair_slices
 -- needs: tracks, _issues
--- column id: BIGINT, row of the begin in the raw table
+-- column id: BIGINT, row of the begin event in the raw table
 -- column end: BIGINT, end in ns

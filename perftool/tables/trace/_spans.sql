@@ -1,11 +1,11 @@
--- Every complete event with its category, before nesting. Dropped once slices exist.
+-- Every complete event with its category, before nesting. The table is dropped once slices exist.
 --
 -- needs: tracks, _pairs, _categories, _vocabulary
 -- empty without: tracks
--- column id: BIGINT, row of the event in the raw table (of the begin, for begin and end)
+-- column id: BIGINT, row of the event in the raw table; of the begin event, if begin and end are separate
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, the lane
--- column side: VARCHAR, of the track
+-- column side: VARCHAR, tracks.side
 -- column name: VARCHAR, the event's name
 -- column cat: VARCHAR, normalised category
 -- column ts: BIGINT, start in ns
@@ -37,5 +37,5 @@ FROM complete AS e
 JOIN (SELECT * REPLACE (side::event_side AS side) FROM tracks) AS t ON t.rank = e.rank AND t.pid = coalesce(e.pid, '') AND t.tid = coalesce(e.tid, '')
 LEFT JOIN spellings AS c ON c.spelled = e.cat
 LEFT JOIN deciding_names AS n ON n.name = e.name AND c.by_name
--- Impossible events of a device are set aside later.
+-- Device events with impossible lengths are kept here; _device_work sets them aside.
 WHERE t.side = 'device' OR is_length(e."end" - e.ts)

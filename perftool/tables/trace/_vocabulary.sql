@@ -2,6 +2,6 @@
 --
 -- maker: given
 -- column vendor: VARCHAR, type of device; NULL for names that PyTorch writes on every device
--- column subject: VARCHAR, kind of the named thing: runtime, op, kernel, memcpy, category, process ...
+-- column subject: VARCHAR, what kind of thing has the name: runtime, op, kernel, memcpy, category, process ...
 -- column role: VARCHAR, the role that the name assigns
 -- column pattern: VARCHAR, a name in lower case; * matches any text

@@ -1,11 +1,11 @@
--- One row per kind of loss or repair by a reader.
+-- One row per kind of data loss or repair in an input.
 --
 -- needs: _issues, _overlapping_steps, _pairs, inputs
 -- column path: VARCHAR, the file
 -- column kind: VARCHAR, what happened, for example dropped events
 -- column count: BIGINT, number of events, records or lines
--- column bytes: BIGINT, length of the text concerned, NULL when unknown
--- column offset: BIGINT, byte offset of the first one in the uncompressed input, NULL when unknown
+-- column bytes: BIGINT, length of the affected text, NULL when unknown
+-- column offset: BIGINT, byte offset of the first occurrence in the uncompressed input, NULL when unknown
 -- column message: VARCHAR, one sentence
 SELECT * FROM _issues
 UNION ALL

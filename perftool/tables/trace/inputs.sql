@@ -1,9 +1,9 @@
 -- One row per file read.
 --
 -- maker: given
--- column path: VARCHAR, as given
+-- column path: VARCHAR, path as given by the user
 -- column kind: VARCHAR, trace, fallback_log, metrics, runtime_log, config, capture, flight_record, nodes (of Gaudi's trace analyzer) or graph (of its compiler)
 -- column rank: INTEGER, distributed rank
 -- column bytes: BIGINT, size on disk
--- column events: BIGINT, records used
+-- column events: BIGINT, number of records used
 -- column status: VARCHAR, ok, repaired, truncated or unreadable

@@ -1,10 +1,10 @@
--- One row per thread whose core time is in the trace: the threads of a process that waited longest for a core.
+-- One row per thread whose CPU time is in the trace: the threads of a process that waited longest for a core.
 --
 -- A thread that neither ran nor was ready to run was blocked: it slept, or waited for a lock, a file or another
--- process. All times are parts of machines.wall_ns.
+-- process. The times of a thread are parts of machines.wall_ns.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
 -- column tid: VARCHAR, thread id, as in tracks
 -- column cpu_ns: BIGINT, time on a core
--- column delay_ns: BIGINT, time in which it was ready to run but had no core
+-- column delay_ns: BIGINT, time in which the thread was ready to run but had no core

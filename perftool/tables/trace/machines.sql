@@ -1,7 +1,7 @@
 -- One row per rank whose trace describes the recording machine and its load.
 --
--- Only the recorders of this program write that into the trace (docs/recording.md). Values that the system does not
--- provide are NULL. Times cover the recorded steps.
+-- Only the recorders of this program write this description into the trace (docs/recording.md). Values that the system
+-- does not provide are NULL. Times cover the recorded steps.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
@@ -13,9 +13,9 @@
 -- column quiet_step_ns: BIGINT, median step before the recording, without the profiler
 -- column wall_ns: BIGINT, duration of the recording
 -- column own_ns: BIGINT, CPU time of the process and of its loader's workers
--- column busy_ns: BIGINT, busy time of the allowed cores, summed over cores, for any process; exact to 10 ms for each core
+-- column busy_ns: BIGINT, time in which the allowed cores ran any process, summed over cores; exact to 10 ms per core
 -- column stolen_ns: BIGINT, time that a hypervisor gave the allowed cores to others
 -- column delay_ns: BIGINT, longest time in which a thread of the process, or a worker, was ready to run but had no core
--- column delayed: VARCHAR, the name of that thread
+-- column delayed: VARCHAR, name of the thread with delay_ns
 -- column instruction_sets: VARCHAR, the processor's instruction sets for tensors, such as AMX-BF16, AVX512
--- column device: VARCHAR, its name in device_facts; NULL when its rates were not measured
+-- column device: VARCHAR, name of the processor in device_facts; NULL when its rates were not measured

@@ -1,4 +1,4 @@
--- One row per role of a name: the roles that the vendor files assign to the names in the trace.
+-- One row per name in the trace and role that the vendor files assign to the name.
 --
 -- needs: _name_roles
 -- empty without: _name_roles

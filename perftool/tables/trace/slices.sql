@@ -9,10 +9,10 @@
 -- column track: BIGINT, the lane (tracks.id)
 -- column side: VARCHAR, 'host' or 'device'
 -- column name: VARCHAR, the event's name
--- column cat: VARCHAR, normalised category: cpu_op, user_annotation, python_function, runtime, kernel, memcpy, memset, device_annotation, overhead, trace; others in lower case as written
+-- column cat: VARCHAR, normalised category: cpu_op, user_annotation, python_function, runtime, kernel, memcpy, memset, device_annotation, overhead, trace; other categories as written, in lower case
 -- column ts: BIGINT, start in ns, as in the file
 -- column dur: BIGINT, length in ns; may be negative in damaged files
 -- column end: BIGINT, ts + dur
 -- column depth: INTEGER, number of slices of the track that are open when this one starts; 0 on device tracks
--- column parent: BIGINT, the innermost of these open slices (slices.id), NULL at depth 0
--- column outermost: BOOLEAN, whether it is not directly inside a slice of the same category; profiler steps do not count
+-- column parent: BIGINT, the innermost slice of the track that is open when this one starts (slices.id), NULL at depth 0
+-- column outermost: BOOLEAN, whether no slice of the same category directly contains it; profiler steps do not count

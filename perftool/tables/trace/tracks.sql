@@ -31,14 +31,15 @@ used AS (
            bool_and(kind IS NOT DISTINCT FROM 'device_annotation') AS device_notes,
            coalesce(bool_and(side = 'host'), false) AS host_work
     FROM (SELECT rank, coalesce(pid, '') AS pid, coalesce(tid, '') AS tid, lower(cat) AS category
-          -- DISTINCT leaves few rows. A list of phases (IN) would be hashed for each event.
+          -- DISTINCT leaves few rows. The phases are compared one by one, because a list (IN) would be hashed for each
+          -- event.
           FROM (SELECT DISTINCT rank, pid, tid, cat FROM raw
                 WHERE ph = 'X' OR ph = 'B' OR ph = 'E' OR ph = 'i' OR ph = 'I' OR ph = 'C'))
     LEFT JOIN _categories USING (category)
     GROUP BY ALL
 ),
 described AS (
-    -- Python threads without a kernel thread ID are in process 0, and so is the device of Gaudi.
+    -- Python threads without a kernel thread ID are in process 0, as is Gaudi's device.
     SELECT u.*, p.process, n.thread, e.process IS NOT NULL AND NOT u.host_work AS has_engines, e.vendors,
            lower(p.process || ' ' || coalesce(n.thread, '')) AS label,
            CASE WHEN regexp_full_match(u.tid, '\d{1,6}') THEN (u.tid::INTEGER // 1000)::VARCHAR END AS base
