@@ -192,7 +192,7 @@ def test_a_folder_of_dumps_names_the_rank_behind_first(tmp_path: Path) -> None:
     assert (first.code, first.evidence["late_ranks"], first.evidence["ranks_missing"]) == ("COL114", [2], [3])
     assert first.message == (
         "group default_pg (0): rank 2 has not called collective 12 (nccl:all_reduce of [3, 4] at train.py:31 step), in "
-        "which ranks 0, 1 wait; the last call there: nccl:all_reduce at train.py:31 step; no dump of rank 3"
+        "which ranks 0, 1 wait; the last call before it: nccl:all_reduce at train.py:31 step; no dump of rank 3"
     )
     assert report.verdict.headline == f"{first.message[:1].upper()}{first.message[1:]}."
 

@@ -284,7 +284,7 @@ def test_a_loss_in_unusual_steps_keeps_its_bound(tmp_path: Path) -> None:
     (finding,) = report.findings
     assert finding.gain is not None
     assert (finding.gain.kind, round(finding.gain.share_of_step, 2)) == ("bound", 0.5)
-    assert finding.short_fix == "Make a batch cheaper, or add workers while cores are free"
+    assert finding.short_fix == "Make batches cheaper, or add workers while cores are free"
 
 
 def test_the_line_of_unfused_kernels_is_chosen_by_their_time_on_the_device(tmp_path: Path) -> None:
