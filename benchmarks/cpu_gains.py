@@ -1,12 +1,12 @@
 """Gains on the CPU, predicted and measured: ``python benchmarks/cpu_gains.py`` writes them to docs/gains.md,
 as the tables of this processor.
 
-Each pair is a script before and after the advice, on one thread. The measured gain compares the fastest of many steps,
-by CPU time (by wall time with loader workers, whose CPU time is their own); steps of both scripts alternate, because
-other processes may share the machine. The predicted gain is a share of the recorded step, the median of three
-recordings. Both have the core to themselves where the system allows it. The machine's load is removed from recordings,
-because nothing is predicted on an overloaded machine. The scripts are whole runs as a user writes them; their first
-advice is followed, whatever it is.
+Each pair is a script before and after the advice, on one thread. The measured gain compares the fastest of many steps
+by CPU time, or by wall time if the script has loader workers, because the process's CPU time does not include theirs.
+Steps of both scripts alternate, because other processes may share the machine. The predicted gain is a share of the
+recorded step, the median of three recordings. Measuring and recording take priority over other processes where the
+system allows it. The machine's load is removed from recordings, because nothing is predicted on an overloaded machine.
+The scripts are whole runs as a user writes them; the benchmark follows the first advice of their reports.
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     "compiled activations": ("FUS108", partial(pointwise, compiled=False), partial(pointwise, compiled=True)),
     "checkpointed or kept activations": ("MEM109", partial(deep, repeats=True), partial(deep, repeats=False)),
 }  # fmt: skip
-# Scripts, and the same scripts after a rule's advice. Which advice comes first depends on the processor.
+# Scripts, and the same scripts with a rule's advice followed. Which advice comes first depends on the processor.
 _SMALL = partial(transformer, size=384, tokens=128)
 SCRIPTS: dict[str, tuple[Callable[[], Step], dict[str, Callable[[], Step]]]] = {
     "transformer, training": (
@@ -411,7 +411,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def measured(steps: list[Step], clock: Callable[[], float] = time.process_time) -> list[float]:
-    """The least time of each of ``steps``, in s."""
+    """The shortest time of each of ``steps``, in s."""
     best = [math.inf] * len(steps)
     until = time.monotonic() + _SECONDS
     while time.monotonic() < until or math.inf in best:
@@ -442,7 +442,7 @@ def answered(step: Step) -> perftool.Report:
         return perftool.analyze(path)
 
 
-def said(gains: Sequence[Gain | None]) -> str:
+def median_gain(gains: Sequence[Gain | None]) -> str:
     """The median of ``gains`` as a share of the step."""
     found = sorted((gain for gain in gains if gain), key=lambda gain: gain.share_of_step)
     if 2 * len(found) <= len(gains):
@@ -457,9 +457,8 @@ def row(name: str) -> str:
     slow, quick = figures(before, after)
     reports = answers(before)
     gains = [next((found.gain for found in report.findings if found.code == code), None) for report in reports]
-    return (
-        f"| {name} | {code or 'none'} | {1e3 * slow:.1f} | {1e3 * quick:.1f} | {1 - quick / slow:.1%} | {said(gains)} |"
-    )
+    times = f"{1e3 * slow:.1f} | {1e3 * quick:.1f} | {1 - quick / slow:.1%}"
+    return f"| {name} | {code or 'none'} | {times} | {median_gain(gains)} |"
 
 
 def script_row(name: str) -> str:
@@ -467,7 +466,7 @@ def script_row(name: str) -> str:
     reports = answers(before)
     advised = [next((found for found in report.findings if found.advice and found.gain), None) for report in reports]
     first = Counter(found.code if found else "none" for found in advised).most_common(1)[0][0]
-    promised = said([found.gain if found and found.code == first else None for found in advised])
+    promised = median_gain([found.gain if found and found.code == first else None for found in advised])
     slow, quick = figures(before, afters.get(first, before))
     followed = f"{1e3 * quick:.1f} | {1 - quick / slow:.1%}" if first in afters else "| "
     verdict = reports[0].verdict
@@ -484,7 +483,7 @@ def answers(make: Callable[[], Step]) -> list[perftool.Report]:
 
 
 def figures(before: Callable[[], Step], after: Callable[[], Step]) -> tuple[float, float]:
-    """The least time of a step before and after, in s."""
+    """The shortest time of a step before and after the advice, in s."""
     steps = [before(), after()]
     for step in steps * 2:
         step()
@@ -495,7 +494,7 @@ def figures(before: Callable[[], Step], after: Callable[[], Step]) -> tuple[floa
 
 
 def main(names: list[str]) -> None:
-    """Measure the pairs and scripts ``names``, or all; the page's tables are only written for all."""
+    """Measure the pairs and scripts ``names``. Without names, measure all and write the page's tables."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     lines: dict[str, list[str]] = {"pairs": [], "scripts": []}

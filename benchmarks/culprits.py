@@ -1,4 +1,4 @@
-"""Answers for simulated runs with a known culprit: who is named, and the cost compared with the run without it.
+"""Answers for simulated runs with a known culprit: whom the report names, and the reported cost against the true one.
 
 ``python benchmarks/culprits.py [RANKS [NAME ...]]`` prints the first table of benchmarks/culprits.md, for the runs
 whose names contain one of the given texts. ``python benchmarks/culprits.py hard [NAME ...]`` prints the table of the
@@ -87,13 +87,13 @@ def hard_cases() -> Iterator[Case]:
 
 @cache
 def truth(layout: Layout, steps: int) -> float:
-    """What a step takes without any trouble, in us."""
+    """The time of a step without any trouble, in us."""
     return simulate(layout, steps=steps).step_us
 
 
 @dataclass(frozen=True)
-class Said:
-    """The run's true cost compared with a healthy run, and the gains and first sentence of the answer."""
+class Answer:
+    """The true cost of the run's troubles, compared with a healthy run, and the answer's gains and first sentence."""
 
     name: str
     costs: str
@@ -101,8 +101,8 @@ class Said:
     begin: str
 
 
-def said_of(case: Case) -> Said:
-    """Simulate the run of ``case``, and ask for its culprit."""
+def answer_for(case: Case) -> Answer:
+    """Simulate the run of ``case``, and analyse it."""
     run = simulate(case.layout, case.troubles, case.steps)
     costs = f"{(run.step_us - truth(case.layout, case.steps)) / 1e3:.2f}"
     with tempfile.TemporaryDirectory() as folder:
@@ -112,40 +112,40 @@ def said_of(case: Case) -> Said:
         report = analyze([folder])
     blamed = [found for found in report.findings if found.code in BLAMING and found.gain]
     if not blamed or report.findings[0] is not blamed[0]:
-        return Said(case.name, costs, "-", "nobody is named")
+        return Answer(case.name, costs, "-", "nobody is named")
     gains = " + ".join(
         f"{'≤ ' if found.gain.kind == 'bound' else ''}{found.gain.ns_per_step / 1e6:.2f}"
         for found in blamed if found.gain
     )  # fmt: skip
-    return Said(case.name, costs, gains, re.sub(r":.*?[.](?= [A-Z]|$)", ".", report.verdict.headline).rstrip("."))
+    return Answer(case.name, costs, gains, re.sub(r":.*?[.](?= [A-Z]|$)", ".", report.verdict.headline).rstrip("."))
 
 
-def print_each(answers: Iterable[Said]) -> None:
+def print_each(answers: Iterable[Answer]) -> None:
     """A row for each run."""
     print("| run | true cost | reported | first sentence |\n|---|---|---|---|")
-    for said in answers:
-        gains = " + ".join(f"{gain} ms" for gain in said.gains.split(" + ")) if said.gains != "-" else "-"
-        print(f"| {said.name} | {said.costs} ms | {gains} | {said.begin} |", flush=True)
+    for answer in answers:
+        gains = " + ".join(f"{gain} ms" for gain in answer.gains.split(" + ")) if answer.gains != "-" else "-"
+        print(f"| {answer.name} | {answer.costs} ms | {gains} | {answer.begin} |", flush=True)
 
 
-def print_by_kind(answers: Iterable[Said]) -> None:
+def print_by_kind(answers: Iterable[Answer]) -> None:
     """A row for each trouble, a column for each kind of parallelism: reported cost / true cost, in ms."""
-    rows: dict[str, dict[str, Said]] = {}
-    for said in answers:
-        kind, trouble = said.name.split(", ", 1)
-        rows.setdefault(trouble, {})[kind] = said
+    rows: dict[str, dict[str, Answer]] = {}
+    for answer in answers:
+        kind, trouble = answer.name.split(", ", 1)
+        rows.setdefault(trouble, {})[kind] = answer
     print(f"| run | named | {' | '.join(KINDS)} |\n|---|---|{'---|' * len(KINDS)}")
     for trouble, cells in rows.items():
-        # Two correct answers may differ in their order: links first, or a rank first.
-        named = {tuple(sorted(NAMED.findall(said.begin.lower()))) for said in cells.values()}
+        # Answers that name the same culprits in another order count as equal.
+        named = {tuple(sorted(NAMED.findall(answer.begin.lower()))) for answer in cells.values()}
         who = "; ".join(" and ".join(names) or "nobody" for names in sorted(named))
         print(f"| {trouble} | {who} | {' | '.join(_cell(cells.get(kind)) for kind in KINDS)} |")
 
 
-def _cell(said: Said | None) -> str:
-    if said is None:
+def _cell(answer: Answer | None) -> str:
+    if answer is None:
         return ""
-    return said.gains if said.gains == "-" else f"{said.gains} of {said.costs}"
+    return answer.gains if answer.gains == "-" else f"{answer.gains} of {answer.costs}"
 
 
 def main() -> None:
@@ -153,7 +153,7 @@ def main() -> None:
     hard = sys.argv[1:2] == ["hard"]
     chosen = hard_cases() if hard else cases(int(sys.argv[1]) if len(sys.argv) > 1 else 8)
     wanted = [case for case in chosen if not sys.argv[2:] or any(part in case.name for part in sys.argv[2:])]
-    (print_by_kind if hard else print_each)(said_of(case) for case in wanted)
+    (print_by_kind if hard else print_each)(answer_for(case) for case in wanted)
 
 
 if __name__ == "__main__":

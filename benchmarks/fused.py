@@ -2,9 +2,9 @@
 
     python -m benchmarks.fused [--ops NAME ...] [--models NAME ...] [--dtypes NAME ...] [--seconds N]
 
-A cell is the time of PyTorch's op over the time of ours (above 1: ours is faster), the median of interleaved rounds
-with its interval; below 0.95 it is measured again with five times the effort. `memory` is the peak of ours over theirs,
-`-` where both are below 64 KiB.
+A ratio is the time of PyTorch's op over the time of ours (above 1: ours is faster), the median of interleaved rounds
+with its interval; below 0.95 it is measured again for five times as long. `memory` is the peak of our op over the peak
+of PyTorch's, `-` if both are below 64 KiB.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Cell:
-    """The same work by PyTorch and by us; `make` builds both, and may need much memory."""
+    """The same work by PyTorch and by us; `make` builds both, which may need much memory."""
 
     op: str
     model: str
@@ -256,7 +256,7 @@ def main() -> None:
     options.add_argument("--ops", nargs="*", default=sorted({cell.op for cell in cells}))
     options.add_argument("--models", nargs="*", default=sorted({cell.model for cell in cells}))
     options.add_argument("--dtypes", nargs="*", default=list(DTYPES))
-    options.add_argument("--seconds", type=float, default=1.5, help="patience for one cell")
+    options.add_argument("--seconds", type=float, default=1.5, help="time to measure one ratio")
     chosen = options.parse_args()
     torch.set_num_threads(1)
     capability = torch.backends.cpu.get_cpu_capability()

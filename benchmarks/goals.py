@@ -1,4 +1,4 @@
-"""The goals for reading and analysing a trace, and how far the measurements are from them."""
+"""The goals for reading and analysing a trace, beside the measurements."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def goal_table(
     small: Mapping[str, Cost],
     logs: Mapping[str, float],
 ) -> str:
-    """The goals and the measurements; ``found`` is by source and size in MB, ``logs`` are MB/s."""
+    """The goals and the measurements; ``found`` has the results by source and size in MB, ``logs`` are MB/s."""
     sources, sizes = list(dict.fromkeys(source for source, _ in found)), sorted({size for _, size in found})
     first = sizes[0]
 
@@ -83,7 +83,7 @@ def goal_table(
 
 
 def packed(results: Results) -> str:
-    """The processor time for a packed trace, over the sum of the time for the plain one and the time to unpack it."""
+    """The processor time for a packed trace over the time to unpack it plus the time for the plain trace."""
     cost = results.cost("perftool")
     if cost is None or results.packed is None:
         return "-"
@@ -108,7 +108,7 @@ def wall_share(results: Results) -> str:
 
 
 def growth(small: Results, large: Results) -> str:
-    """The processor time per MB of a large file over that of a small one."""
+    """The processor time per MB of a large file over the same for a small file."""
     one, two = small.cost("perftool"), large.cost("perftool")
     return f"{two.cpu / large.megabytes / (one.cpu / small.megabytes):.2f}" if one and two else "-"
 

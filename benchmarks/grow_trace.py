@@ -1,7 +1,7 @@
 """Grows a trace: ``python benchmarks/grow_trace.py SOURCE TARGET MEGABYTES``.
 
 The events of SOURCE are repeated one after the other in time. Each repetition has its own steps, correlations and
-flows, so it costs an analysis as much as SOURCE. The layout is the profiler's.
+flows, so an analysis of a repetition costs as much as one of SOURCE. The layout is the profiler's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Block:
     strides: tuple[int, ...]
 
     def text(self, repetition: int) -> str:
-        """The events of repetition 0, as the inside of a JSON array."""
+        """The events of one repetition, counted from 0, as the inside of a JSON array."""
         shifted = zip(self.numbers, self.strides, strict=True)
         return self.template % tuple(number + repetition * stride for number, stride in shifted)
 
@@ -73,7 +73,7 @@ def grow(source: Path, target: Path, megabytes: float) -> int:
     events = trace.pop("traceEvents")
     block = make_block([event for event in events if "ts" in event and event["ph"] != "M"])
     names = [layout(event) for event in events if event["ph"] == "M"]
-    # Up to the brackets of the empty array, which is last.
+    # The text before the events: all keys, then the opening bracket of the array, which comes last.
     head = json.dumps({**trace, "traceEvents": []}, indent=2, default=float).removesuffix("]\n}")
     with target.open("w", encoding="utf-8") as stream:
         stream.write(head + "\n" + ",\n".join([*names, block.text(0)]))
@@ -86,7 +86,7 @@ def grow(source: Path, target: Path, megabytes: float) -> int:
 
 
 def read(source: Path) -> dict[str, Any]:
-    """The trace as decoded JSON, its times exact."""
+    """The trace as decoded JSON, with exact decimal times."""
     content = source.read_bytes()
     if content.startswith(GZIP):
         content = gzip.decompress(content)
@@ -111,7 +111,7 @@ def make_block(events: list[Event]) -> Block:
 
 
 def cut_holes(event: Event, strides: Strides) -> Iterator[tuple[Number, int]]:
-    """Replace the numbers of ``event`` that change by holes; yields them in the order of the text."""
+    """Replace the changing numbers of ``event`` with holes; yields these numbers in the order of the text."""
     links = event.get("args", {})
     if found := STEP.fullmatch(str(event.get("name"))):
         event["name"] = found[1] + HOLE
@@ -128,7 +128,7 @@ def cut_holes(event: Event, strides: Strides) -> Iterator[tuple[Number, int]]:
 
 
 def is_link(key: str, value: object) -> bool:
-    """Whether an argument refers to another event; 0 refers to none."""
+    """Whether an argument refers to another event; 0 refers to no event."""
     return key in LINKS and isinstance(value, int) and value > 0
 
 

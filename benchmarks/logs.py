@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 
-# In MB. The difference of the two sizes cancels the fixed costs, above all the start of the program.
+# Sizes in MB. The difference between the two times leaves out the fixed costs, above all the start of the program.
 SMALL_MB, LARGE_MB = 5, 65
-# The share of lines that matter to the reader.
+# The share of lines that the reader extracts.
 SHARES = {"runtime log": 0.02, "debug log": 0.1}
 _BATCH = 1000
-# One line per millisecond; a log continues after midnight.
+# There is one line per millisecond; times start again at midnight.
 _DAY_MS = 86_400_000
 
 
 def write_log(kind: str, target: Path, megabytes: float) -> None:
-    """Write a log of a ``kind`` of ``SHARES``; the same in every run."""
+    """Write a log of ``kind``, a key of ``SHARES``. Its lines are the same in every run."""
     lines = _lines(kind)
     left = int(megabytes * 1e6)
     with target.open("w", encoding="ascii") as log:
@@ -29,7 +29,7 @@ def _lines(kind: str) -> Iterator[str]:
     dice = random.Random(0)
     quiet = _console if kind == "runtime log" else _debug
     for milliseconds in count():
-        say: Callable[[random.Random], str] = _telling if dice.random() < SHARES[kind] else quiet
+        say: Callable[[random.Random], str] = _relevant if dice.random() < SHARES[kind] else quiet
         yield say(dice).replace("TIME", _time(milliseconds % _DAY_MS), 1)
 
 
@@ -51,7 +51,7 @@ def _console(dice: random.Random) -> str:
 
 
 def _debug(dice: random.Random) -> str:
-    """A line as the bridge and Synapse write it for each op at their most verbose level."""
+    """A line that the bridge or Synapse writes for each op at its most verbose level."""
     number, place = dice.randrange(100_000), dice.randrange(1 << 40)
     return f"[TIME][{dice.choice(_LOGGERS):<19}][debug   ][tid:{number % 16:X}] " + dice.choice((
         f"adding node {number} of type add with shape [{number % 512}, 512]",
@@ -61,8 +61,8 @@ def _debug(dice: random.Random) -> str:
     ))  # fmt: skip
 
 
-def _telling(dice: random.Random) -> str:
-    """A line that matters."""
+def _relevant(dice: random.Random) -> str:
+    """A line that the reader extracts."""
     number = dice.randrange(100_000)
     return f"[TIME][PT_BRIDGE          ][debug   ][tid:{number % 16:X}] " + dice.choice((
         "recipe cache hit :: static shapes",

@@ -55,7 +55,7 @@ def run(command: Sequence[str], limit: float, environment: Mapping[str, str]) ->
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         text = output.read().decode(errors="replace")
-    # Linux reports this in units of 1024 bytes.
+    # Linux reports ru_maxrss in units of 1024 bytes.
     cost = Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss * 1024)
     return Ran(cost, None if wall > limit else process.returncode, text)
 
@@ -71,5 +71,5 @@ def measure(command: Sequence[str], limit: float, environment: Mapping[str, str]
 
 
 def best(costs: Sequence[Cost]) -> Cost:
-    """The minimum of several runs in each column: the cost on an undisturbed machine."""
+    """The minimum of several runs in each column, which estimates the cost on an undisturbed machine."""
     return Cost(min(c.cpu for c in costs), min(c.wall for c in costs), min(c.peak for c in costs))

@@ -2,8 +2,8 @@
 
 usage: python benchmarks/peers.py [PART...] --traces DIR [--python PROGRAM=PATH]... [--megabytes MB]
 
-Installs nothing: each program runs with the interpreter that has it. PART is one of speed, runs, numbers and broken
-(default: all); the other parts of peers.json stay as they are. Then run tools/docs/generate.py.
+It installs nothing: each program runs with the interpreter for which it is installed. PART is one of speed, runs,
+numbers and broken (default: all); the other parts of peers.json stay as they are. Then run tools/docs/generate.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reading import Options, compare, environment, grown, processor, versions
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "benchmarks" / "peers.json"
 ANALYSERS = ("perftool", "torch-tb-profiler", "HTA", "gpu-idle", "Perfetto")
-# Generous: on a shared machine a run may have to wait.
+# Time limit of a run in s. It is generous, because a run may have to wait on a shared machine.
 LIMIT = 600.0
 LARGE = ("h100_qwen_chat", "cuda_a100_train_rank0")
 # The traces that every program reads: name, path, description.
@@ -50,7 +50,7 @@ BAD_KERNELS, BAD_US = 7, 500_000
 
 @dataclass(frozen=True)
 class Places:
-    """Where the traces are, which interpreter has which program, and a folder for unpacked traces."""
+    """Where the traces are, the interpreter for each program, and a folder for unpacked traces."""
 
     traces: Path
     options: Options
@@ -64,14 +64,14 @@ class Places:
         return ran
 
     def plain(self, source: Path) -> Path:
-        """The unpacked trace: one of the programs reads nothing else."""
+        """The unpacked trace, because one of the programs reads no packed ones."""
         target = self.folder / source.name.removesuffix(".gz")
         target.write_bytes(gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes())
         return target
 
 
-def said(ran: Ran) -> dict[str, Any]:
-    """The result of one run, in words for the page."""
+def outcome(ran: Ran) -> dict[str, Any]:
+    """The result of one run, for the page."""
     traceback = "Traceback (most recent call last)" in ran.output and ran.code != 0
     return {"code": ran.code, "traceback": traceback, "says": ran.last_line[:300], **_figures(ran.cost)}
 
@@ -81,7 +81,7 @@ def _figures(cost: Cost) -> dict[str, Any]:
 
 
 def speed(places: Places, megabytes: float) -> dict[str, Any]:
-    """Two traces, repeated up to a size: every program analyses them in full; the programs alternate."""
+    """Two traces, grown to a size. Every program analyses each trace in full; the programs take turns."""
     found = {}
     for name in LARGE:
         trace = places.folder / f"{name}.json"
@@ -102,14 +102,14 @@ def runs(places: Places, _: float) -> dict[str, Any]:
         files = sorted(source.iterdir()) if source.is_dir() else [source]
         paths = [places.plain(file) for file in files]
         print(what, file=sys.stderr, flush=True)
-        found[what] = {program: said(places.run(program, *paths)) for program in ANALYSERS}
+        found[what] = {program: outcome(places.run(program, *paths)) for program in ANALYSERS}
         for path in paths:
             path.unlink()
     return found
 
 
 def numbers(places: Places, _: float) -> dict[str, Any]:
-    """The busy share of a trace, before and after a few kernels get an impossible length."""
+    """Each program's output for a trace, before and after a few kernels get an impossible length."""
     plain = places.plain(places.traces / NUMBERS)
     trace = json.loads(plain.read_bytes())
     kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
@@ -118,20 +118,20 @@ def numbers(places: Places, _: float) -> dict[str, Any]:
     bad = places.folder / "bad.json"
     bad.write_text(json.dumps(trace), encoding="utf-8")
     return {"kernels": len(kernels), "rows": {
-        program: {"before": said(places.run(program, plain)), "after": said(places.run(program, bad))}
+        program: {"before": outcome(places.run(program, plain)), "after": outcome(places.run(program, bad))}
         for program in ANALYSERS if program != "Perfetto"
     }}  # fmt: skip
 
 
 def broken(places: Places, _: float) -> dict[str, Any]:
-    """Copies of one trace, each damaged in one way, and how each program ends."""
+    """How each program ends on copies of one trace, each damaged in another way."""
     whole = places.plain(places.traces / BASE).read_bytes()
     found = {}
     for what, damage in DAMAGES.items():
         path = places.folder / ("damaged.json.gz" if "gzip" in what and "named" not in what else "damaged.json")
         path.write_bytes(damage(whole))
         print(what, file=sys.stderr, flush=True)
-        found[what] = {program: said(places.run(program, path)) for program in ANALYSERS}
+        found[what] = {program: outcome(places.run(program, path)) for program in ANALYSERS}
         path.unlink()
     return found
 
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--traces", type=Path, required=True, help="folder with the public traces")
-    parser.add_argument("--python", action="append", default=[], metavar="PROGRAM=PATH", help="interpreter that has it")
+    parser.add_argument("--python", action="append", default=[], metavar="PROGRAM=PATH", help="its interpreter")
     parser.add_argument("--megabytes", type=float, default=190)
     given = parser.parse_args(arguments)
     pythons = dict(pair.split("=", 1) for pair in given.python)
@@ -215,7 +215,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def method(options: Options) -> dict[str, str]:
-    """When, where and with which versions."""
+    """The date, the machine and the versions of the programs."""
     machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
     return {"day": datetime.date.today().isoformat(), "machine": machine, "versions": versions(options)}
 

@@ -1,8 +1,8 @@
 """Time and memory against ranks: ``python benchmarks/ranks.py TRACE [--megabytes 60] [--ranks 1 4 16] [--jobs 1 2]``.
 
-TRACE, recorded on one device, is grown and becomes the traces of a run: each rank has its own number, and a clock of
-its own. One process analyses them first, then several. ``--report`` writes HTML instead. Without TRACE the ranks are
-the small ones of ``tests/engine/culprits.py``: analysed, written as HTML, and merged from a part of each host.
+TRACE, recorded on one device, is grown and copied to become the traces of a run: each rank has its own number and its
+own clock. The run is analysed with each number of processes. ``--report`` writes HTML instead. Without TRACE the ranks
+are the small ones of ``tests/engine/culprits.py``: analysed, written as HTML, and merged from one part per host.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Run:
 def make_ranks(source: Path, folder: Path, megabytes: float, ranks: int) -> int:
     """Write the trace of each of ``ranks`` into ``folder``; returns the bytes of one.
 
-    A rank is the grown trace under a number and with its own clock: a few ms apart, as machines are.
+    The ranks' clocks are a few ms apart, like those of different machines.
     """
     grown = folder / "grown.json"
     size = grow(source, grown, megabytes)
@@ -64,7 +64,7 @@ def make_ranks(source: Path, folder: Path, megabytes: float, ranks: int) -> int:
 
 
 def write_rank(grown: Path, target: Path, rank: int, ranks: int, ahead_ns: int) -> None:
-    """Copy ``grown`` as the trace of ``rank``, its clock ``ahead_ns`` ahead."""
+    """Copy ``grown`` as the trace of ``rank``, whose clock is ``ahead_ns`` ahead."""
     with grown.open(encoding="utf-8") as source, target.open("w", encoding="utf-8") as written:
         head = ""
         for line in source:
@@ -109,7 +109,7 @@ def make_parts(folder: Path, target: Path) -> None:
 
 
 def measure(arguments: Sequence[str], ranks: int, jobs: int = 1) -> Run:
-    """Run the program with ``arguments`` over that many ``ranks``; its document, on stdout, must show them all."""
+    """Run the program with ``arguments``; the document on its stdout must show all ``ranks`` ranks."""
     peaks = [0]
     before, started = cpu_time(), time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "perftool", *arguments], stdout=subprocess.PIPE)
@@ -135,7 +135,7 @@ def cpu_time() -> float:
 
 
 def require_all(output: bytes, ranks: int) -> None:
-    """Raise ValueError unless the document shows every rank: a run that failed early does not count."""
+    """Raise ValueError unless the document shows every rank, so that a run that failed early does not count."""
     if output.startswith(b"<!doctype html>"):
         if ranks > 1 and f"({ranks} ranks)".encode() not in output:
             raise ValueError(f"the page shows ranks other than {ranks}")
@@ -203,7 +203,7 @@ def arguments() -> argparse.Namespace:
 
 
 def large(given: argparse.Namespace) -> Iterator[tuple[Run, int]]:
-    """A run for each number of ranks and of processes, and the bytes of a trace."""
+    """A run for each number of ranks and of processes, with the bytes of one rank's trace."""
     with tempfile.TemporaryDirectory(prefix="ranks-") as name:
         folder = Path(name)
         size = make_ranks(given.trace, folder, given.megabytes, max(given.ranks))
@@ -213,7 +213,7 @@ def large(given: argparse.Namespace) -> Iterator[tuple[Run, int]]:
 
 
 def small(given: argparse.Namespace) -> Iterator[tuple[Run, int]]:
-    """Three runs for each number of ranks, and the mean bytes of a trace."""
+    """Three runs for each number of ranks, with the mean bytes of one rank's trace."""
     for ranks in given.ranks:
         with tempfile.TemporaryDirectory(prefix="ranks-") as name:
             run, parts = Path(name, "run"), Path(name, "parts")

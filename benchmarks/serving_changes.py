@@ -1,9 +1,8 @@
 """Follows the advice of findings on a real vLLM server: ``serving_changes.py FOLDER [--rule SRV203 ...]``.
 
 Run it like ``serving.py``, whose cases it uses. For each rule, a server runs with the settings that cause the finding
-and then with the advised ones, under the same load, twice each. It prints a row of docs/serving.md: what the finding
-predicts, and
-what the client, the server's counters, or a recording of the changed server measure.
+and then with the advised ones, under the same load, twice each. For each rule it prints a row of docs/serving.md: what
+the finding predicts, and what the client, the server's counters or a recording measure before and after the change.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ _SHOWN = {
 class Change:
     """A change advised by a finding: it turns the case ``before`` into ``after``.
 
-    ``promise`` is what the finding predicts, with its evidence in braces. ``shown`` are numbers of the summary.
-    ``asked`` is a query of a recording and what it finds, for findings that need a trace.
+    ``promise`` is what the finding predicts, with names of its evidence in braces. ``shown`` are numbers of the
+    summary. ``asked`` is a query of the recording, and the name of its result, for findings that need a trace.
     """
 
     before: str
@@ -68,7 +67,7 @@ CHANGES = {
     ),
     "SRV205": Change(
         "speculative", "larger_batch", "no `--speculative-config`",
-        "{accepted} of {drafted} drafts are accepted: without drafts hardly more iterations",
+        "{accepted} of {drafted} drafts are accepted, so without drafts there are hardly more iterations",
         ("tpot_ms", "output_tokens_per_s"),
     ),
     "SRV104": Change(
@@ -94,9 +93,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rule", nargs="*", default=[*CHANGES], choices=[*CHANGES])
-    parser.add_argument("--tool", default="habana_perf_tool", help="the program, if it is in another environment")
+    parser.add_argument("--tool", default="habana_perf_tool", help="path of habana_perf_tool in another environment")
     args = parser.parse_args()
-    # Otherwise the servers outlive a program that is stopped.
+    # Otherwise the servers would outlive this program when SIGTERM stops it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     model = make_model(args.folder / "model")
     for rule in args.rule:
@@ -110,7 +109,7 @@ def main() -> int:
 def _runs(tool: str, change: Change, name: str, model: Path, folder: Path) -> list[Path]:
     """The folders of two runs of the case ``name``."""
     case = replace(CASES[name], stacks=False) if change.asked else replace(CASES[name], profile_s=0)
-    # What the server compiled for one request is already there for the next one.
+    # A server compiles a function only once, so a run that measures the compilation needs a new server.
     servers = _RUNS if case.asks else 1
     return [
         run
@@ -120,7 +119,7 @@ def _runs(tool: str, change: Change, name: str, model: Path, folder: Path) -> li
 
 
 def _served(tool: str, change: Change, case: Case, model: Path, place: Path, runs: int) -> list[Path]:
-    """The folders of ``runs`` on one server; reuses complete ones of an earlier call."""
+    """The folders of ``runs`` runs on one server; complete runs of an earlier call are used again."""
     if not place.exists():
         begun = place.with_suffix(".begun")
         shutil.rmtree(begun, ignore_errors=True)
@@ -135,7 +134,7 @@ def _served(tool: str, change: Change, case: Case, model: Path, place: Path, run
 
 
 def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> None:
-    """One load for the clients' numbers, and a second, recorded one, if ``change`` has numbers or queries for them."""
+    """Run the load once for the clients' numbers if ``change`` shows any, and once recorded if it has a query."""
     run.mkdir()
     log = run.parent / "server.log"
     begin = log.stat().st_size
@@ -143,7 +142,7 @@ def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> N
         with under_load(case, model, run):
             pass
     written = log.read_bytes()
-    # The server states its settings before it is ready.
+    # The server logs its settings before it is ready.
     head = written[: written.index(b"Application startup complete")]
     (run / "server.log").write_bytes(head + written[begin:])
     if change.asked:
@@ -158,7 +157,7 @@ def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> N
 
 
 def _predicted(change: Change, rule: str, reports: Sequence[Mapping[str, Any]]) -> str:
-    """The prediction of the first run before the change."""
+    """The prediction in a report on the first run before the change."""
     findings = [one for report in reports for one in report["findings"] if one["code"] == rule]
     if not findings:
         return f"[{rule}](rules/{rule}.md) does not fire"
@@ -189,7 +188,7 @@ def _reports(tool: str, run: Path) -> list[dict[str, Any]]:
 
 
 def _recordings(run: Path) -> list[Path]:
-    """The folder of the recording, which ``record`` names after the time; None for a run without one."""
+    """The folder of the run's recording, whose name ``record`` chooses; empty if there is none."""
     return sorted((run / "recording").glob("*"))
 
 
@@ -207,7 +206,7 @@ def _ask_tool(tool: str, *words: str) -> str:
 
 
 def _in_words(name: str, value: Any) -> str:
-    """``value`` with the unit that ends ``name``."""
+    """``value`` in the unit that the end of ``name`` gives."""
     if value is None:
         return "unknown"
     if name.endswith(("_ns", "_ms")):

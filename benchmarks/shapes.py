@@ -11,7 +11,7 @@ _MOBILENET = ((1, 3, 16, 1), (6, 3, 24, 2), (6, 3, 32, 3), (6, 3, 64, 4), (6, 3,
 
 
 def _convolution(*shape: int) -> list[Shape]:
-    """A weight, and the normalisation after it."""
+    """The weight of a convolution, and the parameters of the normalisation after it."""
     return [shape, (shape[0],), (shape[0],)]
 
 

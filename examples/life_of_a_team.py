@@ -54,7 +54,7 @@ class Ending:
 
 
 def acts(again: int) -> tuple[Act, ...]:
-    """The play; ``again`` is how often the accepted code is recorded again."""
+    """The acts of the play; ``again`` is how often the accepted code is recorded again."""
     passed, accepted = "All checks passed!", "All checks passed! (1 suppressed)"
     annotation = "::warning title=habana_perf_tool (GAP102)"
     baseline = ("--baseline", BASELINE)
@@ -97,7 +97,7 @@ def record(folder: Path, sleep_s: float) -> None:
 
 def lint(options: Sequence[str], project: Path) -> Ending:
     """Lint the traces of ``project``, as a CI job would."""
-    # The checkout need not be installed.
+    # With this path, the checkout need not be installed.
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "perftool", "lint", TRACES, *options]
     done = subprocess.run(
@@ -107,7 +107,7 @@ def lint(options: Sequence[str], project: Path) -> Ending:
 
 
 def repeat(act: Act, project: Path) -> list[Ending]:
-    """Record a run, if the act does, and lint it, ``act.times`` times."""
+    """Record a run, if the act has one, and lint it; do both ``act.times`` times."""
     endings = []
     for _ in range(act.times):
         if act.sleep_s is not None:
@@ -117,7 +117,7 @@ def repeat(act: Act, project: Path) -> list[Ending]:
 
 
 def run_job(folder: Path, sleep_s: float) -> None:
-    """Replace the contents of ``folder`` by the trace of a new run."""
+    """Replace the contents of ``folder`` with the trace of a new run."""
     shutil.rmtree(folder, ignore_errors=True)
     job = get_context("spawn").Process(target=record, args=(folder, sleep_s))
     job.start()
@@ -129,7 +129,7 @@ def play(act: Act, project: Path) -> bool:
     endings = repeat(act, project)
     wrong = [each for each in endings if each.exit_code != act.exit_code or each.line(act.shows) is None]
     end = (wrong or endings)[0]
-    # The rest of an annotation is the advice.
+    # Only the first line of an annotation is shown; the advice follows it.
     shown = (end.line(act.shows) or " | ".join(end.lines)).split("%0A")[0]
     times = f", {len(endings) - len(wrong)} of {act.times} times" if act.times > 1 else ""
     command = " ".join(("perftool lint", TRACES, *act.options))

@@ -1,4 +1,4 @@
-"""A training with four things wrong, each on a line of its own; `record` finds the lines.
+"""A training loop with four problems, each on a line of its own; `record` reports the lines.
 
 habana_perf_tool record -- python examples/slow_training.py
 habana_perf_tool simulate examples/slow_training.py

@@ -59,9 +59,9 @@ def main():
     model = Classifier().to(device)
     # One kernel for all parameters (FUS101).
     optimizer = FusedAdamW(model.parameters(), lr=3e-4)
-    # Workers ahead of the step, pinned memory, no smaller last batch (GAP102, CPY101, RCP101).
+    # Workers load batches in advance; pinned memory; no smaller last batch (GAP102, CPY101, RCP101).
     loader = DataLoader(Reviews(), batch_size=BATCH, collate_fn=collate, num_workers=2, pin_memory=True, drop_last=True)
-    # Sums stay on the device. They are made, and their graph is cut, before the first step, so all steps share a graph.
+    # Sums stay on the device. mark_step ends the graph that creates them, so that all steps have the same graph.
     total, right = torch.zeros((), device=device), torch.zeros((), dtype=torch.long, device=device)
     htcore.mark_step()
     for epoch in range(EPOCHS):

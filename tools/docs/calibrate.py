@@ -2,9 +2,9 @@
 
 usage: python tools/docs/calibrate.py [--record [NAME]...] [--pair BEFORE AFTER CODE]... [--write]
 
---record records pairs on this CPU (needs PyTorch, and minutes for each), --pair takes one of yours; the results are
-kept in benchmarks/calibration.json. Other pairs are those of sample_traces/benchmarks, of one recording each.
---write puts the tables into docs/gains.md.
+--record records pairs on this CPU (it needs PyTorch, and minutes for each pair), --pair adds a pair of your own; the
+results are kept in benchmarks/calibration.json. The other pairs come from sample_traces/benchmarks and have one
+recording each. --write puts the tables into docs/gains.md.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ HEAD = "| pair | rule | before | bound | predicted | after | error, of the step 
 PAGE = ROOT / "docs" / "gains.md"
 KEPT = ROOT / "benchmarks" / "calibration.json"
 BEGIN, END = "<!-- calibrate: begin -->\n", "<!-- calibrate: end -->"
-# Steps of the two forms are not comparable: the second has more samples, or waits for other ranks.
+# Benchmarks whose forms do different work per step, so that their steps cannot be compared.
 NOT_ONE_STEP = {"batch_size"}
 ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Traces before and after the fix of ``code``; ``ratio`` is the measured step before over the one after."""
+    """Traces before and after the fix of ``code``; ``ratio`` is the step time before the fix over the time after it."""
 
     name: str
     before: Sequence[str]
@@ -46,7 +46,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table, in ms; None where the answer gives no number."""
+    """A row of the table, in ms; None if the report gives no number."""
 
     name: str
     code: str
@@ -72,7 +72,7 @@ def _ms(value: float | None) -> str:
 
 
 def row(pair: Pair) -> Row:
-    """The first form's promise, and the second form's result."""
+    """The gain that the first form's report promises, and the second form's step time."""
     first, second = _read(pair.before), _read(pair.after)
     was, now = _step_ms(first), _step_ms(second)
     gains = [found.gain for found in first.findings if found.code == pair.code and found.gain]
@@ -95,7 +95,7 @@ def _read(paths: Sequence[str]) -> Report:
 
 @cache
 def _report(paths: tuple[str, ...]) -> Report:
-    """The report on a trace, kept because several rules may give advice on one pair."""
+    """The report on traces, cached because several rules may give advice on one pair."""
     return analyze(paths)
 
 
@@ -118,10 +118,10 @@ def _forms(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def recorded(names: Sequence[str]) -> Iterator[Row]:
-    """The benchmarks ``names``, or all that a CPU can show, recorded ``ROUNDS`` times, the forms alternately.
+    """The benchmarks ``names``, or all that a CPU can show, recorded ``ROUNDS`` times with alternating forms.
 
     Other load on a machine only makes steps longer, so the recording with the smallest median step counts for each
-    form. The true ratio is measured without a profiler where possible, the forms in turn; its median counts.
+    form. Where possible, the true ratio is measured without a profiler, with alternating forms; its median counts.
     """
     from perftool.bench import benchmark_names, find_benchmark
     from perftool.bench.harness.launch import Plan
@@ -193,7 +193,7 @@ def main(arguments: list[str]) -> int:
         rows = keep(rows, made)
     known = {(one.name, one.code) for one in rows}
     shown = [row(pair) for pair in shipped() if (pair.name, pair.code) not in known]
-    # A rule that is silent about the pair predicts nothing for it.
+    # Leave out pairs for which the rule does not fire, because nothing is predicted for them.
     with_gain = [one for one in shown if one.bound is not None or one.predicted is not None]
     rows += [one if one.simulated else replace(one, name=f"{one.name} (one recording)") for one in with_gain]
     titles = {"Recorded": False, "Simulated": True}

@@ -1,7 +1,7 @@
 """Generates docs/tables.md, docs/rules.md with a page for each rule, docs/options.md, the list of
 numbers in docs/json.md, and the output shown in docs/reading-a-report.md, docs/symptoms and README.md.
 
-``--check`` only says whether they are current.
+``--check`` only checks whether they are current.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _printed(reporter: Callable[[Report, Console], None], columns: int) -> str:
 @cache
 def _sample() -> Report:
     """The sample's report; call it in the root of the repository."""
-    # The command's own choice of rules: none in preview.
+    # The rules that the command chooses by default, which leave out those in preview.
     return analyze([SAMPLE], choose(load_pack(builtin_folder()), Selection()).rules)
 
 

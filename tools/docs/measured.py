@@ -1,4 +1,4 @@
-"""Figures on pages, each from the file that its benchmark writes."""
+"""Fills the figures of pages, each from the file that its benchmark writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fill(page: str) -> str:
 
 
 def sizes() -> str:
-    """The growth of time and memory, and the missed goal."""
+    """The growth of time and memory with a trace's size, and whether the goal is met."""
     goals = {what: row for what, *row in _GOAL.findall(SOURCE.read_text(encoding="utf-8"))}
     grown = [value for what, row in goals.items() if what.startswith("CPU time per MB") for value in row[1:]]
     ratios = sorted(float(value) for value in grown if value != "-")

@@ -15,7 +15,7 @@ NAMES = {
 
 
 def _part(name: str) -> tuple[str, dict[str, Any]]:
-    """Date and machine of the measurement of a part, and its results."""
+    """A sentence with the date and machine of a part's measurement, and its results."""
     kept = json.loads(KEPT.read_text(encoding="utf-8"))[name]
     method = kept["method"]
     return f"{method['day']}, {method['machine']}; {method['versions']}.\n\n", kept["found"]
