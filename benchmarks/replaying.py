@@ -1,4 +1,4 @@
-"""The share of CPU time that an analysis spends in replays and predictions: ``python benchmarks/replaying.py TRACE...``."""
+"""The share of an analysis's CPU time spent in replays: ``python benchmarks/replaying.py TRACE...``."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ def test_a_program_keeps_its_own_profiler(tmp_path: Path) -> None:
     done = run(tmp_path, OWN)
 
     assert (done.returncode, done.stdout) == (0, "True\n")
-    assert "the program ended before it wrote its own recording; record wrote it" in done.stderr
+    assert "the program ended before it wrote its own recording; `record` wrote it" in done.stderr
     assert recorded(tmp_path)
 
 
