@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage rarely, and never modules and tests: collection took a tenth of the time."""
+    """Collect garbage rarely, and never scan modules and tests: collection took a tenth of the time."""
     gc.freeze()
     gc.set_threshold(10_000)
 
@@ -75,7 +75,7 @@ _MEMORY = Memory()
 
 @pytest.fixture
 def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of what surrounds an analysis: each input is analysed once."""
+    """Analyses each input only once, for tests of what surrounds an analysis."""
     remember(monkeypatch, _MEMORY)
 
 

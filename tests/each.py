@@ -1,4 +1,4 @@
-"""One test over many cheap members: pytest's overhead per test is milliseconds, more than such a check takes."""
+"""Makes one test from a check of many members, because pytest's overhead of milliseconds per test exceeds the check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Test = Callable[..., None]
 
 
 def of_each(members: Mapping[str, Any]) -> Callable[[Test], Test]:
-    """A test that runs the decorated one, whose first parameter is a member, on all ``members``, and names those that
+    """Decorates a check whose first parameter is a member: the test runs it on all ``members`` and names those that
     fail.
     """
 
@@ -27,7 +27,7 @@ def of_each(members: Mapping[str, Any]) -> Callable[[Test], Test]:
             assert members
             assert failed == {}, str(failed)
 
-        # pytest asks for the other parameters as fixtures.
+        # pytest passes fixtures for the other parameters.
         signature = inspect.signature(check)
         rest = list(signature.parameters.values())[1:]
         test.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
 """Both forms of every benchmark give the same results, and its rules fire on one trace and not on the other.
 
-Nothing here asserts a time or a win: what is measured in seconds on a busy machine proves neither.
+No test here asserts a time or a win: what is measured in seconds on a busy machine proves neither.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from perftool.proof import SCRIPTS, SIMULATED_DEVICE, WARM_UP_STEPS, leave_setti
 from perftool.readers.discover import find_inputs  # noqa: E402
 from perftool.sim import simulate  # noqa: E402
 
-# They run the compiler for up to a minute; the slow test of `benchmark --validate` covers them.
+# These benchmarks run the compiler for up to a minute; the slow test of `benchmark --validate` covers them.
 COMPILING = {"dynamic_shapes", "hpu_graphs", "loop_constants", "torch_compile"}
 CPU = torch.device("cpu")
 ALL = [find_benchmark(name) for name in benchmark_names()]
@@ -77,7 +77,7 @@ def test_forms_agree_and_rules_fire_on_the_naive_one_only(benchmark_: Benchmark,
 
 @pytest.fixture(scope="session")
 def teams(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Order]:
-    """The measurements and traces of each team of processes; one process per rank runs all benchmarks."""
+    """The orders whose measurements and traces are ready; one process per rank runs all benchmarks of a team."""
     orders = {}
     for each in TEAMS:
         # One round is enough to compare results; times do not matter here.
@@ -155,7 +155,7 @@ def found(paths: Sequence[str], rules: Sequence[Rule]) -> tuple[list[str], int]:
 
 
 def without_shares(rule: Rule) -> Rule:
-    """``rule`` with its thresholds on shares of the step at 0: on a busy machine the rest of a step takes longer."""
+    """``rule`` with thresholds of 0 on shares of the step, because a busy machine makes the rest of a step longer."""
     free = (
         replace(each, value=0.0) if each.unit.split(",")[0] == "share of the step" else each for each in rule.params
     )

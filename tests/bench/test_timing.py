@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 class FakeClock(Clock):
-    """A clock that only forms advance."""
+    """A clock that advances only while a form runs."""
 
     def __init__(self) -> None:
         super().__init__("cpu", CPU)
@@ -26,11 +26,11 @@ class FakeClock(Clock):
         self._now = lambda: self.now
 
     def time(self, run: Callable[[], object], repeats: int) -> float:
-        """Seconds per run; a pass over memory takes no time by this clock, and counts as one."""
+        """Seconds per run; a pass over memory takes no time on this clock, so it counts as one second."""
         return super().time(run, repeats) or 1.0
 
     def taking(self, name: str, seconds: Iterator[float]) -> Callable[[], None]:
-        """A form that takes the next of ``seconds`` each time it runs."""
+        """A form whose runs take ``seconds``, one after the other."""
 
         def run() -> None:
             self.ran += name
@@ -48,7 +48,7 @@ def test_forms_take_turns_and_stop_when_the_ratio_is_known() -> None:
 
     outcome = race([clock.always("n", 0.5), clock.always("a", 0.25)], clock, Effort(100, 1e9), Team())
 
-    # Two runs of each to warm up; then six rounds, and the forms take turns to begin a round.
+    # Each form runs twice to warm up; then there are six rounds, which the forms take turns to begin.
     assert clock.ran == "nnaa" + "naan" * 3
     assert outcome.timed[0].seconds == (0.5,) * 6
     (ratio,) = outcome.ratios

@@ -36,13 +36,13 @@ class World:
         self.meetings: dict[tuple[Any, ...], int] = {}
 
     def node(self, length: float, *follows: tuple[int, float] | int) -> int:
-        """A node of ``length`` that begins the given delay after each of ``follows`` has ended."""
+        """A node of ``length`` that begins once the delay after the end of each of ``follows`` has passed."""
         self.lengths.append(length)
         self.follows.append([one if isinstance(one, tuple) else (one, 0.0) for one in follows])
         return len(self.lengths) - 1
 
     def meet(self, key: tuple[Any, ...], wire: float, arrival: int) -> int:
-        """The wire time of the collective ``key``, which also follows ``arrival``."""
+        """The node for the wire time of the collective ``key``; one of its members has the node ``arrival``."""
         if key not in self.meetings:
             self.meetings[key] = self.node(wire)
         self.follows[self.meetings[key]].append((arrival, 0.0))
@@ -71,13 +71,12 @@ class World:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A trouble on ``ranks``: every ``every``-th step, starting at ``first``.
+    """A trouble on ``ranks``, in every ``every``-th step from ``first`` on.
 
     ``device``: kernels take ``amount`` times as long. ``tokens``: there are ``amount`` times as many kernels. ``host``:
     launching and Python take ``amount`` times as long. ``link``: the collectives of the group that ``ranks`` form take
-    ``amount`` times as long.
-    ``loader``, ``pause`` and ``save`` take ``amount`` us longer: data, anything on the host, a checkpoint behind the
-    optimizer.
+    ``amount`` times as long. ``loader``, ``pause`` and ``save`` add ``amount`` us for loading a batch, a pause of the
+    host, or a checkpoint after the optimizer.
     """
 
     kind: str
@@ -202,7 +201,7 @@ class Rank:
         self._launch("cudaMemcpyAsync", name, "gpu_memcpy", COMPUTE, us, {})
 
     def collective(self, operation: str, group: Group, wire: float, stream: int) -> None:
-        """Follows the work of the compute stream so far; with ``wait`` that stream waits for it."""
+        """A collective on ``stream`` that follows the work launched on the compute stream so far."""
         self._groups[group.name] = group
         nth = self._called[group.name]
         self._called[group.name] += 1
@@ -377,7 +376,7 @@ class Layout:
         return self.ranks // self.size
 
     def pipe(self, rank: int) -> Group:
-        """The stages that this rank's microbatches go through; there are ``size`` stages."""
+        """The group of the ``size`` pipeline stages that this rank's microbatches pass through."""
         return Group(
             "pp", f"pp{rank % self._per_stage}", tuple(range(rank % self._per_stage, self.ranks, self._per_stage))
         )
@@ -421,7 +420,7 @@ def listed(ranks: Sequence[int]) -> str:
 
 
 def simulate(layout: Layout, troubles: Sequence[Trouble] = (), steps: int = 5) -> Simulated:
-    """The run: one step to reach a steady state, then ``steps`` that are recorded."""
+    """The run: one step to reach a steady state, then ``steps`` recorded steps."""
     world = World()
     ranks = [Rank(world, number, troubles) for number in range(layout.ranks)]
     for rank in ranks:
@@ -510,7 +509,7 @@ def _hsdp(layout: Layout, rank: Rank) -> None:
 
 
 def _pp(layout: Layout, rank: Rank) -> None:
-    """One forward, one backward: a stage sends its results and receives its inputs."""
+    """The 1F1B schedule (one forward, one backward): a stage sends its results and receives its inputs."""
     pipe, dp = layout.pipe(rank.number), layout.outer(rank.number)
     stage, stages = pipe.ranks.index(rank.number), len(pipe.ranks)
     before = pipe.ranks[stage - 1] if stage else None

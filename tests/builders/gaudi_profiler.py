@@ -189,7 +189,8 @@ def _us(ns: int) -> str:
     return f"{ns // 1000}.{ns % 1000:03d}"
 
 
-# Node, run, start and end after ORIGIN_NS, then the figures of Intel's analyzer: active, min, max, mean (us), lanes.
+# Engine, node, op, start and end after ORIGIN_NS, then the figures of Intel's analyzer: active, min, max, mean (us),
+# lanes.
 _ANALYZED = (
     ("MME", CONVOLUTION, "Convolution", 7_349, 26_163, "18.814000", "16.884000", "18.444000", "17.747000", 8),
     ("TPC", PACKING, _PACKING_OP, 0, 2_739, "1.131000", "0.158000", "0.238000", "0.168000", 8),

@@ -1,6 +1,6 @@
-"""Answers and stores of analyses that were given before: the same files, rules and schedule give the same answer.
+"""Keeps the answers and stores of analyses for tests that repeat one with the same files, rules and schedule.
 
-For tests of what surrounds an analysis (options, exit codes, outputs); an analysis takes most of their time.
+It serves tests of what surrounds an analysis (options, exit codes, outputs), whose time is mostly that of the analysis.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Memory:
         self._stores[key] = kept
         if len(self._stores) > _MOST_STORES:
             self._stores.pop(next(iter(self._stores)))[1].close()
-        # Rules of packs share an allowance per run.
+        # Rules of packs share a time allowance per run; a reused store must begin with a new one.
         _ALLOWANCES.pop(kept[0], None)
         return kept[0]
 
@@ -58,7 +58,7 @@ _WHOLE = Run.__dict__["whole"].func
 
 @contextmanager
 def _opening(run: Run, until: ExitStack) -> Iterator[None]:
-    """Have what ``run`` opens stay open with ``until``."""
+    """Within the block, whatever ``run`` opens stays open until ``until`` closes."""
     own, run._open_until = run._open_until, until
     try:
         yield
@@ -67,7 +67,7 @@ def _opening(run: Run, until: ExitStack) -> Iterator[None]:
 
 
 def remember(monkeypatch: pytest.MonkeyPatch, memory: Memory) -> None:
-    """Have runs take their answers and stores from ``memory``, and add those that are not there."""
+    """Make runs take their answers and stores from ``memory``, and add missing ones to it."""
     answered = Run._answered
 
     def answer_of(self: Run, answer: Any) -> Any:

@@ -41,7 +41,7 @@ Trap = tuple[bytes, Facts]
 
 
 def facts_of(trace: GaudiTrace, **known: Any) -> Facts:
-    """The facts that follow from the events; ``known`` adds the ones that only the trap knows."""
+    """The facts that follow from the events; ``known`` adds those that the trap states itself."""
     steps = [(e.ts_ns, e.end_ns) for e in trace.events if e.name.startswith("ProfilerStep#")]
     found = Facts(len(steps), union_ns(steps))
     if trace.busy():

@@ -13,7 +13,7 @@ from builders.trap_facts import Facts, Trap, facts_of
 
 
 def device_work_that_looks_like_calls(generation: str = "B") -> Trap:
-    """DMA and NIC work shares its category with host calls: only the plane tells them apart."""
+    """DMA and NIC work has the same category as host calls; only the plane distinguishes them."""
     trace = _one_step(generation)
     trace.bridge("SyncTensorsGraphInternal", 1010, 90)
     trace.annotation("enqueueWithExternalEvents recipeHandle 0x5b7 seqId 1", 1110, 60, recipe=7)
@@ -43,7 +43,7 @@ def monitor_duplicates() -> Trap:
 
 
 def dead_tpc_lane() -> Trap:
-    """The metadata names 25 TPC lanes, and 24 run: the spare one is not idle but absent."""
+    """The metadata names 25 TPC lanes, but only 24 have work: the spare lane is absent, not idle."""
     trace = _one_step()
     trace.lane("TPC", 24)
     trace.tpc("relu_fwd_bf16", 1100, 300, lanes=24, recipe=2, dtype="bf16")
@@ -59,7 +59,7 @@ def unnamed_lane() -> Trap:
 
 
 def unbalanced_edges() -> Trap:
-    """Calls cut by both edges of the window: an end without a begin, a begin without an end."""
+    """Calls that the edges of the window cut off: an end without a begin, and a begin without an end."""
     trace = _one_step()
     trace.bridge("LaunchSyncTensorsGraph", 900, 110, half="E")
     trace.bridge("SyncTensorsGraphInternal", 1100, 80)
@@ -179,7 +179,7 @@ def unescaped_strings() -> Trap:
 
 
 def zero_length_records() -> Trap:
-    """Flow edges of generation C drag along host records without length: they do not count as work."""
+    """The flow edges of generation C come with host records of zero length, which do not count as work."""
     trace = _one_step("C")
     source = trace.annotation("enqueueWithExternalEventsExt", 1050, 0, recipe=1)
     target = trace.device_op("MME", "GEMM", 1100, 300, recipe=1, dtype="bf16")

@@ -90,7 +90,7 @@ def test_rules_can_be_chosen(trace: Path, run: Run) -> None:
 
 
 def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
-    """The clock of rank 1 is 300 us ahead: its collectives end that much later."""
+    """The clock of rank 1 is 300 us ahead, so its collectives seem to end 300 us later."""
     for rank, ahead in enumerate((0, 300)):
         events = [step(1, ahead, 2000)]
         for at in (100, 500, 900, 1300):
@@ -118,7 +118,7 @@ def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
 def test_redact_leaves_out_secrets_that_events_of_several_ranks_repeat(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
 ) -> None:
-    """Ranks too large for one store are joined without most of their metadata."""
+    """Ranks that are too large for one store are joined, and the joined store lacks most of their metadata."""
     monkeypatch.setattr(batch, "BATCH_BYTES", batch_bytes)
     secrets = ["first-of-two-secrets", "other-of-two-secrets"]
     for rank, secret in enumerate(secrets):
@@ -248,7 +248,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tupl
 
 
 def asked(address: str, **headers: str) -> urllib.request.Request:
-    """A request from the Perfetto UI, or from somebody else."""
+    """A request from the Perfetto UI, or from another origin given in ``headers``."""
     return urllib.request.Request(address, headers={"Origin": serve.UI, **headers})
 
 

@@ -98,7 +98,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, _outside: None) -> list[Seen]:
 
 
 def written(name: str, value: str) -> str:
-    """The key of a row with ``value``, in a configuration."""
+    """A line of a configuration that sets the row ``name`` to ``value``."""
     made = next(one for one in ROWS if one.name == name)
     if made.type == "list of strings":
         return f"{made.key} = {json.dumps([value])}"
@@ -128,7 +128,7 @@ def test_every_command_honours_every_input_option(
         extra += [made.flag, *([value] if value else [])]
     assert run(command, *ARGUMENTS[command], *extra) == 2
     if command not in made.on:
-        # The files of one run belong to neither side, and a single trace needs no processes.
+        # `diff` compares two runs, so it ignores a configuration's settings of one run, with a warning.
         assert where == "option" or command != "diff" or f"ignores these settings of one run: {made.key}" in run.err
     elif (command, name) == ("whatif", "rule_packs"):
         assert "there is no rule" not in run.err
@@ -173,6 +173,6 @@ def test_patterns_follow_no_link_out_of_the_folder(run: Run, asked: list[Seen]) 
 
 def test_a_command_without_shared_options_is_left_as_it_is() -> None:
     def own(path: str) -> None:
-        """Nothing."""
+        """A command without options."""
 
     assert with_options("analyze", own) is own

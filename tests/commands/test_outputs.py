@@ -28,9 +28,9 @@ COMMANDS = {
     "annotate": ["annotate", "run.json"],
     "whatif": ["whatif", "run.json"],
 }
-# These read no input but a script; tests/sim/test_files.py covers that.
+# These commands read no input except a script; tests/sim/test_files.py covers that script.
 ONLY_WRITE = {"rule", "benchmark", "demo", "record", "simulate"}
-# Writes only files that end in .duckdb, .xlsx or /, which no input does.
+# Writes only to names that end in .duckdb, .xlsx or /, as no input does.
 OF_TABLES = {"export"}
 # Reads parts only; a test below covers them.
 OF_PARTS = {"merge"}

@@ -132,7 +132,7 @@ def test_ctrl_c_in_a_query_is_not_a_failure() -> None:
     assert not is_interrupt(RuntimeError("another"))
 
 
-# DuckDB's and Python's exceptions for Ctrl-C; typer handles that silently by itself.
+# DuckDB's and Python's exceptions for Ctrl-C. Left to itself, typer would end silently.
 @pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("place", ["timed", "build", "add_trace"])
@@ -158,7 +158,7 @@ def test_sigterm_leaves_no_temporary_folder(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "perftool", "query", "run.json", endless]
     child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
-    # The table is exported just before the sandbox is asked.
+    # The table is exported just before the sandbox runs the query.
     wait_for(lambda: list(temporary.glob("perftool-*/sandbox_tables/ops.duckdb")), 60)
     time.sleep(1)
     child.terminate()

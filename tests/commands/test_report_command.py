@@ -102,7 +102,7 @@ def test_links_to_sources_point_at_their_files(run, tmp_path: Path, tmp_path_fac
 
 @pytest.mark.parametrize("options", [(), ("--redact",)])
 def test_secrets_of_events_are_left_out_of_the_page(run, tmp_path: Path, options: tuple[str, ...]) -> None:
-    """The page shows names. A text in one may be a secret because the argument of another event says so."""
+    """The page shows names. A text in a name may be a secret that only the argument of another event reveals."""
     events = starved()
     named = {one["name"] for one in events if one.get("cat") == "kernel"}
     for event in events:

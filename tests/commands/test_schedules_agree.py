@@ -72,7 +72,7 @@ def said_by_the_user(report: dict[str, Any]) -> set[str]:
     return {finding["message"] for finding in report["findings"] if finding["code"] == "USR901"}
 
 
-# Small traces share a loader; a user's rules run in another process.
+# With three files, small traces share a loader; with a user's rules, the sandbox's process runs the queries.
 @pytest.mark.parametrize(
     ("files", "own"),
     [(3, ()), (2, ("--rules", "pack", "--select", "GAP,COL,USR901"))],

@@ -16,7 +16,7 @@ NOT_HERE = {
     "record": "runs the training script of the reader",
 }
 RECORDINGS = ("run.pt.trace.json", "decode.pt.trace.json", "capture.pt.trace.json", "traces/rank0.json")
-# Recordings that the pages call by other names. An analysis is remembered by its file names.
+# Other names that the pages use for these recordings, mapped to one name each: analyses are kept by file names.
 ALIASES = {
     "run.json": "run.pt.trace.json",
     **dict.fromkeys(("my_tensorboard_logs", "main/", "branch/", "profile_dir", "runs/first"), "traces/"),
@@ -61,7 +61,7 @@ def prepare(folder: Path) -> None:
 def chosen() -> list[tuple[str, ...]]:
     """The shown commands in a reader's order: a baseline is written before it is used.
 
-    Of the commands that differ only in the names of recordings, one is kept.
+    If commands differ only in the names of recordings, one of them is kept.
     """
     shown = sorted({tuple(words) for _, words in shown_commands()}, key=lambda words: ("--baseline" in words, words))
     kinds = {tuple(word for word in words if not word.endswith(".json") and "/" not in word): words for words in shown}

@@ -45,7 +45,7 @@ def watched(*changes: Change, summaries: str | None = None) -> None:
 
 
 def nothing() -> None:
-    """Nobody writes."""
+    """A change that changes nothing."""
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from events import document, kernel, loader, memcpy, runtime, step, x
 
-# The time that every rank works before loading, in the last collective, and after it; and the delay of a late rank.
+# The time of every rank before loading, in the last collective, and after it; and the delay of a late rank; all in us.
 LEAD, WIRE, REST, LATE = 200, 500, 50_000, 40_000
 STEPS = 4
 
@@ -47,7 +47,7 @@ def one_rank(culprit: str, who: int) -> Slow:
 
 
 def one_group(culprit: str, who: int, size: int) -> Slow:
-    """All ranks of the group, or of the host, of rank ``who``."""
+    """The culprits are all ranks in the group (or host) of ``size`` ranks that includes ``who``."""
     return lambda rank, _: SLOW[culprit] if rank // size == who // size else USUAL
 
 
@@ -68,8 +68,8 @@ def write_run(
 ) -> None:
     """A file for each rank, in the folder of its host: ``node001/rank5.json``.
 
-    The ranks of a host are a group, which reduces before all ranks do. Every other clock is ``skew`` us ahead. A step
-    takes as long as its slowest rank, and REST; the host waits for its end.
+    The ranks of a host form a group, which reduces before all ranks do. Every second clock is ``skew`` us ahead. A step
+    takes REST longer than its slowest rank; the host waits for its end.
     """
     lengths = [LEAD + _ready(slow, number, range(ranks)) + WIRE + REST for number in range(steps)]
     begins = list(accumulate(lengths, initial=0))
@@ -93,7 +93,7 @@ def _jitter(rank: int) -> int:
 
 
 def _ready(slow: Slow, number: int, ranks: range) -> int:
-    """When all of ``ranks`` have reduced with their groups, in us since loading began."""
+    """The time at which all of ``ranks`` have reduced with their groups, in us since loading began."""
     return max(slow(one, number).until_group + _jitter(one) + slow(one, number).link for one in ranks)
 
 

@@ -58,7 +58,7 @@ class Future:
 
 @dataclass
 class Client:
-    """A client with one thread, and all the futures it was asked for."""
+    """A client of a cluster with one thread; keeps all the futures that it returned."""
 
     given: list[Future] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class Client:
 
 @dataclass(frozen=True)
 class WatchedCluster(Cluster):
-    """Ends the oldest future before each wait, unless its rank ``hangs``: then it never ends."""
+    """Ends the oldest future before each wait; a future whose rank ``hangs`` never ends."""
 
     hangs: Callable[[str], bool] = lambda path: False
     outstanding: list[int] = field(default_factory=list)
@@ -122,7 +122,7 @@ def test_a_rank_that_hangs_or_fails_is_the_only_one_lost() -> None:
 def test_a_silent_cluster_is_given_up_completely() -> None:
     cluster, made, _ = run([f"rank{rank}" for rank in range(50)], lambda _: True)
     assert made == [TaskFailed("the cluster did not answer for 0 s")] * 50
-    # It was tried twice, not once for every few ranks.
+    # The cluster was tried twice, not once for every few ranks.
     assert len(cluster.client.given) == 8
 
 
@@ -181,7 +181,7 @@ ANSWERS = {
 def test_a_peer_that_is_not_a_scheduler_gives_one_sentence(
     answer: bytes | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """``None`` accepts the connection but stays silent."""
+    """With the answer ``None``, the server accepts the connection but sends nothing."""
     pytest.importorskip("distributed")
     logging.getLogger("distributed").addHandler(caplog.handler)
     monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.5)

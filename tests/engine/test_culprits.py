@@ -20,7 +20,7 @@ from perftool.model.report import Report
 # The rules that accuse a rank, and those about the trace itself. A few cases run the whole pack.
 ACCUSING = [rule for rule in shipped_rules() if rule.code.startswith(("COL", "TRC"))]
 ACCUSERS = {"COL103", "COL109", "COL110", "COL111", "COL112", "COL116"}
-# None: an unnamed group of all ranks does not say how the run is parallel.
+# ``ddp`` has None, because an unnamed group of all ranks does not show how the run is parallelised.
 PARALLEL = {"ddp": None, "tp": "tp 4 x dp 2", "pp": "dp 2 x pp 4", "ep": "ep 4 x dp 2", "hsdp": "shard 4 x replicate 2"}
 DDP, TP, PP, EP, HSDP = (Layout(kind, layers=4, micro=6) for kind in ("ddp", "tp", "pp", "ep", "hsdp"))
 
@@ -89,7 +89,7 @@ def test_the_culprit_is_named_with_its_cost(name: str, tmp_path: Path) -> None:
     run.write(tmp_path)
     report = analyze([str(tmp_path)], None if case.whole_pack else ACCUSING)
     assert_named(report, case, run.step_us - truth(case.layout).step_us)
-    # Without a second group, nobody is late because of another.
+    # With a single group, no rank is late because it waits for another rank elsewhere.
     assert case.layout.kind != "ddp" or "only because" not in report.verdict.caveats
 
 
@@ -97,11 +97,11 @@ def test_the_culprit_is_named_with_its_cost(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranks", [64, 256])
 @pytest.mark.parametrize("kind", ["ddp", "tp", "pp", "ep", "hsdp"])
 def test_a_slow_host_of_many_is_named_with_the_cost(kind: str, ranks: int, tmp_path: Path) -> None:
-    # With fewer microbatches the bubble of eight stages hides a slow stage.
+    # With fewer microbatches, the bubble of a pipeline of eight stages would hide a slow stage.
     layout = Layout(kind, ranks, 8, layers=2, micro=16)
     run = simulate(layout, [Trouble("device", tuple(range(8, 16)), 1.3)], steps=2)
     run.write(tmp_path)
-    # In a pipeline of eight stages these eight ranks are one stage.
+    # With 64 ranks, a pipeline has eight stages, and the slow host's eight ranks are one of them.
     a_stage = kind == "pp" and ranks == 64
     code, who = ("COL103", "Stage 1 (ranks 8-15; node001)") if a_stage else ("COL110", "Host node001 (ranks 8-15)")
     assert_named(
@@ -121,7 +121,7 @@ def test_slow_links_of_all_groups_are_predicted_together(ranks: tuple[int, ...],
     assert first.code == ("COL116" if len(groups) == 2 else "COL109")
     assert first.gain
     assert first.gain.kind == "predicted"
-    # Healthy links reach a little less than half of their rate, which is what the fix promises.
+    # In the simulation, healthy links reach a little less than half of their rate, which the fix promises.
     assert first.gain.ns_per_step / 1_000 == pytest.approx(run.step_us - simulate(TP, steps=2).step_us, rel=0.1)
     assert "COL113" not in {found.code for found in report.findings}
 
@@ -228,7 +228,7 @@ def test_the_cost_is_also_predicted_from_one_recorded_step(tmp_path: Path) -> No
 
 
 class TwoTasks(InProcess):
-    """Two stores, one after the other, whose tables are joined."""
+    """Analyses the ranks in two stores, one after the other, and joins their tables."""
 
     @property
     def workers(self) -> int:

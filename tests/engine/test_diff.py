@@ -261,7 +261,7 @@ def device_side(device: str, *ops: OpRate) -> RunSide:
 
 
 def test_two_devices_compare_against_the_best_of_each() -> None:
-    # Twice the peak: 100 ns at 80 % of the best are 80 at the peak, for which the other device needs 40.
+    # The new device has twice the peak. At its peak, the old device would need 80 of its 100 ns, and the new one 40 ns.
     base = device_side("Old", rated("aten::mm", "[[1]]", 100, 0.8, calls=1))
     slow = device_side("New", rated("aten::mm", "[[1]]", 80, 0.5, calls=1))
     result = compare(base, slow)
@@ -285,7 +285,7 @@ def test_work_that_only_one_run_fuses_is_listed() -> None:
     assert (attention.work, attention.on_base, attention.apart.names) == ("attention", False, ("_softmax", "bmm"))
     assert (attention.fused.ns, attention.apart.ns, attention.apart.calls) == (200, 800, 4)
     assert (optimizer.work, optimizer.apart.ns) == ("optimizer", 100)
-    # Softmax alone is not attention, and neither are ops that the fused side has as often.
+    # Softmax without products is not attention, and neither are ops that the fused side calls as often.
     assert compare(device_side("a", *apart[1:2]), device_side("b", *fused)).fusions == ()
     assert compare(device_side("a", *apart[:2]), device_side("b", *fused, *apart[:2])).fusions == ()
 
@@ -303,7 +303,7 @@ def test_generated_kernels_name_the_ops_that_the_other_run_has_one_by_one() -> N
 
 
 def test_only_the_beginning_of_very_long_names_is_searched_for_ops() -> None:
-    """Otherwise each of thousands of ops would be searched for in one name of millions of characters."""
+    """Otherwise thousands of ops would be searched for in a name of millions of characters."""
     single = [rated(f"aten::{name}", "[[1]]", 40, 0.5) for name in ("add", "mul", "silu")]
     for length, parts in ((1000, [("add", "mul", "silu")]), (1 << 19, [])):
         kernel = rated(f"triton_poi_fused_{'x' * length}_add_mul_silu_0", "[[2]]", 30, 0.5)
@@ -312,7 +312,7 @@ def test_only_the_beginning_of_very_long_names_is_searched_for_ops() -> None:
 
 
 def test_an_op_without_calls_has_no_factor() -> None:
-    """As a damaged saved report may have it."""
+    """A damaged saved report may contain such an op."""
     ops = rated("aten::mm", "[[1]]", 100, 0.8), rated("aten::mm", "[[1]]", 80, 0.5)
     for base, new in ((replace(ops[0], calls=0), ops[1]), (ops[0], replace(ops[1], calls=0))):
         result = compare(device_side("Old", base), device_side("New", new))

@@ -108,7 +108,7 @@ def test_many_findings_with_the_same_changes_are_one_replay(
     whatif = "SELECT 'prefetch' AS change, id AS task FROM slices WHERE name LIKE '%DataLoader%'"
     several = found(opened, tmp_path, "SELECT 'n' || range AS subject, 1 AS n, 0 AS rank FROM range(50)", whatif)
     assert len({one.gain for one in several}) == 1
-    # The second replay has all fixes together, each change once. The load of the fourth step does not count.
+    # The second replay applies all fixes together, each change only once. The load in the fourth step is not replayed.
     assert asked == [3, 3]
 
 

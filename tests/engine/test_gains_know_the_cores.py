@@ -98,7 +98,7 @@ def test_an_overloaded_machine_is_reported_and_gains_are_bounds(tmp_path: Path) 
 
 
 def test_a_measured_loss_precedes_a_bound_of_an_overloaded_machine(tmp_path: Path) -> None:
-    """The whole optimizer counts, 30 ms, though a fused one saves only a part of that; 20 ms are Python or waiting."""
+    """The loss is the whole optimizer, 30 ms, though a fused one saves only part of it; 20 ms are Python or waiting."""
     path = trace(tmp_path, machine(8, 360_000, 400_000, delay_us=180_000))
     whole = json.loads(path.read_text())
     events = [event for event in whole["traceEvents"] if event["name"].startswith("ProfilerStep")]

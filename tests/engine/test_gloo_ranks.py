@@ -19,8 +19,8 @@ SLEEP = 20_000
 
 
 def _write(folder: Path, sleeper: int | None, *, computes: bool = False, rows: int = 512) -> int:
-    """Write a file for each rank; the rank ``sleeper`` sleeps in each step, or ``computes`` so much longer, on ``rows``
-    rows instead of 512. Returns the time of a step, in us."""
+    """Write a file for each rank. The rank ``sleeper`` sleeps for SLEEP in each step, or, if it ``computes``, computes
+    for that time; its inputs have ``rows`` rows instead of 512. Returns the time of a step, in us."""
     size = {rank: {"Input Dims": [[rows if rank == sleeper else 512, 512], [512, 512]], "Input type": ["float"] * 2}
             for rank in range(RANKS)}  # fmt: skip
     begin, events = 0, {rank: [meta("thread_name", "pt_gloo_runloop", tid=2)] for rank in range(RANKS)}
@@ -28,7 +28,7 @@ def _write(folder: Path, sleeper: int | None, *, computes: bool = False, rows: i
     for number in range(STEPS):
         ready = {rank: begin + 100 + (SLEEP if rank == sleeper else 0) + FORWARD + 7 * rank for rank in range(RANKS)}
         first_done = max(ready.values()) + WIRE
-        # Each bucket has a thread of its own, so both wait at the same time.
+        # Each bucket's reduction runs in its own thread, so both wait at the same time.
         second = {rank: at + BACKWARD for rank, at in ready.items()}
         second_done = max(max(second.values()), first_done) + WIRE
         end = second_done + 50 + UPDATE + 100
@@ -106,7 +106,7 @@ def test_waiting_in_two_reductions_at_once_counts_once(runs: tuple[Path, Path, i
         _, ranks = opened.query("SELECT rank, waited_ns FROM ranks ORDER BY rank")
         _, pairs = opened.query("SELECT last_rank, waited_ns, exposed_ns FROM waits_for WHERE rank = 0")
     waited = {rank: ns / STEPS for rank, ns in ranks}
-    # From the first reduction until rank 1 arrives at the second; rank 0 computes at first.
+    # Rank 0 waits from its first reduction until rank 1 arrives at the second; during BACKWARD it also computes.
     assert waited[0] == pytest.approx(1_000 * (SLEEP + BACKWARD), rel=0.01)
     assert waited[1] < 0.01 * waited[0]
     assert [last for last, _, _ in pairs] == [1]

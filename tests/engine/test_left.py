@@ -87,7 +87,7 @@ def test_the_ending_follows_from_the_ops(ops: list[LargeOp], ending: str) -> Non
 
 
 def test_a_recording_without_work_says_so(tmp_path: Path) -> None:
-    """A profiler's export whose schedule has begun its next cycle."""
+    """An export without events, because the profiler's schedule had already begun its next cycle."""
     path = tmp_path / "trace.json"
     path.write_bytes(document([x("PyTorch Profiler (0)", 0, 100, cat="Trace")]))
     verdict = analyze(str(path)).verdict

@@ -51,7 +51,7 @@ def test_merging_gives_the_report_of_the_folder_in_any_order_and_grouping(run: l
     assert b"its device waits 40.1 ms for the data loader" in traces
     assert render_json(analyze(run[::-1], RULES)) == traces
     Path("some.part").write_bytes(part_of(*run[1:]))
-    # A rank that is in two parts counts once.
+    # A rank that two parts contain counts once.
     Path("all.part").write_bytes(part_of("some.part", *run[:2]))
     assert Path("all.part").read_bytes() == part_of(*run)
     assert render_json(analyze(["all.part"], RULES)) == traces
@@ -93,7 +93,7 @@ def with_facts(part: str, **facts: Any) -> bytes:
 
 
 def answers(part: str, **row: Any) -> list[Any]:
-    """The answers of ``part``; the first has found ``row``."""
+    """The rules' answers in ``part``; the first answer gets the single row ``row``."""
     with zipfile.ZipFile(part) as archive:
         (only,) = json.loads(archive.read("part.json"))["parts"]
     first, *others = only["facts"]["answers"]

@@ -73,7 +73,7 @@ def test_a_straggler_comes_before_findings_of_single_ranks() -> None:
     assert [first(own, gain) for own in (99, 500) for gain in (bound, predicted)] == ["COL103"] * 4
     # Findings about ranks that wait for it do not come first either: they lose no time once that rank is on time.
     assert first(500, predicted, rank=2) == "COL103"
-    # A rank that costs nothing keeps nobody waiting.
+    # A late rank without a gain keeps no other rank waiting.
     assert first(1, Gain(0, 0.0, "predicted")) == "GAP102"
 
 

@@ -40,7 +40,7 @@ def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: i
             x("aten::mm", at + 600, 400 + number),
             runtime("cudaLaunchKernel", at + 700, 20, 10 * number + 1),
             runtime("cudaLaunchKernel", at + 800, 20, 10 * number + 2),
-            # The host waits for the device: nothing continues before the all-reduce ends.
+            # The host waits for the device until the all-reduce ends.
             runtime("cudaDeviceSynchronize", at + 1000, 8000 + number),
             kernel("gemm", at + 900, compute - number, 10 * number + 1),
             kernel("ncclDevKernel_AllReduce", at + 5000 + late, 4000 - late + number, 10 * number + 2, stream=9,
@@ -102,7 +102,7 @@ def test_many_small_traces_are_read_together(tmp_path: Path) -> None:
 def test_ranks_of_unequal_length_read_together_or_separately_give_one_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Pinning saves nothing on the first rank, whose device is busy meanwhile. Its steps are short.
+    # Pinning saves nothing on the first rank, whose device is busy during the copies and whose steps are short.
     for rank, lengths in enumerate([[STEP], [STEP, 3 * STEP], [STEP, 3 * STEP, 2 * STEP]]):
         write(tmp_path / f"rank{rank}.json", uneven(rank, lengths), rank, 3, deviceProperties=[A100])
     rules = only("CPY101", "ENG104", "GAP101", "COL102")
@@ -239,7 +239,7 @@ def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> Non
 
 
 def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    # Names that sort differently from numbers.
+    # As texts, these numbers sort differently.
     ranks = [1, 2, 10]
     for rank in ranks:
         write(tmp_path / f"rank{rank}.json", rank_events(steps=1, clock=rank * 10.0), rank, 11)
@@ -249,7 +249,7 @@ def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert [rank.rank for rank in report.ranks] == ranks
     assert [rank.offset_ns for rank in report.ranks] == [0, -10_000, -90_000]
     assert report.summary["steps"].value == 3
-    # A rule of the user makes each trace a task.
+    # With a user's rule, each trace becomes a task of its own.
     apart = analyze([str(tmp_path)], [*only("COL103"), rule("USR904", "SELECT 'never' AS subject WHERE false")])
     assert [one.rank for one in apart.steps] == ranks
     assert as_dict(apart) == as_dict(report)

@@ -55,9 +55,9 @@ def trace(rank: int) -> bytes:
 
 
 def killing(pids: Callable[[], list[int]], after: int) -> tuple[Callable[[str, int], None], list[int]]:
-    """Progress that kills one of ``pids`` once ``after`` ranks are done, and the list of those killed.
+    """A progress function that kills one of ``pids`` once ``after`` ranks are done, and the list of killed processes.
 
-    Several ranks may finish together, which skips counts.
+    Several ranks may finish together, so the count may skip ``after``.
     """
     killed: list[int] = []
 

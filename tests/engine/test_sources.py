@@ -59,8 +59,8 @@ def test_python_between_the_ops_is_named_by_the_users_innermost_function() -> No
 
 
 def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
-    """PyTorch names such a function after the line it was at when the recording began: here prof.step() in a training
-    loop."""
+    """PyTorch names such a function after the line that it had reached when the recording began: here the line of
+    prof.step() in a training loop."""
 
     def numbered(name: str, number: int, parent: int | None, ts: float, dur: float) -> Event:
         return x(name, ts, dur, "python_function", **{"Python parent id": parent, "Python id": number})
@@ -75,7 +75,7 @@ def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
         numbered("<built-in function collect>", 7, 2, 200, 590),
     )
     one = found("GAP106", *STARVED, *stacks)
-    # The begin of this trace was cut off: the same functions were called inside the recording.
+    # In this trace, whose beginning is cut off, the same functions were called during the recording.
     cut = [{**event, "args": {**event["args"], "Python parent id": 9}} for event in stacks]
 
     assert lines(one)[:2] == [("prog.py", None, "main", 613_000), ("prog.py", 27, "batch_of", 160_000)]
@@ -223,7 +223,7 @@ def test_a_function_that_waits_for_the_next_batch_is_never_the_place_of_a_loss(t
     (found,) = [one for one in analyze([str(tmp_path / "trace.json")]).findings if one.code == "SRV103"]
 
     assert [(line.file, line.function) for line in found.location.sources] == [("worker.py", "main")]
-    # Of 200 ms, 180 are waiting.
+    # The function takes 200 ms, of which it waits 180.
     assert found.location.sources[0].ns <= 20_000_000
 
 

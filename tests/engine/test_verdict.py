@@ -60,7 +60,7 @@ def test_a_backward_pass_makes_a_training_run(tmp_path: Path) -> None:
     added = x("torch::autograd::AccumulateGrad", 310, 5)
 
     assert report_of(forward, tmp_path).run.kind == "inference"
-    # Gradients of inputs, as for attributions.
+    # A backward pass without an optimizer may only compute gradients of inputs, for attributions.
     assert report_of([*forward, backward], tmp_path).run.kind is None
     assert report_of([*forward, backward, added], tmp_path).run.kind == "training"
 
@@ -147,7 +147,7 @@ def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
 
 
 def alternating(count: int, long: int, work: list[Event] | None = None) -> list[Event]:
-    """``count`` steps of 4 ms on the CPU; every other one takes ``long`` us and does ``work`` from 4 ms on."""
+    """``count`` steps of 4 ms on the CPU; every second one takes ``long`` us and does ``work`` after its first 4 ms."""
     events, ts = [], 0.0
     for number in range(count):
         odd = number % 2 == 1
@@ -169,7 +169,7 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
         "instead of 0."
     )
     assert "6 steps, mean 7.40 ms" in facts(report)
-    # Gains refer to the mean: no step takes the median of an even number of steps.
+    # Gains are shares of the mean, because no step takes the median of an even number of steps.
     assert all(found.gain.ns_per_step <= 7_400_000 for found in report.findings if found.gain)
 
 

@@ -39,7 +39,7 @@ def test_a_slow_device_is_checked_by_a_command_of_its_vendor(report: Report) -> 
 def test_waiting_is_listed_by_role_and_not_as_busy_time(report: Report) -> None:
     tp, dp = report.groups
     assert (tp.role, tp.size, tp.groups, dp.role, dp.size, dp.groups) == ("tp", 4, 2, "dp", 2, 4)
-    # Its neighbours wait for it; the ranks with the same parts of the model as these wait for all of them.
+    # In tp, the neighbours 4, 5 and 7 wait for rank 6; in dp, ranks 0 to 3 wait for ranks 4 to 7.
     assert [one.ranks for one in tp.waiting] == [(0, 1, 2, 3, 6), (4, 5, 7)]
     assert [one.ranks for one in dp.waiting] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert tp.waiting[1].ns_per_step > 4_000_000

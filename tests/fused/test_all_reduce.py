@@ -56,7 +56,7 @@ def equal_to_one_reduction_per_parameter(rank):
 
 
 def cast_before_scaling(rank):
-    """70,000 exceeds float16 though half of it does not: cast first, as in the original, it overflows."""
+    """70,000 exceeds float16's range, half of it does not. A Gaudi casts before it scales, so the value overflows."""
     model = model_of(rank)
     model[0].grad.fill_(70_000.0)
     all_reduce_gradients(model, torch.float16)

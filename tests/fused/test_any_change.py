@@ -179,7 +179,7 @@ def _turned(param):
 
 @pytest.mark.parametrize("change", [_other_size, _other_dtype, _other_dtype_of_equal_bytes, _turned])
 def test_a_parameter_with_new_memory_is_stepped(change):
-    """Without states, which no longer fit the parameters in use."""
+    """The step begins without the old states, which do not fit the new memory."""
     params = parameters([(4,)] * 40)
     optimizer = FusedSGD(params, 0.5)
     for _ in range(2):

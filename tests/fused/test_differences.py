@@ -1,6 +1,6 @@
-"""Ours compared with Gaudi's classes, by facts of its bridge: a difference without a row in the table fails.
+"""Our classes compared with Gaudi's: a difference without a row in the table of docs fails.
 
-`bridge_api.json` holds the public names and signatures of bridge 1.19, and what its objects keep.
+`bridge_api.json` has the public names and signatures of bridge 1.19, and the attributes of its objects.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def repr_of(default):
 
 
 def same(theirs, ours):
-    """Callers see no difference between 1e-3 and 0.001, or None and no default, where both exist."""
+    """Whether parameters are the same for callers: so are defaults of 1e-3 and 0.001, and None and no default."""
 
     def read(text):
         try:
@@ -171,7 +171,7 @@ def test_every_difference_has_a_row(found):
 
 
 def test_every_row_is_still_true(found):
-    """A row about a whole op is about its results; other tests cover those."""
+    """Rows about a whole op concern its results, which other tests cover."""
     whole = set(fused.__all__)
     assert sorted(rows() - found - whole) == []
 

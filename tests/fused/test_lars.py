@@ -23,7 +23,7 @@ def adapted(weight, grad, adapt, decay=DECAY):
 
 
 def give_persistent_gradients(params, seed):
-    """Gradients with new values; they stay the same tensors after the first time."""
+    """Give the gradients new values; after the first call, the tensors stay the same."""
     if params[0].grad is None:
         return [grad.double() for grad in give_gradients(params, seed=seed)]
     others = parameters([param.shape for param in params])
@@ -189,7 +189,7 @@ def test_a_rate_that_applies_twice_gives_one_warning(base, warned):
 
 
 def test_a_state_of_gaudis_resource_momentum_continues_after_its_first_step():
-    """That state has no count: a momentum shows that the first step is over."""
+    """The state has no step count, but its momentum shows that the first step is over."""
     params = parameters()
     base = FusedResourceApplyMomentum(params, LR, MOMENTUM)
     for step in range(2):

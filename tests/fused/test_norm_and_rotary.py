@@ -31,7 +31,7 @@ from perftool.fused import (
     ],
 )
 def test_rms_norm(dtype, of_gamma, result):
-    """The result of two dtypes is the wider one, as on a Gaudi."""
+    """With two dtypes, the result has the wider one, as on a Gaudi."""
     torch.manual_seed(0)
     x = torch.randn(3, 5, 16, dtype=dtype, requires_grad=True)
     gamma = torch.randn(16, dtype=of_gamma, requires_grad=True)
@@ -228,7 +228,7 @@ def test_ctc_loss_adds_up_all_alignments():
 @pytest.mark.parametrize("op", [FusedSDPA, FusedRMSNorm, RotaryPosEmbeddingHelperV1, CTCLoss, CustomSoftmax])
 def test_a_subclass_that_overrides_an_unused_method_is_refused(op):
     class Named(op):
-        """An alias."""
+        """A subclass that overrides nothing."""
 
     assert Named.apply is op.apply
     for name in ("forward", "backward"):

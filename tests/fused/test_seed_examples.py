@@ -173,7 +173,7 @@ def test_attention_over_padded_sequences():
     lengths = torch.tensor([100, 120, 80], dtype=torch.int32, device=DEVICE)
     out = FusedSDPA.apply(query, key, value, None, 0.0, True, None, "fast", False, lengths, "right")
     expected = exact_causal(query, key, value)
-    # Padding is last and attention looks back only, so valid rows do not see it.
+    # The padding is at the end and attention is causal, so valid rows do not attend to it.
     for index, length in enumerate((100, 120, 80)):
         assert close_in_bfloat16(out[index, :, :length], expected[index, :, :length])
 

@@ -41,7 +41,7 @@ def network():
 
 
 def train(model, average, make, batches, clip):
-    """Three steps with clipping; returns the norms found."""
+    """Three steps with clipping; returns the gradient norms before clipping."""
     params = list(model.parameters())
     optimizer = make(params)
     norms = []
@@ -179,7 +179,7 @@ def test_the_gradients_of_wrappers_are_clipped():
 
 
 class Demanding(Boxed):
-    """A wrapper whose results all require gradients, which a comparison's result cannot."""
+    """A wrapper whose results all require gradients, which is impossible for the boolean result of a comparison."""
 
     @staticmethod
     def __new__(cls, inner):

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 ODD_SHAPES = ((3,), (4, 5), (1,), (7, 2, 3), ())
 MANY_SHAPES = ODD_SHAPES * 8
-"""Enough small tensors to fill rows; more than one comparison can handle would be slow to test."""
 
 
 def parameters(

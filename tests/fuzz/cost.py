@@ -1,7 +1,6 @@
-"""Cost limits: an oracle for inputs that crash nothing but cost too much. Tests count costs, so that the same input
-costs the same everywhere: the bytes examined by repairs, and the peak memory of Python objects. The fuzzer also
-measures CPU time, compared with good inputs in the same process, and the memory of the process. Each limit grows with
-the bytes of input.
+"""Cost limits: they find inputs that crash nothing but cost too much. Tests count the bytes that repairs examine and
+the peak memory of Python objects, so that the same input costs the same everywhere. The fuzzer also measures CPU time,
+compared with good inputs in the same process, and the memory of the process. Each limit grows with the bytes of input.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from perftool.readers.trace import mend
 _WORK_PER_BYTE = 3 * (mend.MOST_WORK + 40)
 _MEMORY_PER_BYTE = 400
 _FREE_WORK = 8 << 20
-# Includes modules imported on the way.
+# Covers modules that are imported during the run.
 _FREE_MEMORY = 64 << 20
-# Limits above the measurements: 20 s per megabyte, and a gigabyte of memory.
+# Above the measured costs: 20 s per megabyte of input, and a gigabyte of memory per megabyte.
 _SECONDS_PER_BYTE = 20e-6
 _GROWTH_PER_BYTE = 1000
 _TIMES_GOOD, _FREE_S = 5, 1.5
@@ -46,7 +45,7 @@ def may_cost(size: int, cpu_s: float, grown: int, good_s: float) -> None:
 def bounded(size: int, memory: bool = True) -> Iterator[None]:
     """Raises AssertionError when the body costs more than an input of ``size`` bytes may.
 
-    ``memory`` counts that of Python's objects too, which takes twice as long.
+    With ``memory``, the memory of Python's objects counts too, which makes the run take twice as long.
     """
     work = longest = 0
     plain = mend.mend_events
@@ -72,7 +71,7 @@ def bounded(size: int, memory: bool = True) -> Iterator[None]:
     finally:
         if own:
             tracemalloc.stop()
-    # A packed input is longer once unpacked.
+    # For a packed input, the unpacked length counts.
     most_work = _WORK_PER_BYTE * max(size, longest) + _FREE_WORK
     assert work <= most_work, f"{work:,} bytes looked at for {size:,}"
     assert most - before <= _MEMORY_PER_BYTE * size + _FREE_MEMORY, f"{most - before:,} bytes of memory for {size:,}"

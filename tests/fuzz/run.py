@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 FOUND = Path("fuzz-found")
 _TURN_S = 30.0
-# A process that is silent for this long is given up; a process that is only slow reports its cost.
+# A process that is silent for this long is killed; a process that is only slow reports its cost earlier.
 _SILENCE_S = 600.0
 
 

@@ -1,7 +1,7 @@
 """Shapes for which joins or readers once took quadratic time or memory.
 
 Each may take ten times the time and four times the memory of a good input of its kind and size. The smallest inputs
-take 0.8 s and 110 MB, so a cost of up to ten and four times that needs no comparison.
+take 0.8 s and 110 MB, so a cost within ten and four times these figures needs no comparison.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
         "import resource, subprocess, sys\n"
         f"resource.setrlimit(resource.RLIMIT_CPU, ({most_s}, {most_s}))\n"
         "ran = subprocess.run([sys.executable, '-m', 'perftool', *sys.argv[1:]], stdout=subprocess.PIPE)\n"
-        # A quadratic rule is ended by its time limit; one with more findings than allowed has run to its end.
+        # A quadratic rule hits its time limit and crashes; a rule with too many findings crashes after it has finished.
         "assert b'rule crashed' not in ran.stdout or b' x 1000' in ran.stdout, ran.stdout.decode()\n"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(used.ru_utime + used.ru_stime, used.ru_maxrss << 10)"
@@ -83,7 +83,7 @@ def _trace(
 
 
 def shaped(random: Random) -> bytes:
-    """A trace of a few hundred launches in which a number used in joins is the same for all, one of a few, or
+    """A trace of a few hundred launches. A number that joins use is equal for all of them, one of a few values, or
     unique."""
     launches = random.choice((200, 600, 1200))
     span, few = 50 * launches, random.randint(2, 40)
@@ -152,7 +152,7 @@ def _frame(name: str, at: float, dur: float, tid: int) -> Event:
 
 
 def _save(number: int, dur: float) -> list[Event]:
-    """A checkpoint on its own thread, and the profiler's work in every other stretch."""
+    """A checkpoint on a thread of its own, and a stretch of the profiler's work."""
     return [
         _frame("torch/serialization.py(500): save", number / 1000, dur, 200 + number),
         _frame("torch/profiler/profiler.py(500): step", 40 * number, 20, 5),
@@ -202,7 +202,8 @@ def _block(address: int, at: float, dur: float) -> list[Event]:
 
 
 def _in_one(op: str, frame: str, made: Callable[[int], list[Event]], others: int) -> bytes:
-    """``made`` for each of 20,000 numbers inside one op and one function, with different long names."""
+    """The events of ``made`` for 20,000 numbers, inside one op and one function; ``others`` more events have different
+    long names."""
     around = [x(op, 1, 399_998), _frame(frame, 0, 400_000, 1), *_steps(5, 400_000)]
     long = [x(f"{number}{_LONG}", 400_100 + number, 0.5) for number in range(others)]
     events = [*around, *long, *(one for number in range(20_000) for one in made(number))]
@@ -275,7 +276,7 @@ def _nodes(blanks: int) -> bytes:
 
 
 def _positions(form: Callable[[int], tuple[list[int], int]]) -> bytes:
-    """Layers with outputs [*form, 7]; one position of each is read. With their readers and backward nodes."""
+    """Layers with outputs [*form, 7], ops that read one position of each output, and backward nodes."""
     events = _steps(5, 60_000)
     for at in range(3_000):
         dims, number = form(at)
@@ -290,7 +291,8 @@ def _positions(form: Callable[[int], tuple[list[int], int]]) -> bytes:
 
 
 def _numbered(number: Callable[[int], int]) -> bytes:
-    """Layers of different shapes; one position of each is read. With nodes of their sequence numbers."""
+    """Layers of different shapes, ops that read one position of each output, and backward nodes with the layers'
+    sequence numbers."""
     events = _steps(5, 500_000)
     for at in range(5_000):
         begin, of = 100 * at, {"Sequence number": number(at)}
@@ -306,7 +308,7 @@ def _numbered(number: Callable[[int], int]) -> bytes:
 
 
 def _convolutions(side: Callable[[int], int]) -> bytes:
-    """Convolutions of pictures with ``side`` pixels a side, each after a copy to NCHW of pictures of another batch."""
+    """Convolutions of pictures with ``side`` pixels a side, each after a copy of another batch's pictures to NCHW."""
     events = _steps(5, 1_200_000)
     for at in range(12_000):
         size, begin = side(at), 100 * at
@@ -326,7 +328,7 @@ def _convolutions(side: Callable[[int], int]) -> bytes:
 
 
 def _distances(number: Callable[[int], int]) -> bytes:
-    """Distances of pairs; their ops have the sequence number ``number``. With a backward node for each."""
+    """Distances of pairs, whose ops have the sequence number ``number``, and a backward node for each."""
     events = _steps(5, 800_000)
     for at in range(8_000):
         begin, of = 100 * at, {"Sequence number": number(at)}

@@ -47,9 +47,9 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Target:
-    """``run`` takes one input and a folder of its own; ``seeds`` are good inputs to start from.
+    """``run`` gets an input and an empty folder; ``seeds`` are good inputs to start from.
 
-    ``make`` makes inputs from nothing; without it they are damaged seeds.
+    ``make`` creates inputs from scratch; without it, inputs are damaged seeds.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Target:
 
 
 def attempt(target: Target, data: bytes, memory: bool = True) -> None:
-    """Run ``target`` on ``data``; raises any error but PerfToolError, also when it costs too much."""
+    """Run ``target`` on ``data``. Raises every error except PerfToolError, and AssertionError if it costs too much."""
     with (
         tempfile.TemporaryDirectory(prefix="perftool-fuzz-") as folder,
         bounded(len(data), memory),
@@ -170,9 +170,9 @@ def _copy(data: bytes, folder: Path) -> None:
         file.writelines(splice(load(str(path))[0], [ours], spool))
     assert b"habana_perf_tool" in again.read_bytes()
     after = read_path(str(again))
-    # The two loaders spell numbers differently where a text belongs, so only times are compared.
+    # The two loaders write a number that stands for a text differently, so only times are compared.
     assert after.times == before.times
-    # Metadata that contains a whole trace is kept, and reported again.
+    # If the metadata contains a whole trace, the copy contains it too, and the reader reports it again.
     assert after.status == "ok" or again.read_bytes().count(b'"traceEvents"') > 1
 
 

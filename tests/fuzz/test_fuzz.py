@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shapes import FREE, SHAPES, Cost, cost_of, may_take, with_secrets
 from targets import TARGETS, attempt
 
-# The same examples each time: enough to run each target; ``run.py`` searches. Those that run every rule are slow.
+# Few examples, the same each time, because ``run.py`` does the searching; fewest for targets that run every rule.
 EXAMPLES = {"analysis": 3, "shapes": 2, "rule": 5, "cases": 3}
 
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cost import TooMuchError, may_cost
 from targets import TARGETS, Target, attempt
 
-# The process ends beyond this limit, as it would on a small machine.
+# An allocation beyond this limit fails, as it would on a small machine.
 _MOST_MEMORY = 6 << 30
 
 
@@ -35,7 +35,7 @@ def main(name: str, number: int, seconds: float) -> None:
 
 
 def answer_to(target: Target, number: int, good_s: float) -> dict:
-    """The cost of the input ``number``, and its failure if any; benign inputs take ``good_s``."""
+    """The cost of input ``number``, and how it failed if it did; benign inputs take ``good_s``."""
     data = target.input(number)
     try:
         cpu_s, grown = cpu_of(target, data)
