@@ -86,7 +86,7 @@ def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, "-m", "perftool", *arguments], env=environment, timeout=60, **how)
 
 
-# Named like their files; every text here is ours, so libraries cannot change it.
+# The keys are names of golden files. All of their text is ours, so that no library can change it.
 CASES: dict[str, tuple[str, ...]] = {
     "no-such-file": ("--trace", "none.json"),
     "empty-file": ("--trace", "empty.json"),
@@ -337,7 +337,7 @@ def test_the_help_does_not_break_examples_and_names_at_80_columns(command: tuple
 
 @pytest.mark.parametrize("name", ["--output-file=package.json", "--baseline=all.json", "-q"])
 def test_the_name_of_a_file_is_never_an_option(name: str, tmp_path: Path) -> None:
-    """pre-commit and shells pass file names where options are parsed."""
+    """pre-commit and shells pass file names as arguments, among which options are parsed."""
     (tmp_path / name).write_text('{"traceEvents": []}')
     (tmp_path / "package.json").write_text("precious")
 

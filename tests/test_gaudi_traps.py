@@ -25,8 +25,8 @@ from perftool.store.trace_store import TraceStore
 GAUDI_1_LAUNCH = "enqueueWithExternalEvents seqId:{} recipeId:1"
 GAUDI_2_LAUNCH = "enqueueWithExternalEvents recipeHandle 0x5b recipeSeqNum 1 seqId {} inFlight 0"
 every_trap = pytest.mark.parametrize("trap", traps.TRAPS, ids=lambda trap: trap.__name__)
-# Our choices where the format allows several: a repaired record is work on its lane, and a call without an end counts
-# as begun.
+# The program's choices where the format allows several: a repaired record counts as work on its lane, and a call
+# without an end counts as begun.
 _KEPT: dict[Callable[[], Trap], dict[str, Any]] = {
     traps.unescaped_strings: {"lanes": {"MME": 2, "TPC": 1}, "dropped_events": 0},
     traps.nested_calls_with_a_skipped_end: {"compilations": 1},
@@ -157,7 +157,7 @@ def test_a_repaired_record_is_reported_with_its_place(tmp_path: Path) -> None:
         names = asked(store, "SELECT DISTINCT name FROM device_ops WHERE engine = 'MME'")
     assert [(kind, count) for kind, count, _ in found] == [("repaired events", 1)]
     assert facts.bad_offset is not None
-    # The reported offset is that of the record; the fault is inside the record.
+    # The reported offset is the beginning of the record; the fault is inside it.
     assert 0 <= facts.bad_offset - found[0][2] < 400
     assert sorted(names) == [("GEMM",), ('node "gemm" 12',)]
 
@@ -234,7 +234,7 @@ def test_the_clock_may_be_off_when_a_run_of_the_recipe_is_missing(tmp_path: Path
 def test_launches_are_counted_back_from_the_last_where_the_device_lags_behind(text: str, tmp_path: Path) -> None:
     trace = GaudiTrace("B")
     trace.step(4, 1000, 1000)
-    # The device finishes two graphs from before the recording; the profiler lost the record of launch 12.
+    # The device finishes two graphs that were launched before the recording, and the record of launch 12 is missing.
     for number, recipe in ((10, 1), (11, 2), (13, 2)):
         trace.annotation(text.format(number), 1000 + 10 * number, 5, recipe=recipe)
     for number, recipe in ((8, 1), (9, 2), (10, 1), (11, 2), (12, 1), (13, 2)):

@@ -33,8 +33,7 @@ BELOW: dict[str, set[str]] = {
     "bench": {"fused", "model", "output_file", "errors", "units"},
     # The simulated device offers Gaudi's fused classes, whose arithmetic is that of ``fused``.
     "sim": {"fused", "model", "output_file", "errors", "units"},
-    # Records inside other people's programs and shows the result there: above the analysis, at the level of the
-    # commands.
+    # Records and shows reports inside users' programs, so it is above the analysis, on the level of the commands.
     "integrations": {"api", "reporters", "readers", "model", "output_file", "errors", "units"},
 }
 # ``api`` and ``pytest_plugin`` are the Python counterparts of ``commands``; ``proof`` joins the wings with the rules;

@@ -84,7 +84,7 @@ def test_a_second_signal_does_not_disturb_the_removal_of_temporary_files(monkeyp
             signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGINT)
             assert (ending.code, ending.word) == (130, "interrupted")
-            # Signals are handled again while the program waits.
+            # After _UNWINDING_S, a signal raises again.
             monkeypatch.setattr("perftool.commands.ending._UNWINDING_S", 0)
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGTERM)
@@ -173,7 +173,7 @@ def watch(frame, event, _):
             try:
                 signal.raise_signal(signal.SIGTERM)
                 for _ in range(100):
-                    # Python checks for signals here.
+                    # In the loop, Python checks for signals.
                     pass
             except KeyboardInterrupt:
                 print("raised inside DuckDB")
@@ -185,7 +185,7 @@ try:
         import duckdb
         sys.setprofile(None)
         assert sent
-        # The signal comes again.
+        # The signal is raised again after the import, here.
         signal.pause()
 except KeyboardInterrupt:
     print(ending.word)

@@ -1,4 +1,4 @@
-"""Where several rows would do, the same one is chosen each time: the same input gives the same bytes."""
+"""If several rows would do, every run chooses the same one, so that the same input gives the same bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perftool.store.catalog import catalog
 
 SAMPLE = Path(__file__).parents[1] / "sample_traces" / "gaudi2_unoptimised" / "rank0.pt.trace.json.gz"
 CHOICES = re.compile(r"\b(arg_max|arg_min|max_by|min_by|first|last|list|string_agg|any_value|mode)\(")
-# The position in a list (of snapshots, of patterns) is unique, and equal values give equal texts.
+# Columns whose values are unique (positions in a list) or whose equal values give equal results.
 UNIQUE = {"ordinal", "rowid", "first", "e.name", "s.op", "v.role"}
 
 
@@ -103,7 +103,7 @@ def test_the_check_finds_ambiguous_choices(sql: str, loose: int) -> None:
 def test_the_report_does_not_depend_on_event_order_or_threads(tmp_path: Path) -> None:
     trace = json.loads(gzip.decompress(SAMPLE.read_bytes()))
     as_recorded = rendered(tmp_path, trace, threads=1)
-    # Only the order of begin and end events says which of them belong together.
+    # Begin and end events keep their order, which decides which of them belong together.
     complete = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     others = [event for event in trace["traceEvents"] if event["ph"] != "X"]
     for seed in (1, 2):

@@ -26,15 +26,15 @@ SERVING_FILES = sorted((SAMPLES / "serving").rglob("*.json.gz"))
 RECORDINGS = CPU_FILES + BENCHMARK_FILES + SERVING_FILES
 GAUDI_CODES = {path.stem for path in (Path(__file__).parent / "rules" / "gaudi").glob("*.toml")}
 MAX_BYTES = 150_000
-# A slash that begins a path, unlike the one between two words, as in torch/nn/modules, or in a device's name.
+# A slash that begins a path, unlike a slash between two words (torch/nn/modules) or in a device's name.
 ABSOLUTE_PATH = re.compile(r"(?<![\w.>)\]-])/(?!device:)\w|(?<!\w)[A-Za-z]:\\|~/")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """An entry of an expected.toml: codes that must appear, those that may come first, codes that must not appear.
+    """An entry of an expected.toml: codes that must appear, codes that may come first, codes that must not appear.
 
-    On a Gaudi, no rule about Gaudi reports anything that is neither in ``findings`` nor in ``allowed``.
+    For a Gaudi, every finding of a rule about Gaudi must be in ``findings`` or ``allowed``.
     """
 
     path: str

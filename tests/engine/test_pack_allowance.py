@@ -56,7 +56,7 @@ def test_time_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     seconds = iter(range(0, 1_000, 50))
     monkeypatch.setattr(allowance, "monotonic", lambda: next(seconds))
     outcome = found(rules(tmp_path, 5))
-    # Each takes 50 s of 120; a rule that has begun is not interrupted.
+    # Each rule takes 50 s of the 120 s; a rule that has begun is not interrupted, so three run.
     assert [skipped.code for skipped in outcome.not_applicable] == ["USR904", "USR905"]
 
 

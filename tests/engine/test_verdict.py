@@ -177,7 +177,7 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
 def test_long_steps_further_apart_than_the_two_groups_have_no_length(
     longest: int, lengths: int, tmp_path: Path
 ) -> None:
-    """Steps of a recording on a busy machine, in ms: the long ones are 712 ms apart, the groups 232 ms."""
+    """Steps of a recording on a busy machine: the long ones differ by up to 712 ms, the two groups only by 232 ms."""
     events, ts = [], 0
     for number, dur in enumerate((804, 328, 324, 800, longest, 374, 606, 366)):
         events += [step(number, ts, 1000 * dur), x("aten::mm", ts, 1000 * dur - 100)]
@@ -192,7 +192,7 @@ def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> Non
     evaluation = x("/home/user/train.py(9): evaluate", 100, 6500, "python_function")
     report = report_of(alternating(6, 10800, [evaluation, x("aten::relu", 110, 6480)]), tmp_path)
 
-    # 6.5 ms in every other step are 3.25 ms of the mean step.
+    # 6.5 ms in every second step are 3.25 ms of the mean step.
     (first, *_) = report.advice
     assert (first.code, first.gain and first.gain.ns_per_step) == ("STP101", 3_250_000)
     assert first.location.source == Source("/home/user/train.py", 9, "evaluate", 6.5 / 6.8, 6_500_000)
@@ -282,7 +282,7 @@ def test_a_recording_that_is_nearly_all_warm_up_says_so_first(tmp_path: Path) ->
 
 
 def test_a_single_event_is_compared_with_the_whole_recording(tmp_path: Path) -> None:
-    """The usual iteration loses nothing to a compilation during another one."""
+    """The usual iteration loses nothing to a compilation during another iteration."""
     name = "execute_context_0(0)_generation_8(8)"
     usual = [
         x(name, at, 10_000, "user_annotation") for at in (*range(0, 50_000, 10_000), *range(110_000, 160_000, 10_000))

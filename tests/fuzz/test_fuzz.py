@@ -49,7 +49,7 @@ def test_hostile_shapes_cost_little_more_than_good_inputs(name: str, tmp_path: P
         return cost_of(tmp_path / file)
 
     took = cost(hostile)
-    # The absolute limit needs no comparison with a benign input.
+    # Below this absolute limit, no comparison with a benign input is needed.
     most = FREE if took.within(FREE) else may_take(cost(good))
     assert took.within(most), (took, most)
 

@@ -58,7 +58,7 @@ def trouble(kind):
         os.kill(os.getpid(), getattr(signal, kind))
         time.sleep(30)
     if kind == "limit":
-        # Python would write compiled modules that are cut off, which no later process can load.
+        # With the limit on file sizes, Python would write cut-off compiled modules, which no process could load.
         sys.dont_write_bytecode = True
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
     if kind == "fork":

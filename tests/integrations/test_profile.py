@@ -26,7 +26,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def work(recording: Recording | None, steps: int, then: type[BaseException] | None = None) -> None:
     for _ in range(steps):
-        # The last step begins at the end of the loop and is short; these must be much longer.
+        # The recording's last step begins at the end of the loop and is short; the loop's steps must be much longer.
         torch.ones(512, 512) @ torch.ones(512, 512)
         if recording:
             recording.step()

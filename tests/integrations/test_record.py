@@ -124,7 +124,7 @@ def test_the_time_of_recording_is_estimated_before_it_ends(tmp_path: Path) -> No
         assert program.stderr
         said = next(line for line in program.stderr if line.startswith("habana_perf_tool:"))
         after = program.communicate("go on\n")[1]
-    # The only step before the profiler starts is not a usual one.
+    # No step time without the profiler is printed, because the only step before it is a slow first one.
     begin = "habana_perf_tool: recording 5 steps now: recording takes about "
     assert re.match(rf"{begin}[^;]+, then stopping the profiler and saving takes about ", said)
     assert re.search(r"recording 5 steps took [^,]+, stopping the profiler [^,]+, and saving \S+ m?s\n", after)
@@ -212,7 +212,7 @@ def test_findings_name_the_lines_that_cause_them(tmp_path: Path) -> None:
         for place in [result["locations"][0]["physicalLocation"]]
     }
     assert places["GAP102"] == ("script.py", "time.sleep(0.002)  # 1: the training waits for this")
-    # A thread that waits for a core shows no Python, so a busy machine has no line for it.
+    # On a busy machine (TRC111), a thread that waits for a core runs no Python, so the finding has no line.
     assert "TRC111" in places or places["GAP108"] == ("script.py", "def clean(texts):")
     assert places["FUS101"] == ("script.py", "optimizer.step()  # 3: parameter by parameter")
 

@@ -19,14 +19,14 @@ GIB = 1024**3
         ("AMD Instinct MI300X", None, "AMD Instinct MI300X"),
         ("Tesla T4", 15_109 * 1024**2, "Tesla T4"),
         ("GAUDI2", None, "GAUDI2"),
-        # Spellings that several devices share, or that identify none.
+        # Names that several devices share, or that identify no device.
         ("NVIDIA H100", 85_018_279_936, None),
         ("NVIDIA A100-PG509-200", 42_297_524_224, "NVIDIA A100-PG509-200"),
-        # The name from a driver without the table of products.
+        # A driver without a table of products reports this name.
         ("AMD Radeon Graphics", 64 * GIB, None),
         ("AMD Radeon Graphics", 68_702_699_520, None),
         ("NVIDIA A10G", 24 * GIB, None),
-        # A part of a device.
+        # A partition of a device.
         ("NVIDIA A100-SXM4-80GB", 10 * GIB, None),
     ],
 )

@@ -20,8 +20,8 @@ BF16, FLOAT = "c10::BFloat16", "float"
 
 
 def record(*arguments: Any) -> tuple[str, str, str]:
-    """Arguments as the profiler records them: tensors as ``(type, *dims)``, lists of tensors as ``[dims, ...]`` in a
-    set-off ``Many``, None, or scalars."""
+    """The profiler's record of arguments: a tensor is given as ``(type, *dims)``, a list of tensors as ``Many``, other
+    arguments as None or a scalar."""
     dims = [a.dims if isinstance(a, Many) else list(a[1:]) if isinstance(a, tuple) else [] for a in arguments]
     types = [
         "TensorList" if isinstance(a, Many) else a[0] if isinstance(a, tuple) else "" if a is None else "Scalar"
@@ -39,7 +39,7 @@ class Many:
 
 
 def cost(name: str, *arguments: Any, element_bytes: int | None = None) -> Cost | None:
-    """The cost of a call of an ATen op, or of one whose name includes its namespace."""
+    """The cost of a call of ``name``, an ATen op unless the name has another namespace."""
     name = name if "::" in name or name.startswith("triton") else f"aten::{name}"
     return cost_of(name, *record(*arguments), element_bytes)
 
@@ -114,7 +114,7 @@ def test_convolutions_as_pytorch_counts_them(stride: int, padding: int, dilation
     assert gradients is not None
     assert once.flops == forward.get_total_flops()
     assert once.bytes == 4 * (x.numel() + weight.numel() + y.numel())
-    # PyTorch's counter treats the gradient of a grouped filter like that of a whole one.
+    # PyTorch's counter ignores groups for the gradient of a filter.
     assert gradients.flops == (backward.get_total_flops() if groups == 1 else 2 * once.flops)
 
 
@@ -122,7 +122,7 @@ def test_convolutions_as_pytorch_counts_them(stride: int, padding: int, dilation
 def test_attention_without_a_mask_takes_its_products(heads: int) -> None:
     queries, keys = (BF16, 4, 8, 128, 64), (BF16, 4, heads, 256, 64)
     found = cost("_scaled_dot_product_flash_attention", queries, keys, keys, 0.0, False, False)
-    # Shared heads are read once, but work with every query head.
+    # Shared heads of keys and values are read once, but multiplied with every query head.
     assert found == Cost(4 * 4 * 8 * 128 * 256 * 64, 2 * 2 * 4 * 64 * (8 * 128 + heads * 256), "matrix", "bf16")
 
 
@@ -290,7 +290,7 @@ def test_a_transposed_convolution_works_from_its_input() -> None:
     assert found is not None
     assert found.flops == 2 * x.numel() * weight[0].numel()
     assert found.bytes == 4 * (x.numel() + weight.numel() + y.numel())
-    # PyTorch's counter treats a grouped filter like a whole one.
+    # PyTorch's counter ignores groups.
     assert counter.get_total_flops() in (found.flops, found.flops // 2, 2 * found.flops)
 
 

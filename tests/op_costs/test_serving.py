@@ -54,7 +54,7 @@ def test_a_mixture_gets_the_size_of_its_weights_from_its_grids() -> None:
     "grids",
     [
         [], GRIDS[:2], [{**GRIDS[0], "grid": None}, GRIDS[2]],
-        # No number of experts per token gives that many tiles; the result has another size.
+        # In the first case, no number of experts per token gives 340 tiles; in the second, the result has another size.
         [{**GRIDS[0], "grid": [24, 340, 1]}, {**GRIDS[2], "grid": [8, 340, 1]}],
         [{**GRIDS[0], "grid": [20, 342, 1]}, GRIDS[2]],
     ],
@@ -80,7 +80,7 @@ def test_attention_over_a_cache_has_the_lengths_of_the_annotation_around_it() ->
     # As recorded on a B200: one prompt of 888 tokens.
     found = cost("vllm::unified_attention_with_output", *QKV, around="execute_context_1(888_788544)_generation_0(0)")
     assert found == Cost(4 * 8 * 64 * 888 * 888 // 2, 888 * 8 * 64 * 3 + 2 * 888 * 64, "matrix", "fp8")
-    # 32 decoding requests with 55,086 keys, as recorded on an MI300X; the 64 heads that share 8 are invented.
+    # 32 decoding requests with 55,086 keys, as recorded on an MI300X. The heads are invented: 64, with 8 of the keys.
     decode = ((BF16, 32, 64, 64), (BF16, 32, 8, 64), (BF16, 32, 8, 64))
     around = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)"
     found = cost("vllm::unified_attention", *decode, around=around)

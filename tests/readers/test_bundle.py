@@ -76,7 +76,7 @@ def test_the_members_of_an_archive(make: Make, path: Path) -> None:
     assert is_bundle(str(path))
     assert [node.node for node in reading.reading.nodes] == ["mm"]
     assert [node.node for node in reading.reading.graph_nodes] == ["relu"]
-    # One line about the part that only synprof_parser reads; the file does not count as repaired.
+    # One message about the raw traces that only synprof_parser reads; the file does not count as repaired.
     assert [issue.message for issue in reading.reading.issues] == [
         "raw hardware traces, which synprof_parser --csv turns into CSV: 1"
     ]

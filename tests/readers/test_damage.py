@@ -39,7 +39,7 @@ DROPPED = [("dropped events", 1, SECOND)]
 GARBAGE = [("dropped events", 1, SECOND - 1)]
 CUT = ("cut off", 1, None)
 
-# The text between two good events -> the names read, and the message.
+# The text between two good events -> the names that are read, and the message.
 DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]]]] = {
     "control character": (event(b"x\x01y"), ["a", "x\x01y", "b"], MENDED),
     "line break in a name": (event(b"x\ny"), ["a", "x\ny", "b"], MENDED),
@@ -91,7 +91,7 @@ WHOLE = HEAD + A + b"," + B + b'],"schemaVersion":1,"ranks":[{"id":0,"x":[1]}]}'
 TAIL_LOST = [("text after the events", 1, None)]
 HEAD_LOST = [("damaged metadata", 1, None)]
 
-# A whole file -> the names read, the message, the status.
+# A whole file -> the names that are read, the message, the status.
 DAMAGED_FILES: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]], str]] = {
     "cut in an event": (WHOLE[: SECOND + 20], ["a"], [CUT, ("dropped events", 1, SECOND)], "truncated"),
     "cut in the first event": (WHOLE[:20], [], [CUT, ("dropped events", 1, len(HEAD))], "truncated"),
@@ -216,7 +216,7 @@ def test_a_cut_keeps_every_whole_event_before_it(events, place, pretty) -> None:
 
 
 def whole_events(cut: bytes) -> tuple[int, bool]:
-    """The number of events that lie entirely in ``cut``, and whether their array is closed, by walking it."""
+    """The number of complete events in ``cut``, and whether their array is closed, found character by character."""
     depth, inside, escaped, count, closed = 0, False, False, 0, False
     for char in cut.decode(errors="ignore"):
         if inside:

@@ -117,7 +117,7 @@ def test_names_that_are_not_files_are_left_out_of_a_folder(folder: Path) -> None
 def test_entries_of_a_folder_that_are_not_files_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"traceEvents": []}')
     (tmp_path / "folder.json").mkdir()
-    # A system file may report a size of 0 and never end.
+    # Like /dev/zero, a system file may report a size of 0 and never end.
     (tmp_path / "empty").touch()
     for name, target in {"a.json": "empty", "a.env": "empty", "b.json": "/dev/zero", "c.json": "c.json"}.items():
         os.symlink(target, tmp_path / name)
@@ -145,7 +145,7 @@ EVENT = '{"ph": "X", "ts": 1, "dur": 1, "name": "a"}'
 )
 @pytest.mark.parametrize("beside", ["good.json", "host_0.1780000000000000000.pt.trace.json"])
 def test_a_trace_in_a_folder_is_read_however_it_is_written(beside: str, name: str, text: str, tmp_path: Path) -> None:
-    """Otherwise a gate would pass unread input."""
+    """Otherwise a gate would pass traces that it has not read."""
     (tmp_path / beside).write_text(f'{{"traceEvents": [{EVENT}]}}')
     (tmp_path / name).write_text(text)
     (tmp_path / "state.json").write_text('{"epoch": 3}')

@@ -171,7 +171,7 @@ def test_same_process_printed_twice_counts_once() -> None:
 def test_same_rank_printed_twice_counts_once() -> None:
     table = "Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n"
     assert counts(table + table, rank=2) == [(2, "aten::digamma", 3)]
-    # Without ranks these may be two processes.
+    # Without a rank, the two tables may come from two processes.
     assert counts(table + table) == [(None, "aten::digamma", 3), (None, "aten::digamma", 3)]
 
 

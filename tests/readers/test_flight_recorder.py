@@ -77,11 +77,11 @@ class _Harm:
         (b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b".", "more lists than its size allows"),
         (b"\x80\x02" + b"]" * 800 + b"a" * 799 + b".", "nests more than 64 deep"),
         (b"\x80\x02(" * 10 + b".", "damaged pickle"),
-        # Each tuple holds the previous one twice: a walk through all of it would take 2**60 steps.
+        # Each tuple contains the previous one twice, so visiting all values would take 2**60 steps.
         (b"\x80\x02)q\x00" + b"h\x00h\x00\x86q\x00" * 60 + b".", "repeats its values too often"),
-        # Python walks such a tuple itself when it is a dict key, and no signal stops that.
+        # To hash such a tuple as a dict key, Python itself would visit all values, and no signal interrupts that.
         (b"\x80\x02})\x85Ns.", "keys that are not strings"),
-        # Numbers can be chosen to share one hash: a dict of n of them takes n * n comparisons.
+        # These numbers share one hash, so a dict of n of them takes n * n comparisons.
         (pickle.dumps({number * (2**61 - 1): 0 for number in range(9)}, protocol=2), "keys that are not strings"),
         (b"\x80\x02}(", "damaged pickle"),
         (b"\x80\x02a.", "damaged pickle"),
@@ -138,7 +138,7 @@ def test_the_size_of_all_groups_is_limited(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_trace_of_a_large_cluster_is_not_taken_for_a_dump(tmp_path: Path) -> None:
-    """Its list of process groups, in the same words as in a dump, exceeds the first block that is read."""
+    """The trace begins with a list of process groups that looks like a dump's and exceeds the first block read."""
     groups = [{"pg_name": str(number), "pg_desc": "x" * 40, "ranks": list(range(64))} for number in range(2000)]
     events = [{"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]
     info = {"rank": 5, "world_size": 64, "pg_config": groups}
@@ -222,12 +222,12 @@ def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -
 
 
 def done(group: str) -> int:
-    """The last collective of ``group`` that ended: every rank called it."""
+    """The last collective of ``group`` that ended, because every rank had called it."""
     return {"tp0": 5, "tp1": 4, "dp0": 2, "dp1": 2}[group]
 
 
 def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[dict[str, Any]]]) -> list[str]:
-    """The message about dumps with these entries, by rank."""
+    """The messages about dumps of a run with these ``groups``; ``called`` are the entries of each rank's dump."""
     for rank, entries in called.items():
         content = dumped(*entries)
         content["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(of)} for name, of in groups.items()}
@@ -279,7 +279,7 @@ def test_a_send_that_both_have_called_does_not_end(tmp_path: Path) -> None:
 
 
 def test_sends_of_a_batch_have_the_state_of_the_batch(tmp_path: Path) -> None:
-    """Batches share the collectives' numbers, here 2 of rank 0 and 1 of rank 1, so these cannot be compared."""
+    """Batches share the numbers of collectives, here two on rank 0 and one on rank 1, so they cannot be compared."""
 
     def batch(number: int, state: str, *names: str) -> list[dict[str, Any]]:
         shared = {"collective_seq_id": number, "process_group": ("pp", "pp")}

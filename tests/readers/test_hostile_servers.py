@@ -29,7 +29,7 @@ from perftool.readers.files.remote import list_url, local_copy
 
 class _Server(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Print nothing."""
+        """Keep the server's log out of the tests' output."""
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -86,7 +86,7 @@ def test_a_redirect_is_followed_but_not_from_outside_to_a_private_network(
 ) -> None:
     with local_copy(f"{address}/other.json") as copy:
         assert Path(copy).read_bytes() == b"{}"
-    # As if the first address were public.
+    # The first address counts as public.
     monkeypatch.setattr(remote, "_is_inside", lambda url: "other" not in url)
     for header in ("", "?uri"):
         refused = pytest.raises(InputError, match="it is redirected to an address in a private network")

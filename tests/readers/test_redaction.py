@@ -234,6 +234,6 @@ def test_a_found_secret_is_replaced_by_its_name() -> None:
 
 
 def test_no_text_of_a_rule_looks_like_a_secret() -> None:
-    """Reports hold these texts: each would warn of a secret, and --redact would leave their words out."""
+    """Reports contain these texts: each report would warn of a secret, and --redact would remove the text."""
     texts = [path.read_text() for path in builtin_folder().rglob("*.toml")]
     assert [found for text in texts for found in secrets_in(text)] == []

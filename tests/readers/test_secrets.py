@@ -117,7 +117,7 @@ def test_repeated_text_is_searched_in_linear_time(piece: str) -> None:
 
 
 def test_names_in_one_run_of_letters_share_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value that is too long for a token is not read again from every name in it."""
+    """A value that is too long for a token is judged once, not once for every name inside it."""
     judged: list[str] = []
 
     def is_none(_: str, value: str) -> bool:

@@ -30,7 +30,7 @@ BROKEN = b'{"ph":"X","name":"a,"ts":1 1,"dur":[}'
 
 
 def half_nested(size: int) -> bytes:
-    """Events that never end: each one begins inside the one before."""
+    """Events without ends, each of which begins inside the previous one."""
     return (b'{"ph":"X","args":{"a":[1},' * (size // 26 + 1))[:size]
 
 
@@ -253,7 +253,7 @@ def test_deep_arguments_keep_their_event() -> None:
     deep = b'{"ph":"X","name":"deep","ts":1,"dur":1,"args":' + b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"}"
     whole = read_names(b'{"traceEvents":[' + EVENT + b"," + deep + b"]}")
     assert whole == (["a", "deep"], "ok", [])
-    # Next to damage each event is parsed by itself; that parser rejects this depth, and the loss is reported.
+    # Near damage, each event is parsed separately, by a parser that rejects this depth; the loss is reported.
     names, status, kinds = read_names(b'{"traceEvents":[' + deep + b',{"ph":"X","name":"tab\there","ts":1,"dur":1}]}')
     assert (names, status) == (["tab\there"], "repaired")
     assert "dropped events" in kinds

@@ -1,6 +1,6 @@
-"""Runs of many ranks with known answers: they work, arrive at collectives, and leave them together, by fixed rules. A
-rank works a given time for each cause, then arrives at a collective, which takes a given time once all of its group
-have arrived. The rank continues when it ends, or at once; at the end of a step it waits for all of its collectives.
+"""Runs of many ranks with known answers, which follow fixed rules. A rank works a given time for each cause, then
+arrives at a collective, which takes a given time once the whole group has arrived. The rank waits for the collective,
+or continues at once; at the end of a step it waits for all of its collectives.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 from perftool.replay.ranks.meetings import CAUSES, NEVER, Meetings
 from perftool.replay.ranks.reading import meetings_of
 
-# Longer than the delay within which the replay assumes that one thing follows another.
+# In ns. The replay assumes that an event causes one that follows within a shorter delay.
 PAUSE = 30_000
 BEGIN = 1_000_000
 
 
 @dataclass(frozen=True)
 class Part:
-    """Work before a collective of the ranks ``group``, in ns by cause and by rank of the run.
+    """``work`` before a collective of the ranks ``group``, in ns by rank of the run and by cause.
 
-    The collective takes ``wire`` ns once all have arrived; its ranks may wait for it or not.
+    The collective takes ``wire`` ns once all have arrived; ``waits`` says whether its ranks wait for it.
     """
 
     group: tuple[int, ...]

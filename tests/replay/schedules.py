@@ -1,8 +1,8 @@
 """Schedules with known answers: a small host and device with fixed rules, independent of the replay.
 
-A launch takes CALL ns on its thread; its work starts LATENCY ns after the call begins, after the work before it on its
-stream. A wait returns TAIL ns after all work that was launched is done, and takes CALL ns at least; so does a call that
-copies, after its copy. A thread that calls another is silent until that is done.
+A launch takes CALL ns on its thread; its work starts LATENCY ns after the call begins, and not before earlier work on
+its stream has ended. A wait returns TAIL ns after all launched work is done, and takes CALL ns at least. A call that
+copies does the same for its own copy. A thread that calls another thread does nothing until that one is done.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Machine:
 
 
 def step_ns(acts: Sequence[Act]) -> int:
-    """The time of ``acts`` from an idle device until everything is done."""
+    """The time of ``acts``, which begin with an idle device, until everything is done."""
     machine = Machine()
     begin = machine.now
     machine.run(acts)

@@ -53,8 +53,7 @@ def test_a_shorter_kernel_gains_nothing_if_the_host_is_the_limit() -> None:
 
 
 def test_a_host_that_runs_ahead_hides_its_time_only_until_its_lead_is_used_up() -> None:
-    # 1,000 us of host beside 1,100 us of device: the device bounds the step, and the host would once kernels are
-    # faster.
+    # The host needs 1,000 us, the device 1,100 us: the device bounds the step, and with faster kernels the host would.
     events = [step(number, number * LONG, LONG) for number in range(4)]
     for number in range(4):
         events += launched(number, number * LONG + 100, 108 + number * 1_100, 1_100)
@@ -164,7 +163,7 @@ BODY = launched(1, 100, 108, 50)
         (steps_of(BODY, count=40), 3, 1_000_000),
         # Without steps, the whole recording is replayed once.
         ([x("aten::mm", 0, 400), *BODY, x("aten::mm", 500, 300)], 1, 800_000),
-        # A device without launches, and a host without a device.
+        # Steps alone: a host without a device.
         ([step(n, n * LONG, LONG) for n in range(4)], 3, 1_000_000),
     ],
 )  # fmt: skip
@@ -187,7 +186,7 @@ def test_an_empty_replay_gives_a_sentence_or_no_prediction(events: list[Event]) 
 def test_a_note_says_that_only_part_of_the_work_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     two = [*launched(1, 100, 108, 50), *launched(2, 200, 208, 50)]
     monkeypatch.setattr("perftool.replay.model._MOST_TASKS", 4)
-    # One of three steps remains.
+    # With at most four tasks, only one of three steps is replayed.
     assert whole(*steps_of(two)).steps == 1
     monkeypatch.setattr("perftool.replay.model._MOST_TASKS", 1)
     assert model(*steps_of(two)) == "a step has 2 units of device work, more than the 1 that are replayed"

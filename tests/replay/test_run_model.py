@@ -15,9 +15,9 @@ from perftool.replay.ranks.meetings import CAUSES, Less
 RANKS, STEPS = 4, 3
 WORK = st.tuples(*[st.integers(0, 300_000)] * len(CAUSES))
 GROUPS = st.sampled_from([(0, 1, 2, 3), (0, 1), (2, 3), (1, 2), (0, 2, 3)])
-# Times are rounded to a microsecond, so a transfer of two is indistinguishable from the one before it.
+# Times are rounded to a microsecond, so a shorter transfer could not be distinguished from the previous one.
 PART = st.builds(Part, GROUPS, st.tuples(*[WORK] * RANKS), st.integers(3, 50).map(lambda n: 1_000 * n))
-# Another rank may delay a collective that overlaps this rank's own work.
+# In some parts, ranks do not wait for the collective, so another rank may delay it while this rank works.
 OVERLAPPED = st.builds(replace, PART, waits=st.booleans())
 SKEW = st.lists(st.integers(-(10**9), 10**9), min_size=RANKS, max_size=RANKS)
 ALL = tuple(range(RANKS))

@@ -82,7 +82,7 @@ def test_launches_that_become_one_do_so_in_each_interval() -> None:
     apart, touching = merge((99_000, 131_000)), merge((139_000, 170_000))
     assert apart
     assert touching
-    # The host's shares differ by link; the device follows the share of each interval by itself.
+    # Merging in two intervals has both effects; overlapping or equal intervals count once.
     assert merge((99_000, 131_000), (139_000, 170_000)) == sorted(apart + touching)
     assert merge((99_000, 131_000), (99_000, 121_000)) == apart
     assert merge((99_000, 131_000), (99_000, 131_000)) == apart

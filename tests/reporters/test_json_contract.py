@@ -22,7 +22,7 @@ PLACE = {"track": (str, int, NONE), "step": (int, NONE), "ts_ns": (int, NONE), "
 SOURCE = {"file": (str, NONE), "line": (int, NONE), "function": TEXT}
 WEIGHT = {"ns": WHOLE, "share": Number}
 CODE_PLACE = {**PLACE, "source": SOURCE, "sources": [SOURCE | WEIGHT]}
-# Key -> types; a dict is an object of that shape, a list holds its one element any number of times.
+# Key -> types. A dict is an object of that shape; a list means any number of values like its one element.
 CONTRACT: dict[str, Any] = {
     "version": WHOLE,
     "tool": {"name": TEXT, "version": TEXT},

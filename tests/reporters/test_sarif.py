@@ -22,7 +22,7 @@ def sarif(*findings: LintFinding) -> Any:
 
 
 def _of_the_draft(log: Any) -> Any:
-    """``log`` with the key names of the draft behind the package's schema, in which `status` was still `state`."""
+    """``log`` with the key names of an older draft, on which the package's schema is based (`state` for `status`)."""
     return json.loads(json.dumps(log), object_hook=lambda value: {_DRAFT.get(key, key): value[key] for key in value})
 
 

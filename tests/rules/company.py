@@ -1,7 +1,7 @@
-"""Cases of several rules over one analysis, whose tables are made once: that takes most of the time of a case.
+"""Runs cases of several rules over one analysis, because making the tables takes most of the time of a case.
 
-Cases with equal inputs share them. Other cases are the ranks of one run: a rule with scope "rank" finds in each rank
-what it finds in that rank alone. Values that refer to the steps of a whole run are those of the rank.
+Cases with equal inputs share the tables. Other cases become the ranks of one run: a rule with scope "rank" finds in
+each rank what it would find in that rank alone. Values about the steps of a run are computed for each rank.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from perftool.store.trace_store import TraceStore
 
 _MOST = 12
 _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
-# Parts of names that may show the device of a rank.
+# Parts of names by which rules may recognise the device of a rank.
 _SIGNS = ("cuda", "hip", "xpu", "mtia", "hpu", "habana", "lazy", "nccl", "hccl", "graph")
 _OWN_WINDOW = """
 SELECT w.steps, w.dur AS ns, CASE WHEN u.uneven THEN (u.total_ns / u.steps)::BIGINT END AS mean_ns
@@ -83,7 +83,7 @@ def _device(case: Case) -> str:
 
 
 def differences_alone(cases: Sequence[Case], folder: Path) -> dict[str, list[str]]:
-    """The differences between what the rules of ``cases``, whose inputs are equal, find in them and should find."""
+    """How the findings of ``cases``, whose inputs are equal, differ from the expected ones."""
     first = cases[0]
     if first.own_sql is not None:
         outcomes: Iterator[Outcome] = (run_case(case, pack()[case.code], folder) for case in cases)
@@ -94,7 +94,7 @@ def differences_alone(cases: Sequence[Case], folder: Path) -> dict[str, list[str
 
 
 def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, list[str]]:
-    """The differences between what the rules of ``cases`` find in one run of them all and what they should find."""
+    """How the findings of ``cases``, analysed as the ranks of one run, differ from the expected ones."""
     for rank, case in enumerate(cases):
         (written,) = write_traces(case.events, case.metadata, case.device, folder)
         trace = json.loads(written.read_bytes())
@@ -103,7 +103,7 @@ def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, lis
         (folder / f"run{rank}.json").write_text(json.dumps({**trace, "distributedInfo": info}), encoding="utf-8")
 
     paths = [str(folder / f"run{rank}.json") for rank in range(len(cases))]
-    # A prediction would also be about the whole run.
+    # Predictions are left out, because they would be about the whole run.
     rules = [replace(pack()[case.code], whatif=None, whatif_ranks=None) for case in cases]
     with analysed(find_inputs(paths, as_one_run=True), rules) as run:
         outcomes = (

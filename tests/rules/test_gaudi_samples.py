@@ -51,7 +51,7 @@ def test_the_compilations_of_the_steps_are_counted_once_and_named():
     assert [(f.evidence["compilations"], f.evidence["compile_ns"], f.evidence["source"]) for f in found] == [
         (2, 32_624_000, "trace")
     ]
-    # The time is claimed once, by the finding that explains the compilations.
+    # Only the finding that explains the compilations claims their time as its gain.
     assert found[0].gain is None
     assert [f.gain and f.gain.ns_per_step for f in causes] == [32_624_000 // 3]
     assert found[0].evidence["recipes"] == (

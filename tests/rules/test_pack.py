@@ -35,7 +35,7 @@ FAMILIES = {
     "CFG": "configuration",
     "BUD": "budgets",
 }
-# The values that every query may use besides the rule's own params.
+# The values that every query may use in addition to the rule's own params.
 GIVEN = {"steps", "step_ns", "window_ns"}
 # Reported by the engine itself, without a query.
 BUDGETS = {"BUD101", "BUD102"}
@@ -124,7 +124,7 @@ def test_texts_are_complete(rule: Rule) -> None:
 def test_advice_is_for_devices_that_the_rule_is_for(rule: Rule) -> None:
     named = {key for advice in (rule.fix, rule.short_fix) for key, _ in advice.texts} - {"any"}
     variants = set(re.findall(r"\w+", rule.sql or "")) if "fix_for" in (rule.sql or "") else set()
-    # A table may name the variant: then the words come from the descriptions of its columns.
+    # If a column of a table gives the variant, the column's description lists the variants.
     if variants:
         tables = [catalog()[name] for name in names_in(rule.sql or "")]
         variants |= {

@@ -157,7 +157,7 @@ def test_a_configuration_file_works_too(done: tuple[Run, dict[str, Any]]) -> Non
     found = done[1]
 
     assert found["a configuration"] == found["a configuration in a file"]
-    # Two batches per step: the second one sees the same bf16 weights as the first.
+    # The losses differ from the expected ones: with two batches per step, both see the same bf16 weights.
     assert found["a configuration"][:2] != pytest.approx(found["expected"][:2], rel=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""The files of a run are reproducible, labelled, and readable by our readers like real ones."""
+"""The files of a run are reproducible and labelled, and our readers read them like real ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Realistic scripts, tiny and with random weights: values as on the CPU, and a Gaudi's behaviour, with reasons.
+"""Realistic scripts, tiny and with random weights: they compute the values of a CPU, and behave as on a Gaudi.
 
-``scripts/models.toml`` has models for one loop, ``scripts/scripts.toml`` what to expect of the scripts in its folders.
+``scripts/models.toml`` has models for one loop; ``scripts/scripts.toml`` lists what to expect from the scripts in the
+folders next to it, with reasons.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ COLLECTIVES = ("nccl:all_reduce", "nccl:all_gather", "gloo:broadcast")
 
 @dataclass(frozen=True)
 class Work:
-    """Device work: its class, interval, and the call that launched it (None: before the recording)."""
+    """Device work: its class, its interval, and the call that launched it (None if that was before the recording)."""
 
     kind: str
     ts: int
@@ -43,7 +43,7 @@ def traces(draw: st.DrawFn, *, old: bool = False, extra: bool = True) -> Trace:
         trace.events.append(x(f"ProfilerStep#{number}", at, length, "Operator" if old else "user_annotation"))
         at += length
     if extra:
-        # Work before and after the steps, which makes the recording longer than they are.
+        # Work before and after the steps makes the recording longer than the steps.
         _host(trace, "cpu_op", "before", 900, 950, old, 1)
     for _ in range(draw(st.integers(0, 8))):
         kind = draw(st.sampled_from(["cpu_op", "cpu_op", "dataloader", "communication"]))

@@ -74,8 +74,8 @@ PLUGIN = importlib.util.find_spec("torch_tb_profiler")
 def plugin_breakdown(trace: Trace) -> list[dict[str, int]] | None:
     """The numbers of PyTorch's TensorBoard plugin, in ns; it leaves out steps cut off by the recording.
 
-    None where it contradicts itself: when the parts cover the steps completely it starts over, and then they add up to
-    more than the step.
+    None where the plugin contradicts itself: if the parts cover the steps completely, it starts over, and the parts
+    then add up to more than the step.
     """
     from torch_tb_profiler.profiler.data import RunProfileData
 
@@ -120,7 +120,7 @@ def test_steps_without_any_op_are_complete(rows: Rows) -> None:
 
 
 def steps_of(*counts: int, last_op: str = "aten::zero_", unrecorded: int = 0) -> list[Event]:
-    """Steps with these numbers of launches, an op at the end of all but the last, which ends with ``last_op``."""
+    """Steps with these numbers of launches. Each ends with an op, the last step with ``last_op``."""
     events: list[Event] = []
     number = 0
     for at, count in enumerate(counts):
@@ -138,17 +138,17 @@ def steps_of(*counts: int, last_op: str = "aten::zero_", unrecorded: int = 0) ->
 @pytest.mark.parametrize(
     ("events", "partial"),
     [
-        # The step before did more than the others.
+        # Only the step before the last did more than the others.
         (steps_of(5, 5, 5, 9, 5), False),
-        # Much less work, but the step ends like the others: nothing is missing.
+        # The last step has much less work, but ends like the others, so nothing is missing.
         (steps_of(10, 9, 10, 12, 6), False),
-        # It ends differently: the recording stopped inside it.
+        # The last step ends differently, so the recording stopped inside it.
         (steps_of(10, 9, 10, 12, 6, last_op="aten::mm"), True),
         # Slightly less work proves nothing.
         (steps_of(10, 9, 10, 12, 9, last_op="aten::mm"), False),
-        # All calls are there, but not their work: the device's recording stopped inside the step.
+        # All calls are recorded, but some of their work is missing: the device's recording stopped inside the step.
         (steps_of(10, 10, 10, 10, unrecorded=5), True),
-        # None of its work was recorded.
+        # None of the last step's work was recorded.
         (steps_of(10, 10, 10, 10, unrecorded=10), True),
     ],
 )
@@ -159,7 +159,7 @@ def test_a_last_step_is_partial_when_the_recording_ends_inside(rows: Rows, event
 
 
 def test_copies_visible_only_on_the_host_are_input_copies(rows: Rows) -> None:
-    """Gaudi's bridge writes a call for each copy; only from Gaudi 2 on does a transfer have its own lane."""
+    """Gaudi's bridge records a call for each copy, but on the first Gaudi transfers have no lane of their own."""
     events = [step(1, 0, 100), x("aten::mm", 0, 90), x("copy_hpu_lazy_H2D", 20, 30, "hpu_op", pid=9)]
     found = {row["metric"]: row["value"] for row in rows("summary", events)}
 

@@ -13,7 +13,7 @@ from perftool.store.chains import Repeat, repeats
 
 
 def found(text: str, **lengths: int) -> list[Repeat]:
-    """The repeats of a sequence with a letter for each kernel; each takes 10 ns unless ``lengths`` says otherwise."""
+    """The repeats in a sequence of kernels, one letter each; a kernel takes 10 ns unless ``lengths`` has its letter."""
     kinds = np.array([ord(letter) for letter in text], dtype=np.int64)
     return repeats(kinds, np.array([lengths.get(letter, 10) for letter in text], dtype=np.int64))
 

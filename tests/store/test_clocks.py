@@ -45,14 +45,14 @@ def test_the_stated_size_of_a_group_counts_if_its_list_of_ranks_is_cut(store: St
         (row,) = opened.rows("bandwidths")
         # Sixty-four times 4,000 bytes in 100 us, though only two ranks are recorded.
         assert (row["members"], row["algorithm_bandwidth"]) == (64, 2.56e9)
-        # A list that every rank repeats in full would grow with the square of the ranks.
+        # Tables keep a short list: if every rank repeated it in full, they would grow with the square of the ranks.
         assert {row["members"] for row in opened.rows("collectives")} == {MANY}
         assert {row["group_size"] for row in opened.rows("collectives")} == {64}
 
 
 def test_the_offset_is_the_median_of_the_ends(store: Store) -> None:
     first = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in (100, 200, 300, 400, 500))]
-    # 100 us ahead; one end is far off, two are off by 2 us.
+    # The clock is 100 us ahead; one end is far off, and two are off by 2 us.
     other = [step(1, 100, 1000), *(collective("allreduce", at, 50) for at in (200, 302, 400, 502, 640))]
 
     assert clocks(store(first, other)) == [(0, 0, 5, 0), (1, -102_000, 5, 2000)]
@@ -86,7 +86,7 @@ def test_an_extra_call_on_one_rank_matches_nothing(store: Store) -> None:
 
 
 def test_a_broadcast_gives_no_clock(store: Store) -> None:
-    # Its root may leave before the others arrive.
+    # The root of a broadcast may leave before the others arrive.
     opened = store(
         [step(1, 0, 1000), collective("broadcast", 100, 10)], [step(1, 0, 1000), collective("broadcast", 150, 50)]
     )
@@ -100,7 +100,7 @@ def test_sends_and_receives_are_not_matched(store: Store) -> None:
 
 def test_the_last_rank_waits_least(store: Store) -> None:
     early = [step(1, 0, 1000), collective("allreduce", 100, 200), collective("allreduce", 500, 20)]
-    # Its clock is 1 ms ahead; lengths do not depend on clocks.
+    # The late rank's clock is 1 ms ahead, but lengths do not depend on clocks.
     late = [step(1, 1000, 1000), collective("allreduce", 1260, 40), collective("allreduce", 1490, 30)]
 
     assert waits(store(early, late)) == [(0, 1, 160_000, 2, 1), (1, 1, 10_000, 2, 1)]

@@ -42,7 +42,7 @@ def test_ops_of_a_loader_prepare_data(rows: Rows) -> None:
 def test_idle_time_is_the_time_between_its_ops(rows: Rows) -> None:
     assert [(row["ts"], row["dur"]) for row in rows("device_busy", COMPUTE)] == [(100_000, 300_000)]
     assert [(row["ts"], row["end"]) for row in rows("gaps", COMPUTE)] == [(0, 100_000), (400_000, 1_000_000)]
-    # PyTorch's TensorBoard plugin also counts it as time of ops.
+    # As in PyTorch's TensorBoard plugin, the work also counts as time of ops.
     assert [(row["cpu_op"], row["kernel"], row["compute"]) for row in rows("steps", COMPUTE)] == [(300_000, 0, 300_000)]
 
 

@@ -53,7 +53,7 @@ def test_no_sum_includes_events_that_are_set_aside(rows: Rows) -> None:
 def test_busy_and_explained_idle_time_make_up_the_window(random_traces: list[Trace]) -> None:
     with store_over(*(trace.events for trace in random_traces)) as store:
         store.build(["gaps", "device_busy"])
-        # Before the first recorded work the state of the device may be unknown.
+        # A device's window may begin later than the recording's, as its state before the first work may be unknown.
         windows = {row["rank"]: (row["ts"], row["end"]) for row in store.rows("device_windows")}
         busy, gaps = store.rows("device_busy"), store.rows("gaps")
         causes = store.rows("gap_causes")

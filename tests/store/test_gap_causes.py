@@ -42,7 +42,7 @@ def test_a_device_that_works_before_the_steps_only_is_idle_in_all_of_them(rows: 
 
 
 def test_neighbouring_parts_of_one_cause_are_one(rows: Rows) -> None:
-    # The worker's ops split the feeding thread's op into three stretches.
+    # The worker's ops split the feeding thread's op into stretches, which become one.
     worker = [x("aten::stack", 300, 50, tid=3), x("aten::stack", 400, 50, tid=3)]
 
     assert causes(rows, x("aten::add", 100, 780), *worker) == [("framework_op", 780)]
@@ -67,7 +67,7 @@ def test_python_of_another_thread_says_nothing_about_the_gap(rows: Rows) -> None
 
 
 def test_a_launching_thread_counts_like_the_thread_of_the_steps(rows: Rows) -> None:
-    # A launch thread: the device waits for its call, although the main thread runs an op meanwhile.
+    # The device waits for the call of a launch thread, although the main thread runs an op at the same time.
     submit = runtime("cudaGraphLaunch", 300, 400, 3, tid=5)
     work = kernel("graph", 950, 10, 3, stream=9)
 
@@ -146,10 +146,10 @@ def test_python_is_blocked_if_its_thread_neither_runs_nor_is_ready(rows: Rows) -
         parts = rows("gap_causes", [*events, *more], perftoolRecording=recorded)
         return [(part["cause"], part["proof"]) for part in parts]
 
-    # The thread has no core for half a millisecond; the longer of the two stretches is five milliseconds.
+    # The recording shows half a millisecond without a core; the longer of the thread's two stretches takes 5 ms.
     assert found(5999) == [("blocked", "thread"), ("python", "frame")]
     assert found(6000) == [("python", "frame")] * 2
-    # A recorded wait says which call it blocked in.
+    # For a recorded wait, the frame names the call that blocked.
     wait = x("<built-in function sleep>", 1000, 3000, "python_function")
     assert found(4499, wait) == [("sleep", "frame"), ("blocked", "thread"), ("python", "frame")]
     assert found(4500, wait) == [("sleep", "frame"), ("python", "frame"), ("python", "frame")]
@@ -168,11 +168,11 @@ def test_long_stretches_possibly_without_a_core_have_the_cause_no_core(rows: Row
         facts = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
         return [row["cause"] for row in rows("gap_causes", [*events, *more], perftoolRecording=facts)]
 
-    # The thread had no core for more than half of the stretch of five milliseconds, then for less.
+    # First the thread had no core for more than half of the stretch of 5 ms, then for less.
     assert recorded(6499) == ["no_core", "python"]
     assert recorded(6500) == ["python", "python"]
     assert "no_core" not in recorded(1000, *launch(7, 0, 10, 20, 80))
-    # An op that only allocates may have had no core for the same reason.
+    # The same holds for an op that only allocates.
     assert recorded(6499, x("aten::empty", 1000, 4000)) == ["no_core", "no_core", "python"]
     assert recorded(6500, x("aten::empty", 1000, 4000)) == ["framework_op", "python", "python"]
 

@@ -215,7 +215,7 @@ def test_lanes_of_one_run_overlap_or_follow_each_other(tmp_path: Path) -> None:
     def on(tid: int, *events: dict[str, Any]) -> list[dict[str, Any]]:
         return [{**event, "tid": tid} for event in events]
 
-    # Three lanes in turn, without other work in between, are one run; other work of the engine ends it.
+    # Work on three lanes in turn is one run, unless the engine does other work in between.
     events = [
         *on(1, half("B", 1), half("E", 3)), *on(2, half("B", 4), half("E", 6)), *on(3, half("B", 5), half("E", 8)),
         *on(1, half("B", 9, "other", 9), half("E", 10, "other", 9)), *on(4, half("B", 11), half("E", 12)),

@@ -31,7 +31,7 @@ def test_a_damaged_file_has_its_names_cut_and_counted_too(tmp_path: Path) -> Non
 
 
 def test_inputs_of_ops_that_are_too_long_are_left_out_and_counted() -> None:
-    """Queries may copy them for each kernel of the op."""
+    """Queries may copy an op's inputs for each of its kernels."""
     short, long = ([[number, 3] for number in range(count)] for count in (1000, 5000))
     with store_over([x("aten::cat", at, 5, **{"Input Dims": dims}) for at, dims in enumerate((short, long))]) as store:
         kept = [row["input_dims"] is not None for row in store.rows("ops")]
@@ -40,7 +40,7 @@ def test_inputs_of_ops_that_are_too_long_are_left_out_and_counted() -> None:
 
 
 def test_steps_that_overlap_others_are_counted() -> None:
-    # The second and the third begin inside the first; the annotation of the first appears twice.
+    # The second and the third step begin inside the first, whose annotation appears twice.
     events = [step(1, 0, 1000), step(2, 100, 1000), step(3, 200, 1000), step(1, 1, 998), step(4, 1300, 1000)]
     with store_over([*events, x("aten::mm", 10, 5)]) as store:
         [issue] = [row for row in store.rows("input_issues") if row["kind"] == "overlapping steps"]
@@ -56,7 +56,7 @@ def test_consecutive_steps_are_not_an_issue() -> None:
 
 
 def test_long_names_that_together_are_too_long_are_cut_in_their_middle() -> None:
-    """Every row of every table would hold a copy: 20,000 kernels of one op took 3.7 GB."""
+    """Otherwise every row of every table would contain a copy: 20,000 kernels of one op took 3.7 GB."""
     names = [f"{number}{'n' * 5000}({number})" for number in range(300)]
     with store_over([x(name, at, 5) for at, name in enumerate(names)]) as store:
         kept = store.rows("ops")

@@ -20,7 +20,7 @@ RULES = (
     "COL103", "COL104", "CPY101", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
     "SRV101", "SRV202", "gaudi/ENG101", "gaudi/ENG111", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
 )  # fmt: skip
-# Inputs that no rule's first case has: a product with shapes on a known device, in a module; launches of a recipe and
+# Inputs that the first cases lack: a product with shapes, inside a module, on a known device; launches of a recipe and
 # of a transfer.
 PRODUCT = Case("", "", (), metadata={"deviceProperties": [{"name": "NVIDIA A100-SXM4-40GB"}]}, events=(
     {"cat": "python_function", "name": "nn.Module: Linear_0", "ts": 0, "dur": 12},
@@ -98,9 +98,9 @@ def add_case(store: TraceStore, case: Case, folder: Path) -> None:
 @pytest.mark.parametrize("name", [name for name, table in JUDGED.items() if table.maker is None])
 def test_tables_declared_empty_have_no_rows(name: str, stores: list[TraceStore]) -> None:
     empty = [store for store in stores if store._tables.known_empty(JUDGED[name])]
-    # Each empty store is as good as another, and an empty table takes as long to plan as a full one.
+    # A few of the empty stores are enough; planning a query takes as long for an empty table as for a full one.
     for store in empty[:: max(len(empty) // _MOST_STORES, 1)]:
-        # The types of names are created together with the table of pairs.
+        # Making _pairs also creates the database types for names, which the table's SQL uses.
         store.build(["_pairs", *JUDGED[name].needs])
 
         assert store.select(f"SELECT count(*) AS rows FROM ({JUDGED[name].sql})") == [{"rows": 0}]
@@ -110,7 +110,7 @@ def test_tables_declared_empty_have_no_rows(name: str, stores: list[TraceStore])
 
 
 def test_tables_of_preconditions_are_always_made() -> None:
-    """Otherwise a store over many ranks, which imports tables, would check a precondition that is not there."""
+    """Otherwise a store over many ranks, which imports tables, would check a precondition in a missing table."""
     for name, table in catalog().items():
         named = {precondition.table for group in table.empty_without for precondition in group}
         assert named <= {*table.needs, "raw"}, name

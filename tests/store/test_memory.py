@@ -38,7 +38,7 @@ def training_step(number: int, at: float) -> list[Event]:
     ]
 
 
-# The entries for each block of the second step, by its address.
+# The events of each block of memory in the second step, by its address.
 STORY = [
     *training_step(1, 0), *training_step(2, 100), *training_step(3, 200),
     memory(5, 1, 100, 1100),  # kept by the program from the first step on
@@ -168,7 +168,7 @@ def test_passes_end_where_the_next_forward_begins() -> None:
 
 @st.composite
 def recordings(draw: st.DrawFn) -> list[Event]:
-    """Allocations and releases of a few addresses, some from before the recording, inside nested ops."""
+    """Allocations and releases at a few addresses, some of them allocated before the recording, inside nested ops."""
     events, live, allocated = [], dict.fromkeys(range(3), 16), 48
     for at in range(draw(st.integers(1, 40))):
         address = draw(st.integers(0, 6))

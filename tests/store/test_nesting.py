@@ -15,7 +15,7 @@ Span = tuple[int, int, int]
 
 
 def nested(spans: list[Span]) -> list[tuple[int, int]]:
-    """(depth, parent) of each of ``spans``, whose order in the file differs from that of their numbers."""
+    """(depth, parent) of each of ``spans``, computed by the program from spans in reverse order."""
     numbers = np.arange(len(spans))[::-1]
     columns = np.array(spans, dtype=np.int64).reshape(-1, 3)[::-1].T
     order, depth, parent = nest(numbers, *columns)
@@ -25,7 +25,7 @@ def nested(spans: list[Span]) -> list[tuple[int, int]]:
 
 
 def naive(spans: list[Span]) -> list[tuple[int, int]]:
-    """The same with a stack per track: a slice is inside all slices that started before it and are still open."""
+    """The same result by a stack per track: a slice is inside all slices that began before and are still open."""
     found: dict[int, tuple[int, int]] = {}
     stacks: dict[int, list[int]] = {}
     for index in sorted(range(len(spans)), key=lambda i: (spans[i][0], spans[i][1], -spans[i][2], i)):
@@ -37,7 +37,7 @@ def naive(spans: list[Span]) -> list[tuple[int, int]]:
 
 
 def proper(children: st.SearchStrategy[list[Span]]) -> st.SearchStrategy[list[Span]]:
-    """Trees: slices with children one after the other."""
+    """Trees of slices, whose children follow each other."""
 
     def around(groups: list[list[Span]]) -> list[Span]:
         at, shifted = 1, []

@@ -7,7 +7,7 @@ from stores import Rows
 
 
 def phases(rows: Rows, *events: Event) -> list[tuple[str, float, str | None]]:
-    """Each stretch with its length in us and its evidence."""
+    """Each stretch of a phase: its name, its length in us and its evidence."""
     return [(row["phase"], row["dur"] / 1000, row["evidence"]) for row in rows("phases", list(events))]
 
 
@@ -75,9 +75,9 @@ def test_a_function_that_mostly_saves_is_a_checkpoint(rows: Rows) -> None:
     )
     work = x("aten::add", 0, 100)
 
-    # The loop around it also computes.
+    # The checkpoint ends with the function that saves, because the loop around it also computes.
     assert phases(rows, loop, work, own, saved) == [("steady", 100, None), ("checkpoint", 500, own["name"])]
-    # So does a function that adds, or one that saves for less than half of its time.
+    # A function that also computes, or saves for less than half of its time, is not the checkpoint either.
     assert phases(rows, own, work, saved, x("aten::add", 450, 50))[1] == ("checkpoint", 300, saved["name"])
     short = x("torch/serialization.py(944): save", 110, 200, "python_function")
     assert phases(rows, own, work, short)[1] == ("checkpoint", 200, short["name"])

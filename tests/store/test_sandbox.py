@@ -77,7 +77,7 @@ def test_sql_that_takes_too_much_is_stopped(
     with suppress(QueryError):
         assert len(opened.ask(sql.format(), None, Bounds(0.7, rows=100, bytes=MB)).rows) <= 100
     assert capfd.readouterr() == ("", "")
-    # A separate process ended, and its memory was limited.
+    # The separate process has ended, and its memory stayed within the limit.
     assert children_peak_kb() <= max(before, 2_000_000)
     assert opened.query("SELECT name FROM ops") == (["name"], [("op",)])
 
@@ -142,7 +142,7 @@ def test_the_tables_have_the_same_rows_and_types_inside(opened: TraceStore) -> N
         opened.build([name])
         assert opened.query(f"FROM {name.upper()}")[1] == [tuple(row.values()) for row in opened.select(f"FROM {name}")]
         inside = opened.query(f"DESCRIBE SELECT * FROM {name}")[1]
-        # Only inside the program may names be numbers.
+        # Queries of users see names as text; only the program itself may see numbers.
         documented = catalog()[name].as_text if name in catalog() else f"SELECT * FROM {name}"
         assert inside == [tuple(row.values()) for row in opened.select(f"DESCRIBE {documented}")]
 

@@ -72,7 +72,7 @@ def test_damage_is_repaired_as_by_one_thread(seed: int) -> None:
 
 
 def test_nothing_after_the_end_is_loaded() -> None:
-    """To the splitter, more metadata than a block after the events looks like events."""
+    """Metadata after the events that is longer than a block looks like events to the splitter."""
     after = b'],"other":[' + b",".join(document([x(f"no{n}", n, 1)])[16:-2] for n in range(200)) + b"]}"
     data = document([x(f"op{n}", n, 1) for n in range(200)])[:-2] + after
     two = loaded(data, 2)
@@ -150,7 +150,7 @@ def _at_once(calls: list[Callable[[], Any]]) -> None:
 
 
 def test_an_interrupt_leaves_the_beginning_of_the_file(tmp_path: Path) -> None:
-    """On either thread, between two batches."""
+    """The interrupt comes between two batches, on either thread."""
     done: list[int] = []
 
     def progress(size: int) -> None:

@@ -56,7 +56,8 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (3, 0, '1', '1', 'python', 'main', 'host', None),
         (4, 0, '5', '14000', '/device:HPU:0 x', None, 'device', 'NIC'),
     ]),
-    # From the first complete step to the last, with the time between them; on the host, without waiting for the device.
+    # The window reaches from the first complete step to the last and includes the time between them; the host's window
+    # leaves out the wait for the device.
     "windows": ([
         step(1, 0, 100), *launch(1, 10, 5, 50, 100), step(2, 200, 100), *launch(2, 210, 5, 250, 150),
     ], [
@@ -81,7 +82,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('cudaMemcpy', 'runtime', 'copy'),
         ('ncclDevKernel', 'kernel', 'collective'),
     ]),
-    # Complete events, pairs, odd categories; on the host a negative length makes no slice.
+    # Complete events, pairs, and odd categories become slices; host events with a negative length do not.
     "slices": ([
         x("outer", 0, 10), x("inner", 2, 3), begin("pair", 20), end(25, "pair"), x("negative", 50, -1),
         kernel("late", 1, -1), x("odd", 60, 0, "Something"), x("no time", None, 1),
@@ -330,7 +331,7 @@ def test_a_comparison_of_tensors_is_one_wait(rows: Rows) -> None:
 
 
 def test_logs_do_not_count_compilations_in_the_window_of_a_trace(tmp_path: Path) -> None:
-    """These lines give no time and no step; their numbers are shown only without a trace."""
+    """These lines have no time and no step, so their numbers are shown only if there is no trace."""
     log, trace = tmp_path / "run.log", tmp_path / "run.json"
     log.write_text("adding new recipe to cache :: r1\nadding new recipe to cache :: r2\n")
     trace.write_bytes(document([step(1, 0, 100), x("aten::mm", 10, 5)]))

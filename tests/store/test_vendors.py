@@ -210,7 +210,7 @@ def test_vendor_names_appear_only_in_the_vendor_files() -> None:
     found = {}
     for path in rooms:
         text = path.read_text(encoding="utf-8")
-        # Cases of rules are traces.
+        # This module writes traces for the cases of rules, so it contains names of vendors.
         if path.stem == "case_traces":
             continue
         if path.suffix == ".toml":

@@ -45,7 +45,7 @@ def test_a_fetch_counts_in_full_even_while_the_device_finishes_the_step_before(t
     (finding,) = (finding for finding in report.findings if finding.code == "GAP102")
     assert finding.evidence["wait_ns"] == 1_500_000
     assert report.summary["dataloader_ratio"].value == finding.evidence["wait_ratio"]
-    # Repeated, the two steps take 3 ms; without the fetch the host needs 1.5 ms for both, the device 1.1 ms.
+    # In the replay, the two steps take 3 ms; without the fetch the host needs 1.5 ms for both, and the device 1.1 ms.
     assert finding.gain is not None
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("predicted", 1_500_000 // 2)
 
@@ -166,7 +166,7 @@ def test_the_cost_of_a_few_steps_is_a_gain_of_the_mean_step(tmp_path: Path) -> N
     report = report_of([*waits, *late], tmp_path, "GAP102")
 
     (finding,) = (finding for finding in report.findings if finding.code == "GAP102")
-    # One of three steps waits 9.7 ms.
+    # Only one of three steps waits, for 9.7 ms.
     assert report.run.mean_step_ns == 3_333_333
     assert finding.gain
     assert finding.gain.ns_per_step <= 9_700_000 / 3

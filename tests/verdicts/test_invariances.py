@@ -15,8 +15,8 @@ Events = list[dict[str, Any]]
 
 
 def shuffled(events: Events) -> Events:
-    """``events`` in another order; begins and ends keep theirs, because only the file's order tells equal times
-    apart."""
+    """``events`` in another order. Begin and end events keep theirs, because at equal times only it decides which
+    belong together."""
     mixed = random.Random(1).sample(events, len(events))
     paired = iter([event for event in events if event.get("ph") in ("B", "E")])
     return [next(paired) if event.get("ph") in ("B", "E") else event for event in mixed]

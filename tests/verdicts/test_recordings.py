@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("name", sorted({*EXPECTED, *FILES}))
 def test_a_report(name: str) -> None:
-    """One test per trace, so that one worker analyses it once."""
+    """All checks of a trace are one test, so that a single worker analyses the trace once."""
     found = recording(name)
 
     assert name not in EXPECTED or unlike(found.report, EXPECTED[name]) == []
@@ -47,7 +47,7 @@ def test_a_report(name: str) -> None:
 
 
 def unlike(report: Report, expected: dict[str, Any]) -> list[str]:
-    """Where the report differs from the expert."""
+    """How the report differs from the expert's verdict."""
     texts = [report.verdict.headline, *(text for found in report.findings for text in (found.message, found.fix))]
     codes = {finding.code for finding in report.findings}
     first = [finding.code for finding in report.advice][:1]

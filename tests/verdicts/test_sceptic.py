@@ -1,4 +1,4 @@
-"""Part of a recording is removed: no sentence about the rest may claim what is gone."""
+"""Removes a part of a recording: no sentence about the rest may claim what the removed part showed."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ CHANGES: dict[str, tuple[Callable[[Trace], Trace], Callable[[Report], list[str]]
 
 
 def taken_from() -> Iterator[Any]:
-    """Each change is applied to a shipped trace and two recorded ones in turn; every trace has nearly everything."""
+    """Each change with one shipped trace and two recorded ones, in turn; nearly all traces have what it removes."""
     for number, taken in enumerate(CHANGES):
         some = [SHIPPED[number % len(SHIPPED)]]
         some += [RECORDED[(number + at) % len(RECORDED)] for at in (0, 2) if RECORDED]
