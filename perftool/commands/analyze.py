@@ -12,7 +12,7 @@ import typer
 
 from perftool.commands import each as each_command
 from perftool.commands.options import NO_VALUE, CliSettings, Paths
-from perftool.commands.output import print_document, said, write_document
+from perftool.commands.output import print_document, write_document, written_note
 from perftool.commands.session import Session, open_run
 from perftool.errors import PerfToolError
 from perftool.model.choices import Color
@@ -54,7 +54,7 @@ def analyze(
 
       zcat run.json.gz | habana_perf_tool analyze -
     """
-    # The numbers of --summary-jsonl are judged by trend.
+    # The gate ``trend`` judges the numbers of --summary-jsonl.
     session = Session(cli, paths or ([watch] if watch else []), gate=cli.summary_jsonl is not None)
     if watch is not None:
         _watch(watch, paths or session.texts or each, session, interval)
@@ -81,7 +81,7 @@ def show_report(session: Session, inputs: Inputs) -> None:
     with open_run(session, inputs) as run:
         if cli.part is not None:
             write_document(render_part(run.part), cli.part)
-            session.note([*session.choice.warnings, *said(cli.part)])
+            session.note([*session.choice.warnings, *written_note(cli.part)])
             return
         report = place_sources(run.report, (Path.cwd(), *settings.source_roots))
     # Files are written first: a reader that closes stdout early ends the program.
@@ -94,7 +94,7 @@ def show_report(session: Session, inputs: Inputs) -> None:
         print_document(_printer(report, session), settings.output_file, cli.color.value)
     else:
         write_document(_document(report, form), settings.output_file)
-    session.note([*session.choice.warnings, *said(settings.output_file)])
+    session.note([*session.choice.warnings, *written_note(settings.output_file)])
 
 
 def _each(paths: Sequence[str], session: Session) -> None:
@@ -106,7 +106,9 @@ def _each(paths: Sequence[str], session: Session) -> None:
 def _watch(folder: str, others: object, session: Session, interval_s: float) -> None:
     cli = session.cli
     if others or cli.part or cli.full or cli.top:
-        raise PerfToolError("--watch DIR takes no other paths, and prints a line for each trace")
+        raise PerfToolError(
+            "--watch DIR prints a line for each trace in DIR: leave out other inputs, --each, --part, --full and --top"
+        )
     _require_outputs(session, lines="--watch")
     each_command.watch(folder, session, interval_s)
 
@@ -129,7 +131,9 @@ def _require_outputs(session: Session, lines: str | None = None) -> None:
 
 def _require_lines(session: Session, option: str) -> None:
     if session.texts or _format(session) is not Format.text:
-        raise PerfToolError(f"{option} prints text about traces only: leave out --log, --metrics and --output-format")
+        raise PerfToolError(
+            f"{option} reads only traces and prints only text: leave out --log, --metrics and --output-format"
+        )
 
 
 def _require_place(cli: CliSettings, each: bool) -> None:

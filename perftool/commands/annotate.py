@@ -106,7 +106,7 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
 
     inputs, redact = session.inputs(traces, [target]), session.cli.redact
     if not inputs.traces:
-        raise PerfToolError(f"{traces[0]}: contains no trace to draw into")
+        raise PerfToolError(f"{traces[0]}: contains no trace to annotate")
     one, redactor = len(inputs.traces) == 1, Redactor()
     with (
         open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool,
@@ -154,7 +154,7 @@ def _several_ranks(run: Run) -> tuple[Annotations, Callable[[], Iterator[bytes]]
 
 
 def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile], place: str) -> InputFile:
-    """The only one of ``read``; of a URL, its copy at ``place``."""
+    """The only trace in ``read``; for a URL, its copy at ``place``. Raises PerfToolError without a trace in JSON."""
     from perftool.readers.files.remote import is_url
     from perftool.readers.nodes import is_bundle
     from perftool.readers.trace.memory_snapshot import is_snapshot_file

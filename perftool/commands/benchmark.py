@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.output import is_file, print_document, print_notes, said, write_document
+from perftool.commands.output import is_file, print_document, print_notes, write_document, written_note
 from perftool.errors import PerfToolError
 from perftool.model.choices import Color
 
@@ -94,8 +94,8 @@ def benchmark(
     """Prove advice: measure the naive and the advised form, and run the rules on both
 
     Each benchmark runs in separate processes, with one thread each. The rules must fire on the trace of the naive form
-    and be silent on the other; if that needs a Gaudi, a simulated one replaces it, and the row says so. Rows appear as
-    they finish, and an interrupt keeps them. Exit code 1 when a benchmark failed.
+    and be silent on the other; if that needs a Gaudi, a simulated one replaces it, and the row says so. A row
+    appears when its benchmark finishes, and an interrupt keeps the rows so far. Exit code 1 when a benchmark failed.
 
     Examples:
 
@@ -109,7 +109,7 @@ def benchmark(
     """
     if peaks:
         _peaks(device, output_file)
-        print_notes([] if quiet else said(output_file), color)
+        print_notes([] if quiet else written_note(output_file), color)
         return
     from perftool.commands.benchmark_choice import choose, left_out, named_in
     from perftool.commands.benchmark_progress import progress
@@ -117,7 +117,7 @@ def benchmark(
     chosen = choose(names or [], rule or [], None if report is None else named_in(report))
     if listed:
         _list(chosen, output_file)
-        print_notes([] if quiet else said(output_file), color)
+        print_notes([] if quiet else written_note(output_file), color)
         return
     shown = _Shown(output_format, output_file, validate, color)
     if quick and not (quiet and output_format is Format.text):
@@ -127,7 +127,7 @@ def benchmark(
     if not chosen and not quiet:
         print("habana_perf_tool: no finding of the report has a benchmark", file=sys.stderr)  # noqa: T201
     shown.end(results)
-    print_notes([] if quiet else said(output_file), color)
+    print_notes([] if quiet else written_note(output_file), color)
     if not whole:
         print(f"habana_perf_tool: {len(results)} of {len(chosen)} benchmarks finished", file=sys.stderr)  # noqa: T201
         raise KeyboardInterrupt

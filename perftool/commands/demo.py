@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perftool.commands.analyze import show_report
 from perftool.commands.options import CliSettings, ColorOption, OutputFile, Quiet
-from perftool.commands.output import is_file, said, write_document
+from perftool.commands.output import is_file, write_document, written_note
 from perftool.commands.report import make_document
 from perftool.commands.session import Session
 from perftool.model.choices import Color
@@ -47,7 +47,7 @@ def demo(
         return
     document, _ = make_document(session, inputs, False, target)
     write_document(document, target, verbatim=True)
-    session.note(said(target))
+    session.note(written_note(target))
     if target and target != output_file:
         webbrowser.open(Path(target).as_uri())
 

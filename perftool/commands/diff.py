@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands.options import CliSettings, OutputFile, format_of
-from perftool.commands.output import exit_code, is_file, said, write_document
+from perftool.commands.output import exit_code, is_file, write_document, written_note
 from perftool.commands.session import Session, open_run, project_root
 from perftool.errors import PerfToolError
 from perftool.output_file import require_no_input
@@ -67,7 +67,7 @@ def diff(
     with exit_code(1 if limit is not None and fails(result, limit) else 0, unseen):
         if is_file(output_file) or not cli.silent:
             write_document(_render(result, output_format), output_file)
-        session.note([*session.choice.warnings, *said(output_file)])
+        session.note([*session.choice.warnings, *written_note(output_file)])
 
 
 @dataclass(frozen=True)

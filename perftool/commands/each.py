@@ -1,4 +1,4 @@
-"""Prints one line for each of many traces, which are separate runs: of a list, or as they appear in a folder."""
+"""Prints one line for each of many unrelated traces: those in a list, or those that appear in a folder."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perftool.commands.options import CliSettings
-from perftool.commands.output import said
+from perftool.commands.output import written_note
 from perftool.commands.session import Session, open_run
 from perftool.errors import PerfToolError
 from perftool.output_file import whole_file, whole_folder, write_errors_named
@@ -51,7 +51,7 @@ def export(
         raise PerfToolError(no_table(unknown))
     suffix = ".parquet" if target.endswith("/") else Path(target).suffix
     if suffix not in WRITERS or (suffix == ".parquet" and not target.endswith("/")):
-        raise PerfToolError(f"{target}: name a .duckdb or .xlsx file, or a folder that ends in /")
+        raise PerfToolError(f"{target}: must end in .duckdb, .xlsx, or / for a folder")
     place = Path(target)
     if suffix != ".parquet" and not place.parent.is_dir():
         raise PerfToolError(f"{target}: cannot be written ({place.parent} is not a folder)")
@@ -63,4 +63,4 @@ def export(
         whole(place) as made,
     ):
         left_out = opened.whole.export(table or public_names, WRITERS[suffix], made)
-    session.note([*left_out, *said(target)])
+    session.note([*left_out, *written_note(target)])

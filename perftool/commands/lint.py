@@ -13,7 +13,7 @@ import typer
 
 from perftool.commands.lint_output import Sink, emit, parse_sinks
 from perftool.commands.options import NO_VALUE, CliSettings, Paths
-from perftool.commands.output import exit_code, said, write_document
+from perftool.commands.output import exit_code, write_document, written_note
 from perftool.commands.session import Session, open_run, project_root
 from perftool.errors import NoInputError
 from perftool.model.choices import LintFormat
@@ -191,8 +191,8 @@ def _accepted_notes(result: LintReport, target: str | None) -> list[str]:
     number = sum(counts.values())
     accepted = f"Accepted {number} finding{'' if number == 1 else 's'}{f': {listed}' if listed else ''}"
     refused = sorted({found.finding.code for found in result.active})
-    left = [f"not accepted, because no baseline can hold it: {', '.join(refused)}"] if refused else []
-    return [accepted, *left, *said(target)]
+    left = [f"not accepted, because no baseline can accept these: {', '.join(refused)}"] if refused else []
+    return [accepted, *left, *written_note(target)]
 
 
 def _idle_notes(result: LintReport) -> list[str]:

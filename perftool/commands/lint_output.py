@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perftool.commands.output import is_file, print_document, said, write_document
+from perftool.commands.output import is_file, print_document, write_document, written_note
 from perftool.errors import PerfToolError
 from perftool.model.choices import Color, LintFormat, one_of
 
@@ -52,7 +52,7 @@ def emit(result: LintReport, sink: Sink, color: Color, quiet: bool, statistics: 
 
         verbatim = sink.format is LintFormat.github
         write_document(renderer(sink.format)(result), sink.target, verbatim=verbatim)
-    return said(sink.target)
+    return written_note(sink.target)
 
 
 def _also(text: str) -> Sink:

@@ -95,7 +95,7 @@ class Commands(_Answering, TyperGroup):
         self._only_listed = False
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The options before a command, or without one."""
+        """The options given before a command, or without a command."""
         return skip_conversion(super().get_params(ctx))
 
     def list_commands(self, ctx: Any) -> list[str]:

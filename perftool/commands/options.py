@@ -120,7 +120,7 @@ def format_of(formats: Any, document: str) -> Any:
 
 
 Paths = Annotated[list[str] | None, typer.Argument(metavar="PATHS", help="Files, folders, globs, or '-' for stdin.")]
-# For commands that read no run, and no configuration.
+# For commands that read neither a run nor a configuration.
 OutputFile = Annotated[str | None, option("output_file")]
 ColorOption = Annotated[Color, option("color")]
 Quiet = Annotated[bool, option("quiet")]

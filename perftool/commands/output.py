@@ -81,7 +81,7 @@ def is_file(target: str | None) -> bool:
     return target not in (None, "-")
 
 
-def said(target: str | None) -> list[str]:
+def written_note(target: str | None) -> list[str]:
     """The message after writing a document to ``target``; none for stdout."""
     return [f"Wrote {target}"] if is_file(target) else []
 

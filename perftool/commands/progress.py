@@ -32,7 +32,7 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]
     start = time.monotonic()
 
     def show(stage: str, done: int) -> None:
-        status.update(Text(_said(stage, done)))
+        status.update(Text(_line(stage, done)))
         if time.monotonic() - start > _PATIENCE_S:
             status.start()
 
@@ -50,10 +50,10 @@ def _lines() -> Callable[[str, int], None]:
         nonlocal last
         if time.monotonic() - last >= _LOG_EVERY_S:
             last = time.monotonic()
-            print(f"habana_perf_tool: {_said(stage, done)}", file=sys.stderr, flush=True)  # noqa: T201
+            print(f"habana_perf_tool: {_line(stage, done)}", file=sys.stderr, flush=True)  # noqa: T201
 
     return show
 
 
-def _said(stage: str, done: int) -> str:
+def _line(stage: str, done: int) -> str:
     return one_line(f"{Path(stage).name}  {format_bytes(done)}" if done else stage)

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from perftool.commands.options import NO_VALUE, CliSettings, OutputFile
-from perftool.commands.output import print_notes, said, write_document
+from perftool.commands.output import print_notes, write_document, written_note
 from perftool.commands.session import Session, open_run
 from perftool.errors import PerfToolError, QueryError
 from perftool.output_file import require_no_input
@@ -140,7 +140,7 @@ def _answer(
     between = b"" if form is Format.json and not bounds.explain else b"\n"
     write_document(between.join(_rendered(result, form, bounds) for result in results), output_file)
     cut = [note for one in results for note in _cut_note(one)]
-    session.note([*cut, *said(output_file)])
+    session.note([*cut, *written_note(output_file)])
 
 
 def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None:
@@ -227,7 +227,7 @@ def _list_tables(output_file: str | None) -> None:
 
     text = "\n".join(f"{table.name}: {table.description}\n{table.schema}\n" for table in public_tables())
     write_document(text.encode(), output_file)
-    print_notes(said(output_file))
+    print_notes(written_note(output_file))
 
 
 def _as_table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:

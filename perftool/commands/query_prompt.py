@@ -22,7 +22,7 @@ SELECT statements, each ended by a semicolon, over the tables of the trace. Tab 
 .quit            leave; exit and Ctrl-D too"""
 _LEAVE = (".quit", ".exit", "quit", "exit")
 _DOTTED = (".help", ".tables", ".schema", ".quit")
-# The word before the cursor, reversed. Only at the beginning of a line may it start with a dot.
+# The word before the cursor, reversed. It may start with a dot only at the beginning of a line.
 _WORD = re.compile(r"^(\w*\.$|\w*)")
 _TABLE_NEXT = re.compile(r"(^\s*\.schema|\b(FROM|JOIN))\s+\w*$", re.IGNORECASE)
 # Windows has neither of these modules.

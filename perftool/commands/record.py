@@ -110,7 +110,7 @@ def record(
     made = _made(left, _traces(place))
     sys.stdout.flush()
     if not quiet or not made:
-        print_notes(_said(left, made, code), color)
+        print_notes(_notes(left, made, code), color)
     if made and report:
         show_report_on([str(path) for path in made], color)
     raise typer.Exit(code if code or made or keep_code else InputError.exit_code)
@@ -151,7 +151,7 @@ class _Estimate:
         return bool(texts)
 
 
-def _said(left: Sequence[Note], made: Sequence[Path], code: int) -> list[str]:
+def _notes(left: Sequence[Note], made: Sequence[Path], code: int) -> list[str]:
     texts = dict.fromkeys(one.text for one in left if one.text and one.stage in ("saved", "explained"))
     lines = [*texts, *(f"wrote {path}" for path in made)] if made else [why_nothing(left, code)]
     return [f"habana_perf_tool: {text}" for text in lines]
@@ -194,11 +194,12 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
     furthest = max((STAGES.index(one.stage) for one in left), default=-1)
     stage = STAGES[furthest] if furthest >= 0 else None
     texts = [one.text for one in left if one.stage == stage and one.text]
-    ending = f"it was ended by {_signal_name(code - 128)}" if code > 128 else f"it ended with exit code {code}"
+    how = f"was ended by {_signal_name(code - 128)}" if code > 128 else f"ended with exit code {code}"
+    ending = f"the program {how}"
     if stage in ("saved", "explained"):
         return "; ".join(["nothing was recorded", *dict.fromkeys(texts)]).replace(";", ":", 1)
     if stage == "recording":
-        return f"nothing was recorded: the program was recording when {ending}, and what was in memory is lost"
+        return f"nothing was recorded: {ending} while it was recording, and the trace in memory was lost"
     if stage == "ready":
         if code:
             return f"nothing was recorded: {ending} before the end of its first step"

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import typer
 
 from perftool.commands.options import NO_VALUE, CliSettings, Paths
-from perftool.commands.output import is_file, print_notes, said, warn_of_secrets, write_document
+from perftool.commands.output import is_file, print_notes, warn_of_secrets, write_document, written_note
 from perftool.commands.session import Session, open_run, project_root
 from perftool.errors import PerfToolError
 
@@ -43,12 +43,12 @@ def report(cli: CliSettings, paths: Paths = None, static: Static = False) -> Non
     target = session.settings.output_file
     inputs = session.inputs(paths or [], [target])
     if not is_file(target) and sys.stdout.isatty():
-        raise PerfToolError("a report is an HTML file: say where it goes with -o run.html")
+        raise PerfToolError("a report is an HTML file: name it with -o, such as -o run.html")
     # The warning about leaked secrets appears even with --quiet.
     page, secrets = make_document(session, inputs, static, target, cli.redact)
     write_document(page, target, verbatim=True)
     print_notes(warn_of_secrets(secrets, cli.redact), cli.color)
-    session.note([*session.choice.warnings, *said(target)])
+    session.note([*session.choice.warnings, *written_note(target)])
 
 
 def make_document(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.output import print_notes, said, write_document
+from perftool.commands.output import print_notes, write_document, written_note
 from perftool.errors import PerfToolError, RuleError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def rule(
 
     known = load_packs([Path(folder) for folder in rules or ()])
     write_document(_render(known if code is None else [_find(code, known)], output_format, every), output_file)
-    print_notes(said(output_file))
+    print_notes(written_note(output_file))
 
 
 def _check(folder: Path, output_file: str | None) -> None:
@@ -70,7 +70,7 @@ def _check(folder: Path, output_file: str | None) -> None:
     total = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts)
     lines = [*result.problems, total]
     write_document("".join(f"{line}\n" for line in lines).encode(), output_file)
-    print_notes(said(output_file))
+    print_notes(written_note(output_file))
     if not result.cases:
         print_notes([f"no cases were found in {folder / 'cases'}"])
     if result.problems:

@@ -105,7 +105,7 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
     except OSError as error:
         raise PerfToolError(
             f"port {port} of 127.0.0.1, the only one that {UI} reads from, cannot be used ({error.strerror}); "
-            "close what uses it, or open the file there by hand"
+            "close the program that uses it, or open the file in the UI by hand"
         ) from None
     with server:
         address = ui_address(file.name, drawn, port)

@@ -62,7 +62,9 @@ class Session:
         gate = gate and not (cli.trust_config or cli.isolated)
         self.settings: Settings = load_settings(places, cli.config, cli.isolated, cli.keys, cli.trust_config, gate=gate)
         if gate and not any(map(os.path.isfile, cli.config)) and (unread := passed_over(places)):
-            self.note([f"{unread} is not read, because it may come with the inputs; --config FILE reads it"])
+            self.note(
+                [f"{unread} is ignored, because the author of the inputs may have written it; --config FILE reads it"]
+            )
         if cli.show_settings:
             show_settings(self.settings)
             raise typer.Exit
@@ -117,7 +119,7 @@ class Session:
         return replace(self._described(found), captures=())
 
     def alone(self, trace: str) -> Inputs:
-        """The files of a run with this trace only."""
+        """The files of a run that consists of ``trace`` only."""
         from perftool.readers.discover import find_inputs
 
         return self._described(find_inputs([trace]))

@@ -62,7 +62,7 @@ OutputOption = Annotated[
         "--output-file",
         "-o",
         metavar="FILE",
-        help="Trace to write (.json or .json.gz); log and metrics go beside it. Default: SCRIPT.simulated.json.gz.",
+        help="Trace to write (.json or .json.gz), with log and metrics beside it. Default: SCRIPT.simulated.json.gz.",
     ),
 ]
 ArgsArgument = Annotated[
@@ -78,7 +78,7 @@ ReportOption = Annotated[
     bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
 ]
 RanksOption = Annotated[
-    int, typer.Option(min=1, metavar="N", help="Cards: run the script in N processes, as a launcher would.")
+    int, typer.Option(min=1, metavar="N", help="Number of cards: run the script in N processes, as a launcher would.")
 ]
 ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How ops are sent to the device: lazy, eager, compile.")]
 
@@ -195,6 +195,6 @@ def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
     if done.ranks > 1:
         traces = _shown(done.trace).replace(f".rank{done.rank}.", ".rank*.")
         lines += [
-            f"habana_perf_tool: rank {done.rank} of {done.ranks}; all together: habana_perf_tool analyze {traces}"
+            f"habana_perf_tool: this is rank {done.rank} of {done.ranks}; for all: habana_perf_tool analyze {traces}"
         ]
     return [*lines, f"habana_perf_tool: {done.interrupted}; the trace ends there"] if done.interrupted else lines

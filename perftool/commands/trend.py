@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perftool.commands import options
-from perftool.commands.output import exit_code, is_file, print_document, print_notes, said, write_document
+from perftool.commands.output import exit_code, is_file, print_document, print_notes, write_document, written_note
 from perftool.model.choices import Color
 from perftool.model.trend import DEFAULT_LAST, DEFAULT_METRIC, DEFAULT_THRESHOLD, MOST_LAST, Trend
 from perftool.output_file import require_no_input
@@ -70,7 +70,7 @@ def trend(
     with exit_code(1 if found.fails else 0, found.unjudged and f"{file}: {found.unjudged}"):
         if is_file(output_file) or not silent:
             _write(found, file, output_format, output_file, color)
-        print_notes(() if quiet or silent else said(output_file), color)
+        print_notes(() if quiet or silent else written_note(output_file), color)
 
 
 def _write(found: Trend, file: str, form: Format, target: str | None, color: Color) -> None:

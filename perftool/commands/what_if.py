@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands.options import CliSettings, OutputFile, complete_code, format_of
-from perftool.commands.output import print_document, print_notes, said, write_document
+from perftool.commands.output import print_document, print_notes, write_document, written_note
 from perftool.commands.session import Session, open_run
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def whatif(
     else:
         print_document(lambda console: print_what_if(result, console), output_file, cli.color.value)
     print_notes([] if result.why_not is None else [f"Nothing is predicted: {result.why_not}"], cli.color)
-    session.note(said(output_file))
+    session.note(written_note(output_file))
     if result.why_not is not None and not result.bounds:
         raise typer.Exit(1)
 

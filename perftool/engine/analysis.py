@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from perftool.model.pictures import Pictures
 
 Answer = TypeVar("Answer")
-# The parts of a report to make: from a store, rules, the run's device, and a function that evaluates the rules in a
-# context.
+# A function that makes a report or a part of it, from a store, rules, the run's device, and a function that evaluates
+# the rules in a context.
 Answering = Callable[[TraceStore, Sequence[Rule], Device, Callable[[Context], Outcome]], Answer]
 
 
@@ -104,7 +104,7 @@ class Run:
     def whole(self) -> TraceStore:
         """Every table over all ranks, in one store. Raises InputError if ranks come from parts."""
         if self._before.parts:
-            raise InputError("parts contain tables over whole ranks, not their events: this needs the traces")
+            raise InputError("parts contain tables over whole ranks, not their events: give the traces instead")
         store = self._new_store(self._inputs.traces)
         read_files(store, self._files, self._progress)
         self._add_texts(store)
@@ -112,7 +112,8 @@ class Run:
         return store
 
     def rank_store(self, rank: int) -> TraceStore:
-        """Every table of ``rank`` alone; stays open with the run. Raises InputError when its trace cannot be read."""
+        """A store with every table of ``rank`` only, open as long as the run. Raises InputError when its trace cannot
+        be read."""
         if self._one_store and list(self.whole.metadata) == [rank]:
             return self.whole
         return self._read_alone(self._open_until, self._trace_of(rank), rank)
@@ -129,7 +130,7 @@ class Run:
             yield self._read_alone(open_until, trace, rank)
 
     def _trace_of(self, rank: int) -> str:
-        """The trace of ``rank``, as it was given. Raises InputError when it cannot be read again."""
+        """The trace of ``rank``, as named in the inputs. Raises InputError when it cannot be read again."""
         read = next((read.path for read in self.store.inputs if read.rank == rank), None)
         # The paths in a part may be from another machine.
         trace = next((trace for trace in self._inputs.traces if shown_path(trace) == read), None)
@@ -150,7 +151,7 @@ class Run:
         return result.columns, result.rows
 
     def ask(self, sql: str, bounds: Bounds) -> Result:
-        """Like ``query``, with other bounds; the result also says whether it was cut.
+        """Like ``query``, within ``bounds``; the result also says whether it was cut.
 
         For SQL that uses tables of events, all ranks are read into one store.
         """

@@ -118,7 +118,7 @@ def what_if(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], r
 def _bound(store: TraceStore, rule: Rule, context: Context) -> FixBound:
     bound = _bound_or_none(store, rule, context)
     if bound is None:
-        raise PerfToolError(f"{rule.code} ({rule.name}): it finds nothing here")
+        raise PerfToolError(f"{rule.code} ({rule.name}): the rule finds nothing in this run")
     return bound
 
 

@@ -261,7 +261,7 @@ def _launched_in(graph: Graph, spans: Sequence[Span]) -> Bools:
 def _release_waits(graph: Graph, result: Altered, spans: Sequence[Span], kinds: Sequence[Kind]) -> None:
     """Waits that end inside ``spans`` return at once."""
     points, links = graph.points, graph.links
-    # A wait that ends at the end of a span is inside it, a wait that ends at its start is not.
+    # A wait that ends when a span ends is inside it; a wait that ends when a span begins is not.
     released = np.zeros(len(graph.dur), dtype=bool)
     released[: len(points)] = inside(points.thread, points.time - 1, spans)
     result.lag[released[links.target] & np.isin(links.kind, list(kinds))] = _GONE

@@ -17,7 +17,7 @@ _QUICKEST = 2
 @dataclass(frozen=True)
 class Anchors:
     """The submission of each task: it may start ``lag`` ns after ``time`` on ``thread`` (NONE if it was queued
-    before)."""
+    before the window)."""
 
     thread: Int64s
     time: Int64s
@@ -135,7 +135,7 @@ def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
 
 
 def across_links(recording: Recording, order: Order, submitted: Anchors, first: int) -> list[Links]:
-    """Links of work that waits for another stream: on request of the host, in a collective, or without another
+    """Links of work that waits for another stream: at the host's request, in a collective, or without another
     explanation of its start.
     """
     tasks = recording.tasks

@@ -42,7 +42,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Model:
-    """The replayed steps of ``rank``. ``why_not`` says why nothing may be predicted, if so.
+    """The replayed steps of ``rank``. ``why_not`` gives the reason if nothing may be predicted.
 
     ``measured_ns`` and ``replayed_ns`` are the mean step times in the recording and in the unchanged replay.
     """
@@ -116,7 +116,9 @@ def _make(store: TraceStore, rank: int) -> Model | str:
     if len(recording.tasks) > _MOST_TASKS and len(chosen) > 1:
         recording = read_recording(store, rank, _first(chosen))
     if len(recording.tasks) > _MOST_TASKS:
-        return f"a step has {len(recording.tasks)} units of device work, more than the {_MOST_TASKS} that are replayed"
+        return (
+            f"a step has {len(recording.tasks)} units of device work, more than the {_MOST_TASKS} that a replay allows"
+        )
     if crowded := _crowded(recording):
         return crowded
     graph = build_graph(recording)

@@ -12,8 +12,8 @@ def chain_title(chain: Chain, device: str = "device", word: str = "step") -> str
     """The number of kernels (ops on the CPU), their repeats, and their time."""
     what = "ops" if device == "CPU" else "kernels"
     return (
-        f"{format_count(len(chain.places))} {what} that follow one another {format_count(chain.repeats)} times: "
-        f"{format_ns(chain.ns)} each time, {format_ratio(chain.step_share)} of the {what} of each {word}"
+        f"A sequence of {format_count(len(chain.places))} {what} runs {format_count(chain.repeats)} times in a row: "
+        f"{format_ns(chain.ns)} each time, {format_ratio(chain.step_share)} of the {what[:-1]} time of each {word}"
     )
 
 

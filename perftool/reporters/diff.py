@@ -133,7 +133,7 @@ def _caveats(result: Comparison) -> list[str]:
         for which, side in (("base", result.base), ("new", result.new))
         if side.lost
     ]
-    caveats = [f"These runs cannot show what the code changed: {one_line('; '.join(result.differences))}."]
+    caveats = [f"These runs differ in more than the code: {one_line('; '.join(result.differences))}."]
     return lost + (caveats if result.differences else [])
 
 
@@ -243,10 +243,12 @@ def _combined_lines(result: Comparison) -> list[str]:
     )
     side = result.new if after > peaks else result.base
     each = of_steps("a step", _word(result))
-    count = f"{len(known)} op{'s' if len(known) > 1 else ''} with the same shapes"
+    several = len(known) > 1
+    ops = f"{len(known)} op{'s' if several else ''} with the same shapes take{'' if several else 's'}"
     return [
-        f"{count}, for the calls of the base: {format_ns(before)} -> {format_ns(after)} {each}. The devices' peaks "
-        f"alone predict {format_ns(peaks)}; the rest is because kernels on {_device(side)} stay further below its best."
+        f"With the calls of the base run, {ops} {format_ns(before)} -> {format_ns(after)} {each}. The devices' "
+        f"peaks alone predict {format_ns(peaks)}; kernels on {_device(side)} stay further below its best, which "
+        "explains the rest."
     ]
 
 

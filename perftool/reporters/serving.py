@@ -65,7 +65,7 @@ def serving_lines(serving: Serving) -> Iterator[str]:
 
 
 def _weights_line(weights: Weights, decode: ServingPhase) -> str:
-    read = f"Reading all weights once ({format_bytes(weights.weight_bytes)}, by the log)"
+    read = f"Reading all weights once ({format_bytes(weights.weight_bytes)}, according to the log)"
     rest = "; keys and values are not counted"
     if weights.cache_tokens is not None and weights.cache_bytes is not None:
         tokens = f"{format_count(weights.cache_tokens)} tokens (at most {format_bytes(weights.cache_bytes)})"
@@ -78,8 +78,8 @@ def _weights_line(weights: Weights, decode: ServingPhase) -> str:
 def _gaps_line(gaps: TokenGaps) -> str:
     prompts = f", while {format_count(gaps.prompt_tokens)} prompt tokens are computed" if gaps.prompt_tokens else ""
     times = f"median {format_ns(gaps.median_ns)}, P99 {format_ns(gaps.p99_ns)}"
-    without = ", where nothing is compiled" if gaps.compiling else ""
-    return f"Between two tokens of a request{without}: {times}, longest {format_ns(gaps.longest_ns)}{prompts}."
+    without = ", without compilations" if gaps.compiling else ""
+    return f"Time between two tokens of a request{without}: {times}, longest {format_ns(gaps.longest_ns)}{prompts}."
 
 
 def _throughput(serving: Serving) -> str:

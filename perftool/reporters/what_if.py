@@ -77,30 +77,30 @@ def print_what_if(result: WhatIf, console: Console) -> None:
         console.print(f"{bound.code:9}  {of_steps(_bound_text(bound, bound.code in result.fixes), word)}")
     if result.changes:
         console.print()
-        table = table_of("change", "tasks", f"{each} with it alone")
+        table = table_of("change", "tasks", f"{each} with only this change")
         for change in result.changes:
             name = change.what if change.kind == "fix" else f"{change.kind} {change.what}"
             table.add_row(Text(one_line(name)), format_count(change.tasks), format_ns(change.step_ns))
         print_table(table, console)
     if result.before is not None:
-        _print_path("before", result.before, word, console)
+        _print_path("recorded", result.before, word, console)
     if result.after is not None and result.changes:
-        _print_path("after", result.after, word, console)
+        _print_path("predicted", result.after, word, console)
 
 
 def _bound_text(bound: FixBound, is_replayed: bool) -> str:
     if bound.ns_per_step is None:
         return "nothing can be modelled: the finding has no cost per step"
-    why = "most of it is in other steps" if is_replayed else "its fix cannot be replayed"
-    return f"up to {format_ns(bound.ns_per_step)} less: a bound, because {why}"
+    why = "most of it is in steps not replayed" if is_replayed else "its fix cannot be replayed"
+    return f"up to {format_ns(bound.ns_per_step)} less: a bound, as {why}"
 
 
-def _print_path(when: str, path: Path, word: str, console: Console) -> None:
+def _print_path(which: str, path: Path, word: str, console: Console) -> None:
     console.print()
-    console.print(Text(f"What bounds the {word} {when}: {bounds_text(path.bounds)}"))
+    console.print(Text(f"What bounds the {which} {word}: {bounds_text(path.bounds)}"))
     table = table_of("", of_steps("a step", word), "stretches")
     for task in path.tasks:
-        name = one_line(task.name or ("code that no op covers" if task.kind == "host" else kind_label(task.kind)))
+        name = one_line(task.name or ("code outside ops" if task.kind == "host" else kind_label(task.kind)))
         short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
         table.add_row(Text(short), format_ns(task.ns_per_step), format_count(task.stretches))
     print_table(table, console)

@@ -192,7 +192,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         "--open needs a file: it cannot show what goes to stdout",
     ),
     "no folder": (("run.json", "-o", "no/out.json"), "no/out.json: cannot be written (No such file or directory)"),
-    "a log": (("run.log", "-o", "out.json"), "run.log: contains no trace to draw into"),
+    "a log": (("run.log", "-o", "out.json"), "run.log: contains no trace to annotate"),
     "a table": (
         ("ops.csv", "-o", "out.json"),
         "ops.csv: is a CSV file, and annotate needs a trace in JSON",

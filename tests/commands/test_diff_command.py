@@ -82,7 +82,7 @@ def test_a_configuration_that_comes_with_the_inputs_does_not_turn_the_gate_off(r
             trace.write_text(json.dumps({**json.loads(trace.read_text()), "distributedInfo": info}))
     Path("new/habana_perf_tool.toml").write_text('exclude = ["rank1*"]\n')
     assert run(*DIFF, "base", "new", "--fail-if", "slower:5%") == 1
-    assert "is not read, because it may come with the inputs" in run.err
+    assert "is ignored, because the author of the inputs may have written it" in run.err
     assert run(*DIFF, "base", "new", "--fail-if", "slower:5%", "--trust-config") == 0
 
 

@@ -126,7 +126,7 @@ def test_unknown_metrics_and_empty_choices_are_sentences(run: Run) -> None:
     assert run("trend", "n.jsonl", "--metric", "speed") == 2
     assert run("trend", "n.jsonl", "--only", "other*") == 2
     assert run("trend", "n.jsonl", "--rank", "3") == 2
-    assert run.err == "habana_perf_tool: no line of rank 3 is left to look at\n"
+    assert run.err == "habana_perf_tool: the file has no matching line of rank 3\n"
 
 
 def test_the_page_escapes_names(run: Run) -> None:

@@ -106,10 +106,10 @@ def test_other_lines_are_ignored(file: object) -> None:
     ("arguments", "says"),
     [
         (["--watch", "nowhere"], "nowhere: is not a folder, so there is nothing to watch"),
-        (["run.json", "--watch", "."], "--watch DIR takes no other paths"),
-        (["--watch", ".", "--each"], "--watch DIR takes no other paths"),
+        (["run.json", "--watch", "."], "--watch DIR prints a line for each trace in DIR: leave out"),
+        (["--watch", ".", "--each"], "--watch DIR prints a line for each trace in DIR: leave out"),
         (["--watch", ".", "-o", "lines.txt"], "--watch prints lines as they come: leave out --output-file"),
-        (["--watch", ".", "--output-format", "json"], "--watch prints text about traces only"),
+        (["--watch", ".", "--output-format", "json"], "--watch reads only traces and prints only text"),
         (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: contains something other"),
     ],
 )

@@ -65,8 +65,8 @@ def test_the_text_says_what_bounds_the_step_before_and_after(run: Run, path: str
     assert run("whatif", path, "--fix", "GAP102") == 0
     assert "measured   1.00 ms a step on average, rank 0, 3 steps\nreplayed   1.00 ms, 0.0 % off\n" in run.out
     assert "predicted  400 us, 600 us less (60.0 %)\n" in run.out
-    assert "What bounds the step before: waiting for data 60.0 %, host 40.0 %\n" in run.out
-    assert "What bounds the step after: host 100.0 %\n" in run.out
+    assert "What bounds the recorded step: waiting for data 60.0 %, host 40.0 %\n" in run.out
+    assert "What bounds the predicted step: host 100.0 %\n" in run.out
 
 
 def test_a_prefetch_that_cannot_keep_up_bounds_the_step(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_steps_that_cannot_be_replayed_give_no_prediction(run: Run, tmp_path: Pa
     [
         (["GAP102x"], [], "unknown rule 'GAP102x'; did you mean GAP102"),
         (["GAP"], [], "GAP matches several rules; --fix takes one code or name"),
-        (["SYN101"], [], "SYN101 .frequent-scalar-reads.: it finds nothing here$"),
+        (["SYN101"], [], "SYN101 .frequent-scalar-reads.: the rule finds nothing in this run$"),
         ([], ["op:aten::item"], "op:aten::item: matches nothing in the replayed steps"),
         ([], ["aten::item"], "'aten::item': must be KIND:PATTERN, such as op:aten::item; kinds are op, runtime, "),
     ],
@@ -110,7 +110,7 @@ def test_a_fix_that_cannot_be_replayed_has_a_bound(run: Run) -> None:
     trace = str(SAMPLES / "cpu" / "many_small_ops.json.gz")
 
     assert run("whatif", trace, "--fix", "FUS105") == 0
-    line = r"^FUS105     up to [\d.]+ [mu]s less: a bound, because its fix cannot be replayed$"
+    line = r"^FUS105     up to [\d.]+ [mu]s less: a bound, as its fix cannot be replayed$"
     assert re.search(line, run.out, re.MULTILINE)
     found = perftool.whatif(trace, ["FUS105"])
     assert [bound.code for bound in found.bounds] == ["FUS105"]
@@ -183,6 +183,6 @@ def test_a_gain_in_steps_that_are_not_replayed_is_a_bound_of_the_mean_step(run: 
     recorded, measured, *_ = run.out.splitlines()
     assert recorded == "recorded   2.00 ms a step on average; the usual, shorter steps are replayed"
     assert measured.startswith("measured   1.00 ms a step on average, rank 0, ")
-    assert "\nGAP102     up to 1.01 ms less: a bound, because most of it is in other steps\n" in run.out
+    assert "\nGAP102     up to 1.01 ms less: a bound, as most of it is in steps not replayed\n" in run.out
     assert run("whatif", str(place), "--fix", "GAP102", "--output-format", "json") == 0
     assert json.loads(run.out)["recorded"] == {"step_ns": 2_000_000}

@@ -92,8 +92,8 @@ def test_a_broken_budget_and_a_missing_number_are_findings(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("SELECT 1, 2", "budget n: the query must give one number, not 1 rows of 2 columns"),
-        ("SELECT 'a'", "budget n: the query must give a number, not 'a'"),
+        ("SELECT 1, 2", "budget n: the query must return one number, not 1 rows of 2 columns"),
+        ("SELECT 'a'", "budget n: the query must return a number, not 'a'"),
     ],
 )
 def test_a_query_must_give_one_number(tmp_path: Path, query: str, message: str) -> None:
@@ -108,7 +108,7 @@ def test_queries_of_budgets_share_a_time_limit(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("perftool.engine.gate.budgets.time", clock)
     budgets = [Budget(f"n{number}", "<", 2, "SELECT 1") for number in range(4)]
     assert check(tmp_path, *budgets[:2]) == []
-    with pytest.raises(QueryError, match=r"^budget n2: not checked; the queries before took 120 s together$"):
+    with pytest.raises(QueryError, match=r"^budget n2: not checked; earlier queries took 120 s together$"):
         check(tmp_path, *budgets)
 
 

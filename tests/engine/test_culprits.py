@@ -145,7 +145,7 @@ def test_the_culprit_is_found_despite_a_missing_and_a_cut_off_rank(tmp_path: Pat
 
     assert report.verdict.headline.startswith("Rank 5 keeps")
     assert {"TRC101", "TRC107"} <= {found.code for found in report.findings}
-    assert "Rank 2 has no trace here: whether others wait for it is not known." in report.verdict.caveats
+    assert "Rank 2 has no trace here, so it is unknown whether others wait for it." in report.verdict.caveats
 
 
 def test_the_culprit_is_found_despite_a_missing_rank_of_its_stage(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_whatif_without_a_straggler_replays_all_ranks(tmp_path: Path) -> None:
     assert saved / 1_000 == pytest.approx(run.step_us - simulate(layout, steps=2).step_us, rel=0.02)
     with pytest.raises(PerfToolError, match="COL103 is about all ranks together, --rank 1 about one"):
         perftool.whatif(tmp_path, ["COL103"], rank=1)
-    with pytest.raises(PerfToolError, match=r"COL110 .slow-host.: it finds nothing here"):
+    with pytest.raises(PerfToolError, match=r"COL110 .slow-host.: the rule finds nothing in this run"):
         perftool.whatif(tmp_path, ["COL110"])
 
 
@@ -239,7 +239,7 @@ def test_two_tasks_give_the_report_of_one_including_ranks_that_only_wait(tmp_pat
     # The traces name the backend of their groups, which proves that the run uses a device.
     simulate(TP, [Trouble("device", (6,), 1.3)], steps=2).write(tmp_path)
     one, two = (analyze([str(tmp_path)], ACCUSING, schedule=schedule) for schedule in (InProcess(), TwoTasks()))
-    assert "Ranks 4, 5, 7 are late to dp only because they wait for 6 in tp." in one.verdict.caveats
+    assert "Ranks 4, 5, 7 are late in dp only because they wait for rank 6 in tp." in one.verdict.caveats
     assert two.verdict == one.verdict
     assert two.findings == one.findings
 
@@ -263,5 +263,5 @@ def test_the_bound_of_an_unexplained_wait_refers_to_the_median_step(tmp_path: Pa
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(trace), encoding="utf-8")
     report = analyze([str(tmp_path)], ACCUSING)
     assert report.summary["step_time_ms"].value == 5.6
-    assert "nothing in the recording says why" in report.verdict.headline
+    assert "the recording does not show why" in report.verdict.headline
     assert report.verdict.headline.endswith("of a step of 5.60 ms.")

@@ -31,8 +31,8 @@ def opened():
 @pytest.mark.parametrize(
     ("row", "error"),
     [
-        ({}, "the query must give a subject"),
-        ({"subject": None}, "the query must give a subject"),
+        ({}, "the query must return a subject"),
+        ({"subject": None}, "the query must return a subject"),
         ({"rank": "a"}, "the column rank must contain whole numbers, not 'a'"),
         ({"rank": [[1]]}, "the column rank must contain whole numbers"),
         ({"step": True}, "the column step must contain whole numbers"),
@@ -47,7 +47,7 @@ def opened():
         ({"related": [1]}, "the column related must contain lists of structs"),
         ({"related": "x"}, "the column related must contain lists of structs"),
         ({"related": [{"ts": "now"}]}, "the column ts must contain whole numbers, not 'now'"),
-        ({"related": [{}] * (MOST_RELATED + 1)}, "the column related contains 101 places; 100 are enough"),
+        ({"related": [{}] * (MOST_RELATED + 1)}, "the column related contains 101 places; at most 100 are allowed"),
     ],
 )
 def test_reserved_columns_have_only_valid_values(row: dict, error: str) -> None:

@@ -33,7 +33,7 @@ def test_a_device_at_its_attainable_rate_has_nothing_left(tmp_path: Path) -> Non
     found = headline_of(tmp_path, 175, **PRODUCT)
 
     assert "aten::mm 100.0 %, at 79.4 % of its best. " in found
-    assert found.endswith("the only gain left is less work (fewer operations, smaller types, larger batches).")
+    assert found.endswith("only less work can still save time (fewer operations, smaller types, larger batches).")
 
 
 def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:
@@ -41,13 +41,13 @@ def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:
     found = headline_of(tmp_path, 400, **{**PRODUCT, "Input Dims": [[8192, 8192], [8192, 8192]]})
 
     assert "aten::mm 100.0 %, above its model. " in found
-    assert "The best time is unknown for 100.0 % of it." in found
+    assert "The best time is unknown for 100.0 % of the work." in found
 
 
 def test_an_op_without_shapes_advises_to_record_shapes(tmp_path: Path) -> None:
     found = headline_of(tmp_path, 175)
 
-    assert "Its work: aten::mm 100.0 %. The best time is unknown for 100.0 % of it. Shapes are not recorded: " in found
+    assert "Largest ops: aten::mm 100.0 %. The best time is unknown for 100.0 % of the work. Shapes are not " in found
     assert "record_shapes=True" in found
 
 
@@ -72,14 +72,14 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside(tmp_path: Path) ->
     ("ops", "ending"),
     [
         ([LargeOp("mm", 0.9, 0.5, "", True, 0.06), LargeOp("add", 0.1, 0.8, "", True, 0.0)],
-         "At the rates that the device reaches on good shapes, 6.0 % of it would be saved; the table "
-         "op_shortfalls says why, and what to change."),
+         "At the rates that the device reaches on good shapes, the work would take 6.0 % less time; the table "
+         "op_shortfalls shows why, and what to change."),
         ([LargeOp("mm", 0.9, 0.8, "", True, 0.0), LargeOp("mine", 0.1, None, "no model for this op", False, 0.0)],
-         "mm 90.0 %, at 80.0 % of its best. The best time is unknown for 10.0 % of it."),
+         "mm 90.0 %, at 80.0 % of its best. The best time is unknown for 10.0 % of the work."),
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),
           *([LargeOp("tiny", 0.01, 0.1, "", False, 0.0)] * 5)],
-         "Ops with 95.0 % of it run as fast as the device can on good shapes, and the others are small: the only gain "
-         "left is less work (fewer operations, smaller types, larger batches)."),
+         "Ops with 95.0 % of the work run as fast as the device can on good shapes, and the others are small: only "
+         "less work can still save time (fewer operations, smaller types, larger batches)."),
     ],
 )  # fmt: skip
 def test_the_ending_follows_from_the_ops(ops: list[LargeOp], ending: str) -> None:

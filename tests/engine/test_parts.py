@@ -69,7 +69,7 @@ def test_a_part_is_small_and_describes_itself(run: list[str]) -> None:
 def test_tables_over_ranks_can_be_queried_but_single_events_cannot(run: list[str]) -> None:
     with analysed(find_inputs(run), RULES) as joined:
         assert joined.query("SELECT rank, host FROM ranks")[1] == [(0, "node000"), (1, "node000"), (2, "node001")]
-        with pytest.raises(InputError, match="this needs the traces"):
+        with pytest.raises(InputError, match="give the traces instead"):
             joined.query("SELECT * FROM slices")
 
 
@@ -133,7 +133,7 @@ def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
         ({"metadata": {}}, "it contains tables without a rank"),
         ({"base_ns": 10**18 * 5}, "its times start from the impossible origin 5000"),
         ({"answers": []}, "it has no result for CFG10"),
-        ({"row": {"rank": 0}}, "the query must give a subject in every row"),
+        ({"row": {"rank": 0}}, "the query must return a subject in every row"),
         ({"row": {"subject": "x", "rank": 7}}, "refers to rank 7, which it does not contain"),
         ({"row": {"subject": "x", "ts": "soon"}}, "the column ts must contain whole numbers, not 'soon'"),
         ({"row": {"subject": "x", "n": {"$decimal": "1E+999999999"}}}, r"1E\+999999999 is not a number from a query"),

@@ -66,7 +66,7 @@ def test_iterations_in_the_log_give_the_time_of_a_decode() -> None:
     assert (
         next(iter(server_lines(report))) == "According to the log, a decode takes 5.08 ms (median); the batch is 2.88."
     )
-    assert report.verdict.detail == "No trace was read: this comes from the other files."
+    assert report.verdict.detail == "No trace was read: this answer comes from the other files."
 
 
 def test_the_answer_shows_the_evidence_of_a_first_finding_without_a_gain(slow: Report) -> None:
@@ -88,7 +88,7 @@ def test_weights_in_the_log_and_the_memory_of_the_device_bound_a_decode(tmp_path
         "Model loading took 15.6 GiB memory and 2.1 seconds\n"
     )
     # 15.6 GiB at 3.35 TB/s.
-    read = "Reading all weights once (15.6 GiB, by the log) takes 5.00 ms at the memory's bandwidth"
+    read = "Reading all weights once (15.6 GiB, according to the log) takes 5.00 ms at the memory's bandwidth"
     least = f"{read}, 50.0 % of the median decode; keys and values are not counted."
     assert least in list(server_lines(analyze([str(tmp_path)])))
     log.write_text("")

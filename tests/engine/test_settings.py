@@ -144,7 +144,7 @@ def test_wrong_values_are_named_with_file_and_key(text: str, message: str) -> No
     ("config", "isolated", "message"),
     [
         (["missing.toml"], False, "missing.toml: cannot be read (No such file or directory)"),
-        (["a.toml", "b.toml"], False, "--config names 2 files; it can name one"),
+        (["a.toml", "b.toml"], False, "--config names 2 files; only one is allowed"),
         (["a.toml"], True, "--isolated ignores files, and --config names one"),
         (["fail-on = error"], False, "--config 'fail-on = error': is neither a file nor a TOML pair"),
     ],

@@ -84,11 +84,11 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
     # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
     far, near = verdict_of(100_000_000), verdict_of(250_000_000)
     assert "of the time, but only at 36.4 % of its best, " in far.headline
-    assert far.detail == "985 us of 1.00 ms go to pointwise, normalisation and copy kernels."
+    assert far.detail == "Pointwise, normalisation and copy kernels take 985 us of 1.00 ms."
     assert far.apart == (
-        "Its work: aten::add 100.0 %, at 36.4 % of its best. "
-        "At the rates that the device reaches on good shapes, 57.2 % of it would be saved; "
-        "the table op_shortfalls says why, and what to change."
+        "Largest ops: aten::add 100.0 %, at 36.4 % of its best. "
+        "At the rates that the device reaches on good shapes, the work would take 57.2 % less time; "
+        "the table op_shortfalls shows why, and what to change."
     )
     assert near.headline.startswith("The device is the limit")
     assert "could do" not in near.headline + near.detail
@@ -316,8 +316,8 @@ def test_the_largest_of_several_causes_is_not_the_whole_loss(tmp_path: Path) -> 
     found = report_of([step(1, 0, 1000), *waits], tmp_path, without="SYN105")
 
     assert found.verdict.headline == (
-        "Up to 290 us of a step of 1.00 ms is lost (estimate): the device waits for the host, 51.7 % of it while the "
-        "host runs framework ops."
+        "Up to 290 us of a step of 1.00 ms is lost (estimate): the device waits for the host, 51.7 % of that time "
+        "while the host runs framework ops."
     )
 
 

@@ -483,10 +483,10 @@ def test_steps_may_move_to_another_thread(
 @pytest.mark.parametrize(
     ("left", "code", "sentence"),
     [
-        ([], 2, "it ended with exit code 2 before it imported PyTorch"),
-        ([Note("ready")], 1, "it ended with exit code 1 before the end of its first step"),
+        ([], 2, "the program ended with exit code 2 before it imported PyTorch"),
+        ([Note("ready")], 1, "the program ended with exit code 1 before the end of its first step"),
         ([Note("ready")], 0, "no step was found"),
-        ([Note("ready"), Note("recording")], 137, "was recording when it was ended by SIGKILL"),
+        ([Note("ready"), Note("recording")], 137, "the program was ended by SIGKILL while it was recording"),
         ([Note("stranger", "python cannot import the recorder (x)")], 0, "install habana_perf_tool for that Python"),
         ([Note("explained", "the recording failed (OSError: x)")], 0, "nothing was recorded: the recording failed"),
     ],

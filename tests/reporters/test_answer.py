@@ -70,7 +70,7 @@ def test_every_part_is_in_its_place(shown: Callable[..., list[str]]) -> None:
         "GAP901 slow-loader  ≤ 6.00 ms (60.0 %)",
         "       Load ahead",
         "",
-        "Lines of code: record --stacks, or with_stack=True (which slows the run down).",
+        "For lines of code: record --stacks, or with_stack=True (slows the run down).",
         "Next: habana_perf_tool rule GAP901 explains the first; --full prints all tables.",
     ]
 

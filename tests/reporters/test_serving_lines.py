@@ -68,6 +68,6 @@ def test_times_between_tokens_leave_out_compilations_with_a_note(store: Callable
 
     lines = lines_of(store, [*iterations, x("entire_frame_compile", 100_000, 400_000)])
 
-    (line,) = [line for line in lines if line.startswith("Between")]
-    assert line.startswith("Between two tokens of a request, where nothing is compiled: median 10.0 ms, ")
+    (line,) = [line for line in lines if line.startswith("Time between")]
+    assert line.startswith("Time between two tokens of a request, without compilations: median 10.0 ms, ")
     assert line.endswith(" longest 60.0 ms.")

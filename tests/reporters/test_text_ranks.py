@@ -59,7 +59,7 @@ def test_with_many_ranks_those_that_differ_most_are_shown() -> None:
 
     lines = shown(report_of(*ranks))
 
-    at = lines.index("Ranks, in shares of the window; 16 that differ most of 64")
+    at = lines.index("Ranks, in shares of the window; the 16 of 64 that differ most")
     assert [line.split()[0] for line in lines[at + 2 : at + 18]] == [*map(str, range(14)), "40", "50"]
 
 

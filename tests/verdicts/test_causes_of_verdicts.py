@@ -216,7 +216,7 @@ def test_a_run_without_device_events_is_not_called_a_cpu_run(tmp_path: Path) -> 
     assert report.device.type is None
     assert report.verdict.headline.startswith("The run uses a device (nccl:all_to_all shows it), but none of")
     assert (
-        "for 38.5 ms of 100 ms in ## backward ##: it waits there for the threads of the autograd"
+        "for 38.5 ms of 100 ms in ## backward ##: the host waits for the threads of the autograd"
         in report.verdict.detail
     )
     assert "20.0 ms in aten::item" in report.verdict.detail

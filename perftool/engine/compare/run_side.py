@@ -64,7 +64,7 @@ def _loss(read: InputFile) -> str:
 
 
 def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTotal, ...]:
-    """The own work of each module, per step of its rank."""
+    """The work of each module without its inner modules, per step of its rank."""
     count = max(1, sum(step.rank == module.rank for step in steps for module in modules[:1]))
     return tuple(OpTotal(module.path or NO_MODULE, module.own_ns / count, module.calls / count) for module in modules)
 

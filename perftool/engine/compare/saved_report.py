@@ -44,7 +44,7 @@ def read_saved(path: str) -> RunSide | None:
         data = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    # A trace may hold the same keys.
+    # A trace may have the same keys as a report.
     if holds_events(data):
         return None
     tool = data.get("tool")

@@ -55,7 +55,7 @@ def trend_of(
     wanted = [line for line in history.lines if line.rank == rank and line.at >= since]
     wanted = [line for line in wanted if only is None or fnmatch(line.name, only) or fnmatch(line.label, only)]
     if not wanted:
-        raise InputError(f"no {'run' if rank is None else f'line of rank {rank}'} is left to look at")
+        raise InputError(f"the file has no matching {'run' if rank is None else f'line of rank {rank}'}")
     wanted.sort(key=lambda line: line.at)
     newest = wanted[-1]
     alike = [line for line in wanted if _made_by(line) == _made_by(newest)]

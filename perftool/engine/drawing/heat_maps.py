@@ -57,7 +57,7 @@ def _waiting_map(store: TraceStore) -> HeatMap | None:
     columns = tuple(map(ranks_text, blocks.values()))
     rows = tuple(f"rank{'s' if size > 1 else ''} {label}" for label in columns)
     cells = tuple(tuple(shares.get((row, column), 0.0) for column in blocks) for row in blocks)
-    note = f"a row waits for a column, mean of {'its ranks and of ' if size > 1 else ''}the steps"
+    note = f"each row waits for each column; means over the {'ranks and ' if size > 1 else ''}steps"
     return HeatMap("waits", "Who waits for whom", columns, rows, cells, note)
 
 

@@ -84,7 +84,7 @@ def check_budgets(
     until = time.monotonic() + _MOST_SECONDS
     for budget in budgets:
         if budget.query is not None and time.monotonic() >= until:
-            raise QueryError(f"budget {budget.name}: not checked; the queries before took {_MOST_SECONDS} s together")
+            raise QueryError(f"budget {budget.name}: not checked; earlier queries took {_MOST_SECONDS} s together")
         metric = summary.get(budget.name) if budget.query is None else None
         value = metric.value if metric else _query(budget, query) if budget.query else None
         code = MISSING if value is None else BROKEN
@@ -101,12 +101,12 @@ def _query(budget: Budget, query: Query) -> float | None:
         raise QueryError(f"budget {budget.name}: {error}") from None
     if len(rows) != 1 or len(columns) != 1:
         size = f"{len(rows)} rows of {len(columns)} columns"
-        raise SettingsError(f"budget {budget.name}: the query must give one number, not {size}")
+        raise SettingsError(f"budget {budget.name}: the query must return one number, not {size}")
     value = rows[0][0]
     if value is None:
         return None
     if isinstance(value, (str, bytes, bool, list, dict)) or not hasattr(value, "__float__"):
-        raise SettingsError(f"budget {budget.name}: the query must give a number, not {value!r}")
+        raise SettingsError(f"budget {budget.name}: the query must return a number, not {value!r}")
     return None if math.isnan(float(value)) else float(value)
 
 

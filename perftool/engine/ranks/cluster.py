@@ -43,7 +43,7 @@ class Cluster:
         return max(1, sum(map(int, self.client.nthreads().values())))
 
     def share(self) -> tuple[int, int]:
-        """One core per task: a worker may run several."""
+        """One core per task, because a worker may run several tasks at a time."""
         return WORKER_MEMORY_MB, 1
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
@@ -165,7 +165,9 @@ def _require_version(address: str, client: Any) -> None:
     for worker, version in sorted(client.run(_version, on_error="return").items()):
         if version != __version__:
             has = f"habana_perf_tool {version}" if isinstance(version, str) else f"no habana_perf_tool ({version})"
-            text = f"--scheduler {address}: the worker {worker} has {has}, and this is {__version__}; install the same"
+            text = (
+                f"--scheduler {address}: the worker {worker} has {has}, and this is {__version__}; install one version"
+            )
             raise PerfToolError(text)
 
 

@@ -19,7 +19,7 @@ from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 # Unpacked size limits of part.json, a table, and all together. A rank takes about 10 kB of part.json and 30 kB of
 # tables.
 LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
-# Largest compression ratio (our parts have three to ten), and an extra size for small parts.
+# Largest compression ratio (our parts have three to ten), and an allowance for small parts.
 _MOST_TIMES, _ALWAYS = 100, 1 << 20
 # Python needs 70 bytes for an empty list, which is three bytes in JSON. Our parts hold a value per 16 bytes.
 _VALUES_PER_BYTE, _FREE_VALUES = 1, 100_000

@@ -14,7 +14,7 @@ def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
     Two findings of one rank are never merged, even when their fingerprints, which leave numbers out, are equal.
     """
     groups: list[list[int]] = []
-    # Of findings with the same fingerprint, the n-th on a rank matches the n-th on every other rank.
+    # Among findings with the same fingerprint, the n-th on a rank matches the n-th on every other rank.
     known: dict[tuple[str, int], list[int]] = {}
     seen: Counter[tuple[str, int | None]] = Counter()
     for at, finding in enumerate(findings):

@@ -52,7 +52,7 @@ _ON_CPU = {
     "unknown": "no op computes, and the recording does not show what the program does",
     "start_up": "no op computes during one-off start-up calls",
 }
-# With a smaller share, the text gives the share.
+# The text states a smaller share.
 _NEARLY_ALL = 0.9
 # Names of ops from a trace are cut to this length in sentences.
 _LONGEST_NAME = 60
@@ -82,13 +82,13 @@ WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str | None:
     """A clause on ``cause``, for the type of the ``device``; None for an unknown cause.
 
-    ``ratio`` is the share of that time that ``cause`` explains.
+    ``ratio`` is the share of the host-bound idle time that ``cause`` explains.
     """
     clause = CLAUSES.get(cause)
     if clause is None:
         return None
     if device != "cpu" and ratio is not None and ratio < _NEARLY_ALL:
-        return _WAITING.sub(f"the device waits for the host, {format_ratio(ratio)} of it while the host", clause)
+        return _WAITING.sub(f"the device waits for the host, {format_ratio(ratio)} of that time while the host", clause)
     if device != "cpu":
         return clause
     return _ON_CPU.get(cause) or _WAITING.sub("no op computes while the program", clause)
@@ -115,7 +115,7 @@ def causes(
 
 
 def cut_name(name: str) -> str:
-    """``name`` for a sentence. ``--redact`` finds what a cut left of a secret by the mark."""
+    """``name``, cut for a sentence. The mark of a cut lets ``--redact`` find the remains of a secret."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 

@@ -25,7 +25,7 @@ _NEAR_BEST = 0.80
 _NEARLY_ALL = 0.9
 # Smaller parts are not named.
 _WEIGHTY = 0.05
-# A largest op with less of the time shows no place to begin.
+# A largest op with a smaller share is not worth naming alone.
 _LARGEST = 0.1
 _MOST_PARTS = 3
 # The rule for a recording without work.
@@ -65,11 +65,11 @@ def detail_sentence(run: VerdictInput) -> str:
         return "No event of the trace shows work, so no times are known."
     if summary["window_ms"].value is None:
         if summary["decode_time_ms"].value is not None:
-            return "No trace was read: this comes from the other files."
+            return "No trace was read: this answer comes from the other files."
         served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
         missing = "no times of iterations" if served else "no times"
         known = "only the times of nodes" if any(read.kind == "nodes" for read in inputs) else missing
-        return f"No trace was read, so {known} are known: this comes from the other files."
+        return f"No trace was read, so {known} are known: this answer comes from the other files."
     if summary["device_unknown_ratio"].value == 1:
         return ""
     if idle is None:
@@ -88,12 +88,12 @@ def detail_sentence(run: VerdictInput) -> str:
 
 
 def busy_detail(run: VerdictInput) -> str:
-    """What a busy device spends its time on besides products."""
+    """What a busy device spends its time on besides matrix products."""
     return sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
 
 
 def work_sentences(run: VerdictInput) -> str:
-    """The work of a busy device by op and by module, and what it could still gain; empty for one that is often idle."""
+    """The work of a busy device by op and by module, and what it could still gain; empty for a device often idle."""
     idle = run.summary["device_idle_ratio"].value
     if not run.left or idle is None or idle >= _BUSY:
         return ""
@@ -176,7 +176,7 @@ def _passes(run: VerdictInput) -> str:
     if not passes or not window or passes < LARGE * window:
         return ""
     spent = f"{format_ns(passes * 1e6)} of {format_ns(window * 1e6)}"
-    return f"{spent} go to pointwise, normalisation and copy {_units(run)}"
+    return f"pointwise, normalisation and copy {_units(run)} take {spent}"
 
 
 def short_name(name: str) -> str:

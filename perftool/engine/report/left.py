@@ -64,7 +64,7 @@ class Left:
             if sum(one.share for one in named) < _NAMED_SHARE and op.share >= _LARGE:
                 named.append(op)
         # The ending says once that no shapes are recorded.
-        return "Its work: " + "; ".join(_named(op).removesuffix(f", {WITHOUT_SHAPES}") for op in named)
+        return "Largest ops: " + "; ".join(_named(op).removesuffix(f", {WITHOUT_SHAPES}") for op in named)
 
     def _ending(self) -> str:
         judged = sum(op.share for op in self.ops if op.judged)
@@ -74,14 +74,14 @@ class Left:
             return "The best of a CPU is measured with matrix products and copies; other ops may not reach it."
         if lost >= _SMALL_LOSS:
             return (
-                f"At the rates that the device reaches on good shapes, {format_ratio(lost)} of it would be saved; the "
-                "table op_shortfalls says why, and what to change."
+                f"At the rates that the device reaches on good shapes, the work would take {format_ratio(lost)} less "
+                "time; the table op_shortfalls shows why, and what to change."
             )
         if unknown >= _SMALL_LOSS:
-            return f"The best time is unknown for {format_ratio(unknown)} of it. {self.missing}".rstrip()
+            return f"The best time is unknown for {format_ratio(unknown)} of the work. {self.missing}".rstrip()
         return (
-            f"Ops with {format_ratio(judged)} of it run as fast as the device can on good shapes, and the others are "
-            "small: the only gain left is less work (fewer operations, smaller types, larger batches)."
+            f"Ops with {format_ratio(judged)} of the work run as fast as the device can on good shapes, and the others "
+            "are small: only less work can still save time (fewer operations, smaller types, larger batches)."
         )
 
 

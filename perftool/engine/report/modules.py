@@ -25,12 +25,12 @@ def modules(store: TraceStore) -> tuple[ModuleTime, ...]:
 
 
 def annotated_work(store: TraceStore) -> tuple[Part, ...]:
-    """The annotations of the program with most of the work of the first rank that has any, largest first."""
+    """The program's annotations with the most work, on the first rank that has any, largest first."""
     store.build(["_annotation_work"])
     return tuple(Part(row["name"], row["share"]) for row in store.select(_ANNOTATIONS))
 
 
-# All ranks together.
+# The call that contains most of the op's time, over all ranks.
 _ENCLOSING = """
 SELECT call, sum(ns) AS ns, arg_max(dims, (ns, -rank)) AS dims, sum(sum(ns)) OVER () AS whole_ns
 FROM _enclosing_calls WHERE name = $name GROUP BY call ORDER BY ns DESC, call LIMIT 1
@@ -51,14 +51,14 @@ def enclosing_call(store: TraceStore, op: str) -> str:
 
 
 def backward_passes(store: TraceStore) -> tuple[float, int] | None:
-    """How many backward passes of the first rank that has any follow one another, on average, and how often they do."""
+    """The mean length of a series of backward passes on the first rank that has any, and the number of such series."""
     store.build(["repeated_passes"])
     rows = store.select("SELECT passes, runs FROM repeated_passes ORDER BY rank LIMIT 1")
     return (rows[0]["passes"], rows[0]["runs"]) if rows else None
 
 
 def op_loop(store: TraceStore) -> OpLoop | None:
-    """The loop of ops with the most time of the first rank that has any."""
+    """The most time-consuming loop of ops on the first rank that has one."""
     store.build(["_op_loops"])
     rows = store.select("SELECT length, times, share, names FROM _op_loops ORDER BY rank LIMIT 1")
     return OpLoop(**rows[0]) if rows else None

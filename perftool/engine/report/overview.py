@@ -101,7 +101,7 @@ def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
 
 
 def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
-    """Every given rank, including unreadable ones."""
+    """Every rank among the inputs, including unreadable ones."""
     return tuple(RankSummary(**row) for row in store.rows("ranks") if row["status"] != "missing")
 
 
@@ -123,7 +123,7 @@ _LENGTHS = """
 SELECT sum(steps)::BIGINT AS steps, min(shortest_ns) AS shortest_ns, max(longest_ns) AS longest_ns,
        sum(total_ns)::BIGINT AS total_ns
 FROM step_lengths GROUP BY length
--- -- Ranks of a run synchronise, so two lengths on one rank only are a disturbance.
+-- Ranks of a run synchronise, so two lengths on one rank only are a disturbance.
 HAVING count(*) = (SELECT count(DISTINCT rank) FROM steps WHERE NOT partial AND step IS NOT NULL) ORDER BY length DESC
 """
 

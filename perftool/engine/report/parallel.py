@@ -92,7 +92,7 @@ def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
             ):
                 ranks, are = ranks_text(sorted(mates)), ("Ranks", "are", "they wait")
                 noun, verb, wait = are if len(mates) > 1 else ("Rank", "is", "it waits")
-                return f"{noun} {ranks} {verb} late to {other} only because {wait} for {late[0]} in {role}."
+                return f"{noun} {ranks} {verb} late in {other} only because {wait} for rank {late[0]} in {role}."
     return ""
 
 

@@ -64,7 +64,7 @@ def unseen(store: TraceStore) -> Unseen | None:
         return None
     store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])
     signs = store.select(_SIGN)
-    # Runtime calls show the rules enough about the device.
+    # With runtime calls, rules know enough about the device.
     if not signs and not store.select(_CALLS):
         signs = store.select(_STATED) or store.select(_BACKWARD)
     return Unseen(signs[0]["name"], _shown(store)) if signs else None
@@ -77,12 +77,12 @@ def _shown(store: TraceStore) -> str:
     clauses = []
     if silence["dur"] > _NOTICEABLE * silence["whole"]:
         place = f" in {silence['place']}" if silence["place"] else ""
-        why = ": it waits there for the threads of the autograd engine, which were not recorded"
+        why = ": the host waits for the threads of the autograd engine, which were not recorded"
         clauses.append(
             f"No op runs on the host for {format_ns(silence['dur'])} of {format_ns(silence['whole'])}{place}"
-            f"{why if silence['autograd'] else ', and the recording does not show what it does there'}."
+            f"{why if silence['autograd'] else ', and the recording does not show what the host does meanwhile'}."
         )
     read = next(iter(store.select(_READS)), None)
     if read and read["dur"] > _NOTICEABLE * silence["whole"]:
-        clauses.append(f"It spends {format_ns(read['dur'])} in {read['name']}, which waits for the device.")
+        clauses.append(f"The host spends {format_ns(read['dur'])} in {read['name']}, which waits for the device.")
     return " ".join(clauses)

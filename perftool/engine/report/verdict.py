@@ -156,11 +156,11 @@ _NEARLY_ALL = 0.9
 _WEIGHTY = 0.05
 # Gradient accumulation rarely adds up more passes.
 _SEVERAL = 8
-# A model that a step calls as often could take its inputs at once.
+# If a step calls a model at least this often, one call could process all of its inputs.
 _CALLS = 4
 # A model rarely has more equal layers.
 _LAYERS = 12
-# A loop with less of the time is not what a reader has to know.
+# A loop with a smaller share of the time is not worth a sentence.
 _LOOPED = 0.3
 # Advice with a smaller gain comes after the sentence on where the time goes.
 _MINOR = 0.1
@@ -278,8 +278,8 @@ def _missing(findings: Sequence[Finding]) -> str:
         return ""
     one = found.evidence["missing"] == 1
     return (
-        f"{'Rank' if one else 'Ranks'} {found.evidence['ranks']} {'has' if one else 'have'} no trace here: whether "
-        f"others wait for {'it' if one else 'them'} is not known."
+        f"{'Rank' if one else 'Ranks'} {found.evidence['ranks']} {'has' if one else 'have'} no trace here, so it is "
+        f"unknown whether others wait for {'it' if one else 'them'}."
     )
 
 
@@ -304,8 +304,8 @@ def _combined_gain(model: ReplayModel | None) -> str:
     if together.step_ns > (1 - NOTICEABLE) * model.replayed_step_ns:
         return ""
     mean = " on average" if model.steps > 1 else ""
-    steps = f"{format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)} a step{mean}"
-    return f"All fixes that can be modelled, together: {steps} (predicted)."
+    times = f"from {format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)}{mean}"
+    return f"Together, all fixes that can be modelled shorten a step {times} (predicted)."
 
 
 def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:

@@ -17,10 +17,13 @@ from perftool.model.rule import Rule
 
 @dataclass(frozen=True)
 class VerdictInput:
-    """The inputs of a verdict. ``reached`` is the matrix products' share of their roofline, or None, ``top_reached``
-    that of the first of ``device_ops``; ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that
-    are late only because they wait for another, ``enclosing`` a clause on the call that contains most of the first of
-    ``device_ops``."""
+    """The inputs of a verdict.
+
+    ``reached`` is the share of their roofline that matrix products reach, or None; ``top_reached`` is the same for the
+    first of ``device_ops``. ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that are late
+    only because they wait for another rank. ``enclosing`` is a clause on the call that contains most of the time of the
+    first of ``device_ops``.
+    """
 
     inputs: Sequence[InputFile]
     summary: Mapping[str, Metric]

@@ -242,8 +242,7 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
 def _of_step(evidence_ns: float, context: Context) -> int:
     """The part of the usual step that corresponds to ``evidence_ns`` per step.
 
-    Evidence adds up over the window, so its share is one of the mean step. The share is kept, as all shares of a report
-    are.
+    Evidence adds up over the window, so it is a share of the mean step. The result is the same share of the usual step.
     """
     mean_ns = context.mean_step_ns
     share = min(1.0, max(0.0, float(evidence_ns)) / mean_ns) if mean_ns else 0.0

@@ -29,9 +29,9 @@ _MOST_CHANGES = 400_000
 # The best combinations of two and three are chosen from the fixes with the largest gains, if replays are cheap.
 _CANDIDATES, _MOST_TOGETHER, _MOST_NODES = 4, 3, 50_000
 _LARGEST_FACTOR = 1000
-# If the mean step exceeds the usual one by this factor, the usual steps do not represent the others.
+# If the mean step exceeds the usual one by this factor, the usual steps do not represent all steps.
 _UNEVEN = 1.25
-_TOO_MANY = f"steps are replayed where at most {MOST_RANKS} ranks are read together"
+_TOO_MANY = f"steps are replayed only if at most {MOST_RANKS} ranks are read together"
 # Joins each row of a whatif query with the slice it refers to.
 _PLACED = """
 SELECT w.*, s.id AS slice_id, s.track AS slice_track, s.ts AS slice_ts, s."end" AS slice_end
@@ -136,7 +136,7 @@ def _with_prediction(
     try:
         for at, saved, lacks, changes in _judged(store, model, rule, context, [(at, rows[at]) for at in own_rows]):
             if lacks:
-                # The replay shows what one of the advised changes saves; another needs nothing that the machine lacks.
+                # The machine lacks what the replayed change needs. Other advice may not need it, so the bound stays.
                 bound_ns = rows[at].get("gain_ns")
                 most = max(0, saved) if bound_ns is None else bound_ns
                 rows[at] = {**rows[at], "gain_ns": most, PREDICTION: f"; {lacks}"}
@@ -156,13 +156,13 @@ def _with_prediction(
 
 
 def uneven_mean_ns(store: TraceStore, model: Model) -> float | None:
-    """The mean step of an uneven run, of which ``model`` covers the usual steps; None for an even run."""
+    """The mean step of an uneven run, of which ``model`` replays only the usual steps; None for an even run."""
     own = own_steps_ns(store, model.rank)
     return None if own is None or own["gain_ns"] < _UNEVEN * model.measured_ns else own["gain_ns"]
 
 
 def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, model: Model) -> bool:
-    """Whether most of the loss is in steps that are not replayed, because only the usual steps of an uneven run are."""
+    """Whether most of the loss is in steps that are not replayed: in an uneven run, only the usual steps are."""
     mean_ns = uneven_mean_ns(store, model)
     if evidence_ns is None or mean_ns is None:
         return False

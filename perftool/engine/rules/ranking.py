@@ -33,7 +33,7 @@ def claimed_once(
 
     A finding whose code is a key of ``explained_by`` is a symptom: it shows that time is lost, but not why. The values
     are the codes, or code prefixes, of causes. A finding that ``explains`` the main cause in the symptom's evidence
-    takes precedence. For a symptom about idle time, a finding explains at most the time of the causes that both have.
+    takes precedence. For a symptom about idle time, a finding explains at most the time of the causes that they share.
     A finding of a rule ``over_ranks`` is a cause on all ranks.
     If a rule ``blaming`` ranks explains the symptom, its message states how much of its time is spent waiting for them.
     """

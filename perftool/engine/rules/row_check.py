@@ -37,7 +37,7 @@ def whole(name: str, value: Any) -> int | None:
 
 def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
     if row.get("subject") is None:
-        raise QueryError("the query must give a subject in every row")
+        raise QueryError("the query must return a subject in every row")
     found = {key: value for key, value in row.items() if key not in _OURS}
     found |= {name: whole(name, row[name]) for name in _WHOLE if name in row}
     for name in _TEXTS:
@@ -59,7 +59,7 @@ def _related(places: Any) -> list[dict[str, Any]]:
     if not isinstance(places, list) or not all(isinstance(place, dict) for place in places):
         raise QueryError("the column related must contain lists of structs")
     if len(places) > MOST_RELATED:
-        raise QueryError(f"the column related contains {len(places):,} places; {MOST_RELATED} are enough")
+        raise QueryError(f"the column related contains {len(places):,} places; at most {MOST_RELATED} are allowed")
     return [{**place, **{name: whole(name, place.get(name)) for name in ("step", "ts", "dur")}} for place in places]
 
 

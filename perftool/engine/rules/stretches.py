@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# A function that one call of another calls more often than this is a loop body, and the line of the loop is reported.
+# If a call runs another function more often than this, that function is a loop body, and the line of the loop is
+# reported.
 _LOOP = 16
 _CALLED = """
 FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $rank AND f."end" > f.ts
@@ -56,7 +57,7 @@ _NUMBER = re.compile(r"\(\d+\): ")
 class Track:
     """Stretches of a host thread in time order, as arrays: from ``begins`` to ``ends``, in ns.
 
-    ``lines`` holds the number of the running line, ``loops`` that of the line with the enclosing loop.
+    ``lines`` holds the number of the running line, ``loops`` the number of the line with the enclosing loop.
     """
 
     begins: Int64s

@@ -74,7 +74,7 @@ def load_settings(
     files = [text for text in config if _is_file(text)]
     pairs = [text for text in config if not _is_file(text)]
     if len(files) > 1:
-        raise SettingsError(f"--config names {len(files)} files; it can name one")
+        raise SettingsError(f"--config names {len(files)} files; only one is allowed")
     if files and isolated:
         raise SettingsError("--isolated ignores files, and --config names one")
     found = Path(files[0]) if files else None if isolated else discover(paths, gate)

@@ -128,16 +128,16 @@ class Keys:
     )  # fmt: skip
     device: str | None = row(
         None, "Device of the traces, overriding what they state: a name such as MI300X, H100 or GAUDI2, or a file of "
-        "its peaks (*.toml), as benchmark --peaks writes it",
+        "peaks (*.toml) that benchmark --peaks wrote",
         panel=FILES, metavar="NAME", on=RUNS, path=True, ending=".toml",
     )  # fmt: skip
     exclude: tuple[str, ...] = row((), "Leave out files that match; repeatable", panel=FILES, metavar="GLOB", on=RUNS)
     run: str | None = row(
-        None, "Run to read in a folder with several: its name or a part of it; by default the newest complete one",
+        None, "Run to read, if a folder has several: its name or a part of it; by default the newest complete run",
         panel=FILES, metavar="NAME", on=RUNS,
     )  # fmt: skip
     source_roots: tuple[Path, ...] = row(
-        (), "Additional folder with source code named in traces, besides the project; repeatable", "--source-root",
+        (), "Folder with source code named in traces, in addition to the project; repeatable", "--source-root",
         panel=FILES, metavar="DIR", on=("analyze", "lint", "report"), path=True,
     )  # fmt: skip
     select: tuple[str, ...] = row(
@@ -195,7 +195,7 @@ class Keys:
     output_file: str | None = row(
         None, "Write the report here instead of to stdout", "--output-file", "-o",
         panel=OUTPUT, metavar="FILE", env=True, on=("analyze", "lint", "report", "merge", ROOT), path=True,
-        refused="may not write",
+        refused="may not write files",
     )  # fmt: skip
     as_one_run: bool = row(False, "Treat all traces as ranks of one run, whatever they state", panel=RANKS, on=RUNS)
     jobs: int | None = row(

@@ -42,7 +42,7 @@ def _medians_of_others(values: Floats) -> Floats:
     count, order = len(values), np.argsort(values, kind="stable")
     ordered, place = values[order], np.empty_like(order)
     place[order] = np.arange(count)
-    # Without the value itself, all that are larger move down by one place.
+    # Leaving out a value moves all larger values down by one place.
     low, high = (ordered[at + (place <= at)] for at in ((count - 2) // 2, (count - 1) // 2))
     return np.asarray((low + high) / 2)
 
@@ -267,9 +267,9 @@ class _Search(CulpritRowMaker):
         median = float(np.median(list(per_rank.values())))
         longest = float(waits[chosen & (arrivals.rank[:count] == most)].max())
         why = (
-            f"it comes last to {int(mine[rank].sum())} of {len(meet.wire)} collectives, and rank {most} waits up to "
-            f"{format_ns(longest)} there; nothing in the recording says why; {format_ns(whole)} "
-            f"of the {format_ns(spent.sum())} that the ranks spend in collectives is waiting"
+            f"it arrives last at {int(mine[rank].sum())} of {len(meet.wire)} collectives, where rank {most} waits up "
+            f"to {format_ns(longest)}; the recording does not show why; the ranks spend {format_ns(spent.sum())} in "
+            f"collectives, {format_ns(whole)} of it waiting"
         )
         _, subject, label = self.named([rank])
         yield CulpritRow(

@@ -15,7 +15,7 @@ from perftool.units import format_ns
 
 @dataclass(frozen=True)
 class RunModel:
-    """The steps of all ranks, joined by their collectives. ``why_not`` says why it may not predict, if so.
+    """The steps of all ranks, joined by their collectives. ``why_not`` gives the reason if nothing may be predicted.
 
     ``measured_ns`` is the mean step, as recorded.
     """

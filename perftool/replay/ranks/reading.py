@@ -96,7 +96,7 @@ def read_meetings(store: TraceStore) -> Meetings | str:
     chosen = {**own, "steps": spans[0]["steps"]}
     found = store.arrays(_ARRIVALS, chosen)
     if len(found["rank"]) > MOST_ARRIVALS or int(found["meeting"].max(initial=-1)) >= MOST_MEETINGS:
-        return f"its steps contain more collectives than the {MOST_MEETINGS:,} that are replayed together"
+        return f"its steps contain more collectives than the {MOST_MEETINGS:,} that a replay allows"
     lanes = store.select(_GROUPS, chosen)
     groups = {row["lane"]: row["group_name"] for row in lanes}
     pairs = {row["lane"]: row["pair"] for row in lanes}

@@ -93,13 +93,13 @@ def _group_name(group: Sequence[Step]) -> str:
 
 
 def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
-    """The mean step of each rank, side by side. With many ranks, a column shows one of several neighbours."""
+    """The mean step of each rank. With many ranks, a column shows only one of several neighbouring ranks."""
     per_column = -(-len(ranks) // _MOST_COLUMNS)
     shown = [max(ranks[at : at + per_column], key=_own_ns) for at in range(0, len(ranks), per_column)]
     parts = [Series(part, kind_label(part), [float(rank.breakdown_ns[part]) for rank in shown]) for part in BREAKDOWN]
     series = [one for one in parts if any(one.values)]
     note = (
-        f"each column is one of {per_column} neighbours: the one with the most time outside collectives"
+        f"each column shows the rank with the most time outside collectives of {per_column} neighbours"
         if per_column > 1
         else ""
     )
@@ -199,7 +199,7 @@ def memory_steps_chart(drawn: MemorySteps, several: bool) -> Chart:
     size, unit = _byte_unit(highest)
     series = [Series(kind, kind_label(kind), values) for kind, values in drawn.kinds.items()]
     several_steps = (
-        f"each column is the step of {drawn.per_column} with the highest peak" if drawn.per_column > 1 else ""
+        f"each column shows the step with the highest peak of {drawn.per_column}" if drawn.per_column > 1 else ""
     )
     title = f"{f'Rank {drawn.rank}, ' if several else ''}{drawn.device}: memory in use at the peak of each step"
     chart = Chart(f"memory-steps-{drawn.rank}", title[:1].upper() + title[1:], several_steps)

@@ -11,7 +11,7 @@ from perftool.reporters.html.charts import Chart, Layer, Tick
 
 # Lower bounds of the shades, as shares of a step.
 _SHADES = (0.02, 0.05, 0.1, 0.2, 0.4)
-_LABELS = tuple(f"{shade:.0%} of a step and more" for shade in _SHADES)
+_LABELS = tuple(f"at least {shade:.0%} of a step" for shade in _SHADES)
 _MOST_COLUMNS = 1024
 _TICKS = 8
 

@@ -30,7 +30,7 @@ _MOST_NOTES = 2
 _MOST_NAMED = 4
 # From this width on, a finding and its fix are on one line.
 _WIDE = 150
-_NO_STACKS = "Lines of code: record --stacks, or with_stack=True (which slows the run down)."
+_NO_STACKS = "For lines of code: record --stacks, or with_stack=True (slows the run down)."
 _ENDINGS = (".gz", ".json.gz", ".json", ".pt.trace.json.gz", ".pt.trace.json")
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
 

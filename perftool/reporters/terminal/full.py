@@ -71,7 +71,7 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_table("Engines", engines_table(report.engines), console)
     _print_table("Ops that fell back to the CPU", fallbacks_table(report.fallbacks), console)
     _print_table("Recipes by device time", recipes_table(report.recipes), console)
-    ops_title = f"{device[:1].upper()}{device[1:]} ops by time (lanes united)"
+    ops_title = f"{device[:1].upper()}{device[1:]} ops by time (overlapping lanes count once)"
     _print_table(ops_title, shares_table(report.top_device_ops), console)
     _print_efficiency(report, console)
     for chain in report.chains:
@@ -159,8 +159,9 @@ def _print_ranks(report: Report, console: Console) -> None:
     if len(report.ranks) < 2:
         return
     table = ranks_table(report.ranks, report.findings, report.run.step_word)
-    more = f"; {table.row_count} that differ most of {len(report.ranks)}" if table.row_count < len(report.ranks) else ""
-    _print_table(f"Ranks, in shares of the window{more}", table, console)
+    shown, ranks = table.row_count, len(report.ranks)
+    selection = f"; the {shown} of {ranks} that differ most" if shown < ranks else ""
+    _print_table(f"Ranks, in shares of the window{selection}", table, console)
     loads = sorted((row.compute_ns / row.steps, row.rank) for row in report.ranks if row.compute_ns and row.steps)
     if len(loads) > 1:
         (least, lightest), (most, heaviest) = loads[0], loads[-1]
@@ -181,11 +182,11 @@ def _print_bounds(report: Report, console: Console) -> None:
 
 
 def _print_efficiency(report: Report, console: Console) -> None:
-    """The ops that take the most time against the device's best, with the assumed peaks."""
+    """The rates of the ops that take the most time, compared with the device's best, and the assumed peaks."""
     efficiency = report.efficiency
     if efficiency is None or (efficiency.bounded_ns == 0 and not efficiency.missing):
         return
-    _print_table(f"Ops against the {device_word(report)}'s best", efficiency_table(efficiency), console)
+    _print_table(f"Ops compared with the {device_word(report)}'s best", efficiency_table(efficiency), console)
     for line in efficiency_notes(efficiency):
         console.print(Text(f"  {one_line(line)}", style="dim"))
 

@@ -29,7 +29,7 @@ def group_lines(report: Report, noticeable: float = _NOTICEABLE) -> list[Text]:
             for row, style in zip([heads, *rows], ["bold", *[""] * len(rows)], strict=True)]  # fmt: skip
 
 
-_HEADS = ("Groups", "wire a step", "waiting a step, by rank")
+_HEADS = ("Groups", "wire per step", "waiting per step, by rank")
 
 
 def _cells(role: GroupRole) -> tuple[str, str, str]:
