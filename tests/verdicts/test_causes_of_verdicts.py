@@ -228,8 +228,8 @@ def test_unrecorded_time_without_an_annotation_has_no_reason(tmp_path: Path) -> 
     report = report_of(events, tmp_path)
 
     assert (
-        "No op runs on the host for 800 us of 1.00 ms, and the recording does not show what it does there."
-        in report.verdict.detail
+        "No op runs on the host for 800 us of 1.00 ms, and the recording does not show what the host does "
+        "meanwhile." in report.verdict.detail
     )
 
 
