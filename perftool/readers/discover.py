@@ -30,9 +30,9 @@ from perftool.readers.trace.profiler_csv import is_profiler_csv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
-# Our reports and baselines name the program within this distance of their beginning or end.
+# Reports and baselines of this program contain its name within this many bytes of their beginning or end.
 _CHECKED_BYTES = 4 << 10
-# The largest JSON file that is parsed to find out whether it belongs to another program. Tokenizers are about 10 MB.
+# Larger JSON files are not parsed to find out whether they belong to another program. Tokenizers have about 10 MB.
 _LARGEST_STATE = 64 << 20
 # At most this many unread files of a folder are named one by one.
 _MOST_LISTED = 3
@@ -57,7 +57,7 @@ class Inputs:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All files found, read or not: no output may overwrite them."""
+        """All files that were found, including those not read. No output may overwrite them."""
         aside = (one.path for one in self.set_aside)
         device = [self.device] if self.device and os.path.isfile(self.device) else []
         return (*self.traces, *self.texts, *self.parts, *self.captures, *device, *aside, *self.left_out)
@@ -74,9 +74,10 @@ def find_inputs(
 ) -> Inputs:
     """The files selected by ``paths`` (of any kind) and ``texts`` (no traces); folders and globs are sorted.
 
-    From a folder with several runs, it picks the newest complete run, the one called ``run``, or all ``as_one_run``.
-    Without ``texts``, it adds logs and configuration found beside a trace. Raises InputError for a missing path, a
-    folder without inputs, a pattern without matches, and for named files of several runs.
+    From a folder with several runs, it picks the newest complete run, or the one called ``run``, or all of them with
+    ``as_one_run``. Without ``texts``, it adds logs and configuration found beside a trace. Raises InputError for a
+    missing path, a folder without inputs, a pattern without matches, and files of several runs that were named one by
+    one.
     """
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
@@ -154,7 +155,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         strange = set()
     traces = sorted([*recordings, *(file for file in remaining if file not in strange and _is_run(file))])
     picked = wanted.pick(path, traces)
-    # Keep damaged files, which are reported, and metrics files, which are named like traces.
+    # Keep damaged files, so that they are reported, and metrics files, which have names like traces.
     remaining = [file for file in (*remaining, *profiled.files) if file not in strange and file not in traces]
     other_folders = {Path(file).parent for file in picked.others} - {Path(file).parent for file in picked.files}
     remaining = [
@@ -193,7 +194,7 @@ def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _few(sentences: Sequence[str]) -> str:
-    """The first ``sentences``, and the number of the others."""
+    """The first few ``sentences``, and how many more there are."""
     more = len(sentences) - _MOST_LISTED
     return "; ".join(
         [*sentences[:_MOST_LISTED], *([f"{more:,} more were not read for similar reasons"] if more > 0 else [])]
@@ -201,7 +202,7 @@ def _few(sentences: Sequence[str]) -> str:
 
 
 def _is_run(path: str) -> bool:
-    """Whether a file holds the events of a run, rather than accompanying data."""
+    """Whether a file contains the events of a run; others only contain data about it."""
     try:
         return not _is_text(path) and _begins_trace(path)
     except InputError:
@@ -283,7 +284,8 @@ def _at_url(url: str) -> list[str]:
 
 
 def is_own_output(path: str) -> bool:
-    """Whether a file is a report or a baseline that this program wrote: a whole object, without events."""
+    """Whether a file is a report or a baseline that this program wrote, that is, a complete JSON object without
+    events."""
     if not path.lower().endswith(".json"):
         return False
     try:
@@ -293,7 +295,7 @@ def is_own_output(path: str) -> bool:
             ends = head + file.read()
     except OSError:
         return False
-    # A trace may contain the program's name.
+    # A trace may also contain the program's name, so check the content.
     own = _whole_json(path) if b'"habana_perf_tool"' in ends else None
     return isinstance(own, dict) and not holds_events(own)
 
@@ -321,11 +323,11 @@ def _text_kind(path: str) -> str:
 
 @once_per_file
 def _begins_trace(path: str) -> bool:
-    """Whether a file holds the start of an event array in its first 8 MiB."""
+    """Whether the first 8 MiB of a file contain the start of an event array."""
     with ByteStream(path) as stream:
         head, data = envelope.head_of(stream)
     if head is None:
-        # Only a trace has this much metadata.
+        # No other file begins with an object this long: it is the metadata of a trace.
         known = dump.begins_dump(data) or post_graph.begins_graphs(data)
         return len(data) >= BLOCK and data.lstrip()[:1] == b"{" and not known
     return not head.bare or EVENT_START.match(data[head.start : head.start + _CHECKED_BYTES].lstrip()) is not None

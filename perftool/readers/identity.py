@@ -23,12 +23,12 @@ _TAIL = 64 << 10
 _TS = re.compile(rb'"ts"\s*:\s*"?(\d{1,19})')
 _PID = re.compile(rb'"pid"\s*:\s*"?(\d{1,9})')
 _LARGEST_LANE = 99
-# PyTorch's default descriptions of groups.
+# Default descriptions of groups in PyTorch, which name no role.
 _NO_ROLES = {"", "default_pg", "undefined"}
-# A rank belongs to a few groups, and a role is a short word.
+# Generous limits: a rank belongs to a few groups, and a role is a short word.
 _MOST_GROUPS, _LONGEST_ROLE = 256, 60
 _FIRST_TIMES = 99
-# Earlier times have another origin, such as the boot of the machine.
+# Times before 2001 do not count from 1970, but from another origin, such as the boot of the machine.
 _EARLIEST_NS = 10**18
 
 
@@ -94,8 +94,8 @@ def base_ns(path: str) -> int:
 
 
 def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
-    """``metadata`` with the roles of the process groups by their names (``pg_roles``) instead of the groups: each rank
-    lists all ranks, so their size is quadratic."""
+    """``metadata`` with the roles of the process groups by name (``pg_roles``) instead of the groups themselves, in
+    which each rank lists all ranks, so that their total size is quadratic."""
     info = metadata.get("distributedInfo")
     if not isinstance(info, dict) or "pg_config" not in info:
         return metadata
@@ -146,7 +146,8 @@ def _of_file(path: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _ends(path: str) -> tuple[bytes, bytes, bool]:
-    """The first and the last bytes of a file, and whether it is compressed; a long compressed one has no last bytes."""
+    """The first and the last bytes of a file, and whether it is compressed; no last bytes for a long compressed
+    file."""
     try:
         with open(path, "rb") as file:
             first = file.read(COMPRESSED_BLOCK)
@@ -168,7 +169,7 @@ def _start_ns(events: bytes, base_ns: int) -> int | None:
 
 
 def _process(events: bytes) -> int | None:
-    """The process of most of the first events. Small numbers are ignored, because they are device lanes."""
+    """The process that most of the first events name. Small numbers are ignored, because they are device lanes."""
     numbers = [int(found[1]) for found, _ in zip(_PID.finditer(events), range(_FIRST_TIMES), strict=False)]
     processes = [number for number in numbers if number > _LARGEST_LANE]
     from statistics import mode

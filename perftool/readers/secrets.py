@@ -40,7 +40,7 @@ REPLACEMENT = "redacted"
 CUT = "…"
 _REST = f"{'0' * 40}.{'0' * 10}."
 
-# Names as words separated by ``_certainty``. Counts of tokens and passes of a program are not secrets.
+# Patterns for names whose words ``_certainty`` has separated. Numbers of tokens or of passes are not secrets.
 _CERTAIN = re.compile(
     r"passw(?:or)?d|passphrase|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$|[a-z0-9]_pwd_$"
     r"|(?:api|access|account|auth|encryption|master|private|service|signing|ssh|storage|subscription)_?keys?_$"
@@ -53,14 +53,14 @@ _UNIT = re.compile(
     r"|audio|video|text|pad|padding|eos|eot|bos|sos|unk|sep|cls|mask|special|start|end|stop|think|sub)_token_$"
     r"|_(?:forward|backward|fwd|bwd|first|second|last|pre|post|graph|fusion|compiler|optimizer)_pass_$"
 )
-# Names with these words describe a secret, or its place.
+# Names that end in these words describe a secret, or say where it is.
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
-# No name is longer.
+# Longer texts are not names of secrets.
 _LONGEST_NAME = 100
 
-# A shorter text is not a secret, and occurs in other words.
+# Shorter texts do not count as secrets; they would also occur in other words.
 SHORTEST = 8
 # A longer text is not a token, unless it has a known prefix.
 _LONGEST = 256
@@ -115,7 +115,7 @@ def is_secret(name: str, value: str) -> bool:
     """Whether ``value``, a text called ``name``, is a secret."""
     if certainty(name) == Certainty.CERTAIN:
         return not _NONE.fullmatch(value)
-    # Words are tokens of a language model, not secrets.
+    # A plain word is a token of a language model, not a secret.
     word = name.isalpha() and name.islower() and _WORD.fullmatch(value)
     fits = _PLAIN.fullmatch(value) and not (word or _MEASURE.fullmatch(value) or _NONE.fullmatch(value))
     return certainty(name) == Certainty.POSSIBLE and bool(fits)
@@ -172,7 +172,7 @@ def _begun_in(text: str) -> Iterator[Found]:
     start = 0
     while (at := text.find(CUT, start)) >= 0:
         rest = text[start:at]
-        # A beginning of a token counts if a token could follow from it.
+        # The beginning of a token counts if it could continue as a token.
         for found in _BEGUN.finditer(rest + _REST) if len(rest) >= SHORTEST else ():
             if found.end() > len(rest) >= found.start() + SHORTEST:
                 yield Found(start + found.start(), at, _KIND_OF[found.lastgroup or ""])
@@ -203,7 +203,7 @@ def _named_in(text: str) -> Iterator[Found]:
         if quote:
             end = _closed(text, start, quote, len(text) if found_certainty == Certainty.CERTAIN else _LONGEST + 1)
         else:
-            # Names within one run of characters share its end, which is computed once.
+            # All names within a run of characters share the end of the run, which is computed once.
             run = run if start < run else _bare_end(text, start)
             end = run
         if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:

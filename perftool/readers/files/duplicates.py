@@ -68,7 +68,7 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
         if contents.same(own, first) or not _replaces(own, first):
             aside.append(SetAside(trace, own.rank, first.path, _why(contents, own, first)))
             continue
-        # Traces set aside for ``first`` now refer to its replacement.
+        # Traces that were set aside in favour of ``first`` refer to its replacement from now on.
         place[trace] = place[first.path]
         kept[place[trace]] = own
         for key in _keys(first, contents):
@@ -80,7 +80,7 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
 
 
 def _keys(own: Identity, contents: _Contents) -> Iterator[_Key]:
-    """Two traces that share none of these keys are not duplicates."""
+    """Keys of a trace: traces without a common key are not duplicates."""
     if own.rank is None:
         return
     if (digest := contents.content_digest(own)) is not None:
@@ -95,7 +95,7 @@ def _note_keys(seen: dict[_Key, list[Identity]], keys: Iterable[_Key], own: Iden
 
 
 class _Contents:
-    """Compares file contents; reads each file once."""
+    """Compares the contents of files, each of which is read once."""
 
     def __init__(self, traces: Sequence[Identity]) -> None:
         self._sizes: dict[str, int | None] = {}

@@ -22,15 +22,15 @@ class FileState:
 
 
 class Watched:
-    """The files of a folder across polls; ``done`` holds states already returned."""
+    """Remembers the files of a folder between polls; ``done`` holds the states already returned."""
 
     def __init__(self, done: Iterable[FileState] = ()) -> None:
         self._done = set(done)
         self._last: frozenset[FileState] = frozenset()
 
     def finished(self, found: Collection[FileState]) -> list[FileState]:
-        """The files ``found`` that have not changed since the last poll, each once, the oldest first. A file that
-        changes later is returned again when it is finished.
+        """The files in ``found`` that have not changed since the last poll, the oldest first. Each is returned once,
+        and again when it has changed and is finished.
         """
         now = frozenset(found)
         still = (now & self._last) - self._done
@@ -40,7 +40,7 @@ class Watched:
 
 
 def files_below(folder: str, suffixes: tuple[str, ...]) -> list[FileState]:
-    """The regular files below ``folder`` with these suffixes; none where it cannot be read at the moment.
+    """The regular files below ``folder`` with these suffixes; none if the folder cannot be read at the moment.
 
     Skips empty files, which are not written yet, and hidden files, which copying programs create.
     """

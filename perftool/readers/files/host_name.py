@@ -13,7 +13,7 @@ from perftool.readers.files.rank_name import rank_of
 # The default name from PyTorch's TensorBoard handler: `<host>_<pid>.<time>.pt.trace.json`.
 _HANDLER_NAME = re.compile(r"(?P<host>.+)_(?P<pid>\d+)\.\d{12,}\.pt\.trace\.json(?:\.gz|\.zst)?")
 HOST_KEYS = ("hostname", "host_name", "host")
-# Folders named after ranks, or with bare numbers, name no host.
+# Folders whose names are numbers or denote ranks name no host.
 _NO_HOST = re.compile(r"(?:rank[_.-]?)?\d+", re.IGNORECASE)
 _LONGEST = 100
 
@@ -49,7 +49,8 @@ def host_in_name(path: str) -> str | None:
 
 
 def _folders_beside(paths: Sequence[str]) -> dict[str, str]:
-    """For each path the first folder below the common one, unless it names no host or is the only one."""
+    """For each path, the first folder below the one that all paths share, unless it is the only such folder or names no
+    host."""
     parents = {path: PurePath(path).parent.parts for path in paths}
     shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*parents.values(), strict=False))))
     below = {path: parts[shared] for path, parts in parents.items() if len(parts) > shared}

@@ -17,7 +17,7 @@ def is_pattern(path: str) -> bool:
 
 
 class OutsideFolderError(Exception):
-    """A pattern would look into a folder outside the one that it may select from."""
+    """A pattern would look outside the folder that it may select from."""
 
 
 def matches(pattern: str, within: Path | None = None) -> list[str]:
@@ -47,7 +47,7 @@ def _children(places: Iterable[Path], part: str, within: Path | None) -> Iterato
             found = [place / name for name in names_like(names, part)]
         else:
             continue
-        # Prefer a folder's own name to the name of a link.
+        # If a link leads to the same folder, prefer the folder's own name.
         yield from sorted(filter(os.path.lexists, found), key=os.path.islink)
 
 

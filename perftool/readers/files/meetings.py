@@ -1,4 +1,4 @@
-"""Checks whether two traces share collectives, which proves that traces without a stated rank belong to one run."""
+"""Checks whether two traces share collectives. This proves that traces without a stated rank belong to one run."""
 
 from __future__ import annotations
 

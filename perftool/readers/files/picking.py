@@ -28,7 +28,7 @@ class Wanted:
             return Chosen(tuple(traces))
         if self.run is not None:
             return newest_run(folder, traces, self.run)
-        # Names from a profiler's handler are distinct, so only other files may be duplicates.
+        # The names that a profiler's handler gives are unique, so only other files may be duplicates.
         named = [trace for trace in traces if is_recording(trace)]
         kept, aside = without_duplicates([trace for trace in traces if trace not in named])
         return replace(newest_run(folder, sorted([*named, *kept]), self.run), aside=tuple(aside))

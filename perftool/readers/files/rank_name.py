@@ -9,7 +9,7 @@ from pathlib import PurePath
 _IN_NAME = re.compile(r"(?:^|[_.-])rank[_.-]?(\d{1,6})(?![0-9A-Za-z])", re.IGNORECASE)
 # `rank_3/...`, but not other folder names with ranks, such as `two_rank2/`.
 _FOLDER = re.compile(r"rank[_.-]?(\d{1,6})", re.IGNORECASE)
-# Accelerate's name for the trace of each process.
+# The name that Accelerate gives each process's trace.
 _OF_ACCELERATE = re.compile(r"profile_(\d{1,6})\.json(?:\.gz|\.zst)?")
 # The bridge writes the logs of several processes to `<logs>/<HLS_ID>/<rank>/`.
 _BRIDGE_LOGS = ("pytorch_log", "towl_log", "synapse_log", "synapse_runtime", "hcl")

@@ -105,7 +105,7 @@ def _resolve(url: str) -> tuple[Any, str]:
 def _limit(folder: str) -> Any:
     """A callback for fsspec that ends a download when it fills more than half of the free space of ``folder``.
 
-    The analysis needs space, too.
+    The analysis needs the rest.
     """
     from fsspec.callbacks import Callback
 
@@ -126,7 +126,8 @@ def _web_options(url: str) -> dict[str, Any]:
     import aiohttp
 
     class Answer(aiohttp.ClientResponse):
-        """Must begin in time, even if the server first sends interim responses, or a header byte by byte."""
+        """A response that must begin in time, even if the server first sends interim responses, or sends a header byte
+        by byte."""
 
         async def start(self, connection: Any) -> Any:
             try:

@@ -38,17 +38,17 @@ _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_
 _EARLIEST_NS = 10**15
 # Ranks of a run start recording within this time, including differences of their clocks.
 _APART_NS = 600 * NS_PER_S
-# Traces of a run that crashed early have less than a tenth of the size of others.
+# The traces of a run that crashed early have less than a tenth of the size of other runs' traces.
 _BROKEN_OFF_SHARE = 0.1
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Limits the number of open runs: at most this many other runs save a trace between two ranks of a run.
+# Limits the number of runs that may lack a trace: at most this many other runs save traces between two ranks of a run.
 _MOST_GROWING = 256
 
 
 @dataclass
 class Run:
-    """The traces of one run's ranks, in the order given, and what they state about it.
+    """The traces of one run's ranks, in the order given, and what they state about the run.
 
     ``saved_ns`` is the time at which the last trace was saved, ``span_ns`` has the first and the last start, ``lacks``
     says why the recording is incomplete (None if complete).
@@ -73,7 +73,7 @@ class Run:
         return f"{self.files[0]}{more}{f' ({known})' if known else ''}"
 
     def is_contradicted_by(self, trace: _Recording) -> bool:
-        """Whether ``trace`` states something that shows it is from another run."""
+        """Whether something that ``trace`` states shows that it is from another run."""
         own = trace.identity
         return (
             1 in (own.world_size, self.world_size)
@@ -149,7 +149,7 @@ def is_recording(path: str) -> bool:
 def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
     """The runs of ``traces``, in the order of their first traces. Each has a unique name."""
     runs: list[Run] = []
-    # Runs that may lack a trace.
+    # Runs that may still lack a trace.
     growing: deque[Run] = deque(maxlen=_MOST_GROWING)
     folders: dict[int, set[PurePath]] = {}
     recordings = [_describe(trace) for trace in traces]
@@ -282,7 +282,7 @@ def _name(runs: Sequence[Run]) -> None:
         is_unique = users[folder] == 1 and folder != base
         place = folder if is_unique else PurePath(_ENDS.sub("", run.files[0]))
         name = (place.relative_to(base) if place.is_relative_to(base) else place).as_posix()
-        # A line feed in a name could fake a line of the output.
+        # A name with a line feed could fake a line of the output.
         run.name = _CONTROL.sub("?", name)
 
 
@@ -298,7 +298,7 @@ def _note_incomplete(runs: Sequence[Run]) -> None:
     most = Counter[int | None]()
     for run in runs:
         most[run.world_size] = max(most[run.world_size], len(run.files))
-    # Compare with the largest of each kind, which takes linear time.
+    # Comparing with only the largest run of each kind takes linear time.
     largest_of: dict[tuple[object, ...], float] = defaultdict(float)
     sizes = [_mean_bytes(run) for run in runs]
     for run, own in zip(runs, sizes, strict=True):

@@ -16,7 +16,7 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "is not a regular file")
-        # A single read would allocate the maximum for every file.
+        # Read in blocks: a single read would allocate the maximum for every file.
         data = b""
         while len(data) <= most and (block := file.read(_BLOCK)):
             data += block

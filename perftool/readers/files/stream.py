@@ -21,14 +21,14 @@ from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
 
 BLOCK = 8 << 20
-# Traces shrink 10 to 30 times, so this much compressed input keeps an output block near BLOCK.
+# Traces shrink 10 to 30 times, so this much compressed input gives an output block of about BLOCK.
 COMPRESSED_BLOCK = 256 << 10
 # Input of one decompressor call: gzip expands it at most 1,000 times, Zstandard 32,000 times.
 _AT_ONCE = 2 << 10
 # After an error, the input is decompressed in smaller pieces, to salvage the data before the damage.
 _FINER = 32
 STDIN = "-"
-# Almost the limit of gzip; Zstandard could expand a kilobyte to 32 MB.
+# Near the limit of gzip. Zstandard, without this limit, could expand a kilobyte to 32 MB.
 MOST_RATIO = 1000
 _ANY_RATIO_BYTES = 64 << 20
 # Python cannot limit the other methods of a zip: a kilobyte of bzip2 may expand to a gigabyte at once.
@@ -58,7 +58,7 @@ CODECS = (
     ),
 )
 _LONGEST_MAGIC = 4
-# Limits the time for empty members: each needs a decompressor, and real writers add at most one per member.
+# Limits the time for empty members, each of which needs a decompressor. Real writers add at most one per member.
 _MOST_EMPTY = 1000
 
 

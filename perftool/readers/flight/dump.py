@@ -30,14 +30,14 @@ from perftool.readers.flight.plain_pickle import load_plain
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.trace import envelope
 
-# More than the thousands of entries of a dump, of a few kB each.
+# Larger than any dump, which has thousands of entries of a few kB each.
 _MOST = 256 << 20
 _HEAD = 64 << 10
 _PICKLE = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 _DUMP_KEYS = (b"collective_seq_id", b"pg_config")
 _PEERS = re.compile(r"\d(?:->|<-)(\d{1,6})$")
 _KEYS = {"pg_config", "pg_status", "entries"}
-# Frames of libraries, not of the program.
+# Files whose frames belong to libraries rather than to the program.
 _LIBRARY = ("/torch/", "/contextlib.py", "/multiprocessing/", "/threading.py")
 _MOST_SIZES = 8
 _MOST_FRAMES = 200
@@ -47,7 +47,7 @@ _MOST_MEMBERS = 4_000_000
 
 
 def begins_dump(data: bytes) -> bool:
-    """Whether ``data`` is the beginning of a dump. A trace has the same keys, but deeper."""
+    """Whether ``data`` is the beginning of a dump. A trace may contain the same keys, but not at the top level."""
     head = data[:_HEAD]
     if head.startswith(_PICKLE):
         return any(word in head for word in _DUMP_KEYS)
@@ -111,7 +111,7 @@ def _configs(found: Mapping[str, Any], tally: IssueTally) -> dict[str, _Config]:
 
 
 def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
-    """The entries, each send and receive of a batch with the state of the batch; and the groups that have batches."""
+    """The entries, and the groups that have batches. Each send and receive in a batch gets the state of the batch."""
     entries = found if isinstance(found, list) else []
     sends = {_batch(entry) for entry in entries if isinstance(entry, dict) and entry.get("is_p2p") is True}
     closing = {
@@ -134,7 +134,7 @@ def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
 
 
 def _batch(entry: Mapping[str, Any]) -> tuple[str, int, int] | None:
-    """The key that the sends of a batch share with the entry that ends it: group, and both numbers."""
+    """The key that the sends of a batch share with the entry that ends the batch: the group and both numbers."""
     name, numbers = _group_name(entry), [_whole(entry.get(key)) for key in ("collective_seq_id", "p2p_seq_id")]
     return None if name is None or numbers[0] is None or numbers[1] is None else (name, numbers[0], numbers[1])
 
@@ -187,7 +187,7 @@ def _groups(
     found: Mapping[str, Any], entries: Iterable[FlightEntry], rank: int, configs: Mapping[str, _Config],
     batches: set[str],
 ) -> Iterable[FlightGroup]:  # fmt: skip
-    """Each group with entries or members in the dump."""
+    """The groups that have entries or members in the dump."""
     statuses = dict(_tables(found.get("pg_status")))
     by_name: dict[str, FlightEntry] = {}
     called: dict[str, int] = defaultdict(int)
@@ -209,13 +209,14 @@ def _groups(
         yield FlightGroup(
             rank, name, facts.description or (of_group.description if of_group else ""), facts.members,
             None if name in batches else max(called[name], _whole(known.get("last_enqueued_collective")) or 0),
-            # The status also counts work that ended with an error.
+            # The status also counts collectives that ended with an error.
             None if name in batches else min(last, failed.get(name, last + 1) - 1),
         )  # fmt: skip
 
 
 class _Members:
-    """The members of groups. A list shared by many groups is parsed once; their total number is limited."""
+    """Parses the members of groups. A list that many groups share is parsed once; the total number of members is
+    limited."""
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[int, ...]] = {}
@@ -244,7 +245,7 @@ def _tables(found: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _ranks(found: Any) -> tuple[int, ...]:
-    """Members, given as a list or as its text, ``[0, 1]``; empty when unknown."""
+    """The members, given as a list or as the text of one, ``[0, 1]``; empty when unknown."""
     if isinstance(found, str):
         try:
             found = orjson.loads(found)
@@ -255,7 +256,7 @@ def _ranks(found: Any) -> tuple[int, ...]:
 
 
 def _sizes(found: Any) -> str | None:
-    """``[3, 4] [5]``, limited to the first few; None when there are none."""
+    """Shapes as text, ``[3, 4] [5]``, limited to the first few; None when there are none."""
     first = found[:_MOST_SIZES] if isinstance(found, list) else None
     if first is None or not all(isinstance(size, list) for size in first):
         return None
@@ -266,7 +267,7 @@ def _sizes(found: Any) -> str | None:
 
 
 def _place(frames: Any) -> str | None:
-    """``train.py:31 step``: the innermost frame outside the libraries."""
+    """The innermost frame outside the libraries, as ``train.py:31 step``."""
     for frame in frames[:_MOST_FRAMES] if isinstance(frames, list) else ():
         file, line = (frame.get("filename"), _whole(frame.get("line"))) if isinstance(frame, dict) else (None, None)
         if isinstance(file, str) and line is not None and not any(part in file[-_LONGEST_TEXT:] for part in _LIBRARY):
@@ -279,7 +280,7 @@ def _text(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    """``text``, cut because all entries of a pickle may share one long text, which a table would repeat."""
+    """``text``, cut to a limit: all entries of a pickle may share one long text, which a table would repeat."""
     return text[:_LONGEST_TEXT]
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from perftool.errors import InputError
 
-# More than dumps of the flight recorder, which nest six levels deep.
+# Dumps of the flight recorder nest six levels deep.
 _DEEPEST = 64
-# Limits on the total number of values. A shared value counts once per use.
+# Limits on the total number of values: this many per byte of data, plus a fixed number. A shared value counts once per
+# use.
 _MOST_PER_BYTE, _MOST_FREE = 16, 100_000
 # An empty list takes one byte of a pickle, but 56 bytes of memory.
 _BYTES_A_CONTAINER = 4
@@ -27,7 +28,7 @@ class _Mark:
 
 @dataclass(slots=True)
 class _Made:
-    """A value with its cost: ``size`` values in all, nested ``depth`` deep. A shared value is ``frozen``."""
+    """A value with its cost: it consists of ``size`` values, nested ``depth`` deep. A shared value is ``frozen``."""
 
     value: Any
     size: int = 1
@@ -158,7 +159,8 @@ class _Machine:
         if len(items) % 2:
             raise ValueError("a key without a value")
         for key, item in zip(items[::2], items[1::2], strict=True):
-            # Only strings, because numbers can be chosen to collide, and hashing a tuple hashes all its contents.
+            # Only strings may be keys: an attacker can choose numbers that collide, and hashing a tuple hashes all its
+            # contents.
             if not isinstance(key.value, str):
                 raise _Refused("with keys that are not strings")
             value[key.value] = item.value

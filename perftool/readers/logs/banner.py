@@ -1,4 +1,4 @@
-"""Reads all variables in the start-up banner of the bridge, which differ between releases."""
+"""Reads all variables in the start-up banner of the bridge. Their names differ between releases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BannerScanner:
 
     @property
     def in_banner(self) -> bool:
-        """Whether a banner has begun and may continue, so that every line matters."""
+        """Whether a banner may continue, so that no line may be skipped."""
         return bool(self._left)
 
     def reading(self) -> LogReading:

@@ -57,7 +57,7 @@ DISK_CACHE = (
         "disk_cache_full",
         "bytes",
     ),
-    # Release 1.19 prints this when the size does not exceed the limit.
+    # Release 1.19 also prints this when the size does not exceed the limit.
     known_line(
         "still exceeded the limit",
         rf"still exceeded the limit after eviction: (?P<value>{_NUMBER})/(?P<limit>{_NUMBER})",
@@ -124,7 +124,7 @@ GRAPH_STATISTICS = tuple(
 )
 
 FAILURES = (
-    # From the default host allocator of a Gaudi container, for single allocations of 1 GiB and more.
+    # Printed by the default host allocator of a Gaudi container, for each allocation of 1 GiB or more.
     known_line("large alloc ", r"tcmalloc: large alloc (?P<value>\d{1,18}) bytes", "large_host_allocation", "bytes"),
     known_line("Defragmentation cannot be started", r"", "defragmentation_impossible"),
     known_line(
@@ -137,7 +137,7 @@ FAILURES = (
     known_line("Closing PyTorch logger", r"", "clean_exit"),
 )
 
-# Reasons for a trace without device lanes.
+# Lines that explain why a trace has no device lanes.
 PROFILER = (
     known_line(
         "Tensorboard callback for HPU hardware profiling disabled",

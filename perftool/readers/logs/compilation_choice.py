@@ -1,7 +1,8 @@
 """Chooses among several logs and metrics files of one run that report the same compilations.
 
 The metrics file, running totals, recipe-cache lines and other sources report the same compilations, with different
-details and gaps: metrics lack those in eager mode, lines need a log level. So counts are compared, not added.
+details and gaps: metrics lack compilations in eager mode, and lines require a log level. So counts are compared, not
+added.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class _SourceRecords:
 
 
 def chosen_compilations(readings: Sequence[LogReading]) -> tuple[CompilationRecord, ...]:
-    """The records of the source with the most compilations, rank by rank; all readings must belong to one run.
+    """For each rank, the records of the source with the most compilations; all readings must belong to one run.
 
-    A source without ranks is chosen if it has more compilations than the ranked sources over all ranks.
+    A source without ranks is chosen instead if it has more compilations than these records together.
     """
     best: dict[int | None, _SourceRecords] = {}
     for witness in _source_records(readings):

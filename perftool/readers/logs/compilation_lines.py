@@ -1,8 +1,9 @@
 """Reads compilations that a log reports line by line.
 
 Sources: the recipe cache stores a new recipe, ``PT_HPU_PRINT_STATS`` prints running totals,
-``detect_recompilation_auto_model`` prints one line per call of each module. From the last one, only the line with a
-step counts: it is from the outermost module, whose number of graphs includes those of the inner ones.
+``detect_recompilation_auto_model`` prints one line per call of each module. Of the lines of
+``detect_recompilation_auto_model``, only those with a step count: they are about the outermost module, whose number of
+graphs includes those of inner modules.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class CompilationScanner:
         )
 
     def _stats(self, line: LogLine, match: re.Match[str]) -> None:
-        """Record the increase since the last print, as the totals are cumulative."""
+        """Record the increase since the previous line, because the totals are cumulative."""
         total = _Total(int(match["count"]), int(match["sum"]))
         before = self._totals.get(line.rank, _Total(0, 0))
         if total.count < before.count:

@@ -79,7 +79,7 @@ CORES = (*HEADERS, *(known.core for known in _LINES))
 
 @dataclass(eq=False)
 class _Table:
-    """A table whose rows are being read; ``left`` is the number of unrelated lines that may still occur in it."""
+    """A table whose rows are being read; up to ``left`` more unrelated lines may occur in it."""
 
     header: LogLine
     rows: dict[str, int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class _Table:
         self.left = _MAX_FOREIGN_LINES
 
     def identities(self) -> Iterator[tuple[object, ...]]:
-        """Keys to recognise a table that is printed twice: content, and process or rank."""
+        """Keys that identify a table that is printed twice: its content, with its process or rank."""
         content = frozenset(self.rows.items())
         prefix = self.header.prefix
         if prefix.time_ns is not None and prefix.tid is not None:
@@ -101,7 +101,7 @@ class _Table:
 
 @dataclass
 class _Call:
-    """Lines about one op, rank and set of argument types."""
+    """The call lines about one op, rank and combination of argument types."""
 
     first: LogLine
     detail: str
@@ -133,12 +133,12 @@ class FallbackScanner:
 
     @property
     def in_table(self) -> bool:
-        """Whether a table may continue, so that every line matters."""
+        """Whether a table may continue, so that no line may be skipped."""
         return bool(self._open)
 
     @property
     def has_seen_table(self) -> bool:
-        """Whether a table header occurred, so that its rows may occur anywhere."""
+        """Whether a table header has occurred. Rows of a table may occur anywhere after it."""
         return bool(self._tables)
 
     def reading(self) -> LogReading:
@@ -153,7 +153,7 @@ class FallbackScanner:
             return
         if not line.ended:
             self._tally.note("cut line", "the last row of a fallback table has no line end", line.number)
-        # A process lists an op once, so a second row for it is from another process.
+        # A process lists an op once, so a second row for the op is from another process.
         table = next((table for table in tables if row["op"] not in table.rows), tables[0])
         table.add(row["op"], int(row["count"]))
 

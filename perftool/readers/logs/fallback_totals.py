@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from perftool.model.records import FallbackOrigin, FallbackRecord, LogReading
 from perftool.readers.text.log_time import time_of_day
 
-# These name the overload and count every execution; the others count lines of one kind.
+# Records of these origins name the overload and count every execution; other origins count lines of one kind.
 _COMPLETE: frozenset[FallbackOrigin] = frozenset({"table", "metrics"})
 
 

@@ -1,4 +1,4 @@
-"""Counts refreshes of progress bars, as each may make the host wait for the device."""
+"""Counts the refreshes of progress bars, because each may make the host wait for the device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _APART = re.compile(r"[|%:]")
 CORE = "%|"
 _DIGITS = re.compile(r"\d+")
 _MAX_BARS = 1000
-# The extent of a bar to the left and right of its percent sign.
+# How far a bar may extend to the left and right of its percent sign.
 _BEFORE, _AFTER = 80, 600
 _LONGEST_NAME = 61
 
@@ -37,7 +37,7 @@ class ProgressScanner:
     """Collects progress bars from the lines of a log, fed in order. A bar that restarts for the next epoch is the same
     bar.
 
-    Only distances between refreshes count, as the log may begin in the middle of a run.
+    Only distances between refreshes count, because the log may begin in the middle of a run.
     """
 
     def __init__(self) -> None:

@@ -20,7 +20,8 @@ _CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PA
 CORES = (*(core for core, _ in _CORES), *compilation_lines.CORES, progress_bar.CORE)
 _MAX_EVENTS = 100_000
 _MAX_NAME = 200
-# The line of a fallback's graph cut names the op, which fallback records have already, so all cuts get one reason.
+# The line about a graph cut at a fallback names the op. Fallback records name it, too, so all such cuts get the same
+# reason.
 _CPU_FALLBACK = "cpu fallback"
 
 
@@ -101,5 +102,5 @@ def _event(key: tuple[str, str, int | None], seen: _Seen) -> LogEvent:
 
 
 def runtime_scanners(tally: IssueTally) -> tuple[EventScanner, CompilationScanner, ProgressScanner]:
-    """All scanners of a runtime log: events, compilations, progress bars."""
+    """The scanners for a runtime log: events, compilations, progress bars."""
     return EventScanner(tally), CompilationScanner(tally), ProgressScanner()

@@ -32,12 +32,12 @@ _VLLM_RATES: _Fields = {
     "prompt_tokens_per_s": (re.compile(rf"Avg prompt throughput: {_REAL}"), 1),
     "generation_tokens_per_s": (re.compile(rf"Avg generation throughput: {_REAL}"), 1),
     "cache_ratio": (re.compile(rf"KV cache usage: {_REAL}%"), 0.01),
-    # V0 prints the hit rates of the device and of the host on a separate line.
+    # V0 prints the hit rates of the device's and the host's caches on a separate line.
     "prefix_hit_ratio": (re.compile(rf"(?<!External )[Pp]refix cache hit rate: {_REAL}%"), 0.01),
 }
 _VLLM_COUNTS = {
     "running": re.compile(rf"Running: {_WHOLE} reqs"),
-    # V0 calls them pending.
+    # V0 calls waiting requests pending.
     "waiting": re.compile(rf"(?:Waiting|Pending): {_WHOLE} reqs"),
     "preemptions": re.compile(rf"Preemptions: {_WHOLE}"),
 }
@@ -53,7 +53,7 @@ _DRAFT_COUNTS = {
     "accepted": re.compile(rf"Accepted: {_WHOLE} tokens"),
     "drafted": re.compile(rf"Drafted: {_WHOLE} tokens"),
 }
-# V0 prints totals since its start. Emitted tokens count, as accepted ones may follow a rejected one.
+# V0 prints totals since its start. Emitted tokens count, because accepted tokens may follow a rejected one.
 _TOTALS_V0 = re.compile(
     rf"Number of speculative tokens: {_WHOLE}, Number of accepted tokens: {_WHOLE}, "
     rf"Number of draft tokens: {_WHOLE}, Number of emitted tokens: {_WHOLE}"
@@ -84,7 +84,7 @@ class IntervalScanner:
         elif text.startswith(_SGLANG):
             self._add(line, {**_rates(_SGLANG_RATES, text), **_counts(_SGLANG_COUNTS, text)})
         elif _DRAFTS in text and self._intervals:
-            # vLLM prints it right after the statistics of the same interval.
+            # vLLM prints this line right after the statistics of the same interval.
             drafts: dict[str, Any] = {**_counts(_DRAFT_COUNTS, text), **_rates(_LENGTH, text)}
             self._intervals[-1] = replace(self._intervals[-1], **drafts)
         elif _DRAFTS_V0 in text and self._intervals:
@@ -120,8 +120,8 @@ class IntervalScanner:
         )  # fmt: skip
 
     def _drafts_v0(self, text: str) -> dict[str, Any]:
-        """The drafts since the previous line; after a restart, since the start."""
-        # Early releases of V1 restart their counts in each interval, which shows as an efficiency of nan.
+        """The drafts since the previous line; after a restart of the server, since its start."""
+        # Early releases of V1 restart their counts in each interval; an efficiency of nan shows such a release.
         totals = None if "efficiency: nan" in text else _TOTALS_V0.search(text)
         if not totals or not int(totals[1]):
             return {}
@@ -136,7 +136,7 @@ class IntervalScanner:
         return {**counts, "acceptance_length": kept / steps}
 
     def _time(self, time_ns: int | None) -> int | None:
-        """Nanoseconds that grow past midnight, for lines without a year."""
+        """``time_ns``, but for lines without a year, times keep growing past midnight."""
         if time_ns is None or time_ns >= DAY_NS:
             return time_ns
         # Lines of several processes may be out of order, but by less than half a day.

@@ -9,7 +9,7 @@ from perftool.readers.logs.bridge_patterns import known_line
 from perftool.readers.text.log_lines import LogLine
 
 SERVING_PATTERNS = (
-    # V0 prints every fiftieth preemption, with its number (from 0).
+    # V0 prints only every fiftieth preemption, with its number (from 0).
     known_line(
         "is preempted by",
         r"is preempted by (?:PreemptionMode\.)?(?P<name>\w{1,40})"
@@ -32,7 +32,7 @@ SERVING_PATTERNS = (
 )
 # V0 prints all arguments.
 CORES = ("non-default args: ", "args: Namespace(", "LLM engine (v", "Chunked prefill is enabled with ")
-# Only the settings that findings use, because the list may hold API keys and paths.
+# Read only the settings that findings use, because the list may contain API keys and paths.
 _SETTING = re.compile(
     r"(?<!\w)'?(?P<key>max_num_seqs|max_num_batched_tokens|max_model_len|gpu_memory_utilization|tensor_parallel_size|"
     r"num_gpu_blocks_override|enable_prefix_caching|enable_chunked_prefill|num_speculative_tokens|block_size|enforce_eager)"

@@ -15,7 +15,7 @@ from perftool.model.trend import LINE_VERSION, History, RunLine
 from perftool.readers.files.finished import FileState
 from perftool.readers.files.stream import ByteStream
 
-# A line is about 2 kB long. Limits the memory for other files.
+# A line has about 2 kB. The limit bounds the memory for files that are not summaries.
 _LONGEST = 1 << 20
 # Larger than any metric of a run.
 _LARGEST = 1e30
@@ -109,7 +109,7 @@ def _run_line(text: bytes) -> RunLine | None:
 
 
 def _possible(value: Any) -> bool:
-    """Whether ``value`` is a plausible metric, so that its square is finite."""
+    """Whether ``value`` is a plausible metric; its square is then finite."""
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and abs(value) < _LARGEST
 
 

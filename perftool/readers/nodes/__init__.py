@@ -12,7 +12,7 @@ from perftool.errors import InputError
 from perftool.readers.files.stream import reads_once
 
 HOST_TRACE = ".host_trace.json"
-# Bytes; file names have at most 255.
+# In bytes. File names have at most 255.
 _LONGEST_STEM = 200
 
 

@@ -117,7 +117,7 @@ def _run(row: Mapping[str, str], rank: int | None) -> NodeRun | None:
         input_shapes=_known(row.get("input shapes")),
         output_shapes=_known(row.get("output shapes")),
         dtype=_known(row.get("output datatype")) or _known(row.get("input datatype")),
-        # The estimate is for the whole op, of which a slice is only a part.
+        # The estimate is for the whole op; a sliced node is only part of it.
         expected_ns=expected or (_ns(row.get("mme origin expected")) if own else None) or None,
         utilisation=_share(row.get("mme compute utilization")),
         strategy=_known(row.get("mme node strategy")),
@@ -128,7 +128,7 @@ def _run(row: Mapping[str, str], rank: int | None) -> NodeRun | None:
 def _plain(column: str) -> str:
     name = column.strip()
     before, bracket, unit = name.rpartition("(")
-    # A regular expression would take quadratic time for many spaces.
+    # No regular expression, which would take quadratic time for many spaces.
     return (before.rstrip() if bracket and unit.find(")") == len(unit) - 1 else name).lower()
 
 

@@ -166,7 +166,7 @@ class _Members:
             raise InputError(f"{self._path}: {info.filename} is encrypted")
         if info.compress_type not in ZIP_METHODS:
             raise InputError(f"{self._path}: {info.filename} is packed in a way that no profiler uses")
-        # Several members may share the same bytes.
+        # Limit the total, because several members may share the same compressed bytes.
         most = max(_ANY_RATIO_BYTES, MOST_RATIO * Path(self._path).stat().st_size) - self._unpacked
         try:
             with archive.open(info) as file:
@@ -185,7 +185,7 @@ class _Members:
                     plain = info.isreg() and not info.issparse()
                     yield info.name, partial(self._untarred, archive, info) if plain else None
         except _DAMAGE as error:
-            # The members before the damage are usable.
+            # Members before the damage are still usable.
             why = stream.issues[0].message if stream.issues else str(error)
             self.issues.append(ImportIssue("damaged archive", 1, f"the archive is damaged or cut off: {why}"))
 

@@ -19,7 +19,7 @@ from perftool.readers.nodes.json_list import list_under
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.trace import envelope
 
-# More than a graph of a large model, which has about ten thousand nodes of a few kB.
+# Larger than any graph: that of a large model has about ten thousand nodes of a few kB each.
 MOST_BYTES = 512 << 20
 _HEAD = 256 << 10
 _KEY = b'"graphs"'
@@ -137,7 +137,7 @@ def _tables(found: object) -> list[Mapping[str, Any]]:
 
 
 def _text(value: object) -> str | None:
-    """``value`` if it is a text, cut to limit repeated long names."""
+    """``value`` if it is a text, cut because nodes may repeat a long name."""
     return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None
 
 

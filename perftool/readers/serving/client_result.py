@@ -13,7 +13,7 @@ from perftool.readers.text.log_lines import LogLine
 from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
 
 TITLE = "= Serving Benchmark Result ="
-# More than the fifty lines or so of a result.
+# A result has about fifty lines.
 _MOST_LINES, _MOST_RESULTS = 200, 1000
 # Larger than any number of a client.
 _MOST = 1e15

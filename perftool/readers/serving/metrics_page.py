@@ -33,7 +33,7 @@ _TOTALS = {
 }
 _TIMES = {
     "ttft_ms": ("vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds"),
-    # Under its old name, vLLM's time per output token measured the gaps between tokens.
+    # vLLM's old metric time_per_output_token measured the gaps between tokens.
     "itl_ms": (
         "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds", "sglang:inter_token_latency_seconds",
     ),
@@ -102,7 +102,7 @@ def _number(text: str) -> float | None:
 
 
 def _known(sums: dict[str, float]) -> dict[str, float]:
-    """The totals by our names: for a time its sum in ms, and its count as ``<name> count``."""
+    """The totals by our names. For a time, these are its sum in ms and, as ``<name> count``, its count."""
     found = {name: sums[one] for name, spellings in _TOTALS.items() for one in spellings[::-1] if one in sums}
     for name, spellings in _TIMES.items():
         for one in spellings[::-1]:

@@ -80,7 +80,7 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
             known = Prefix(behind.rank, time_ns, behind.level, behind.logger, behind.tid)
             prefix, text = _logger_groups(known, text[timed.end() :])
             return prefix, _without_source_line(text)
-    # Labels nest: container runtime, launcher, logger.
+    # Labels nest: those of the container runtime, the launcher and the logger follow one another.
     for _ in range(_MAX_LABELS):
         label = _LABEL.match(text)
         if label is None:
@@ -105,7 +105,7 @@ def _without_source_line(text: str) -> str:
 
 _MAX_LABELS = 4
 _BARE_LABEL_BEFORE = r"(?=\[\d\d:\d\d|\s*\d+[ \t]+[^\s:]+::\S+\s*$|CPU [Ff]allback|Frequency of op)"
-# Ambiguous labels count only before known text.
+# An ambiguous label counts only in front of a known text.
 _LABELS = (
     r"\s*\[\d+,(?P<rank>\d{1,6})\]\s?<std(?:out|err)>:[ ]?",  # mpirun --tag-output
     r"\s*\[?rank[ :]?(?P<rank>\d{1,6})\]?:[ \t]?",  # torch, user scripts
@@ -119,9 +119,9 @@ _LABELS = (
 # One alternation is several times faster than separate patterns; at most one rank group matches.
 _LABEL = re.compile("|".join(label.replace("?P<rank>", f"?P<rank{i}>") for i, label in enumerate(_LABELS)))
 _GROUP = re.compile(r"\s*\[([^\[\]]{1,64})\]")
-# The logger writes at most five.
+# The logger writes at most five groups.
 _MAX_GROUPS = 16
-# No year, so the time counts from midnight.
+# The date lacks the year, so the time counts from midnight.
 _SERVER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<time>\d\d-\d\d \d\d:\d\d:\d\d) "
     r"(?:\[?[\w./-]{1,120}:\d{1,6}\] ?)?"
@@ -159,7 +159,7 @@ _GROUPS = tuple(
         (r"(PT_[A-Z_]+)\s*$", lambda p, text: p._replace(logger=text)),
     )
 )
-# Other bracketed names are a logger only right after the time. Elsewhere, they are part of a message, as [CACHEFILE].
+# Other bracketed names are a logger only right after the time. Elsewhere, they are part of a message, like [CACHEFILE].
 _ANY_LOGGER = re.compile(r"([A-Z][A-Z0-9_]+)\s*$")
 _OLD_TID = re.compile(r"([0-9A-Fa-f]+)$")
 

@@ -14,12 +14,12 @@ def as_json(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
-        # Values nested more than 254 deep, numbers above 64 bits, and half surrogate pairs.
+        # orjson refuses values nested more than 254 deep, numbers above 64 bits, and lone surrogates.
         return _any_as_json(value)
 
 
 def _any_as_json(value: Any) -> bytes:
-    """Does the same a hundred times slower, for values that orjson refuses."""
+    """Like ``as_json``, for values that orjson refuses; a hundred times slower."""
     pieces: list[str] = []
     # Tuples hold finished pieces of JSON, which are written unchanged.
     left: list[Any] = [value]

@@ -20,7 +20,8 @@ _WITHOUT_ESCAPES = re.compile(r'"[^"]*("|\Z)')
 _DECODER = json.JSONDecoder()
 # After an incomplete object, braces do not balance, so the rest is decoded in pieces of this size.
 _MAX_PIECE = 16 << 20
-# Limits on failed decoding, as multiples of the text; _DEEP is the cost of text that nests too deeply.
+# Limits on the work of failed decoding: _MOST_WORK is a multiple of the text, _LEAST_WORK a minimum. A failed call
+# costs _CALL, text that nests too deeply _DEEP.
 _MOST_WORK, _LEAST_WORK, _CALL, _DEEP = 8, 1 << 20, 1000, 20_000
 _FAR = 64 << 10
 
@@ -64,7 +65,7 @@ def _decode(text: str, start: re.Pattern[str], tally: IssueTally) -> Iterator[di
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             tally.note("damaged record", "a record is cut off or damaged")
-            # Records inside may also be cut off, and decoding each would reach the same place.
+            # Limit the work: records inside may also be cut off, and decoding each of them would get to the same place.
             left -= error.pos - at + _CALL if isinstance(error, json.JSONDecodeError) else _DEEP
             if left < 0:
                 tally.note("damaged text", "a long text without anything readable was left out")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import AnyStr
 
-# The rest of a string up to its closing quote, or part of it.
+# Matches a string up to its closing quote or its thousandth escape.
 _RUN = re.compile(r'[^"\\]*(?:\\.[^"\\]*){0,1000}', re.DOTALL)
 _RUN_OF_BYTES = re.compile(rb'[^"\\]*(?:\\.[^"\\]*){0,1000}', re.DOTALL)
 

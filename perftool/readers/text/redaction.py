@@ -32,7 +32,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT = re.compile(r"\d")
-# Strings repeat, so results are cached for the first ones, unless they are long.
+# Strings repeat, so the results for the first strings are cached, unless they are long.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
 # At most this many characters of a secret are compared with a text at once.
 _LONGEST = 32
@@ -159,7 +159,7 @@ class Redactor:
                 if depth and _COLON.match(piece, at):
                     key = max(name, judged.text, key=certainty)
                 elif is_secret(key, judged.text):
-                    # A text next to a secret, such as a region, is removed here only.
+                    # Other texts inside a secret value, such as a region, are removed here but not elsewhere.
                     self._remember(name, judged.text if not depth or _DIGIT.search(judged.text) else "")
                     clean = _IN_JSON
             elif is_secret_number(key, part.decode()):
@@ -178,8 +178,8 @@ class _Search:
     def __init__(self, kinds: Mapping[str, str]) -> None:
         # Long texts are split, to keep comparisons short.
         self._parts = {part: kind for text, kind in kinds.items() for part in _parts(text)}
-        # The lengths of the parts with the same beginning, the longest first. A beginning is one character longer than
-        # the shortest part, to make it rare in a text.
+        # By beginning, the lengths of the parts that begin this way, the longest first. A beginning is one character
+        # longer than the shortest part, which makes it rare in a text.
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
@@ -198,7 +198,7 @@ class _Search:
         return _Begun({part[::-1]: kind for part, kind in self._parts.items()})
 
     def cut(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The spans next to each cut in ``text`` that are the rest of a cut secret, as start, end and kind."""
+        """The start, the end and the kind of what is left of a secret on either side of each cut in ``text``."""
         at = text.find(CUT)
         while at >= 0:
             length, kind = self._begun.longest(text[max(0, at - _LONGEST) : at])
@@ -235,7 +235,8 @@ class _Begun:
         self._begins = {text[:SHORTEST] for text in kinds}
 
     def longest(self, text: str) -> tuple[int, str]:
-        """The length of the longest end of ``text`` with which a text begins, and its kind; 0 if it is short."""
+        """The length of the longest end of ``text`` that is the beginning of a learned text, and the kind; 0 if it is
+        short."""
         for at in range(len(text) - SHORTEST + 1):
             if text[at : at + SHORTEST] in self._begins:
                 place = bisect_left(self._sorted, text[at:])

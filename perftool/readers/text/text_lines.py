@@ -31,7 +31,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _HEAD = 4096
-# Smaller pieces while all lines are delivered, because the reader may restrict ``wanted`` soon.
+# Pieces are smaller while all lines are delivered, because the reader may soon restrict ``wanted``.
 _PIECE, _PIECE_OF_ALL = 768 << 10, 64 << 10
 
 
@@ -83,7 +83,8 @@ def read_lines(
 
 
 def shortest(texts: Iterable[str]) -> tuple[str, ...]:
-    """The ``texts`` that contain no other one: a line contains one of these if and only if it contains any text."""
+    """The ``texts`` that contain no other of them. A line contains one of these if and only if it contains one of
+    ``texts``."""
     every = sorted(set(texts))
     return tuple(text for text in every if not any(other in text for other in every if other != text))
 
@@ -169,7 +170,7 @@ def _wanted_of(
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether every byte was UTF-8; other bytes are kept as lone surrogates."""
+    """Whether the line was valid UTF-8; invalid bytes are kept as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -57,7 +57,7 @@ class TextSearch:
 
 
 def _begins_of(found: list[str], piece: str, start: int) -> list[int]:
-    """The offsets of the lines that contain ``found``, which are in order."""
+    """The offsets of the lines that contain the texts ``found``, which are in the order of the piece."""
     begins: list[int] = []
     at, end = start, start
     for text in found:

@@ -22,11 +22,11 @@ from perftool.readers.trace import envelope, mend
 from perftool.readers.trace.event_text import any_boundary, last_boundary, objects_in, parses
 from perftool.readers.trace.time_text import is_lossy, quote_times
 
-# A longer head (metadata before the events) is only searched for the key of the events.
+# If the head (the metadata before the events) is longer, it is only searched for the key of the events.
 _LONGEST_HEAD = 32 << 20
-# Text without a proven boundary is kept together up to this size, then cut at a possible boundary.
+# Text without a proven event boundary is kept together up to this size, then cut at a possible boundary.
 _LONGEST_CARRY = 16 << 20
-# Longer text without any possible boundary is neither an event nor metadata.
+# Longer text without even a possible boundary is neither an event nor metadata.
 _LONGEST_EVENT = 32 << 20
 
 
@@ -146,7 +146,7 @@ class ChromeTrace:
         self._lost.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
 
     def _read_head(self, stream: ByteStream, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes, int]:
-        """The head, the text it was read from, and the size of the blank text before that."""
+        """The head, the text from which it was read, and the size of the blank text before this text."""
         parts: list[bytes] = []
         size = skipped = looked_at = 0
         for block in blocks:

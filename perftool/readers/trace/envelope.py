@@ -28,18 +28,19 @@ _ESCAPED = b"\\u00"
 _ANY_SPELLING = re.compile(
     b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in EVENTS_KEY[1:-1]) + b'"'
 )
-# The length is limited, because the pattern is tried at many places.
+# The pattern limits lengths, because it is tried at many places.
 _AFTER_EVENTS = re.compile(rb'\s{0,999}(?:\Z|\}\s{0,999}(?:\Z|[^\s,}\]])|,\s{0,999}"(?:[^"\\]|\\.){0,999}"\s{0,999}:)')
 _OPENING, _CLOSING = frozenset(b"{["), frozenset(b"}]")
 _QUOTE, _COLON, _CLOSING_BRACE = b'":}'
 _BLANK = re.compile(rb"\s*")
 _BLANK_LINES = re.compile(rb"\n\s*\n")
 UTF8_BOM = b"\xef\xbb\xbf"
-# Limits the search from the end, which finds all brackets in later metadata first.
+# Limits the search from the end, which first finds all brackets in the metadata after the events.
 _TAIL_CANDIDATES = 2000
-# Metadata have a few thousand values. More than a million could take gigabytes, and are not read.
+# Metadata has a few thousand values. Metadata with more than a million values could take gigabytes, so it is not read.
 _MOST_TOKENS = 1_000_000
-# Text that may follow the right bracket. Only then is the rest parsed, in time limited to a multiple of its length.
+# Text that may follow the bracket that closes the events. The rest is parsed only after such a bracket; the total work
+# is limited to this multiple of the length.
 _CLOSES = re.compile(rb'\s*(?:\}|,\s*"|\Z)')
 _TAIL_WORK = 64
 

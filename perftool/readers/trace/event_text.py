@@ -13,7 +13,7 @@ BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _FIRST_KEY + rb")")
 EVENT_START = re.compile(_FIRST_KEY)
 _CUT_WINDOWS = (4 << 10, 256 << 10)
 _CUT_TRIES = 200
-# Limit on the work of all attempts together, as a multiple of the block's length.
+# Limits the total work of all attempts to this multiple of the block's length.
 _CUT_WORK = 8
 # Text that spans more boundaries than this is damage, not one event with nested objects.
 MAX_NESTED = 32

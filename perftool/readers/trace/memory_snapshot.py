@@ -119,7 +119,7 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
     actions = [one for one in listed if isinstance(one, dict) and isinstance(one.get("action"), str)]
     allocated = sum(_size(one.get("allocated_size")) for one in segments)
     reserved = sum(_size(one.get("total_size")) for one in segments)
-    # The totals at the end come from the segments.
+    # The segments give the totals at the end; subtract all actions to get the totals at the start.
     allocated -= sum(_ALLOCATED.get(one["action"], 0) * _size(one.get("size")) for one in actions)
     reserved -= sum(_RESERVED.get(one["action"], 0) * _size(one.get("size")) for one in actions)
     for number, one in enumerate(actions):
@@ -138,7 +138,7 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
             "Total Reserved": _number(reserved),
             "Call stack": _stack(one.get("frames")),
         }
-        # PyTorch 2.0 and before wrote no times.
+        # PyTorch 2.0 and earlier releases wrote no times.
         place = {"pid": "allocator", "tid": device, "ts": _number(one.get("time_us", number))}
         yield {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", **place, "args": args}
 

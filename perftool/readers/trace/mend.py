@@ -20,7 +20,7 @@ from perftool.readers.trace.event_text import BOUNDARY, EVENT_START, MAX_NESTED,
 _BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
 _NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-# Text that may follow a closing quote, in an object and in an array. The length is limited, because every quote is
+# Text that may follow a closing quote, in an object and in an array. The patterns limit lengths, because every quote is
 # tested.
 _AFTER_STRING = {
     "{": re.compile(r'\s{0,99}(?:$|[:}]|,\s{0,99}"(?:[^"\\]|\\.){0,199}"\s{0,99}:)'),
@@ -86,7 +86,7 @@ class Mended:
 
 
 def mend_events(data: bytes, start: int = 0) -> Mended:
-    """Read as much as possible of ``data``, comma-separated events that do not parse.
+    """Read as much as possible of ``data``: comma-separated events that do not parse as a whole.
 
     ``start`` is the offset of ``data`` in the input; offsets in the result count from the input's beginning.
     """

@@ -67,13 +67,13 @@ class CounterSample:
 
 @dataclass
 class _Pairing:
-    """BEGIN rows so far without an END."""
+    """Pairs BEGIN and END rows; ``open_begins`` holds BEGIN rows still without an END."""
 
     tally: IssueTally
     open_begins: dict[tuple[str, ...], deque[dict[str, str]]] = field(default_factory=dict)
 
     def take(self, row: dict[str, str]) -> ProfilerSlice | CounterSample | None:
-        """The slice that ``row`` completes, or the sample that it holds, if either."""
+        """The slice that ``row`` completes, or the sample that it contains; None for other rows."""
         event = row["Event type"].strip().upper()
         if event == _SAMPLE:
             return _sample(row, self.tally)
