@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# The roles of a slice for an allocation inside it, as bits. For the roles in _INNERMOST, the innermost slice counts,
-# for others the outermost.
+# The roles that a slice can have for an allocation inside it, as bits. For a role in _INNERMOST, the innermost slice
+# with the role counts; for others, the outermost.
 _COMPUTING, _MODULE, _LINE, _CALL, _OP, _SETUP = range(6)
 _MEANINGS = f"""
 WITH caller AS (
@@ -35,7 +35,7 @@ FROM caller
 """
 _INNERMOST = (_COMPUTING, _MODULE, _LINE, _CALL)
 _NONE = -1
-# The longest path, and the longest function name, in characters.
+# Limit for paths and for function names, in characters.
 _LONGEST = 200
 _SLICES = """
 WITH meanings AS ({meanings})
@@ -48,7 +48,7 @@ WHERE s.side = 'host' AND s."end" >= s.ts AND s.track IN (SELECT track FROM _mem
 UNION ALL
 SELECT id, track, ts, ts, {event} FROM _memory_blocks WHERE track IS NOT NULL
 """
-# The bit that marks an allocation among the slices.
+# The bit that marks a row as an allocation rather than a slice.
 _ALLOCATION = 1 << (_SETUP + 1)
 
 
@@ -70,7 +70,8 @@ def place_allocations(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[i
 
 
 class _Open(NamedTuple):
-    """Slices by ascending id: ids, ends, and for each role (one row each) the id of the slice that has it."""
+    """Open slices by ascending id: ids, ends, and for each role (one row each) the id of the enclosing slice that has
+    the role."""
 
     id: Int64s
     end: Int64s
@@ -136,7 +137,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
     names = ("computing", "module", "line", "call", "op", "setup")
     arrays = {"id": allocations, **dict(zip(names, found, strict=True))}
     connection.register("_found", {name: np.ascontiguousarray(values) for name, values in arrays.items()})
-    # A nested call records the line that made it.
+    # The line of a nested call is more precise than that of the function, so use it if there is one.
     connection.execute(
         """INSERT INTO _memory_places
            SELECT f.id, coalesce(nullif(f.computing, -1), nullif(f.op, -1)), nullif(f.module, -1),
@@ -150,9 +151,9 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
 
 
 def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make the table ``_own_lines``: the user's own functions, and calls with own lines in their stacks.
+    """Make the table ``_own_lines``: the user's own functions, and calls whose stacks contain the user's own lines.
 
-    In a snapshot of the allocator, memory events have stacks.
+    In a snapshot of the allocator, the memory events themselves have stacks.
     """
     connection.execute(
         """CREATE OR REPLACE TEMP TABLE _stacked AS
@@ -167,7 +168,7 @@ def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
         caller = innermost(stack) if stack is not None else (file, line, function) if file and is_own(file) else None
         if caller:
             own_file, own_line, own_function = caller
-            # The longest module path and function, which the table repeats for each allocation.
+            # Cut long paths and function names, because the table repeats them for each allocation.
             shown = f"…{own_file[-_LONGEST:]}" if own_file and len(own_file) > _LONGEST else own_file
             named = f"{own_function[:_LONGEST]}…" if len(own_function) > _LONGEST else own_function
             own.append((file, line, function, stack, shown, own_line, named))

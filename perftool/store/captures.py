@@ -9,7 +9,7 @@ from perftool.model.records import CapturedKernel, LogReading
 from perftool.store.readings import Reading
 from perftool.store.trace_store import TraceStore
 
-# Captured kernels do not run, so a launch may have no device work. On ROCm, the launch names the kernel.
+# Captured kernels do not run, so their launches may have no device work. On ROCm, the launch itself names the kernel.
 _KERNELS = """
 WITH named AS (
     SELECT r.id, r.ts, r.parent, coalesce(d.name, arg(w.args, 'kernel')) AS kernel

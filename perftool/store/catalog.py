@@ -1,8 +1,8 @@
 """The analysis tables as documented by the headers of their SQL files.
 
-A table is one file below ``perftool/tables``, in the folder of its topic: a comment that says what a row is, which
-tables it needs and what each column means, then one SELECT. A table that SQL cannot derive names its ``maker``
-(makers.py) instead. Tables whose names begin with an underscore are internal.
+A table is one file below ``perftool/tables``, in the folder of its topic: a comment that describes the rows, the needed
+tables and the columns, then one SELECT. For a table that SQL cannot derive, the comment names a ``maker`` (makers.py),
+and there is no SELECT. Tables whose names begin with an underscore are internal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Precondition:
-    """A required row: any row, a row whose ``column`` is neither NULL nor false, or a row with ``value`` in it."""
+    """A row that ``table`` must have: any row, one whose ``column`` is neither NULL nor false, or one with ``value`` in
+    ``column``."""
 
     table: str
     column: str | None = None
@@ -42,8 +43,8 @@ class Precondition:
 class Table:
     """One analysis table: its documentation, and the SELECT or the ``maker`` that makes it.
 
-    ``absent`` says why it may be empty; ``drops`` lists tables that are unused once it is made. If a group of
-    ``empty_without`` has no match, the table is created empty without making its other needs.
+    ``absent`` says why the table may be empty; ``drops`` lists tables that are no longer used once it is made. If no
+    precondition in a group of ``empty_without`` holds, the table is created empty, and its other needs are not made.
     """
 
     name: str
@@ -97,7 +98,7 @@ def public_tables() -> list[Table]:
 
 @cache
 def macros() -> str:
-    """SQL that defines the functions of the tables; ``kind_text`` returns the label of a kind or a cause."""
+    """SQL that defines the macros that tables use; ``kind_text`` returns the label of a kind or a cause."""
     labels = ", ".join(f"'{kind}': '{label}'" for kind, label in KIND_LABELS.items())
     kind_text = f"CREATE MACRO kind_text(kind) AS coalesce(MAP {{{labels}}}[kind], replace(kind, '_', ' '));\n"
     return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8") + kind_text

@@ -13,15 +13,15 @@ from perftool.model.inputs import ImportIssue
 from perftool.store.catalog import catalog
 
 Ints = NDArray[np.int64]
-# Limits of the search; a longer unit is not a layer.
+# Limits on the length of a unit (a longer one is not a layer), and on the number of lengths tried.
 _LONGEST, _MOST_PERIODS = 400, 12
 _FEWEST_TIMES = 3
-# A unit of one or two kinds of work is a loop over tensors, as in an optimizer, not a layer.
+# A unit with only one or two kinds of work is not a layer, but a loop over tensors, as in an optimizer.
 _FEWEST_KINDS = 3
 _MOST_CHAINS = 3
-# Chains with less of the device's work are left out.
+# Chains with a smaller share of the work are left out.
 _LEAST_SHARE = 0.05
-# A multiple of the period may cover a little more of the sequence by chance.
+# A longer period must cover this much more time, because a multiple of the period may cover a little more by chance.
 _CLEARLY = 1.05
 
 
@@ -35,7 +35,7 @@ class Repeat:
 
     @property
     def end(self) -> int:
-        """The piece after the last."""
+        """The position after the last piece."""
         return self.start + self.period * self.times
 
 
@@ -66,7 +66,8 @@ def _places(rank: int, number: int, found: Repeat, lengths: Ints, ids: Ints) -> 
 
 
 def repeats(kinds: Ints, lengths: Ints) -> list[Repeat]:
-    """The repeated sequences in ``kinds`` that take most of the time ``lengths``; they do not overlap."""
+    """The repeated sequences in ``kinds`` that take the most time; they do not overlap. ``lengths`` holds the times of
+    the pieces."""
     kinds, found = kinds.copy(), []
     for _ in range(_MOST_CHAINS):
         best = _longest(kinds, lengths)

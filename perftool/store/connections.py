@@ -18,7 +18,7 @@ Made = TypeVar("Made")
 _SETTINGS = (
     # DuckDB would write its progress bar to stdout.
     "SET enable_progress_bar = false",
-    # For few rows on one side, DuckDB would choose a slow loop join.
+    # If one side has few rows, DuckDB would choose a slow loop join.
     "SET asof_loop_join_threshold = 0",
 )
 
@@ -62,7 +62,7 @@ class Connections:
 
     @contextmanager
     def all_cores(self) -> Iterator[None]:
-        """Use every core for one statement while no second one runs."""
+        """Inside the block, use every core for one statement; no second statement may run."""
         if not self.side_by_side:
             yield
             return
@@ -81,8 +81,8 @@ class Connections:
         self.here().execute(f"SET memory_limit = '{memory_mb}MB'")
 
     def with_room(self, ask: Callable[[], Made]) -> Made:
-        """The result of ``ask``, which is retried with twice the memory when it exceeds the limit. DuckDB cannot spill
-        everything. Raises OutOfMemoryError when the machine has no more memory.
+        """The result of ``ask``, which is retried with twice the memory when it exceeds the limit, because DuckDB
+        cannot spill everything. Raises OutOfMemoryError when the machine has no more memory.
         """
         while True:
             limit_mb = self._limit_mb
@@ -95,7 +95,7 @@ class Connections:
         with self._limiting:
             if self._limit_mb is None or 2 * self._limit_mb > self._limit_mb + free_memory_mb():
                 raise OutOfMemoryError(self._limit_mb)
-            # Another thread may have raised the limit meanwhile.
+            # Another thread may have raised the limit in the meantime.
             if self._limit_mb == than_mb:
                 self.limit(2 * self._limit_mb)
 

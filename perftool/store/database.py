@@ -20,8 +20,8 @@ def open_database(path: str) -> duckdb.DuckDBPyConnection:
 
 
 def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.Statement]:
-    """The statements of ``sql``, parsed once per process. Only for the SQL of our files, because the cache has no
-    limit.
+    """The statements of ``sql``, parsed once per process. Use it only for SQL that this program ships, because the
+    cache has no limit.
     """
     if sql not in _PARSED:
         _PARSED[sql] = connection.extract_statements(sql)

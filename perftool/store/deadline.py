@@ -18,7 +18,7 @@ def interrupted_after(
 ) -> Iterator[None]:
     """Interrupt ``connection`` when the block takes longer than ``limit_s``; DuckDB errors become QueryErrors.
 
-    With ``time.process_time`` as ``clock``, a busy or suspended machine makes no query fail.
+    With ``time.process_time`` as ``clock``, no query fails because the machine is busy or was suspended.
     """
     start, over = clock(), threading.Event()
 
@@ -28,7 +28,7 @@ def interrupted_after(
                 return
         connection.interrupt()
 
-    # Python waits for non-daemon threads before it exits.
+    # A daemon thread, because Python waits for other threads before it exits.
     threading.Thread(target=watch, daemon=True).start()
     try:
         yield
@@ -42,7 +42,7 @@ def interrupted_after(
 
 @contextmanager
 def one_transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """One transaction: an interrupted block leaves nothing behind."""
+    """Run the block as one transaction, so that an interrupted block leaves nothing behind."""
     connection.execute("BEGIN")
     try:
         yield

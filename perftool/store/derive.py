@@ -1,4 +1,5 @@
-"""Makes tables that SQL cannot derive, or only slowly: begin/end pairs, the nesting of slices, and the timeline."""
+"""Makes tables that SQL could derive only slowly, or not at all: begin/end pairs, the nesting of slices, and the
+timeline."""
 
 from __future__ import annotations
 
@@ -78,12 +79,13 @@ def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Im
 def _nested(
     connection: duckdb.DuckDBPyConnection, nesting: Nesting, part: str, until: int | None
 ) -> dict[str, npt.NDArray[Any]]:
-    """The nesting of the slices of the table ``part``, in the order of its rows; device slices do not nest."""
+    """The nesting of the slices in the table ``part``, in the order of its rows; device slices do not nest."""
     import numpy as np
 
     # Row ids of an uncommitted table do not start at 0.
     rows, first = connection.execute(f"SELECT count(*), coalesce(min(rowid), 0) FROM {part}").fetchall()[0]
-    # Steps (in old traces) and wrappers of compiled code look like ops, but contain other ops.
+    # Steps (in old traces) and wrappers of compiled code look like ops but contain other ops, so they get their own
+    # kinds.
     row, *spans = columns_of(
         connection,
         f"""rowid, id, track, ts, "end",
@@ -99,7 +101,8 @@ def _nested(
 
 
 def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[int | None, int | None]]:
-    """Periods (begin, end) in each of which about a million of ``rows`` start; None for no bound."""
+    """Consecutive periods (begin, end), in each of which at most about a million of ``rows`` start; a bound may be
+    None."""
     (count,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchall()[0]
     parts = count // MOST_AT_ONCE + 1
     if parts == 1:
@@ -111,7 +114,8 @@ def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[i
 
 
 def inside_of(after: str, begin: int | None, until: int | None) -> str:
-    """SQL condition for rows of a period: the condition ``after`` on its begin, and a start before its end."""
+    """SQL condition for the rows of a period: ``after`` compares with its begin, and the row must start before its
+    end."""
     return " AND ".join(
         ["true", *([f"{after} {begin}"] * (begin is not None)), *([f"ts < {until}"] * (until is not None))]
     )
@@ -138,7 +142,7 @@ def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int,
     return ()
 
 
-# The whole extent of each rank.
+# For each rank, the time from its first to its last event.
 _EXTENTS = """
 UNION ALL SELECT rank, min(ts), max("end") FROM (
     SELECT rank, ts, "end" FROM _step_bounds UNION ALL SELECT rank, ts, "end" FROM _activity_intervals WHERE "end" > ts
@@ -167,7 +171,7 @@ def _pairs_of(connection: duckdb.DuckDBPyConnection, rank: int) -> Pairs:
 
 def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssue]:
     if unmatched_ends:
-        text = f"end events of what began before the recording, dropped: {unmatched_ends:,}"
+        text = f"end events without a begin event, because the slice began before the recording, dropped: {unmatched_ends:,}"
         yield ImportIssue("unmatched ends", unmatched_ends, text)
     if unmatched_begins:
         text = f"begin events without an end, closed with the events around them: {unmatched_begins:,}"
@@ -175,7 +179,8 @@ def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssu
 
 
 def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """Complete events that cannot be slices. Device events with impossible lengths stay in device_ops, as invalid."""
+    """Issues for complete events that cannot be slices. Device events with impossible lengths remain in device_ops,
+    marked as invalid."""
     found = connection.execute(
         """SELECT r.rank, count(*)
            FROM (SELECT * FROM raw WHERE ph = 'X' AND (ts IS NULL OR dur IS NULL OR NOT is_length(dur))) AS r
@@ -183,12 +188,12 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
            WHERE r.ts IS NULL OR r.dur IS NULL OR t.side = 'host' GROUP BY r.rank ORDER BY r.rank"""
     ).fetchall()
     for rank, count in found:
-        text = f"complete events without a start, or with no length or an impossible one, dropped: {count:,}"
+        text = f"complete events without a start, or with a missing or impossible length, dropped: {count:,}"
         yield rank, ImportIssue("events without times", count, text)
 
 
 def _cut_names(connection: duckdb.DuckDBPyConnection, longest: int) -> Iterator[tuple[int, ImportIssue]]:
-    """Events whose names were cut to ``longest`` characters."""
+    """Issues for events whose names were cut to ``longest`` characters."""
     found = connection.execute(
         f"SELECT rank, count(*) FROM raw WHERE strlen(name) > {longest} GROUP BY rank ORDER BY rank"
     ).fetchall()
@@ -197,7 +202,7 @@ def _cut_names(connection: duckdb.DuckDBPyConnection, longest: int) -> Iterator[
 
 
 def _long_inputs(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """Ops with inputs that the table ``ops`` leaves out."""
+    """Issues for ops whose inputs the table ``ops`` leaves out."""
     found = connection.execute(
         """SELECT rank, count(*), longest_inputs() FROM (
                SELECT rank, unnest(json_extract_string(args, [
@@ -211,5 +216,5 @@ def _long_inputs(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, I
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, arrays: dict[str, Any]) -> None:
-    """Run ``sql`` over the table ``arrays``; DuckDB finds that name among the local variables."""
+    """Run ``sql``, which reads the table ``arrays``; DuckDB looks the name up among the local variables."""
     connection.execute(sql)

@@ -11,7 +11,7 @@ from perftool.model.vendors import accelerators, type_of_name, type_of_unsigned
 from perftool.store.device_signs import from_gaudi_bridge
 from perftool.store.trace_store import TraceStore
 
-# The vendors shown by categories, lanes and host calls, if the metadata names no device.
+# The vendors that categories, lanes and host calls show. Needed if the metadata names no device.
 _SIGNS = """
 WITH seen AS (
     SELECT DISTINCT 'category' AS subject, cat AS name FROM raw
@@ -68,7 +68,7 @@ def device_signs(store: TraceStore) -> DeviceSigns:
 
 
 def decide_device(signs: Sequence[DeviceSigns]) -> Device:
-    """The device of a run with ``signs`` from its ranks."""
+    """The device of a run, from the ``signs`` on its ranks."""
     names = [name for sign in signs for name in sign.names]
     if not any(sign.has_trace for sign in signs):
         return Device(next((sign.by_text for sign in signs if sign.by_text), None), None, 0)

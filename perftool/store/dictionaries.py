@@ -1,5 +1,5 @@
 """Stores event names and categories as numbers (ENUM types of DuckDB), because a recording has millions of events, but
-few names. The values are sorted, so rows sort as by text. Queries from outside see text (``Table.as_text``).
+few names. The values are sorted, so rows sort as their texts would. Users' queries see text (``Table.as_text``).
 
 If the names are too many or too long for an ENUM, each row holds a copy, which needs much memory for long names. They
 are then cut in the middle, because template kernels often differ at the end of their names.
@@ -11,11 +11,12 @@ import duckdb
 
 from perftool.model import vendors
 
-# As many values as fit into two bytes. The values of an ENUM stay in memory, outside of any limit.
+# As many values as two bytes can number. The values of an ENUM stay in memory, and DuckDB's memory limit does not cover
+# them.
 _MOST_VALUES = 65_535
-# DuckDB copies the whole type with each plan: 18 MB took 12 s.
+# DuckDB copies the whole type for each query plan, which took 12 s with 18 MB.
 _MOST_BYTES = 1 << 20
-# The longest name, in bytes, when all names together are too long for a dictionary.
+# The limit for a name, in bytes, when all names together are too long for a dictionary.
 _LONGEST_TEXT = 1 << 10
 # Categories that the tables assign, in addition to those of the vendor files.
 _KINDS = ("", "collective", "kernel", "memcpy", "memset", "runtime", "wait")

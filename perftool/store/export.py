@@ -121,4 +121,4 @@ def _rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[tuple
 
 
 WRITERS: Mapping[str, Writer] = {".duckdb": write_duckdb, ".parquet": write_parquet, ".xlsx": write_workbook}
-"""Writers by the suffix of the output; a folder of Parquet files has the suffix .parquet here."""
+"""The writer for each suffix of the output; ``.parquet`` stands for a folder of Parquet files."""

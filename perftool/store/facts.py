@@ -7,13 +7,13 @@ from typing import Any
 
 from perftool.model.devices import DeviceFacts, find_device, known_devices
 
-# Bounds for plausible values; the first is also the limit of the column.
+# Limits for plausible values; the first is also the largest value of the column.
 _MOST_BYTES = 2**63 - 1
 _MOST_UNITS = 100_000
 
 
 def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
-    """One row per figure of each known device, and of the user's ``own``."""
+    """One row per figure of each known device, and of the user's own device, if given."""
     rows: list[tuple[Any, ...]] = []
     known = known_devices()
     for device in known if own is None or own in known else (*known, own):

@@ -20,12 +20,14 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.store.deadline import one_transaction
 from perftool.store.together import Sequencer, StoppedError, Work
 
-# Arguments are most of the text. zstd is faster than DuckDB's default compression, and needs half of the space.
+# Most of the text consists of arguments, for which zstd is faster than DuckDB's default compression and needs half of
+# the space.
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
                   ts BIGINT, dur BIGINT, id VARCHAR, args JSON USING COMPRESSION zstd)
 """
-# Chunks read by one statement. Limits the spool folder, which holds the chunks of at most four statements.
+# The number of chunks that one statement reads. Limits the size of the spool folder, which holds the chunks of at most
+# four statements.
 _BATCH = 6
 _COLUMNS = {
     "ph": "VARCHAR",
@@ -35,14 +37,14 @@ _COLUMNS = {
     "tid": "VARCHAR",
     "id": "VARCHAR",
 }
-# The year 2043. The sum of two larger times would not fit 64 bits.
+# This is in the year 2043. The sum of two later times would not fit in 64 bits.
 _MOST_US = 2**61 // 1000
 # Microseconds to ns. A double is exact up to 2**53 ns; the reader writes later times as text.
 _FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT")
 _EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
 
-# Longer names are cut, because names are compared with many patterns and copied into rows. The longest known names, of
-# template kernels, are 5 kB long.
+# Longer names are cut, because names are compared with many patterns and copied into rows. The longest names known,
+# those of template kernels, have 5 kB.
 LONGEST_NAME = 6 << 10
 _CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"
 
@@ -59,9 +61,9 @@ def load_trace(
 ) -> tuple[InputFile, dict[str, Any]]:
     """Append the events of the trace file at ``path``; returns its input record and metadata.
 
-    ``here`` returns the connection of the calling thread; ``share`` runs work on one or more threads. ``rank_for``
-    maps the metadata known so far to the rank to file events under: it is called after the head of the file was read,
-    and again at its end. ``progress`` is called with the bytes of text loaded so far. Raises InputError when the file
+    ``here`` returns the connection of the calling thread; ``share`` runs work on one or more threads. ``rank_for`` maps
+    the metadata known so far to the rank of the events. It is called after the head of the file was read, and again at
+    the end of the file. ``progress`` is called with the bytes of text loaded so far. Raises InputError when the file
     contains no trace.
     """
     # After an error, the thread that splits the file may still write a chunk.
@@ -98,7 +100,7 @@ class _Batch(NamedTuple):
 
 
 class _Batches:
-    """The chunks of a trace, grouped by the statement that reads them, and their rank."""
+    """The chunks of a trace, in groups that one statement reads, and their rank."""
 
     def __init__(self, trace: ChromeTrace, rank_for: RankFor) -> None:
         self._trace, self._rank_for = trace, rank_for
@@ -117,7 +119,7 @@ class _Batches:
 class _Loading:
     """Loads the chunks of a trace into the raw table, one batch at a time on each thread.
 
-    Batches commit in file order, on which repairs and row ids depend.
+    Batches are committed in file order, because repairs and row ids depend on it.
     """
 
     def __init__(
@@ -181,7 +183,7 @@ def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chu
     try:
         return _insert(connection, [chunk], rank, exact=chunk.exact)
     except duckdb.OutOfMemoryException:
-        # A repair would drop sound events.
+        # The chunk may be undamaged, and a repair would drop events.
         raise OutOfMemoryError(None) from None
     except duckdb.Error:
         pass
@@ -200,7 +202,8 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: in
 
 
 def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank: int, *, exact: bool) -> int:
-    """Append the events of JSON array files under ``rank``; returns their number. ``exact``: times are text."""
+    """Append the events of JSON array files as events of ``rank``; returns their number. With ``exact``, times are
+    text."""
     kind, form = _EXACT_TIME if exact else _FAST_TIME
     columns = {**_COLUMNS, "ts": kind, "dur": kind, "args": "JSON"}
     name = _CUT_NAME.format("name")

@@ -59,7 +59,7 @@ def _event(record: ProfilerSlice | CounterSample) -> dict[str, Any]:
 
 
 def _args(work: ProfilerSlice) -> Iterator[tuple[str, object]]:
-    """The arguments by the bridge's names."""
+    """The arguments, as the bridge names them."""
     yield "recipeId", work.recipe_id
     yield "recipeName", work.recipe
     yield "recipeHandle", work.recipe_handle
@@ -71,7 +71,7 @@ def _args(work: ProfilerSlice) -> Iterator[tuple[str, object]]:
 
 
 def _lanes(batch: list[ProfilerSlice | CounterSample], known: set[_Lane]) -> Iterator[dict[str, Any]]:
-    """Events that name the new lanes of ``batch``."""
+    """Metadata events that name the lanes of ``batch`` that are not yet ``known``."""
     for lane in dict.fromkeys(map(_lane, batch)):
         if lane not in known:
             known.add(lane)

@@ -51,7 +51,7 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
 
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``machine_threads``: the threads whose times a trace gives."""
+    """Rows of ``machine_threads``: the threads whose CPU times a trace contains."""
     rows = []
     for rank, top in metadata.items():
         found = _object(top.get(RECORDED_KEY))
@@ -64,7 +64,7 @@ def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...
 
 
 def device_of(found: Any) -> str | None:
-    """The name of the CPU that ``found`` describes as a device with measured rates; None without these.
+    """The name of the CPU that ``found`` describes as a device with measured rates; None without such rates.
 
     The name includes the number of threads, on which rates depend.
     """
@@ -93,7 +93,7 @@ def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]
 def _figures(peaks: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     products = _object(peaks.get("products"))
     rates = {f"matrix peak {dtype}": _number(products, dtype) for dtype in ("fp32", "bf16")}
-    # The vector units of a CPU run products in 32-bit.
+    # A CPU runs 32-bit products on its vector units.
     rates["vector peak fp32"] = _number(products, "fp32")
     for fact, rate in rates.items():
         if is_rate(rate):

@@ -16,14 +16,14 @@ from perftool.store.derive import nest_slices, pair_slices, sweep_timeline
 from perftool.store.op_costs import model_ops
 from perftool.store.shortfalls import judge_ops
 
-# A function that makes a table from its needs; returns issues, each with its rank.
+# A function that makes a table from the tables that it needs; returns issues, each with its rank.
 Maker = Callable[[duckdb.DuckDBPyConnection], Iterable[tuple[int, ImportIssue]]]
 MAKERS: dict[str, Maker] = {
     "pair_slices": pair_slices, "nest_slices": nest_slices, "sweep_timeline": sweep_timeline,
     "align_clocks": align_clocks, "model_ops": model_ops, "judge_ops": judge_ops,
     "find_chains": find_chains, "place_allocations": place_allocations,
 }  # fmt: skip
-# Tables with this maker get the rows of ``source_tables``.
+# The rows of tables with this maker come from ``source_tables``.
 GIVEN = "given"
 # This maker belongs to a higher layer and is passed to the store. Without it, its tables are empty.
 REPLAY = "replay"

@@ -2,7 +2,8 @@
 
 The native form has a process for each kind of engine (``*MME (accel5)``) and begin and end events. Work of an engine
 may overlap, and the names of begin and end may differ, so ends match begins of the same engine, recipe, context and
-node, first in first out. Arguments have other names (``arguments`` in the vendor's file).
+node, first in first out. The arguments have other names than the bridge's; ``arguments`` in the vendor's file lists
+them.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from perftool.model import vendors
 from perftool.model.inputs import ImportIssue
 from perftool.readers.nodes import HOST_TRACE
 
-# The arguments that identify work on a lane, by the bridge's names.
+# The arguments that identify work on a lane, as the bridge names them.
 _IDENTITY = ("recipeId", "contextId", "Unique Node ID")
 _OPERATION = "operation"
 
 
 def rewrite(connection: duckdb.DuckDBPyConnection, rank: int, path: str) -> list[ImportIssue]:
-    """Rewrite the native profiler's events among the raw events of ``rank``, read from ``path``; other traces stay.
+    """Rewrite the native profiler's events among the raw events of ``rank``, read from ``path``. Other traces stay
+    unchanged.
 
     Returns an issue for events without a partner.
     """
@@ -40,7 +42,7 @@ def rewrite(connection: duckdb.DuckDBPyConnection, rank: int, path: str) -> list
 
 
 def _engine_processes(connection: duckdb.DuckDBPyConnection, rank: int) -> list[str]:
-    """The processes whose lanes are engines."""
+    """The ids of processes whose lanes are engines."""
     found = connection.execute(
         "SELECT DISTINCT pid, args ->> 'name' FROM raw WHERE rank = $rank AND ph = 'M' AND name = 'process_name'",
         {"rank": rank},
@@ -89,7 +91,7 @@ WITH events AS (
     SELECT rowid AS id, ph, pid, tid, name, ts, dur, coalesce(args, '{{}}') AS args
     FROM raw WHERE rank = $rank AND ph IN ('B', 'E', 'X') AND list_contains($pids, pid) AND ts IS NOT NULL
 ),
--- -- An E has no begin if there are then more ends than begins.
+-- An end event has no begin if there are more ends than begins up to it.
 counted AS (
     SELECT *, {identity} AS key, count_if(ph = 'B') OVER w AS begun, count_if(ph = 'E') OVER w AS ended
     FROM events WHERE ph <> 'X'

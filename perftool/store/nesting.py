@@ -33,7 +33,7 @@ class Nested(NamedTuple):
 class Nesting:
     """Nests slices period by period, with the same result as all at once.
 
-    It keeps possible parents of later slices: open ones, and the last one of each depth.
+    Keeps possible parents of later slices: those still open, and the last slice of each depth.
     """
 
     def __init__(self) -> None:
@@ -64,10 +64,10 @@ def nest(
     """Sort slices into nesting order, and find the depth and the parent of each.
 
     Takes arrays of equal length; returns (order, depth, parent): ``order`` sorts the input by track, start, descending
-    length and number: of two with equal times, the earlier one in the file is outer. ``depth[i]`` is the number of
-    slices still open when slice ``order[i]`` starts; ``parent[i]`` is the index into the input of the innermost of
-    these, -1 at depth 0. A slice that starts inside another is nested in it, even if it ends later. ``known`` gives the
-    depth of the first slices, some of whose parents are absent.
+    length and number, so of two slices with equal times, the one that is earlier in the file is the outer one.
+    ``depth[i]`` is the number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the index into the
+    input of the innermost of these open slices, -1 at depth 0. A slice that starts inside another is nested in it, even
+    if it ends later. ``known`` gives the depth of the first slices, some of whose parents are absent.
     """
     order = np.lexsort((number, -end, start, track))
     track, start, end = track[order], start[order], end[order]
@@ -78,18 +78,18 @@ def nest(
         depth[is_known] = known[order[is_known]]
     parent = np.full(len(order), -1, dtype=np.int64)
     by_depth = np.argsort(depth, kind="stable")
-    # One scan per level would be quadratic for deep nesting.
+    # Split by level, because one scan per level would take quadratic time for deep nesting.
     levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
     above: Int64s = levels[0][nonempty[levels[0]]]
     for here in levels[1:]:
-        # The parent is the last slice one level up: the depth shows that it is still open.
+        # The parent is the last slice one level up; because of the depth, it must still be open.
         parent[here] = order[above[np.searchsorted(above, here) - 1]]
         above = here[nonempty[here]]
     return order, depth, parent
 
 
 def _possible_parents(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, until: int) -> Int64s:
-    """The positions of the sorted slices that may enclose one that starts at ``until`` or later."""
+    """The positions of those sorted slices that may enclose a slice that starts at ``until`` or later."""
     nonempty = np.flatnonzero(end > start)
     levels = int(depth.max(initial=0)) + 1
     last_first = nonempty[::-1]
@@ -102,7 +102,7 @@ def _possible_parents(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, 
 def _open_slices(track: Int64s, start: Int64s, end: Int64s, nonempty: npt.NDArray[np.bool_]) -> Int64s:
     """For each slice, the number of earlier slices of its track that are open at its start.
 
-    Only ``nonempty`` slices count, as empty ones contain nothing.
+    Only ``nonempty`` slices count, because empty ones contain nothing.
     """
     earlier: Int64s = np.cumsum(nonempty) - nonempty
     ended = np.empty(len(start), dtype=np.int64)

@@ -17,13 +17,13 @@ class Pairs:
     unmatched_begins: int = 0
 
     def close(self, begins: Sequence[int], end_ns: int) -> None:
-        """Close ``begins`` at ``end_ns``."""
+        """Record that the slices of ``begins`` end at ``end_ns``."""
         self.begin += begins
         self.end_ns += [end_ns] * len(begins)
 
 
 class _OpenBegins:
-    """The open begins of a track, innermost last; counts by name avoid failing searches."""
+    """The open begins of a track, the innermost last. Counts by name avoid searches that would fail."""
 
     def __init__(self) -> None:
         self._stack: list[tuple[int, str | None]] = []

@@ -16,7 +16,7 @@ from perftool.store.catalog import catalog
 from perftool.store.database import literal
 from perftool.store.shift import Shift
 
-# Tables with a row per step, collective or name of a rank, not per slice.
+# Small tables: they have a row per step, collective or name of a rank, not per slice.
 EXPORTED = (
     "tracks", "windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
     "_idle_totals", "_idle_annotations", "_device_op_totals", "_op_totals", "_traced_compilations", "fallback_calls",
@@ -25,10 +25,10 @@ EXPORTED = (
     "serving_iterations", "_memory_uses", "_annotation_work", "_enclosing_calls", "repeated_passes", "_op_loops",
     "_gap_neighbours",
 )  # fmt: skip
-# Limit for one table of one task; a large trace has about ten thousand collectives.
+# Limit for one table of one part. A large trace has about ten thousand collectives.
 MOST_ROWS = 5_000_000
-# Rows and text that a table may have per byte of its file, in addition to a free amount. Parquet stores a repeated name
-# once, but each of our rows takes at least a byte.
+# How many rows and how much text a table may have per byte of its file, in addition to a free amount. Parquet stores a
+# repeated name only once, but each row of our tables takes at least a byte.
 _ROWS_PER_BYTE, _FREE_ROWS = 16, 10_000
 _TEXT_PER_BYTE, _FREE_TEXT = 200, 4 << 20
 _TIMES = {"ts", "end", "host_ts", "host_end", "called", "ready"}
@@ -37,7 +37,7 @@ _RAW = re.compile(r"\braw\b")
 
 @dataclass(frozen=True)
 class ExportedTables:
-    """Tables exported by one store over ``ranks`` as Parquet files; ``shift`` moves times to the common zero.
+    """Tables exported by one store over ``ranks`` as Parquet files; ``shift`` moves times to the common origin.
 
     ``foreign`` tables come from an untrusted file.
     """
@@ -54,7 +54,7 @@ def corrupt_as_input_error() -> Iterator[None]:
     try:
         yield
     except (duckdb.Error, UnicodeDecodeError) as error:
-        # DuckDB's message may quote damaged bytes, and then is not valid text.
+        # UnicodeDecodeError: DuckDB's message may quote damaged bytes, and is then not valid text.
         if is_interrupt(error):
             raise
         why = str(error).splitlines()[0][:LONGEST_REASON]
@@ -84,8 +84,8 @@ def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[st
 def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedTables], folder: Path) -> None:
     """Import each table of EXPORTED from all ``parts``.
 
-    Raises duckdb.Error for a part with other columns or types, with rows of other ranks, or, if it is foreign, with too
-    many rows.
+    Raises duckdb.Error for a part with other columns or types, with rows of ranks that are not its own, or, if it is
+    foreign, with too many rows.
     """
     connection.execute("CREATE TEMP TABLE owners (file VARCHAR, rank INTEGER, shift_ns BIGINT)")
     for name in EXPORTED:
@@ -95,7 +95,7 @@ def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedT
             if part.foreign:
                 _require_size(connection, name, Path(file))
         _name_owners(connection, files, parts)
-        # The row order of a store that reads all ranks: parts are sorted by file name.
+        # Keep the row order of a store that reads all ranks; parts sort by file name.
         connection.execute(
             f"""CREATE TABLE "{name}" AS SELECT {_columns(name)}
                 FROM read_parquet({files}, filename = true, file_row_number = true) AS t
@@ -136,7 +136,7 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
     counted = f"SELECT count(*) FROM (SELECT 1 FROM read_parquet({file}) LIMIT {most + 1})"
     if connection.execute(counted).fetchall()[0][0] > most:
         raise duckdb.OutOfRangeException(f"{name} has too many rows")
-    # A LIMIT here would copy each text.
+    # No LIMIT, which would copy each text.
     total = connection.execute(f"SELECT coalesce(sum({length}), 0) FROM read_parquet({file})").fetchall()[0][0]
     if total > _TEXT_PER_BYTE * size + _FREE_TEXT:
         raise duckdb.OutOfRangeException(f"{name} repeats its texts too often")

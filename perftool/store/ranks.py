@@ -12,16 +12,17 @@ from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files import rank_name
 from perftool.readers.files.host_name import hosts_of
 
-# Longer than the info of a real run. Python's literal parser crashes on deeply nested text.
+# The info of a real run is shorter. Python's literal parser crashes on deeply nested text.
 _LONGEST_INFO = 100_000
-# More ranks than any run has.
+# No run has this many ranks.
 LARGEST_RANK = 1 << 17
-# In the year 2043.
+# This is in the year 2043.
 LATEST_NS = 1 << 61
 
 
 def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The trace's ``distributedInfo``: its rank and its run. Old profilers wrote a Python literal instead of JSON."""
+    """The trace's ``distributedInfo``, which describes its rank and its run. Old profilers wrote a Python literal
+    instead of JSON."""
     info = metadata.get("distributedInfo")
     if isinstance(info, str) and len(info) <= _LONGEST_INFO:
         with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
@@ -41,7 +42,8 @@ def base_time(metadata: Mapping[str, Any]) -> int:
 
 
 def number_ranks(stated: Sequence[int | None]) -> list[int]:
-    """The rank for each trace of a run: the stated one for its first trace, else a free one."""
+    """The rank for each trace of a run: the rank that the trace states, if no earlier trace states the same, else a
+    free one."""
     named = {rank for rank in stated if rank is not None}
     free = (rank for rank in count() if rank not in named)
     first: set[int] = set()
@@ -54,7 +56,7 @@ def number_ranks(stated: Sequence[int | None]) -> list[int]:
 
 
 def free_rank(stated: int | None, used: Container[int]) -> int:
-    """The rank for a trace: the stated one if it is free, else the lowest free one."""
+    """The rank for a trace: the stated rank if it is free, else the lowest free rank."""
     if stated is not None and stated not in used:
         return stated
     return next(rank for rank in count() if rank not in used)
@@ -92,7 +94,7 @@ def ranks_of_run(
 
 
 def world_size(metadata: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """The number of ranks of the run, as its traces state it; None when none does."""
+    """The number of ranks of the run, as its traces state it; None if no trace does."""
     sizes = (_number(distributed_info(top).get("world_size"), LARGEST_RANK) for top in metadata.values())
     return max((size for size in sizes if size is not None), default=None)
 

@@ -65,7 +65,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins), is_registered(t.op)) for t in totals
         ],
         "unsupported_dtypes": _missing_dtypes(totals),
-        # Inputs that would list fallbacks: with one of them, an empty list means no fallbacks.
+        # Inputs that would list fallbacks: if there is one, an empty list means that there were no fallbacks.
         "_log_fallback_sources": [(r.path,) for r in readings if _lists_fallbacks(r.reading)],
         "_captured": captured_rows([kernel for part in parts for kernel in part.captured]),
         "_log_compilations": [
@@ -131,7 +131,7 @@ def _serving_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ..
 
 
 def captured_rows(kernels: Sequence[CapturedKernel]) -> list[tuple[Any, ...]]:
-    """Each kernel with its ordinal among those of the same name, and the number of those."""
+    """Each kernel with its position among the kernels of its name, and the number of kernels of this name."""
     times, seen = Counter(one.kernel for one in kernels), Counter[str]()
     rows = []
     for one in kernels:

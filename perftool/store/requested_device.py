@@ -24,7 +24,7 @@ def requested_device(text: str) -> Reading:
 
 
 def find_requested(text: str) -> DeviceFacts:
-    """The device called ``text``, or described by the file ``text`` (*.toml). Raises InputError for any other."""
+    """The device called ``text``, or described by the file ``text`` (*.toml). Raises InputError for any other text."""
     if text.endswith(_ENDING):
         return read_device(text)
     if (found := device_named(text)) is None:
@@ -34,7 +34,7 @@ def find_requested(text: str) -> DeviceFacts:
 
 
 def read_device(path: str) -> DeviceFacts:
-    """The device that a file of the user describes. Raises InputError."""
+    """The device that a user's file describes. Raises InputError for a file that describes none."""
     try:
         text = read_small(Path(path)).decode()
     except (OSError, ValueError) as error:

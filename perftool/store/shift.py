@@ -23,7 +23,7 @@ class Shift:
         return f'CASE WHEN rank IN ({ranks}) THEN "{column}" + ({self.ns}) ELSE "{column}" END'
 
     def row(self, row: Mapping[str, Any], rank: int | None) -> Mapping[str, Any]:
-        """A rule's finding ``row`` on ``rank``, with its own time and those of related places shifted."""
+        """The row of a rule's finding on ``rank``, with the times of its place and of related places shifted."""
         if not self or rank not in self.ranks:
             return row
         return {

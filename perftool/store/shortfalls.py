@@ -18,7 +18,7 @@ from perftool.units import format_ns, format_ratio
 
 # Starting and draining a kernel takes 2 to 5 us on current devices.
 _LEAST_CALL_NS = 2000
-# Smaller differences come from clock variation and the order of calls.
+# An op must take this much longer: smaller differences come from clock variation and the order of calls.
 _CLEARLY = 1.1
 _ENOUGH_CALLS = 10
 _MOST_NUMBER = 2**62
@@ -44,7 +44,7 @@ def judge_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
 
 
 def holding_sql() -> str:
-    """SQL for the names of the reasons that hold for a row of ``op_shortfalls``, in their order."""
+    """SQL for the names of the reasons that hold for a row of ``op_shortfalls``, in the order of shortfalls.toml."""
     cases = ", ".join(f"CASE WHEN {reason.condition} THEN '{reason.name}' END" for reason in shortfalls().reason)
     return f"list_filter([{cases}], lambda name: name IS NOT NULL)"
 
@@ -57,7 +57,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[
 
 
 def _explained(row: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
-    """The texts for ``row`` from the first of the reasons ``found``."""
+    """The texts that the first of the reasons ``found`` gives for ``row``."""
     reason = next((reason for reason in shortfalls().reason if reason.name in found[:1]), None)
     if reason is None:
         fixes = {"short_fix": rest.short_fix, "fix": rest.fix} if (rest := _unexplained(row["bound"])) else {}
@@ -112,7 +112,7 @@ def _small(sizes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
-    """Columns on how the kernel divides the work: its grid, its tile, and how both fill the compute units."""
+    """Columns that describe how the kernel divides its work: grid, tile, and how well both fill the compute units."""
     try:
         args = json.loads(op["args"] or "{}")
     except (ValueError, RecursionError):
@@ -140,10 +140,11 @@ def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 
 
 def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None) -> tuple[int, float]:
-    """The number of tiles that cover the results, and the elements they cover per element needed.
+    """The number of tiles that cover the results, and how many elements they cover per element of the results.
 
-    Column-major libraries swap rows and columns; the order that matches the grid is used, else the better one.
-    Each of the ``parts`` of the inner dimension has its own tiles; more blocks than tiles mean that it is split, too.
+    Column-major libraries swap rows and columns, so this uses the order that matches the grid, else the better order.
+    Each of the ``parts`` of the inner dimension has its own tiles; more blocks than tiles mean that the inner dimension
+    is split.
     """
     assert sizes.m is not None
     assert sizes.n is not None
@@ -158,7 +159,7 @@ def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None
 
 
 def shape_text(sizes: Sizes, input_dims: str) -> str:
-    """A short text on the sizes."""
+    """A short text about the sizes."""
     if sizes.heads is not None:
         return f"{sizes.batch} x {sizes.heads} heads, {sizes.queries} x {sizes.keys}, head size {sizes.head_size}"
     if sizes.channels is not None:

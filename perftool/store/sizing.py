@@ -15,13 +15,13 @@ _COMPRESSION = 12
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750
-# Memory for a database on disk. The whole process then uses 600 MB.
+# Memory for a database on disk. With it, the whole process uses 600 MB.
 _CACHE_MB = 400
-# Above this size of text, the database is in a temporary file, where it is compressed and can be spilled.
+# For more text than this, the database is in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
-# Tables of 230 MB of text take 5 times its memory.
+# Memory for a database in memory, as a multiple of the text. The tables of a 230 MB trace take 5 times its size.
 _GROWTH = 8
-# Leaves memory for Python, its libraries, and for use that DuckDB does not count.
+# The rest is for Python, its libraries, and memory that DuckDB does not count.
 _SHARE = 0.5
 # Memory limits of this process's control group: version 2, version 1.
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -60,7 +60,7 @@ def cache_limit_mb(limit_mb: int) -> int:
 
 
 def free_memory_mb() -> int:
-    """The memory that this process could still allocate, in MB; practically unlimited if the system does not say."""
+    """The memory in MB that this process could still allocate; a huge number if the system does not report it."""
     limits = [_number(_CGROUP_LIMITS[0]), _number(Path("/proc/meminfo"), 1, 1024, "MemAvailable")]
     return min((limit for limit in limits if limit is not None), default=1 << 60) >> 20
 

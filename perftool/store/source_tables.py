@@ -1,4 +1,4 @@
-"""The small tables that no query derives: inputs, facts that they state about the run, and built-in facts."""
+"""The small tables that no query derives: inputs, what they state about the run, and built-in facts."""
 
 from __future__ import annotations
 

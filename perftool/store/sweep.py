@@ -66,10 +66,10 @@ class Sweep:
     def add(
         self, rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s, begin: int | None = None, until: int | None = None
     ) -> Intervals:
-        """Sweep the period from ``begin``, where the last one ended, to ``until``.
+        """Sweep the period from ``begin``, where the previous period ended, to ``until``.
 
-        Takes all intervals that reach into the period. Stretches that last until its end are returned by the next
-        call. The first period has no begin, the last one no end.
+        Takes all intervals that reach into the period. The next call returns the stretches that last until its end. The
+        first period has no begin, and the last no end.
         """
         rank, kind, ts, end = unite(rank, kind, *_clipped(ts, end, begin, until))
         mark_rank, mark_ts, mark_end = self._marks
@@ -79,8 +79,8 @@ class Sweep:
         return self._without_cut(sweep(rank, bits, ts, end), begin, until)
 
     def _without_cut(self, swept: Intervals, begin: int | None, until: int | None) -> Intervals:
-        """``swept`` joined with stretches that were held back at the boundary; holds back stretches that may
-        continue."""
+        """``swept``, joined with the stretches that the previous period held back; holds back stretches that may
+        continue in the next."""
         rank, ts, end, mask = swept
         held_rank, held_ts, held_end, held_mask = self._held
         first = np.searchsorted(rank, held_rank)

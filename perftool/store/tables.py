@@ -21,10 +21,10 @@ _FIRST = {"tracks", "_pairs", "_spans", "slices"}
 
 
 class Tables:
-    """The tables made over ``connections``; any thread may request one.
+    """The tables of a store, made on ``connections``; any thread may request one.
 
-    ``source_rows`` holds the rows of tables that no query derives; ``replay`` makes the rows of tables derived by a
-    replay. Issues go to ``note``, with their rank.
+    ``source_rows`` holds the rows of tables that no query derives; ``replay`` makes the rows of tables that a replay
+    derives. ``note`` is called with each issue and its rank.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Tables:
         self._values: dict[tuple[str, str], set[Any]] = {}
 
     def import_tables(self, names: Iterable[str]) -> None:
-        """Register the tables ``names``, which were made elsewhere."""
+        """Register the tables ``names``, which were imported."""
         self._made.update(names)
 
     def make_all(self, names: Iterable[str]) -> None:
@@ -65,7 +65,7 @@ class Tables:
     def missing(self, name: str) -> list[str] | None:
         """The tables to make before the table ``name``; None when it is already made or is not a table.
 
-        Other needs are unknown until the tables of its preconditions are made.
+        Lists only tables of preconditions until these are made, because the table may then need no others.
         """
         if name in self._made or name not in catalog():
             return None

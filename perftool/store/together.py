@@ -11,7 +11,7 @@ Made = TypeVar("Made")
 
 
 class Work(Protocol):
-    """Work whose parts several threads may do at the same time."""
+    """Work that consists of parts, which several threads may do at the same time."""
 
     def do(self) -> None:
         """Do parts until none is left or ``stop`` is called."""
@@ -21,9 +21,9 @@ class Work(Protocol):
 
 
 class SecondThread:
-    """A thread beside the calling one, started on first use; ``interrupt`` interrupts its statement.
+    """A second thread beside the calling one, started on first use; ``interrupt`` interrupts its statement.
 
-    It is used only if ``side_by_side`` says that a core is free.
+    It is used only if ``side_by_side()`` is true, that is, if a core is free.
     """
 
     def __init__(self, interrupt: Callable[[], None], side_by_side: Callable[[], bool]) -> None:
@@ -43,7 +43,7 @@ class SecondThread:
                 _do(work)
             except BaseException:
                 while not other.done():
-                    # Interrupt repeatedly: the thread may be between two statements.
+                    # Interrupt repeatedly, because the thread may be between two statements.
                     self._interrupt()
                     threading.Event().wait(0.001)
                 raise
@@ -99,7 +99,7 @@ class StoppedError(Exception):
 
 
 class Sequencer:
-    """Orders parts numbered from 0, which threads run in parallel until each waits for its turn."""
+    """Gives numbered parts, which threads run in parallel, their turns in order; numbers start at 0."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -127,7 +127,7 @@ class Sequencer:
 
 
 class Tables(Protocol):
-    """A maker of tables: ``missing`` lists the tables needed first; None for a table that is made."""
+    """Makes tables. ``missing`` lists the tables that a table needs first; it is None if the table is already made."""
 
     def make(self, name: str) -> None: ...
     def missing(self, name: str) -> list[str] | None: ...
@@ -170,7 +170,7 @@ class TableScheduler:
             return None
 
     def _first_ready(self, name: str, seen: set[str]) -> str | None:
-        """``name``, or its first need that is ready to make and that no thread is making."""
+        """``name``, or the first table it needs that can be made at once and that no thread is making."""
         if name in seen or name in self._busy:
             return None
         seen.add(name)

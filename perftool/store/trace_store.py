@@ -196,7 +196,7 @@ class TraceStore:
     def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The columns of our own SQL as numpy arrays; masked where one holds NULL. Whole numbers have 64 bits.
 
-        Results of narrow columns, such as ranks, could not be combined with times otherwise.
+        Otherwise, narrow columns, such as ranks, could not be combined with times.
         """
         found = self._connection.execute(sql, dict(params)).fetchnumpy()
         return {
@@ -289,8 +289,8 @@ class TraceStore:
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         if self._large:
-            # A database on disk has no memory for two tables at a time. The order of events matters, the order of
-            # tables does not.
+            # A database on disk has no memory for two tables at a time. Only raw events need their order; rows of
+            # tables do not.
             self._connections.one_at_a_time()
             self._connection.execute("SET preserve_insertion_order = false")
         self._tables.source_rows = source_tables(self.inputs, self.readings, self.metadata, self.unreadable)

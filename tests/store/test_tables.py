@@ -256,11 +256,11 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         kernel("impossible", 60, -5),
     ], [
         ('PATH', 'events without times', 3, None, None,
-         'complete events without a start, or with no length or an impossible one, dropped: 3'),
+         'complete events without a start, or with a missing or impossible length, dropped: 3'),
         ('PATH', 'unmatched begins', 1, None, None,
          'begin events without an end, closed with the events around them: 1'),
         ('PATH', 'unmatched ends', 1, None, None,
-         'end events of what began before the recording, dropped: 1'),
+         'end events without a begin event, because the slice began before the recording, dropped: 1'),
     ]),
     # One input file.
     "inputs": ([

@@ -66,7 +66,7 @@ class _Operands:
         found = tuple(tensors[name] for name in listed if isinstance(name, str) and name in tensors)
         self.left -= sum(len(tensor.shape) for tensor in found)
         if self.left < 0:
-            self.tally.note("operand", "operands of nodes, more than a file of this size has, were left out")
+            self.tally.note("operand", "operands of nodes were left out, because no real file of this size has so many")
         return found if self.left >= 0 else ()
 
 

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import duckdb
 
-# DuckDB renamed the member in 2.0.
+# DuckDB renamed this enum member in 2.0.
 _SELECTS = ("SELECT", "SELECT_STATEMENT")
 ONLY_SELECT = "only a single SELECT is allowed"
 NO_LIST = "SHOW is not allowed"
-# Table functions that only use their arguments. Others read files, settings or logs, or have side effects.
+# Table functions that use only their arguments. Other table functions read files, settings or logs, or have side
+# effects.
 TABLE_FUNCTIONS = frozenset(
     ("range", "generate_series", "unnest", "json_each", "json_tree", "repeat", "repeat_row",
      "histogram", "histogram_values")
 )  # fmt: skip
-# Harmless functions that DuckDB calls volatile.
+# Harmless functions that DuckDB lists as volatile.
 _HARMLESS = frozenset(("random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "error", "stats", "vector_type"))
 # Functions that reveal the process or its environment, wait, write, or take SQL or plans as text.
 _REFUSED = re.compile(
@@ -105,7 +106,7 @@ def _computing(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
     ).fetchall()
     acting = {name for name, acts in rows if acts} - _HARMLESS
     names = {name for name, _ in rows if not _REFUSED.fullmatch(name)}
-    # The last two are the parser's names for syntax.
+    # unnest and count_star are the parser's names for syntax.
     return frozenset((names - acting) | _TIMES | _HARMLESS | {"unnest", "count_star"})
 
 

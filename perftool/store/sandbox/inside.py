@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _take_pipe() -> tuple[BinaryIO, BinaryIO]:
-    """Reserve stdin and stdout for the pipe; all other reads and writes there go to the null device."""
+    """Reserve stdin and stdout for the pipe; everything else that uses them reads and writes the null device."""
     pipe = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
@@ -95,7 +95,7 @@ def _limit_resources(memory_mb: int) -> None:
 
     most = (memory_mb + _SLACK_MB) << 20
     limits = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0, resource.RLIMIT_DATA: most}
-    # This limit also blocks new threads, not existing ones; it does not bind root.
+    # This limit also prevents new threads, but does not affect existing ones. It does not apply to root.
     limits[resource.RLIMIT_NPROC] = 0
     for what, limit in limits.items():
         limit = _allowed(limit, resource.getrlimit(what)[1])

@@ -85,7 +85,7 @@ class Sandbox:
         return result
 
     def _ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result | str:
-        """The result, or the error the process reports. Raises QueryError when it reports nothing."""
+        """The result, or the error that the process reports. Raises QueryError when it reports neither."""
         child = self._child or self._start()
         new = {name: str(path) for name, path in tables.items() if name not in self._attached}
         request = {
@@ -99,7 +99,7 @@ class Sandbox:
                 result = read_result(_pipe(child.stdout), bounds)
         finally:
             if result is None:
-                # Also after Ctrl-C, so that the next query does not read this answer.
+                # This also runs after Ctrl-C, so that the next query does not read this answer.
                 self.close()
         if late.is_set():
             self.close()
@@ -143,7 +143,7 @@ class Sandbox:
 
 @contextlib.contextmanager
 def _killed_after(child: subprocess.Popen[bytes], seconds: float) -> Iterator[threading.Event]:
-    """Kill ``child`` when it has not answered after ``seconds``; the event says whether that happened."""
+    """Kill ``child`` if the block takes longer than ``seconds``; the event is set if that happened."""
     late = threading.Event()
 
     def kill() -> None:
@@ -151,7 +151,7 @@ def _killed_after(child: subprocess.Popen[bytes], seconds: float) -> Iterator[th
         child.kill()
 
     timer = threading.Timer(seconds, kill)
-    # Python waits for non-daemon threads before it exits.
+    # A daemon thread, because Python waits for other threads before it exits.
     timer.daemon = True
     timer.start()
     try:

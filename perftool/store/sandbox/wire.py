@@ -17,7 +17,7 @@ from uuid import UUID
 _LENGTH = struct.Struct(">I")
 # The sandbox's answer when it exceeds its memory limit.
 OUT_OF_MEMORY = "it needs more memory than a query may have"
-# Longer than any valid frame: rows are sent a few hundred at a time.
+# Valid frames are shorter, because rows are sent a few hundred at a time.
 LONGEST_FRAME = 1 << 30
 # Values of these types map directly to JSON. ``json`` writes and reads NaN and the infinities too.
 _PLAIN = (bool, int, float, str, type(None))
@@ -27,7 +27,7 @@ _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _MOST_DIGITS = 40
 # Deeper nesting would exceed the recursion limit.
 _DEEPEST = 100
-# The other types by a tag, with conversions to and from text.
+# Values of other types are sent as text with a tag. For each tag: the type, and its conversions to and from text.
 _AS_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "number": (Decimal, str, Decimal),
     "moment": (datetime, datetime.isoformat, datetime.fromisoformat),
@@ -76,7 +76,7 @@ def decoded(data: bytes) -> Any:
     try:
         message = json.loads(data)
         if _MAY_BE_HALF.search(data):
-            # A lone surrogate is not a character, and no file accepts it.
+            # Raises an error for a lone surrogate, which is not a character and cannot be written to a file.
             json.dumps(message, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise BrokenFrameError(str(error)) from None
