@@ -1,4 +1,4 @@
-"""Annotations of a trace: our slices and counters, in addition to the recorded ones."""
+"""Annotations of a trace: slices and counters that this program adds to the recorded ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """A track of marks that follow or contain each other. They may come from a query, and can be read only once."""
+    """A track of marks that follow or contain each other. The marks may come from a query, and can be read only
+    once."""
 
     name: str
     marks: Iterable[Mark]
@@ -34,7 +35,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Sample:
-    """The values of a counter from ``ts_ns`` on."""
+    """The values that a counter has from ``ts_ns`` on."""
 
     ts_ns: int
     values: Mapping[str, int]
@@ -50,7 +51,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Flow:
-    """An arrow from one mark to another: the numbers of their lanes, and their start times."""
+    """An arrow from one mark to another, given by the numbers of their lanes and their start times."""
 
     source: int
     source_ts_ns: int
@@ -62,9 +63,9 @@ class Flow:
 class Annotations:
     """All annotations of one rank: ``findings`` of the report, the critical path, idle time and counters.
 
-    ``pid`` is the process they are drawn under, and the lanes are its threads from ``pid + 1`` on: numbers that the
-    trace does not use. ``view`` is the stretch of the trace to show first, and ``select`` the slice to select in it:
-    the place of the first finding, or its first example if the finding covers the whole window.
+    They are drawn under the process ``pid``, and the lanes are its threads from ``pid + 1`` on; the trace does not use
+    these numbers. ``view`` is the stretch of the trace to show first, and ``select`` the slice to select in it: the
+    place of the first finding, or its first example if the finding covers the whole window.
     """
 
     rank: int
@@ -82,8 +83,8 @@ class RankTimeline:
     """A rank in a timeline of several: its processes in order, its events, and its annotations.
 
     An event is a row of the table ``raw`` without its rank: ph, cat, name, pid, tid, ts and dur in ns, id, args (JSON).
-    They can be read only once. ``offset_ns`` is added to all times; None means that the clock of
-    the rank is unknown.
+    The events can be read only once. ``offset_ns`` is added to all times; None means that the clock of the rank is
+    unknown.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""Results of a benchmark: measurements, simulations, and the findings of rules on its two traces."""
+"""Results of a benchmark: measurements, simulations, and what the rules find in its two traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ BenchmarkStatus = Literal["validated", "measured", "simulated", "skipped", "fail
 
 @dataclass(frozen=True)
 class Machine:
-    """Where benchmarks were measured. ``load`` is the number of runnable processes at their start, if known."""
+    """The machine on which benchmarks were measured. ``load`` is the number of runnable processes at the start, if
+    known."""
 
     processor: str
     cores: int
@@ -26,9 +27,10 @@ class Machine:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The naive form's time over the advised one's: the median over rounds, and its confidence interval.
+    """The time of the naive form divided by that of the advised form: the median over rounds, and its confidence
+    interval.
 
-    ``confidence`` is the coverage of the interval, 0 to 1; few rounds cannot give 95 %, and one gives 0.
+    ``confidence`` is the coverage of the interval, 0 to 1. A few rounds cannot give 95 %, and a single one gives 0.
     """
 
     value: float
@@ -48,7 +50,8 @@ class Ratio:
 
 @dataclass(frozen=True)
 class FormFigures:
-    """One form: seconds per run (median), relative interquartile range, peak memory in bytes, page faults."""
+    """Measurements of one form: seconds per run (median), relative interquartile range, peak memory in bytes, page
+    faults."""
 
     title: str
     seconds: float
@@ -59,11 +62,11 @@ class FormFigures:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Both forms at one size, timed in the same rounds in one state of the heap.
+    """Measurements of both forms at one size, timed in the same rounds in one state of the heap.
 
-    ``torch`` is the best form that torch itself has, if any, and ``torch_ratio`` the naive form over it.
-    ``bandwidth`` is that of a pass over memory in the same rounds, in bytes/s. ``max_error`` is the largest difference
-    of the results, relative to their largest value.
+    ``torch`` is the best form that torch itself offers, if any, and ``torch_ratio`` compares the naive form with it.
+    ``bandwidth`` is the bandwidth of a pass over memory in the same rounds, in bytes/s. ``max_error`` is the largest
+    difference between the results, relative to their largest value.
     """
 
     size: str
@@ -88,14 +91,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Proof:
-    """The findings of all rules on the traces of both forms.
+    """What all rules find in the traces of both forms.
 
-    ``fired_before`` and ``fired_after`` concern the rules of the row; ``newly_fired`` lists other rules that fire only
-    on the advised form: further advice, or a cost of this advice. ``gain_estimated`` is the finding's upper bound in
-    the trace, as a share of the naive step, and ``gain_predicted`` the replay's prediction (None without one).
-    ``ratio`` is the real ratio of the naive step to the advised one: measured without the profiler, or taken from the
-    simulated traces. ``interval`` bounds the measured gain, as shares of the naive step; None where it is unknown.
-    ``max_error`` is the difference of the results of simulated scripts, relative to the naive one.
+    ``fired_before`` and ``fired_after`` list the benchmark's rules; ``newly_fired`` lists other rules that fire only on
+    the advised form: further advice, or a cost of this advice. ``gain_estimated`` is the finding's upper bound in the
+    trace, as a share of the naive step, and ``gain_predicted`` the replay's prediction (None without one). ``ratio`` is
+    the true ratio of the naive step to the advised step, measured without the profiler, or taken from the simulated
+    traces. ``interval`` bounds the measured gain, as shares of the naive step; None where it is unknown. ``max_error``
+    is the difference between the results of simulated scripts, relative to that of the naive script.
     """
 
     simulated: bool
@@ -110,13 +113,13 @@ class Proof:
 
     @property
     def gain(self) -> float | None:
-        """Share of the naive step that the advised one saves."""
+        """Share of the naive step that the advised form saves."""
         return None if not self.ratio else 1.0 - 1.0 / self.ratio
 
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """One row, represented by its first measurement. ``seconds`` is the time it took to make the row."""
+    """One row of the results, represented by its first measurement. ``seconds`` is the time that the row took."""
 
     name: str
     rules: tuple[str, ...]

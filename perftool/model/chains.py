@@ -1,4 +1,4 @@
-"""Sequences of kernels that recur, as the layers of a model do."""
+"""Sequences of kernels that recur, like the layers of a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class ChainPlace:
     """A kernel of a chain: the op that launched it (None where unknown), shapes of its inputs as JSON, its mean time
-    ``ns`` in a repeat, its ``share`` of the chain, and the op's share of the device's best (None where unknown)."""
+    ``ns`` in a repeat, its ``share`` of the chain, and the share of the device's best that the op reaches (None where
+    unknown)."""
 
     op: str | None
     kernel: str
@@ -20,8 +21,8 @@ class ChainPlace:
 
 @dataclass(frozen=True)
 class Chain:
-    """A sequence of kernels that follows itself ``repeats`` times in a step of ``rank``: ``ns`` for one repeat, and the
-    share of the work on its lane in that step that all repeats make up. It first starts at ``ts``, in ns.
+    """A sequence of kernels that runs ``repeats`` times in a row in a step of ``rank``. One repeat takes ``ns``, and
+    all repeats together make up ``share`` of the work on their lane in that step. The first starts at ``ts``, in ns.
     """
 
     rank: int

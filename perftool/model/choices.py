@@ -16,7 +16,7 @@ FAIL_ON = (*SEVERITIES, "never")
 
 
 class LintFormat(str, Enum):
-    """How ``lint`` writes findings; ``perftool.reporters.lint.formats`` maps each format to its writer."""
+    """The formats in which ``lint`` writes findings; ``perftool.reporters.lint.formats`` maps each to its writer."""
 
     text = "text"
     json = "json"
@@ -28,7 +28,7 @@ class LintFormat(str, Enum):
 
 
 class ReportFormat(str, Enum):
-    """How ``analyze`` and ``merge`` write the report."""
+    """The formats in which ``analyze`` and ``merge`` write the report."""
 
     text = "text"
     json = "json"
@@ -36,14 +36,14 @@ class ReportFormat(str, Enum):
 
 
 class Color(str, Enum):
-    """When to colour the output."""
+    """When output is in colour."""
 
     auto = "auto"
     always = "always"
     never = "never"
 
 
-# The formats that a configuration may name; a command that lacks one prints text.
+# The formats that a configuration may name. A command that does not have the format prints text.
 FORMATS = tuple(dict.fromkeys(form.value for form in (*LintFormat, *ReportFormat)))
 
 

@@ -13,16 +13,16 @@ import tomli
 from perftool.errors import InputError
 
 _FILE = Path(__file__).parent.parent / "devices.toml"
-# A partition of a device (such as MIG) has the name of the device, but less memory. Error correction takes up to a
-# sixteenth.
+# A partition of a device (such as MIG) has the name of the device, but less memory. A whole device may also report up
+# to a sixteenth less, because of error correction.
 _LEAST_SHARE = 0.9
-# Larger than the FLOP/s or bytes/s of any device.
+# No device has this many FLOP/s or bytes/s.
 _HIGHEST_RATE = 1e21
 
 
 @dataclass(frozen=True)
 class Peak:
-    """Highest rate in FLOP/s of one unit (matrix or vector) with one data type, dense."""
+    """The highest dense rate, in FLOP/s, of one unit (matrix or vector) with one data type."""
 
     dtype: str
     unit: str
@@ -34,9 +34,9 @@ class Peak:
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts:
     """Facts about a device. ``spellings`` lists its names in traces (only ``name`` when empty); bandwidths are in
-    bytes/s, ``link_bandwidth`` for all links to other devices of the host together, one way. ``matrix_clock`` is the
-    clock, in Hz, in which Gaudi's graph compiler counts the cycles of the MME. ``units`` are its compute units (SMs,
-    CUs), ``capability`` is CUDA's compute capability, times 10."""
+    bytes/s. ``link_bandwidth`` is for all links to other devices of the host together, one way. ``matrix_clock`` is the
+    clock, in Hz, whose cycles Gaudi's graph compiler counts for the MME. ``units`` is the number of compute units (SMs,
+    CUs), and ``capability`` CUDA's compute capability, times 10."""
 
     type: str
     name: str
@@ -65,8 +65,8 @@ def known_devices() -> tuple[DeviceFacts, ...]:
 def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts | None:
     """The device that a trace calls ``spelling``; None without an exact match.
 
-    ``memory_bytes`` is the memory stated in the trace: a device with much less is a partition, whose rates are
-    unknown.
+    ``memory_bytes`` is the memory that the trace states. If it is much less than the device has, the device is a
+    partition, whose rates are unknown.
     """
     for device in known_devices():
         if spelling in (device.spellings or (device.name,)):

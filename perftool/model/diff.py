@@ -24,7 +24,7 @@ class OpTotal:
 
 @dataclass(frozen=True)
 class Setting:
-    """The setting of a run: its device (None when unknown), the ranks given, and its total number of ranks."""
+    """The conditions of a run: its device (None when unknown), the ranks given, and its total number of ranks."""
 
     device: str | None = None
     ranks: tuple[int, ...] = ()
@@ -36,14 +36,14 @@ UNKNOWN = Setting()
 
 @dataclass(frozen=True)
 class RunSide:
-    """The data of one run that a comparison uses.
+    """The data about one run that a comparison uses.
 
-    ``step_ns`` has one length per step: of the slowest rank, because ranks wait for one another. ``breakdown_ns`` is
-    the mean over the steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
-    ``rates`` holds the rates reached by the ops that take the most time on ``device``, ``served`` the numbers of the
-    summary that only a language-model server has. ``modules`` are those of one rank by their path; their times exclude
-    inner modules. ``step_word`` is what the run calls a step. ``lost`` has a sentence for each input that is unreadable
-    or cut off, and ``stepped`` the ranks with complete steps.
+    ``step_ns`` has one length per step, that of the slowest rank, because ranks wait for one another. ``breakdown_ns``
+    is the mean over steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
+    ``rates`` holds the rates that the ops with the most time reach on ``device``, ``served`` the numbers of the summary
+    that only a language-model server has. ``modules`` holds the modules of one rank by path; their times exclude inner
+    modules. ``step_word`` is what the run calls a step. ``lost`` has a sentence for each input that is unreadable or
+    cut off, and ``stepped`` the ranks with complete steps.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class OpChange:
-    """The change of an op between the runs, per step; None on the side without it."""
+    """The change of an op between the runs, per step; None for a run without the op."""
 
     name: str
     kind: ChangeKind
@@ -89,8 +89,8 @@ class OpChange:
 
 @dataclass(frozen=True)
 class RateChange:
-    """An op of both runs, by the name that all devices share. ``shapes`` holds its inputs as JSON. If no shapes agree,
-    it is empty, and the row covers all calls of the op.
+    """An op that both runs have, by the name that all devices share. ``shapes`` holds the shapes of its inputs as JSON.
+    If no shapes agree, ``shapes`` is empty, and the row covers all calls of the op.
     """
 
     name: str
@@ -113,13 +113,13 @@ class RateChange:
 
     @property
     def by_kernels(self) -> float | None:
-        """The rest of ``factor``: how much closer to its device's best the base run is."""
+        """The part of ``factor`` not due to peaks: how much closer to its device's best the base run gets."""
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
         return one / other if self.factor and one and other else None
 
     @property
     def delta_ns(self) -> float:
-        """How much longer the calls of the base run would take in the new run."""
+        """How much more time the calls of the base run would take in the new run."""
         if self.factor is not None:
             return (self.factor - 1) * self.base.kernel_ns
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
@@ -137,7 +137,8 @@ class FusedSide:
 
 @dataclass(frozen=True)
 class FusionChange:
-    """Work that one run (the base, if ``on_base``) does in one op and the other in several. ``closes`` is the fix."""
+    """Work that one run (the base, if ``on_base``) does in one op and the other in several. ``closes`` says how to
+    change that."""
 
     work: str
     on_base: bool
@@ -157,7 +158,7 @@ class PartChange:
 
 @dataclass(frozen=True)
 class NumberChange:
-    """A number of the summary, by its name, on both sides."""
+    """A number of the summary, by its name, in both runs."""
 
     name: str
     base: float
@@ -173,8 +174,8 @@ class NumberChange:
 class Comparison:
     """The result of ``diff``. ``interval`` is None, and ``reason`` says why, when there are too few steps.
 
-    ``differences`` describes how the settings differ. A finding of only one side that is just above its rule's
-    threshold counts as neither new nor fixed, as noise may have caused it.
+    ``differences`` describes how the settings differ. A finding in only one run that is just above its rule's threshold
+    counts as neither new nor fixed, because noise may have caused it.
     """
 
     base: RunSide

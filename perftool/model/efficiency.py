@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OpRate:
-    """An op with its shapes, over all ranks, with the columns of the table op_efficiency."""
+    """An op with its shapes, over all ranks; the fields are columns of the table op_efficiency."""
 
     name: str
     source: str

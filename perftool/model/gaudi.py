@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine group of a Gaudi, over the window. ``busy_ns`` counts overlapping lanes once, ``lane_ns`` adds them."""
+    """An engine group of a Gaudi, over the window. ``busy_ns`` counts overlapping lanes once, ``lane_ns`` adds them
+    up."""
 
     rank: int
     engine: str
@@ -20,7 +21,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A compiled Gaudi graph that ran; times are unions over its lanes, in the whole recording."""
+    """A compiled Gaudi graph that ran. Times cover the whole recording and count overlapping lanes once."""
 
     rank: int
     recipe: int

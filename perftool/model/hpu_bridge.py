@@ -16,7 +16,7 @@ _FILE = Path(__file__).parent.parent / "hpu_bridge.json"
 class HpuBridge:
     """``cuts`` lists the reasons for graph cuts in simulated scripts; ``other_cuts`` explains the other reasons.
 
-    Ops of the autocast lists have no namespace; ``numbers_as_tensors`` are full op names. ``computed_as`` and
+    Ops in the autocast lists have no namespace; ``numbers_as_tensors`` holds full op names. ``computed_as`` and
     ``stored_as`` map a type to its substitute.
     """
 
@@ -33,7 +33,7 @@ class HpuBridge:
 
 @cache
 def hpu_bridge() -> HpuBridge:
-    """The shipped facts."""
+    """The facts in the shipped file."""
     data = orjson.loads(_FILE.read_bytes())
     cuts, autocast, dtypes = data["graph_cuts"], data["autocast"], data["dtypes"]
     return HpuBridge(

@@ -12,7 +12,7 @@ import orjson
 from perftool.model.hpu_bridge import hpu_bridge
 
 _FILE = Path(__file__).parent.parent / "hpu_ops.json"
-# No arithmetic unit of any Gaudi supports these types, and the bridge does not convert them to others.
+# No arithmetic unit of any Gaudi supports these types, and the bridge does not convert them to other types.
 MISSING_EVERYWHERE = frozenset({"complex64", "complex128"})
 ANY_ARGUMENT = "*"
 
@@ -43,7 +43,7 @@ def hpu_ops() -> HpuOps:
 
 
 def base_name(op: str) -> str:
-    """``op`` without overload and without the underscore of its in-place form: ``aten::add`` for ``aten::add_.out``."""
+    """``op`` without its overload and the underscore of an in-place form: ``aten::add`` for ``aten::add_.out``."""
     namespace, _, rest = op.rpartition("::")
     name = rest.split(".")[0]
     return f"{namespace}::{name.rstrip('_') or name}"

@@ -18,7 +18,7 @@ ReadingKind = Literal[
     "device",
 ]
 InputKind = Literal["trace", ReadingKind]
-# The kind of an issue about parts of a file that only other programs can read.
+# The kind of issue for parts of a file that only other programs can read.
 UNREAD = "not read"
 InputStatus = Literal["ok", "repaired", "truncated", "unreadable"]
 
@@ -27,8 +27,8 @@ InputStatus = Literal["ok", "repaired", "truncated", "unreadable"]
 class ImportIssue:
     """A loss or a repair by a reader.
 
-    ``count`` is in events (or records, or lines), ``bytes`` the length of the text concerned, ``offset`` the
-    place of the first one in bytes from the start of the uncompressed input; both are None when unknown.
+    ``count`` counts events (or records, or lines). ``bytes`` is the length of the affected text, and ``offset`` the
+    place of the first occurrence, in bytes from the start of the uncompressed input; both are None when unknown.
     """
 
     kind: str

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class ServingPhase:
     """The iterations of one phase: prefill, decode, mixed or idle (calls of the model without requests).
 
-    ``total_ns`` is their time, ``share`` that of the window; ``batch`` is the mean over this time, None where no
-    annotation has it. ``prompt_tokens`` is None where the annotations lack it.
+    ``total_ns`` is their time, and ``share`` its share of the window. ``batch`` is the mean over this time, None where
+    no annotation states it. ``prompt_tokens`` is None where the annotations do not state it.
     """
 
     name: str
@@ -27,7 +27,7 @@ class ServingPhase:
 
 @dataclass(frozen=True)
 class TokenGaps:
-    """The time between two tokens of a request. ``prompt_tokens`` were processed in the longest, 0 for none.
+    """The time between two tokens of a request. ``prompt_tokens`` were processed in the longest gap.
 
     ``compiling`` iterations are left out because they compile.
     """
@@ -43,7 +43,7 @@ class TokenGaps:
 class Weights:
     """The bytes of a rank's weights, as the log states them, and the time to read them once from memory.
 
-    The ``cache_`` fields give the same for the keys and values of a median decode, whose requests have at most
+    The ``cache_`` fields give the same for the keys and values that a median decode reads, whose requests have at most
     ``cache_tokens`` tokens; None where the annotations lack context lengths or the log lacks the cache size.
     """
 
@@ -59,10 +59,9 @@ class Serving:
     """The iterations of the rank ``rank``, the lowest that has any.
 
     ``window_ns`` is the time from the first iteration to the end of the last; ``without_requests_ns`` is the part of it
-    in which no iteration ran or was prepared. ``decode_ns`` splits a mean decode by stage, and holds only stages that
-    the recording shows; it is empty without any. ``batch_limit`` is max_num_seqs, None when no input states it;
-    ``token_gaps`` None where no request generates twice; ``weights`` None where their bytes or the memory's bandwidth
-    are unknown.
+    in which no iteration ran or was prepared. ``decode_ns`` splits a mean decode by stage, and has only the stages that
+    the recording shows. ``batch_limit`` is max_num_seqs, None when no input states it. ``token_gaps`` is None where no
+    request generates twice, and ``weights`` where their size or the memory's bandwidth is unknown.
     """
 
     rank: int

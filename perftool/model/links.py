@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# As in [project.urls] of pyproject.toml; a test keeps both equal.
+# The URL in [project.urls] of pyproject.toml; a test checks that both are equal.
 DOCUMENTATION = "https://habana-perf-tool.readthedocs.io/en/latest/"
 IDLE_TIME = f"{DOCUMENTATION}idle-time/"
 # The first digit of the codes of third-party rules.

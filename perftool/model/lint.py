@@ -17,7 +17,7 @@ class LintFinding:
     """A finding with its place for CI.
 
     ``file`` is relative to the root of the project, with forward slashes. ``baseline`` is None without a baseline;
-    an ``unchanged`` finding is accepted and fails nothing. ``step_word`` is what its run calls a step.
+    an ``unchanged`` finding is accepted and fails nothing. ``step_word`` is what the run calls a step.
     """
 
     finding: Finding
@@ -43,7 +43,7 @@ class LintFinding:
 
 @dataclass(frozen=True)
 class BaselineEntry:
-    """Accepted findings: ``count`` of one fingerprint. ``message`` is for people and is not compared."""
+    """Accepted findings: ``count`` findings with one ``fingerprint``. ``message`` is for people and is not compared."""
 
     fingerprint: str
     code: str

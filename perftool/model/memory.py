@@ -11,10 +11,11 @@ _HOST = "host memory"
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The memory that one kind of block takes at the peak of ``device`` of ``rank``, at ``ts_ns``.
+    """The memory that one kind of block takes at the peak, at ``ts_ns``, of ``device`` on ``rank``.
 
-    ``count`` is None where the blocks were made before the recording. ``makers`` lists the ops that made most of it.
-    ``allocated`` is the whole peak, ``reserved`` the memory of the allocator at that time, None if unknown.
+    ``count`` is None for blocks allocated before the recording. ``makers`` lists the ops that allocated most.
+    ``allocated`` is all memory allocated at the peak, ``reserved`` the memory that the allocator holds then, None if
+    unknown.
     """
 
     rank: int
@@ -29,7 +30,7 @@ class MemoryUse:
 
     @property
     def whole(self) -> str:
-        """A text on the whole peak. PyTorch does not report host memory allocated before the recording."""
+        """A text about the whole peak. PyTorch does not report host memory that was allocated before the recording."""
         held = "" if self.reserved is None else f", {format_bytes(self.reserved)} reserved"
         since = " since the recording began" if self.device == _HOST else ""
         return f"{format_bytes(self.allocated)} allocated{since}{held}"

@@ -16,10 +16,10 @@ Unit = Literal["ratio", "ms", "count", "bytes", "per_s"]
 
 @dataclass(frozen=True)
 class MetricKind:
-    """A number of the summary. Reports show those with a ``label`` in tables; those with a ``device`` only for runs on
-    a device of this type, ``serving`` ones only where they have a value. ``on_cpu`` is the label where the CPU is the
-    device, empty for numbers that are meaningless there.
-    ``better`` is the desired direction of the number, or None."""
+    """A number of the summary. Reports show numbers with a ``label`` in tables, numbers with a ``device`` only for runs
+    on a device of this type, and ``serving`` numbers only if they have a value. ``on_cpu`` is the label where the CPU
+    is the device, empty if the number is meaningless on a CPU. ``better`` is the desired direction of the number, or
+    None."""
 
     name: str
     unit: Unit

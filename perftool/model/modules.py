@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Between the classes of a path, from the outermost module to the innermost.
+# Separates the classes in a path, which go from the outermost module to the innermost.
 INSIDE = " > "
 NO_MODULE = "outside of modules"
 
@@ -14,8 +14,9 @@ class ModuleTime:
     """The work of one place in the hierarchy of modules, on ``rank``; ``path`` and ``module`` are None for work outside
     modules, whose ``depth`` is 0.
 
-    ``modules`` share the place (the layers of a model) and were called ``calls`` times. ``forward_ns`` and
-    ``backward_ns`` include the modules inside them, ``own_ns`` does not. ``share`` is that of both in the rank's work.
+    ``modules`` is the number of modules at the place (the layers of a model), which were called ``calls`` times.
+    ``forward_ns`` and ``backward_ns`` include inner modules, ``own_ns`` does not. ``share`` is the share of
+    ``forward_ns`` and ``backward_ns`` in the rank's work.
     """
 
     rank: int
@@ -32,7 +33,7 @@ class ModuleTime:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the work of a rank that the program names, and its share of that work."""
+    """A part of a rank's work that an annotation of the program names, and its share of the work."""
 
     name: str
     share: float
@@ -40,9 +41,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class OpLoop:
-    """A loop of about ``length`` ops that runs ``times`` in a step, for ``share`` of the time.
+    """A loop of about ``length`` ops that runs ``times`` times in a step and takes ``share`` of the time.
 
-    ``names`` lists its longest ops; it is None if the ops that run once in the loop take little of it.
+    ``names`` lists its longest ops; it is None if the ops that run once per pass take little of the loop's time.
     """
 
     length: int

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class NodeRun:
     """A run of a node of a Gaudi recipe, from Intel's trace analyzer; None for missing values.
 
-    ``run`` counts from 1; the ``lanes`` of one engine work on it, each for ``min_engine_ns`` to ``max_engine_ns``.
-    Shapes are text. ``expected_ns`` is the graph compiler's estimate, ``utilisation`` (0 to 1) that of the engine.
+    ``run`` counts from 1. ``lanes`` lanes of one engine work on the run, each for ``min_engine_ns`` to
+    ``max_engine_ns``. Shapes are text. ``expected_ns`` is the graph compiler's estimate, ``utilisation`` (0 to 1) the
+    engine's utilisation.
     """
 
     engine: str
@@ -51,8 +52,8 @@ class GraphNode:
     """A node of a compiled Gaudi graph, made by the graph compiler from ops, with its estimates.
 
     ``guid`` names its kernel, ``fused_ops`` the kernels of the nodes fused into it, ``origins`` the nodes of the
-    model's graph that it comes from. ``expected_cycles`` counts cycles of the MME, ``utilisation`` (0 to 1) is the
-    share of them that computes; None where the compiler has no estimate.
+    model's graph that it comes from. ``expected_cycles`` counts cycles of the MME, and ``utilisation`` (0 to 1) is the
+    share of these cycles that compute; None where the compiler has no estimate.
     """
 
     recipe: int | None
@@ -76,7 +77,8 @@ class GraphNode:
 class CompilerAdvice:
     """Advice from one check of Gaudi's graph compiler, given ``count`` times; ``priority`` is high or low.
 
-    ``fcd_bytes`` is the contiguous part of the tensor in memory, ``reads`` the number of times it is read.
+    ``fcd_bytes`` is the length of the tensor's contiguous parts in memory, ``reads`` the number of times the tensor is
+    read.
     """
 
     priority: str

@@ -7,18 +7,18 @@ import sys
 from collections.abc import Collection
 from itertools import pairwise
 
-# Folders of installed packages.
+# Folders that hold installed packages.
 _INSTALLED = {"site-packages", "dist-packages"}
-# Folders of code that torch.compile writes.
+# Folders to which torch.compile writes code.
 _GENERATED = "torchinductor_"
 _PYTHON = re.compile(r"python\d(\.\d+)?t?")
-# Packages by the first part of a path, because the profiler strips the import folder.
+# Packages whose code is not the user's, by the first part of a path, because the profiler strips the import folder.
 _FRAMEWORKS = {
     "torch", "torchvision", "torchaudio", "functorch", "triton", "torchgen", "habana_frameworks", "numpy", "PIL",
     "tqdm", "perftool", "_distutils_hack", "pkg_resources", "pytorch_lightning", "lightning", "lightning_fabric",
     "lightning_utilities", "torchmetrics", "accelerate", "deepspeed",
 }  # fmt: skip
-# Top-level key in traces from our recorder: the packages installed on the recording machine.
+# Top-level key in traces from our recorder, for the packages installed on the recording machine.
 INSTALLED_KEY = "perftoolInstalled"
 # A line number has at most nine digits.
 _FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)")

@@ -11,7 +11,8 @@ LaneSide = Literal["idle", "device", "host", "path"]
 
 @dataclass(frozen=True)
 class Bar:
-    """A stretch of a lane: one slice, or ``count`` of a kind that are too short to show separately (then unnamed)."""
+    """A stretch of a lane: one slice, or ``count`` slices of a kind that are too short to show separately (then without
+    a name)."""
 
     ts_ns: int
     dur_ns: int
@@ -37,7 +38,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The timeline around a finding: the view in ns, the marked stretch in it, and its lanes.
+    """The timeline around a finding: the view in ns, the marked stretch in the view, and the lanes.
 
     ``left_out`` counts the bars that were dropped to keep the picture small. ``lit`` holds stretches of the critical
     path (start and length) by the ``key`` of their lane.
@@ -57,9 +58,10 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Strip:
-    """The whole window of a rank in bins of ``bin_ns``: the shares of each bin by kind of device activity.
+    """The whole window of a rank in bins of ``bin_ns``, each divided into shares by kind of device activity.
 
-    The kinds are those of device work and, prefixed ``idle:``, the causes of idle time; each bin adds up to 1.
+    The kinds are those of device work and, with the prefix ``idle:``, the causes of idle time; the shares of a bin add
+    up to 1.
     """
 
     rank: int
@@ -70,7 +72,8 @@ class Strip:
 
 @dataclass(frozen=True)
 class MemoryCurve:
-    """Allocated and reserved bytes over time, thinned so that no peak is lost; ``samples`` counts them all."""
+    """Allocated and reserved bytes over time, thinned so that no peak is lost; ``samples`` is the number of samples
+    before that."""
 
     rank: int
     device: str
@@ -82,7 +85,7 @@ class MemoryCurve:
 
 @dataclass(frozen=True)
 class MemorySteps:
-    """The memory of a device at the peak of each step: bytes by kind, with a value for each of ``steps``. In a long
+    """The memory of a device at the peak of each step: for each kind, the bytes at each of ``steps``. In a long
     recording, each column shows the step with the highest peak of ``per_column`` steps.
     """
 
@@ -113,7 +116,8 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Times of ranks as shares of a step: for each of ``rows`` a row of ``shares``, one for each of ``columns``.
+    """Times of ranks as shares of a step: ``shares`` has a row for each of ``rows``, with a value for each of
+    ``columns``.
 
     ``note`` describes the times.
     """

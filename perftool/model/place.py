@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """A line of the user's code, or (``file`` None) a module by name, with ``ns``, a ``share`` of the time at stake.
+    """A line of the user's code, or (``file`` None) a module by name, with its time ``ns`` and ``share`` of a finding's
+    time.
 
-    ``line`` is None if only the function is known, because it already ran when the recording began.
-    ``file`` is the recorded path, or, if the file exists ``here``, relative to the root of the project.
+    ``line`` is None if only the function is known, because it was already running when the recording began. ``file`` is
+    the recorded path or, if the file exists on this machine (``here``), relative to the root of the project.
     """
 
     file: str | None
@@ -21,9 +22,9 @@ class Source:
     here: bool = False
 
     def __str__(self) -> str:
-        """``file:line function``, which editors and terminals can open; ``function (file)`` without a line.
+        """``file:line function``, which editors and terminals can open; ``function (file)`` if the line is unknown.
 
-        Only the name for a module.
+        For a module, only its name.
         """
         if self.file is None:
             return self.function
@@ -32,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Location:
-    """A place in the trace: all fields are optional, times in ns as in the file.
+    """A place in the trace. All fields are optional; times are in ns, as in the file.
 
     ``sources`` holds the lines of code behind it, at most three, in descending order of time.
     """

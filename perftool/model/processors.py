@@ -45,7 +45,7 @@ def cores_allowed() -> set[int] | None:
     """The cores that threads of this process may run on; None if the system does not report them (macOS, Windows)."""
     if not hasattr(os, "sched_getaffinity"):
         return None
-    # Checks all threads, as OpenMP may pin one of them to a core.
+    # Check all threads, because OpenMP may pin one of them to a core.
     found = set(os.sched_getaffinity(0))
     with suppress(OSError):
         for thread in os.listdir("/proc/self/task"):

@@ -1,9 +1,8 @@
 """Records that the readers of logs, metrics and configuration return.
 
-Every duration and time is integer nanoseconds. A time (``time_ns``) counts since
-local midnight when the line carried no date, and since 1970 by the writer's own clock when it did; it orders records of
-one file and must not be compared with a trace. Lines count from 1. ``rank`` is None when neither the line nor the file
-names one.
+Every duration and time is integer nanoseconds. A time (``time_ns``) counts from local midnight if the line has no date,
+else from 1970, by the writer's own clock. Times order the records of one file and must not be compared with a trace.
+Lines count from 1. ``rank`` is None if neither the line nor the file names one.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ class FallbackRecord:
     """CPU executions of one op, from one source.
 
     ``origin`` is the source: a ``table`` printed at exit and the ``metrics`` file count every execution of a process, a
-    ``call`` line is printed for each execution at a sufficient log level, a ``refusal`` is an argument that the device
-    kernel rejected, a ``graph_cut`` a lazy graph flushed for the op. The same execution can appear under all origins,
-    so counts of different origins must not be added.
+    ``call`` line is printed for each execution at a sufficient log level, a ``refusal`` line reports an argument that
+    the device kernel rejected, a ``graph_cut`` line a lazy graph that was flushed for the op. The same execution can
+    appear under all origins, so counts of different origins must not be added.
 
-    ``op`` has the overload (``aten::index.Tensor_out``), ``base`` does not (``aten::index``). ``dtypes`` are
-    the argument types of a call line, in order. ``table`` numbers the tables of a file from 0; ``time_ns``
-    and ``tid`` of a table identify the process that printed it.
+    ``op`` has the overload (``aten::index.Tensor_out``), ``base`` does not (``aten::index``). ``dtypes`` are the
+    argument types of a call line, in order. ``table`` numbers the tables of a file from 0; A table's ``time_ns`` and
+    ``tid`` identify the process that printed it.
     """
 
     op: str
@@ -67,7 +66,7 @@ class FallbackRecord:
 
 @dataclass(frozen=True, slots=True)
 class CompilationRecord:
-    """``count`` compilations that took ``dur_ns`` in total; records of one source never overlap.
+    """``count`` compilations that took ``dur_ns`` in total. No compilation is in two records of one source.
 
     ``ordinal`` orders the records of one source: the number of the metrics snapshot that first shows them,
     else the position in the log. ``step`` is set where the source counts steps. ``reason`` is ``new shapes``, ``same
@@ -90,9 +89,9 @@ class CompilationRecord:
 class MetricValue:
     """One number of a snapshot.
 
-    ``total`` is cumulative since the process started or reset the metric; ``increment`` is its growth
-    since the previous snapshot, None for averages and maxima. ``name`` is the op or recipe of a per-name
-    counter and None otherwise; a snapshot lists only the names that grew.
+    ``total`` is cumulative since the process started or reset the metric; ``increment`` is its growth since the
+    previous snapshot, None for averages and maxima. ``name`` is the op or recipe of a counter that has one value per
+    name, else None; a snapshot lists only names whose counter grew.
     """
 
     key: str
@@ -106,8 +105,8 @@ class MetricValue:
 class MetricSnapshot:
     """One record of a metrics file.
 
-    ``ordinal`` numbers the snapshots of one metric from 0. ``after_reset`` is true when a counter went down
-    since the previous one: its increments then count from zero.
+    ``ordinal`` numbers the snapshots of one metric from 0. ``after_reset`` is true if a counter is lower than in the
+    previous snapshot; its increments then count from zero.
     """
 
     metric: str
@@ -123,8 +122,8 @@ class MetricSnapshot:
 class LogEvent:
     """Log lines with the same meaning (``kind``), subject (``name``) and rank.
 
-    ``count`` is the number of such lines; ``value`` and ``limit`` are the numbers of the last one, in
-    ``unit``; ``line`` and ``time_ns`` belong to the first one, ``last_line`` to the last.
+    ``count`` is the number of these lines. ``value`` and ``limit`` are the numbers in the last line, in ``unit``;
+    ``line`` and ``time_ns`` belong to the first line, ``last_line`` to the last.
     """
 
     kind: str
@@ -173,8 +172,8 @@ class FlightEntry:
 
 @dataclass(frozen=True, slots=True)
 class FlightGroup:
-    """A process group as one rank knows it: its ``members`` (empty: unknown), and the numbers of the last collectives
-    that this rank called and completed: 0 for none, None where batches of sends count as collectives too."""
+    """A process group as one rank knows it: its ``members`` (empty if unknown), and the numbers of the last collectives
+    that this rank called and completed (0 for none, None where batches of sends also use up numbers)."""
 
     rank: int
     group: str
@@ -216,7 +215,7 @@ class LogReading:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Every rank that any record names, ascending."""
+        """Every rank that a record names, in ascending order."""
         parts = (
             self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.flight_groups, self.nodes,
             self.graph_nodes, self.advice, self.buckets, self.intervals, self.iterations,

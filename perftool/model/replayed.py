@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Together:
-    """The length of a step with all fixes of ``codes``, from one replay."""
+    """The length of a step with the fixes of all rules in ``codes``, from one replay."""
 
     codes: tuple[str, ...]
     step_ns: int
@@ -35,10 +35,10 @@ class ReplayedRun:
 
 @dataclass(frozen=True)
 class ReplayModel:
-    """Some steps of ``rank``, replayed unchanged: the mean step takes ``replayed_step_ns`` instead of
-    ``measured_step_ns``, with the relative error ``error_ratio``.
+    """Some steps of ``rank``, replayed without changes: the mean step takes ``replayed_step_ns`` instead of
+    ``measured_step_ns``, a relative error of ``error_ratio``.
 
-    ``why_not`` says why the replay predicts nothing, if so; the numbers are None when there is nothing to replay.
+    If the replay predicts nothing, ``why_not`` says why; the numbers are None when there is nothing to replay.
     ``best`` holds the best single fix, pair and triple of fixes.
     ``bounds`` breaks down the critical path, the largest share first; empty when nothing is predicted.
     """

@@ -25,7 +25,7 @@ from perftool.units import format_ns
 if TYPE_CHECKING:
     import pandas as pd
 
-# Length limit for a line in a notebook or debugger.
+# Limit on the length of a line in a notebook or debugger.
 _LONGEST_REPR = 120
 StepSource = Literal["iteration", "profiler", "optimizer", "annotation", "copies"]
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
@@ -40,7 +40,7 @@ class Gain:
     """The time a fix would save per step, in ns and as a share of the usual step.
 
     ``predicted``: the difference of two replays of the recorded steps. ``bound``: an upper bound from the evidence.
-    ``bound_share`` is that upper bound, also where a prediction replaces it; None without one.
+    ``bound_share`` is the upper bound, even if a prediction replaces it; None if there is no bound.
     """
 
     ns_per_step: int
@@ -115,8 +115,8 @@ class Metric:
 
 @dataclass(frozen=True)
 class Step:
-    """A step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``: in ``breakdown_ns`` collectives are kernels,
-    in ``time_ns`` (empty when unknown) communication. ``left_out`` says why a ``partial`` step does not count."""
+    """A step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``. Collectives count as kernels in ``breakdown_ns``, and
+    as communication in ``time_ns`` (empty when unknown). ``left_out`` says why a ``partial`` step does not count."""
 
     rank: int
     name: str
@@ -154,12 +154,13 @@ class StepLength:
 
 @dataclass(frozen=True)
 class Run:
-    """The kind of a run. ``kind`` is None when its traces do not show it, ``world_size`` when they state none.
+    """The kind of a run. ``kind`` is None when the traces do not show it, ``world_size`` when they do not state it.
 
-    ``steps_from`` names the signal that separates steps (None without steps), ``steps_confidence`` its reliability.
-    ``parallel`` says how the ranks are split, as in ``tp 4 x dp 2``; None where their process groups do not show it.
-    ``lengths`` are the short and the long steps of a run with steps of two lengths, over all ranks; else empty.
-    ``mean_step_ns`` is the mean step where steps are so uneven that the median describes few of them; else None.
+    ``steps_from`` names the signal that separates steps (None without steps), and ``steps_confidence`` says how
+    reliable it is. ``parallel`` says how the ranks are split, as in ``tp 4 x dp 2``; None where their process groups do
+    not show it. ``lengths`` describes the short and the long steps, over all ranks, if steps have two lengths; else it
+    is empty. ``mean_step_ns`` is the mean step where steps are so uneven that the median describes few of them; else
+    None.
     """
 
     kind: Literal["training", "inference", "serving"] | None
@@ -183,7 +184,7 @@ def step_word(steps_from: str | None) -> str:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Ranks with similar waiting: ``ns_per_step`` on average, while nothing else runs on their devices."""
+    """Ranks that wait for similar times: ``ns_per_step`` on average, while nothing else runs on their devices."""
 
     ranks: tuple[int, ...]
     ns_per_step: int
@@ -194,8 +195,8 @@ class GroupRole:
     """The process groups of one ``role``, of at most ``size`` ranks each. ``named`` is false for a role inferred from
     the shape of the groups.
 
-    ``wire_ns`` is the transfer time per step of one group: of its collectives once all ranks have arrived.
-    ``even_links`` says that it is similar for several groups.
+    ``wire_ns`` is one group's transfer time per step, that is, the time of its collectives once all ranks have arrived.
+    ``even_links`` is true if several groups have similar transfer times.
     """
 
     role: str
@@ -223,9 +224,10 @@ class Phase:
 class Cause:
     """A cause for a large part of the window in which the device does not compute.
 
-    ``name`` is an idle cause (the table gap_causes) or ``exposed_collectives``, ``text`` expresses it as a clause.
-    ``share`` is of the window, ``ns_per_step`` the mean, ``codes`` are the findings that explain it, and ``longest`` is
-    its longest stretch. ``within`` is the program's annotation that holds most of it, None if none does.
+    ``name`` is a cause of idle time (the table gap_causes) or ``exposed_collectives``, and ``text`` expresses it as a
+    clause. ``share`` is its share of the window, ``ns_per_step`` its mean time, ``codes`` the rules whose findings
+    explain it, and ``longest`` its longest stretch. ``within`` is the program's annotation that contains most of it,
+    None if none does.
     """
 
     name: str
@@ -244,7 +246,8 @@ class Verdict:
     separates steps, and the parts of the recording outside the steady phase. ``caveats`` are about missing ranks and an
     overloaded machine.
 
-    ``causes`` are those above a fifth of the window, the largest first, whether or not a rule covers them.
+    ``causes`` lists the causes that take more than a fifth of the window, the largest first, whether or not a rule
+    covers them.
     """
 
     headline: str
@@ -274,9 +277,10 @@ class Share:
 class RankSummary:
     """One rank of the run. Times are totals over its window, None when its trace does not show them.
 
-    ``host`` is the machine it ran on, None when unknown; ``status`` is ok or unreadable; ``step_ns`` the median
-    step; ``exposed_ns`` the exposed communication, ``waited_ns`` the part of collectives spent waiting for other
-    ranks. Adding ``offset_ns`` to its times makes them comparable with those of the lowest rank, within ``spread_ns``.
+    ``host`` is the machine that the rank ran on, None when unknown; ``status`` is ok or unreadable; ``step_ns`` the
+    median step; ``exposed_ns`` the exposed communication, ``waited_ns`` the part of collectives spent waiting for other
+    ranks. ``offset_ns`` added to the rank's times makes them comparable with those of the lowest rank, within
+    ``spread_ns``.
     """
 
     rank: int

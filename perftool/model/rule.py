@@ -29,14 +29,14 @@ class Param:
 
 @dataclass(frozen=True)
 class Advice:
-    """One text for each device type, with ``any`` as the fallback, or for each variant that the rule's query names in
-    its column ``fix_for``."""
+    """Texts by device type, with ``any`` as the fallback, or by the variants that the rule's query names in its column
+    ``fix_for``."""
 
     texts: tuple[tuple[str, str], ...]
 
     def text_for(self, device: str | None, variant: str | None = None) -> str:
-        """The text for ``variant`` on ``device`` (``slower_cuda``), else for the variant, for the device (None when
-        unknown), or for any."""
+        """The text for ``variant`` on ``device`` (``slower_cuda``), else that for the variant, for the device (None
+        when unknown), or ``any``."""
         known = dict(self.texts)
         return next(
             (known[key] for key in (f"{variant}_{device}", variant, device, "any") if key in known), self.texts[0][1]
@@ -44,7 +44,7 @@ class Advice:
 
     @property
     def by_device(self) -> tuple[tuple[str, str], ...]:
-        """Each distinct text once, with its devices (or its variant)."""
+        """Each distinct text, with its devices (or its variant)."""
         merged: dict[str, list[str]] = {}
         for key, text in self.texts:
             merged.setdefault(text, []).append(key)
@@ -59,18 +59,18 @@ class Advice:
 
 @dataclass(frozen=True)
 class Rule:
-    """A declared condition. ``sql`` is None for the rules the engine itself reports (TRC000, TRC001).
+    """A declared condition. ``sql`` is None for rules that the engine itself reports (TRC000, TRC001).
 
-    ``scope`` says whether it runs for each rank separately or once over all ranks. ``retired`` lists codes and names
-    of this rule, or of rules merged into it, in earlier versions. ``explained_by`` lists codes, or prefixes of codes,
-    of rules that name causes of this finding; it ranks below the cause that explains it.
-    ``needs_names`` lists names of host slices, with ``*`` as a wildcard: where none occurs the rule finds nothing, and
-    its query does not run. ``advice`` is false for a rule about the trace instead of the run. ``explains`` lists the
-    causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this rule accounts for.
-    ``relieves`` is the side whose work the fix reduces; the timeline then limits the gain (the table gain_limits).
-    ``severity`` applies to findings without a gain, or to all of them if ``severity_is_set`` (by the user).
-    ``whatif`` is a query for the fix's changes to the schedule of a rank, ``whatif_ranks`` for the work that
-    stragglers no longer do.
+    ``scope`` says whether the query runs for each rank separately or once over all ranks. ``retired`` lists codes and
+    names of this rule, or of rules merged into it, in earlier versions. ``explained_by`` lists codes, or prefixes of
+    codes, of rules that name causes of this finding; the finding ranks below the cause that explains it.
+    ``needs_names`` lists names of host slices, with ``*`` as a wildcard: if none of them occurs, the rule finds
+    nothing, and its query does not run. ``advice`` is false for a rule about the trace instead of the run. ``explains``
+    lists the causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this rule
+    accounts for. ``relieves`` is the side (host or device) whose work the fix reduces; the timeline then limits the
+    gain (the table gain_limits). ``severity`` applies to findings without a gain, or to all findings if the user set it
+    (``severity_is_set``). ``whatif`` is a query for the changes that the fix makes to the schedule of a rank,
+    ``whatif_ranks`` one for the work that stragglers no longer do.
     """
 
     code: str
@@ -105,7 +105,7 @@ class Rule:
 
     @property
     def shown_severity(self) -> str:
-        """The severity as text: that of the rule, or the criterion for findings with a gain."""
+        """The severity as text: the rule's severity or, for findings with a gain, the criterion."""
         by_cost = self.advice and self.severity != "error" and not self.severity_is_set
         return f"by cost ({self.severity} if unknown)" if by_cost and "gain_ns" in (self.sql or "") else self.severity
 

@@ -28,11 +28,12 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class ServingInterval:
-    """Statistics about the time since the previous line of this kind. ``time_ns`` counts from midnight of the log's
+    """Statistics about the time since the previous line of statistics. ``time_ns`` counts from midnight of the log's
     first day.
 
-    Rates are in tokens per second, ratios between 0 and 1; ``running`` and ``waiting`` count requests at its end.
-    Drafts are of speculative decoding; ``acceptance_length`` is the mean number of tokens that a step of it produces.
+    Rates are in tokens per second, ratios between 0 and 1; ``running`` and ``waiting`` count requests at the end of
+    this time. Drafts come from speculative decoding; ``acceptance_length`` is the mean number of tokens that a call of
+    the model produces with it.
     """
 
     engine: str
@@ -77,7 +78,7 @@ class ServingNumber:
 
 @dataclass(frozen=True, slots=True)
 class ClientResult:
-    """The result of one run of a benchmark client; a printed result is rounded, so not ``exact``."""
+    """The result of one run of a benchmark client; a printed result is not ``exact``, because it is rounded."""
 
     numbers: tuple[ServingNumber, ...]
     exact: bool = True
@@ -90,7 +91,8 @@ class ClientResult:
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """A saved ``/metrics`` page: totals of each known name since the server's start, which ``started`` identifies."""
+    """A saved ``/metrics`` page: the total for each known name since the server's start, which ``started``
+    identifies."""
 
     started: float | None
     totals: dict[str, float]

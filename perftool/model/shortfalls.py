@@ -12,7 +12,7 @@ from typing import Any, Literal
 import tomli
 
 _FILE = Path(__file__).parent.parent / "shortfalls.toml"
-# Larger than any tile.
+# No tile is this large.
 _MOST_DIGITS = 6
 
 
@@ -33,8 +33,8 @@ class Attainable:
 
 @dataclass(frozen=True)
 class Tile:
-    """A pattern for the tile in the name of a kernel. ``counts_threads``: its grid counts threads instead of blocks;
-    ``persistent``: one block computes several tiles."""
+    """A pattern for the tile in the name of a kernel. If ``counts_threads``, the kernel's grid counts threads instead
+    of blocks; if ``persistent``, one block computes several tiles."""
 
     pattern: str
     counts_threads: bool = False
@@ -50,7 +50,8 @@ class Split:
 
 @dataclass(frozen=True)
 class Generation:
-    """The compute capability (times 10) of kernels with such a name; None where the name itself states it."""
+    """A pattern for names of kernels written for a compute capability (times 10); ``capability`` is None where the name
+    itself states it."""
 
     pattern: str
     capability: int | None = None
@@ -144,7 +145,7 @@ def parts_of(kernel: str) -> int:
 
 
 def _size(digits: str) -> int | None:
-    """A tile size, or a number of parts; None for 0 and for implausible sizes."""
+    """A tile size or a number of parts; None for 0 and for implausible values."""
     return (int(digits) or None) if len(digits) <= _MOST_DIGITS else None
 
 

@@ -11,10 +11,11 @@ from perftool.model.metrics import MetricKind
 # Version of the lines of a summary file; docs/trend.md documents them.
 LINE_VERSION = 1
 DEFAULT_METRIC = "step_time_ms"
-# In percent; for ratios, in points.
+# In percent; for ratios, in percentage points.
 DEFAULT_THRESHOLD = 5.0
 DEFAULT_LAST, MOST_LAST = 100, 500
-# The least number of runs in a level, so that one bad run has no effect. A verdict needs at least twice as many runs.
+# The smallest number of runs in a level, so that one bad run has no effect. A verdict needs at least twice as many
+# runs.
 FEWEST_RUNS = 3
 TrendVerdict = Literal["worse", "better", "steady", "changed", "cannot be judged"]
 
@@ -23,10 +24,10 @@ TrendVerdict = Literal["worse", "better", "steady", "changed", "cannot be judged
 class RunLine:
     """One line of a summary file: a run or, where ``rank`` is a number, one of its ranks.
 
-    ``time`` is the time of the analysis, ``recorded`` that of the recording (ISO 8601, UTC; empty where its trace does
-    not state it), ``name`` the name of its inputs, ``folder`` their folder. ``metrics`` holds numbers of the summary by
-    name (None: absent from the input), ``codes`` those of the findings with advice, in their order. ``origin`` marks
-    inputs that no device recorded (simulated, handMade).
+    ``time`` is the time of the analysis, ``recorded`` that of the recording (ISO 8601, UTC; empty if the trace does not
+    state it), ``name`` the name of the inputs, ``folder`` their folder. ``metrics`` holds the numbers of the summary by
+    name (None if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the report.
+    ``origin`` marks inputs that no device recorded (simulated, handMade).
     """
 
     time: str
@@ -53,7 +54,7 @@ class RunLine:
 
 @dataclass(frozen=True)
 class History:
-    """The lines of a summary file in order, the number of unreadable ones, and whether the last one is unreadable."""
+    """The lines of a summary file in order, the number of unreadable lines, and whether the last line is unreadable."""
 
     lines: tuple[RunLine, ...]
     damaged: int
@@ -71,10 +72,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Level:
-    """Runs between two changes: the first and the last of them, their number, and their median.
+    """The runs between two changes of level: the first and the last run, their number, and their median.
 
-    ``change`` is the relative change from the previous level, None for the first and where that was 0; ``new_codes``
-    lists findings of most of these runs that most runs of the previous level lack.
+    ``change`` is the relative change from the previous level, None for the first level and after a level of 0.
+    ``new_codes`` lists findings that most of these runs have, and most runs of the previous level lack.
     """
 
     first: str
@@ -89,10 +90,10 @@ class Level:
 class Trend:
     """One number over comparable runs, the oldest first.
 
-    ``best`` is the best level before the last, ``worse`` is how much worse the last level is, as a share of the best,
-    for ratios in points / 100 (negative when better); both None while there is one level, or where neither direction is
-    better. ``left_out`` counts the runs that are not comparable with the last one, ``absent`` those whose inputs lack
-    the number. ``unjudged`` says why the newest run cannot be judged; empty if it can.
+    ``best`` is the best level before the last, and ``worse`` says how much worse the last level is, as a share of the
+    best, or for ratios as a difference (negative when better). Both are None if there is only one level, or if neither
+    direction is better. ``left_out`` counts the runs that are not comparable with the last run, ``absent`` the runs
+    whose inputs lack the number. ``unjudged`` says why the newest run cannot be judged; empty if it can.
     """
 
     kind: MetricKind

@@ -9,8 +9,8 @@ from perftool.model.efficiency import OpRate
 NO_MODEL = "no model for this op"
 WITHOUT_SHAPES = "shapes not recorded"
 _WITHOUT_OP = {"graph": "captured: no shapes", "recipe": "recipe: the trace has no shapes"}
-# vLLM's matrix product for mixtures of experts, Triton's ``matmul_ogs``, names types (result, tokens, weights) and
-# tile.
+# The names of Triton's ``matmul_ogs``, vLLM's matrix product for mixtures of experts, contain the types (of result,
+# tokens, weights) and the tile.
 _OGS = re.compile(r"_matmul_ogs_[NT]+_\w+?x(\w+?)x(\w+?)_(\d+)x(\d+)x(\d+)x\d+")
 _WHY = tuple(
     (re.compile(pattern), reason)
@@ -29,7 +29,7 @@ _WHY = tuple(
 
 
 def why_no_model(op: OpRate) -> str:
-    """Why the work of ``op`` is unknown; empty if it is known, and for collectives."""
+    """Why the operations and bytes of ``op`` are unknown; empty if they are known, and for collectives."""
     if op.bytes is not None or op.kind == "collective":
         return ""
     if op.source != "op":

@@ -1,4 +1,4 @@
-"""The names that traces use, with their meanings, from the files of ``vendors``."""
+"""The names that traces use, with their meanings, from the files in ``vendors``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FACTS = {"title", "type", "precedence", "unsigned", "lane", "arguments"}
 
 @dataclass(frozen=True)
 class Name:
-    """A lower-case pattern of names of a ``subject`` (runtime, kernel, category), and the ``role`` it assigns."""
+    """A lower-case pattern for names of a ``subject`` (runtime, kernel, category), and the ``role`` that it assigns."""
 
     subject: str
     role: str
@@ -26,7 +26,7 @@ class Name:
 
 @dataclass(frozen=True)
 class LanePattern:
-    """A lane belongs to ``engine`` when ``pattern``, a regular expression, matches its ``field``: process or base."""
+    """A lane belongs to ``engine`` if the regular expression ``pattern`` matches its ``field``: process or base."""
 
     engine: str
     field: str
@@ -37,8 +37,8 @@ class LanePattern:
 class Vendor:
     """One file of names. ``type`` is the device type in reports and rules, None for names common to all devices.
 
-    ``unsigned``: device work without a sign of a vendor is attributed to this vendor. ``arguments`` maps an argument of
-    events to its names in the vendor's other profilers.
+    Device work without a sign of any vendor is attributed to the vendor that is ``unsigned``. ``arguments`` maps an
+    argument of events to its names in the vendor's other profilers.
     """
 
     title: str

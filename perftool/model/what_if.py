@@ -10,7 +10,7 @@ from perftool.model.replayed import BoundShare
 
 @dataclass(frozen=True)
 class PathTask:
-    """Work on the critical path that shares a ``name`` (None for host work in no named slice), in ns per step."""
+    """Work on the critical path with the same ``name`` (None for host work outside named slices), in ns per step."""
 
     kind: str
     name: str | None
@@ -20,7 +20,8 @@ class PathTask:
 
 @dataclass(frozen=True)
 class Path:
-    """The critical path of the replayed step: shares by kind, and the tasks with most of it; the largest first."""
+    """The critical path of the replayed step: its shares by kind, and the tasks that take the most time; the largest
+    first."""
 
     bounds: tuple[BoundShare, ...]
     tasks: tuple[PathTask, ...]
@@ -28,7 +29,7 @@ class Path:
 
 @dataclass(frozen=True)
 class Applied:
-    """One requested change: ``what`` as on the command line, and the number of tasks it affects.
+    """One requested change: ``what``, as on the command line, and the number of tasks that it affects.
 
     ``step_ns`` is the length of a step with this change alone.
     """
@@ -41,7 +42,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class FixBound:
-    """The upper bound of the gain of the fix of rule ``code``, in ns per step, if no replay can show the fix.
+    """An upper bound on the gain from the fix of rule ``code``, in ns per step, for a fix that no replay can show.
 
     ``ns_per_step`` is None if the recording gives no bound.
     """
@@ -58,7 +59,7 @@ class WhatIf:
 
     When no prediction is allowed, ``predicted_step_ns`` and the path ``after`` are None, and ``why_not`` says why; the
     other numbers are None if there is nothing to replay. ``error_ratio`` is the deviation of the unchanged replay from
-    the measured step. ``bounds`` belong to the fixes that no replay shows, or that save most in steps that are not
+    the measured step. ``bounds`` are for fixes that no replay can show, or that save most in steps that are not
     replayed. ``mean_step_ns`` is the mean of all steps if it is far above that of the replayed, usual steps; else None.
     ``step_word`` is what the run calls a step.
     """

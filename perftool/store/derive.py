@@ -171,7 +171,7 @@ def _pairs_of(connection: duckdb.DuckDBPyConnection, rank: int) -> Pairs:
 
 def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssue]:
     if unmatched_ends:
-        text = f"end events without a begin event, because the slice began before the recording, dropped: {unmatched_ends:,}"
+        text = f"end events of slices that began before the recording, dropped: {unmatched_ends:,}"
         yield ImportIssue("unmatched ends", unmatched_ends, text)
     if unmatched_begins:
         text = f"begin events without an end, closed with the events around them: {unmatched_begins:,}"

@@ -260,7 +260,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('PATH', 'unmatched begins', 1, None, None,
          'begin events without an end, closed with the events around them: 1'),
         ('PATH', 'unmatched ends', 1, None, None,
-         'end events without a begin event, because the slice began before the recording, dropped: 1'),
+         'end events of slices that began before the recording, dropped: 1'),
     ]),
     # One input file.
     "inputs": ([
