@@ -51,7 +51,7 @@ class Trace:
         return f"<Trace of {paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}>"
 
     def _repr_html_(self) -> str | None:
-        """The answer, for notebooks; None once the tables are gone."""
+        """The report as HTML, for notebooks; None after ``close``."""
         return None if self._closed else self._report._repr_html_()
 
     @cached_property
@@ -61,7 +61,7 @@ class Trace:
 
     @property
     def inputs(self) -> tuple[InputFile, ...]:
-        """The files that were read, with issues on dropped or repaired parts, and the unreadable ones."""
+        """The files that were read, with issues about dropped or repaired parts, and the unreadable files."""
         return (*self._store.inputs_with_issues(), *self._store.unreadable)
 
     @property

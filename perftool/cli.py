@@ -153,7 +153,7 @@ def _run(ending: Ending) -> None:
             sys.unraisablehook = lambda _: None
             _fail(f"the output cannot be written: {why}", 2)
         cause = error.cause if isinstance(error, UnforeseenError) else error
-        # DuckDB adds lines that show the SQL.
+        # Only the first line, because DuckDB adds lines that show the SQL.
         reason = str(cause).partition("\n")[0].strip()
         _fail(f"internal error: {type(cause).__name__}: {reason} (run with -v for a traceback)", 2)
 
@@ -171,13 +171,15 @@ def _full_disk_reason(error: BaseException | None) -> str | None:
 
 
 def _report_signal(ending: Ending) -> None:
-    """Report a signal that came during an import, where libraries turn its exception into their own errors."""
+    """Report a signal that arrived during an import, because libraries turn the signal's exception into errors of their
+    own."""
     if ending.signalled:
         _fail(ending.word, ending.code)
 
 
 def _refuse_options_that_are_files(arguments: Sequence[str]) -> None:
-    """Reject an option that is also a file name here: pre-commit, or ``lint *``, may mean the file."""
+    """Reject an option that is also the name of a file in the working directory: pre-commit, or ``lint *``, may mean
+    the file."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for text in options:
         if text.startswith("-") and len(text) > 1 and os.path.lexists(text):
@@ -194,7 +196,7 @@ def _use_named_shell(arguments: Sequence[str]) -> None:
 
 
 def _require_working_directory() -> None:
-    """Exit with an error if the working directory is gone: no relative path works then."""
+    """Exit with an error if the working directory no longer exists, because relative paths do not work then."""
     try:
         os.getcwd()
     except OSError as error:

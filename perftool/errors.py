@@ -8,7 +8,7 @@ LONGEST_REASON = 200
 
 
 class PerfToolError(Exception):
-    """A condition the user can understand and act on; its text is one sentence."""
+    """A condition that the user can understand and act on; its text is one sentence."""
 
     exit_code = 2
 
@@ -19,7 +19,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 class UnforeseenError(Exception):
-    """Wraps an internal error, ``cause``, so that no library handles it as its own."""
+    """Wraps an internal error, ``cause``, so that no library handles it as one of its own errors."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -27,7 +27,7 @@ class UnforeseenError(Exception):
 
 
 class OutputClosedError(PerfToolError):
-    """The reader of the output has exited, as ``head`` does. This is a normal end, unless a gate failed before."""
+    """The reader of the output has exited, as ``head`` does. This is a normal end, unless a gate has already failed."""
 
     def __init__(self, exit_code: int = 0) -> None:
         super().__init__("nobody reads the output any more")
@@ -43,7 +43,8 @@ UNFORESEEN = (RecursionError, ValueError, TypeError, ArithmeticError, LookupErro
 
 
 def unexpected_input_error(path: str, error: Exception) -> InputError:
-    """An InputError for ``error``, raised while reading ``path``: only the contents of that file are lost."""
+    """An InputError for ``error``, which was raised while ``path`` was read. Only the contents of this file are
+    lost."""
     if isinstance(error, InputError):
         return error
     reason = str(error).partition("\n")[0][:LONGEST_REASON]

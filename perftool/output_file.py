@@ -12,7 +12,7 @@ from pathlib import Path
 
 from perftool.errors import OutputClosedError, PerfToolError
 
-# Twice as fast as zlib's default level, with 10 % more output.
+# This level is twice as fast as zlib's default level, with 10 % more output.
 _GZIP_LEVEL = 3
 _GZIP_FORMAT = 31
 _PIECE_BYTES = 1 << 20
@@ -21,7 +21,7 @@ _PIECE_BYTES = 1 << 20
 def require_no_input(targets: Iterable[str | None], inputs: Iterable[str]) -> None:
     """Raises PerfToolError when one of ``targets`` is the same file as one of ``inputs``, under any name.
 
-    Call it before reading the inputs: an output must not overwrite them. None and '-' are stdout.
+    Call it before the inputs are read, because an output must not overwrite them. None and '-' are stdout.
     """
     read = {key for path in inputs if (key := _identity(path))}
     for target in targets:
@@ -95,7 +95,7 @@ def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
 def gzip_when_done(target: Path) -> Iterator[Path]:
     """Yields a path for plain data, which is gzipped into ``target`` at the end.
 
-    For writers such as torch.profiler that compress line by line: large pieces compress much faster.
+    Use it for writers such as torch.profiler, which compress line by line; compressing large pieces is much faster.
     """
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         plain = Path(folder) / target.name.removesuffix(".gz")
@@ -115,7 +115,7 @@ def whole_file(target: Path) -> Iterator[Path]:
     if real.exists() and not real.is_file():
         raise PerfToolError(f"{target}: is not a regular file and cannot be replaced; name another file")
     mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o666 & ~_umask()
-    # A folder, because the writer may need more files beside it.
+    # A temporary folder, because the writer may need more files beside the path.
     with tempfile.TemporaryDirectory(dir=real.parent, prefix=f".{real.name}.") as folder:
         place = Path(folder) / real.name
         yield place

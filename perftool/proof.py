@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark, FormName
     from perftool.bench.harness.launch import Plan, Recorded
 
-# Small models can keep only the slowest Gaudi busy, and a CPU cannot run larger ones in seconds.
+# Small models keep only the slowest Gaudi busy, and a CPU cannot run larger ones in seconds.
 SIMULATED_DEVICE = "gaudi"
-# Steps in which graphs are compiled.
+# The number of steps in which graphs are compiled.
 WARM_UP_STEPS = 4
 _SIMULATION_TIMEOUT_S = 300.0
-# If the whole interval of a ratio is below this, the advice does harm here; it is not merely without effect.
+# If the whole interval of a ratio is below this, the advice does harm here, rather than have no effect.
 _HARM = 0.9
 # The caveat of a simulated row.
 CIRCULAR = "circular: our own rule judges a device that our own model simulates"
@@ -136,7 +136,7 @@ def judge(
 
 
 def _disagreement(proof: Proof) -> str | None:
-    """How the measured gain contradicts the finding's claim; None if it does not."""
+    """How the measured gain contradicts the predicted or estimated gain; None if it does not."""
     if proof.gain is None:
         return None
     low, high = proof.interval or (proof.gain, proof.gain)
@@ -159,9 +159,10 @@ def proof_of(
     measured_ratio: float | None = None,
     work: float = 1.0,
 ) -> Proof:
-    """The findings of all rules on the traces of the two forms, simulated unless a measured ratio is given.
+    """What all rules find in the traces of the two forms, which are simulated unless a measured ratio is given.
 
-    Gains are those promised by ``rules``; ``work`` is how much more work a step of the advised form does.
+    The gains are those of findings of ``rules``. ``work`` is the work in a step of the advised form, as a multiple of
+    the naive form's.
     """
     own = set(rules)
     before, after = analyze(naive), analyze(advised)

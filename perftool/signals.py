@@ -16,7 +16,7 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 def after_native_imports(handler: Handler) -> Handler:
-    """Wraps ``handler``: a signal that arrives while a native module is loading is handled after that.
+    """Wraps ``handler`` so that a signal that arrives while a native module is loading is handled after the loading.
 
     Some native modules, such as DuckDB, abort the process if a handler raises an exception while they are initialised.
     """

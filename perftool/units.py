@@ -15,7 +15,7 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
-# From this share of a unit on, three digits in the smaller unit would round to 1000.
+# From this share of a unit on, three digits in the next smaller unit would round to 1000.
 _ROUNDS_UP = 0.9995
 # PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits are the years 2001 to 2286.
 _EPOCH_NS = re.compile(r"(?<!\d)[1-9]\d{18}(?!\d)")
