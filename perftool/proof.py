@@ -246,7 +246,7 @@ def _shown(benchmark: Benchmark, recorded: Recorded, measurements: Sequence[Meas
 
 
 def _simulate(benchmark: Benchmark, name: str, folder: Path) -> Recorded:
-    """Run both forms of the script ``name`` in parallel on a simulated Gaudi; each leaves a folder."""
+    """Run both forms of the script ``name`` in parallel on a simulated Gaudi; each writes a folder."""
     from perftool.bench.harness.case import FORM_NAMES
     from perftool.bench.harness.launch import Recorded
 

@@ -11,7 +11,7 @@ _HOST = "host memory"
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The memory that one kind of block takes at the peak, at ``ts_ns``, of ``device`` on ``rank``.
+    """The memory that one kind of block takes when the memory of ``device`` on ``rank`` is at its peak (``ts_ns``).
 
     ``count`` is None for blocks allocated before the recording. ``makers`` lists the ops that allocated most.
     ``allocated`` is all memory allocated at the peak, ``reserved`` the memory that the allocator holds then, None if

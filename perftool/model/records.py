@@ -140,7 +140,7 @@ class LogEvent:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting. ``key`` is dotted when the file nests; ``value`` is the text in the file."""
+    """One setting. ``key`` contains dots if settings are nested; ``value`` is the text in the file."""
 
     source: ConfigSource
     key: str

@@ -184,7 +184,7 @@ def step_word(steps_from: str | None) -> str:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Ranks that wait for similar times: ``ns_per_step`` on average, while nothing else runs on their devices."""
+    """Ranks that wait about equally long: ``ns_per_step`` on average, while nothing else runs on their devices."""
 
     ranks: tuple[int, ...]
     ns_per_step: int
@@ -339,7 +339,7 @@ class Report:
         """The unit of a gain: ``per step``; empty for a recording without steps, where gains are parts of the whole."""
         return f"per {self.run.step_word}" if self.summary["steps"].value else ""
 
-    # Reporters render a report for notebooks; the Python API sets this hook.
+    # Renders a report for notebooks. The Python API sets this hook, because reporters are in a higher layer.
     notebook_view: ClassVar[Callable[[Report], str] | None] = None
 
     def __repr__(self) -> str:

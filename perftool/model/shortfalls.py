@@ -101,7 +101,7 @@ class Shortfalls:
 
 @cache
 def shortfalls() -> Shortfalls:
-    """The content of the file."""
+    """The content of ``shortfalls.toml``."""
     read = tomli.loads(_FILE.read_text(encoding="utf-8"))
     return Shortfalls(
         tuple(map(_attainable, read["attainable"])),

@@ -32,7 +32,7 @@ PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # Reports and baselines of this program contain its name within this many bytes of their beginning or end.
 _CHECKED_BYTES = 4 << 10
-# Larger JSON files are not parsed to find out whether they belong to another program. Tokenizers have about 10 MB.
+# Larger JSON files are not parsed to find out whether they belong to another program. Tokenizer files are about 10 MB.
 _LARGEST_STATE = 64 << 20
 # At most this many unread files of a folder are named one by one.
 _MOST_LISTED = 3
@@ -202,7 +202,7 @@ def _few(sentences: Sequence[str]) -> str:
 
 
 def _is_run(path: str) -> bool:
-    """Whether a file contains the events of a run; others only contain data about it."""
+    """Whether a file contains the events of a run, rather than only data about the run."""
     try:
         return not _is_text(path) and _begins_trace(path)
     except InputError:
@@ -275,7 +275,7 @@ def _exists(path: str) -> bool:
 
 
 def _at_url(url: str) -> list[str]:
-    """The traces selected by ``url``; companions are found on this machine only."""
+    """The traces selected by ``url``; companions are looked for only on this machine."""
     found = list_url(url)
     if not found:
         raise NoInputError(f"{shown_path(url)}: contains no file")

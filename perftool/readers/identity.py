@@ -81,15 +81,16 @@ def _identity(path: str, head: bytes, metadata: Mapping[str, Any]) -> Identity:
 
 
 def metadata_of(path: str) -> dict[str, Any]:
-    """The metadata before the events of the trace at ``path`` and, unless that needs a full read, after them.
+    """The metadata of the trace at ``path``, without the members of process groups.
 
-    Empty for a damaged file, for anything but a trace, and for a read-once input. Omits the members of process groups.
+    Omits metadata after the events if the whole file would have to be read for it. Empty for a damaged file, for
+    anything but a trace, and for an input that can be read only once.
     """
     return dict(_described(path)[1])
 
 
 def base_ns(path: str) -> int:
-    """The origin of the times of the trace at ``path``, in ns since 1970; 0 where it states none."""
+    """The origin of the times in the trace at ``path``, in ns since 1970; 0 if the trace states none."""
     return _whole(metadata_of(path).get("baseTimeNanoseconds")) or 0
 
 

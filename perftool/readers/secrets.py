@@ -81,7 +81,7 @@ _ADDRESS = re.compile(r"""://(?:[^\s/@:"'<>]*:(?P<password>[^\s/"'<>]+)|(?P<user
 
 
 class Certainty(IntEnum):
-    """Whether a name is that of a secret. ``POSSIBLE``: if the value looks like one, too."""
+    """Whether a name is that of a secret. ``POSSIBLE`` means: if the value also looks like a secret."""
 
     NO = 0
     POSSIBLE = 1
@@ -168,7 +168,7 @@ def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _begun_in(text: str) -> Iterator[Found]:
-    """The keys and tokens that are cut off."""
+    """The keys and tokens in ``text`` that are cut off."""
     start = 0
     while (at := text.find(CUT, start)) >= 0:
         rest = text[start:at]
@@ -228,6 +228,7 @@ def _closed(text: str, start: int, quote: str, most: int) -> int:
 
 
 def _bare_end(text: str, start: int) -> int:
-    """The end of an unquoted value: before a space, and before brackets and commas in front of the space."""
+    """The end of an unquoted value, which a space ends; commas and closing brackets directly before the space do not
+    belong to it."""
     bare = _BARE.match(text, start)
     return start + len(bare[0].rstrip(",)]}")) if bare else start

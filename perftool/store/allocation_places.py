@@ -53,7 +53,7 @@ _ALLOCATION = 1 << (_SETUP + 1)
 
 
 def place_allocations(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_memory_places`` from ``_memory_blocks`` and the slices around them. No issues."""
+    """Make the table ``_memory_places`` from ``_memory_blocks`` and the slices around them. Returns no issues."""
     connection.execute(f"CREATE TABLE {catalog()['_memory_places'].definition}")
     _find_own_lines(connection)
     rows = _SLICES.format(meanings=_MEANINGS, line=_LINE, call=_CALL, event=_ALLOCATION)

@@ -71,7 +71,7 @@ class Table:
 
     @property
     def description(self) -> str:
-        """The summary on one line."""
+        """The description of the rows, joined into one line."""
         return " ".join(self.summary.split())
 
     @property

@@ -40,7 +40,7 @@ class Repeat:
 
 
 def find_chains(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_chain_places`` from ``_chained_work``. No issues."""
+    """Make the table ``_chain_places`` from ``_chained_work``. Returns no issues."""
     table = catalog()["_chain_places"]
     connection.execute(f"CREATE TABLE {table.definition}")
     work = connection.execute("SELECT rank, kind, dur, id FROM _chained_work ORDER BY rank, ts, id").fetchnumpy()

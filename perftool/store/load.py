@@ -44,7 +44,7 @@ _FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 
 _EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
 
 # Longer names are cut, because names are compared with many patterns and copied into rows. The longest names known,
-# those of template kernels, have 5 kB.
+# those of template kernels, are 5 kB long.
 LONGEST_NAME = 6 << 10
 _CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"
 
@@ -86,7 +86,7 @@ def load_trace(
 
 
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
-    """Notes for every output on a trace that is hand-made, simulated or interrupted."""
+    """Issues that say, in every output, that a trace is hand-made, simulated or interrupted."""
     notes = {"handMade": "made by hand, not recorded on a device", "simulated": "simulated, not recorded on a device"}
     issues = [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
     early = metadata.get("interrupted")

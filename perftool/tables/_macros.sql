@@ -80,7 +80,7 @@ CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || k
 -- A list as JSON; NULL for other values, on which JSON functions would fail.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
 -- Inputs of an op as JSON; NULL for other values, and for long texts, which queries may copy for each kernel of the op.
--- The longest in our recordings have 3 kB.
+-- The longest in our recordings are 3 kB.
 CREATE MACRO longest_inputs() AS 32768;
 CREATE MACRO inputs_json(value) AS CASE WHEN strlen(value) <= longest_inputs() THEN list_json(value) END;
 

@@ -13,7 +13,8 @@ from perftool.readers.files.runs import Chosen, is_recording, newest_run
 
 @dataclass(frozen=True)
 class Wanted:
-    """Selects files of a folder: of ``run``, of the newest run, or all, without those that match ``exclude``."""
+    """Selects files of a folder: those of ``run``, of the newest run, or of all runs. Leaves out files that match
+    ``exclude``."""
 
     exclude: tuple[str, ...] = ()
     run: str | None = None

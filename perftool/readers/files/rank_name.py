@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
-# `m-rank3.json`, `m-rank3.json.1`, `trace_Rank.3.json`
+# Matches `m-rank3.json`, `m-rank3.json.1` and `trace_Rank.3.json`.
 _IN_NAME = re.compile(r"(?:^|[_.-])rank[_.-]?(\d{1,6})(?![0-9A-Za-z])", re.IGNORECASE)
-# `rank_3/...`, but not other folder names with ranks, such as `two_rank2/`.
+# Matches `rank_3/...`, but not other folder names with ranks, such as `two_rank2/`.
 _FOLDER = re.compile(r"rank[_.-]?(\d{1,6})", re.IGNORECASE)
 # The name that Accelerate gives each process's trace.
 _OF_ACCELERATE = re.compile(r"profile_(\d{1,6})\.json(?:\.gz|\.zst)?")

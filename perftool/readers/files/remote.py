@@ -59,7 +59,7 @@ def list_url(url: str) -> list[str]:
 
 @contextmanager
 def local_copy(path: str) -> Iterator[str]:
-    """A local path with the content of ``path``: itself, or a temporary copy of the URL.
+    """A local path with the content of ``path``: the path itself or, for a URL, a temporary copy.
 
     Raises InputError when it cannot be fetched or takes more than half of the free disk space, and MissingExtraError
     when fsspec or a backend of it is not installed.
@@ -84,7 +84,7 @@ def beginning(url: str, size: int) -> bytes:
 
 
 def _resolve(url: str) -> tuple[Any, str]:
-    # Reports and messages show URLs.
+    # Reject passwords, because reports and messages show URLs.
     if _PASSWORD.match(url):
         raise InputError(f"{url.split('://')[0]}://…: a URL must not contain a password, which the report would show")
     try:
@@ -93,7 +93,7 @@ def _resolve(url: str) -> tuple[Any, str]:
         text = f"{shown_path(url)}: a URL needs fsspec (pip install 'habana-perf-tool[remote]')"
         raise MissingExtraError(text) from None
     try:
-        # Some file systems connect on creation.
+        # Creating some file systems already opens a connection, which may fail.
         with _sentences(url):
             system, path = fsspec.core.url_to_fs(url, **(_web_options(url) if url.lower().startswith(_WEB) else {}))
     except ImportError as error:

@@ -91,7 +91,7 @@ class Run:
         own = trace.identity
         if own.rank is not None and len(self.ranks) == len(self.files):
             return True
-        # All recordings of a process are of one rank.
+        # All recordings of a process belong to one rank.
         return trace.process not in self.processes and met(self.files[0], own.path)
 
     def add(self, trace: _Recording) -> None:
@@ -334,7 +334,7 @@ def _suffix(run: Run) -> str:
 
 
 def _run_folder(path: str) -> str | None:
-    """The ``<run>`` of ``plugins/profile/<run>/FILE``."""
+    """The name ``<run>`` in a path like ``plugins/profile/<run>/FILE``."""
     parts = Path(path).parts
     return parts[-2] if parts[-4:-2] == ("plugins", "profile") else None
 

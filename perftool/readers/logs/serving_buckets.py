@@ -18,7 +18,7 @@ _MISSED, _ADDED, _GENERATED = "was not warmed-up", "Adding new bucket: ", "Gener
 CORES = (WARMUP, _MISSED, _ADDED, " buckets [")
 _MOST = 100_000
 
-# ('prompt', 4, 1024, 0), (decode, 16, 200), (0, prompt, 1, 36864, 0) with the rank.
+# Matches ('prompt', 4, 1024, 0), (decode, 16, 200), and (0, prompt, 1, 36864, 0), which begins with the rank.
 _SHAPE = re.compile(r"(?P<phase>prompt|decode)'?(?P<sizes>(?:, ?\d{1,9}){2,3})\b")
 _NEW = re.compile(r"(?P<phase>Prompt|Decode) bucket for .{0,120}: \((?P<sizes>\d{1,9}(?:, ?\d{1,9}){1,2})\)")
 _LIST = re.compile(r"Generated \d{1,9} (?P<phase>prompt|decode|spec decode) buckets \[")
@@ -65,7 +65,8 @@ class BucketScanner:
 
 
 def _sizes(phase: str, text: str) -> tuple[int, int | None, int | None]:
-    """Batch, tokens and blocks; None for the dimension that a pair lacks."""
+    """The batch, tokens and blocks in ``text``. If it has only two numbers, tokens or blocks are None, depending on the
+    phase."""
     batch, *others = map(int, _DIGITS.findall(text))
     if len(others) == 2:
         return batch, others[0], others[1]

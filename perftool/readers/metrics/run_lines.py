@@ -15,7 +15,7 @@ from perftool.model.trend import LINE_VERSION, History, RunLine
 from perftool.readers.files.finished import FileState
 from perftool.readers.files.stream import ByteStream
 
-# A line has about 2 kB. The limit bounds the memory for files that are not summaries.
+# A line is about 2 kB long. The limit bounds the memory for files that are not summaries.
 _LONGEST = 1 << 20
 # Larger than any metric of a run.
 _LARGEST = 1e30
@@ -83,7 +83,7 @@ def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _run_line(text: bytes) -> RunLine | None:
-    """The summary in a line; None when it is damaged, or not ours."""
+    """The summary in a line; None if the line is damaged or was not written by this program."""
     try:
         found = orjson.loads(text) if len(text) <= _LONGEST else None
     except orjson.JSONDecodeError:

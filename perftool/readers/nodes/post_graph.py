@@ -56,7 +56,7 @@ def read(data: bytes, rank: int | None, path: str) -> LogReading:
 
 @dataclass
 class _Operands:
-    """The operands of nodes, until all together have more than ``left`` dimensions."""
+    """Reads the operands of nodes, until they have more than ``left`` dimensions in all."""
 
     left: int
     tally: IssueTally

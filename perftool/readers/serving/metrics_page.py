@@ -18,7 +18,7 @@ _SAMPLE = re.compile(
     r"(?P<name>(?:vllm|sglang):\w{1,100})(?:\{(?P<labels>.*)\})? (?P<value>[-+.\w]{1,40})(?: -?\d+)?\s*$"
 )
 _OF_SERVER = re.compile(r"# (?:HELP|TYPE) (?:vllm|sglang):")
-# Our names of totals, and the names in pages, newest first. Histograms append _sum and _count.
+# Our names for totals, with their names in pages, the newest first. Histograms append _sum and _count.
 _TOTALS = {
     "preemptions": ("vllm:num_preemptions_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"),

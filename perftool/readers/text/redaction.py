@@ -71,7 +71,7 @@ class Redactor:
         return learned
 
     def json(self, piece: bytes) -> bytes:
-        """``piece`` of JSON, of whole values, without secrets."""
+        """``piece``, JSON that consists of whole values, without its secrets."""
         parts, at = [], 0
         for start, end, clean in self._edits(piece):
             parts += [piece[at:start], clean]

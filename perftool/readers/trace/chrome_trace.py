@@ -266,7 +266,7 @@ def _unused(size: int) -> ImportIssue:
 
 
 def _needs_mending(data: bytes) -> bool:
-    """Whether ``data`` is not just whole events, as after a killed writer."""
+    """Whether ``data`` contains anything but whole events, for example because the writer was killed."""
     events = data.strip(b" \t\r\n,")
     return bool(events) and not parses(events)
 

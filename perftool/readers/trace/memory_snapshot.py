@@ -157,7 +157,7 @@ def _is_python(frame: Mapping[str, Any]) -> bool:
 
 
 def _number(value: Any) -> int | float | None:
-    """A number that fits a column; any other value is missing."""
+    """``value`` if it is a number that fits into a column, else None."""
     return value if type(value) in (int, float) and abs(value) < _MOST_NUMBER else None
 
 

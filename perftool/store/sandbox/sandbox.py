@@ -69,7 +69,8 @@ class Sandbox:
         self._attached: set[str] = set()
 
     def ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result:
-        """Run ``sql``, which may use only ``tables``, each in its file. Raises QueryError when it fails."""
+        """Run ``sql``, which may use only ``tables``; each table is in its own file. Raises QueryError when it
+        fails."""
         if len(sql) > _LONGEST_SQL:
             raise QueryError(f"the SQL is longer than {_LONGEST_SQL:,} characters")
         used, begin = self._child is not None, time.monotonic()

@@ -1,4 +1,4 @@
--- What in the metadata or logs, rather than in events, shows that a rank has an accelerator. For _cpu_runs.
+-- Evidence in metadata and logs, rather than in events, that a rank has an accelerator. For _cpu_runs.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank

@@ -79,7 +79,7 @@ placed AS (
     GROUP BY l.rank, coalesce(p.path, [])
 ),
 totals AS (SELECT rank, sum(coalesce(forward_ns, 0) + coalesce(backward_ns, 0)) AS ns FROM placed GROUP BY rank),
--- The work of a place also counts for its outer places.
+-- The work of a place also counts for the places that contain it.
 summed AS (
     SELECT rank, path[:depth] AS path, sum(forward_ns) AS forward_ns, sum(backward_ns) AS backward_ns,
            sum(coalesce(forward_ns, 0) + coalesce(backward_ns, 0)) FILTER (depth = len(path)) AS own_ns

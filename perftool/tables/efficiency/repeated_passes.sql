@@ -1,4 +1,4 @@
--- One row per rank whose ops run on the CPU and which runs several backward passes before a step ends.
+-- The backward passes that follow one another within a step. One row per rank whose ops run on the CPU.
 --
 -- A pass ends where the program next runs an op that records gradients. A series of passes ends with the step, or with
 -- a call of an optimizer. Passes inside such a call do not count, because an optimizer like LBFGS needs them one by

@@ -6,8 +6,8 @@
 -- between two ops (between_ops). If the CPU is the device, the next op that computes is such an event.
 --
 -- Python frames and ops do not show whether their thread was running. If python_times shows that the thread was blocked
--- for more than half of its long stretches of Python, their cause is blocked; if they may be waits for a core, it is
--- no_core.
+-- for more than half of its long stretches of Python, their cause is blocked; if the thread may have been waiting for a
+-- core, it is no_core.
 --
 -- needs: _gap_parts, python_times, slices, roles, feeding_tracks, phases, windows, launches
 -- empty without: _gap_parts

@@ -1,7 +1,7 @@
 -- One row per block of memory, that is, an allocation with its release. For allocations, memory_steps and memory_peak.
 --
--- An address that is allocated again was released before, even if the recording does not show it: PyTorch does not
--- record releases on threads without the profiler.
+-- An address that is allocated again must have been released before, even if the recording does not show the release:
+-- PyTorch does not record releases on threads without the profiler.
 --
 -- needs: memory
 -- empty without: memory

@@ -1,6 +1,7 @@
--- One row per iteration of a serving engine: one call of the model, for a batch of requests that compute their prompts
--- (prefill), that generate (decode), or of both kinds (mixed). From the annotations of vLLM and SGLang, and from vLLM's
--- high-level profiler on Gaudi. Times of stages are NULL if the recording does not show the stage.
+-- One row per iteration of a serving engine, that is, per call of the model for a batch of requests. The call processes
+-- prompts (prefill), generates tokens (decode), or does both (mixed). Iterations come from the annotations of vLLM and
+-- SGLang, and from vLLM's high-level profiler on Gaudi. Times of stages are NULL if the recording does not show the
+-- stage.
 --
 -- needs: _iteration_marks, serving_stages, _compile_events, slices, launches, _name_roles
 -- empty without: _iteration_marks

@@ -11,7 +11,7 @@
 -- them copies inputs from the host and waits for a result.
 --
 -- If steps are detected, there must be at least three. For the last two sources, four fifths of the steps must also have
--- equal numbers of launches, and lengths within half of the median.
+-- equal numbers of launches, and lengths from 0.5 to 1.5 times the median.
 --
 -- needs: _marked_steps, _found_steps
 -- empty without: _marked_steps or _found_steps
