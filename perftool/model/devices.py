@@ -76,8 +76,8 @@ def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts |
 
 
 def device_named(text: str) -> DeviceFacts | None:
-    """The device called ``text`` by a user: its exact name, or the first name with all words of ``text`` (H100, A100
-    PCIe).
+    """The device that a user calls ``text``: the one with this exact name, or the first whose name has all words of
+    ``text`` (H100, A100 PCIe).
 
     One of the words must have a digit, because a vendor alone does not name a device.
     """

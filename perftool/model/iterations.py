@@ -56,7 +56,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Serving:
-    """The iterations of the rank ``rank``, the lowest that has any.
+    """The iterations of ``rank``, the lowest rank that has any.
 
     ``window_ns`` is the time from the first iteration to the end of the last; ``without_requests_ns`` is the part of it
     in which no iteration ran or was prepared. ``decode_ns`` splits a mean decode by stage, and has only the stages that

@@ -233,7 +233,7 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
 
 
 def _to_ns(form: str, source: str) -> str:
-    """SQL that turns the time ``source`` from microseconds to ns; NULL for an impossible one."""
+    """SQL that turns the time ``source`` from microseconds to ns; NULL for an impossible time."""
     possible = f"try_cast({source} AS DOUBLE) BETWEEN {-_MOST_US} AND {_MOST_US}"
     return f"CASE WHEN {possible} THEN {form.format(source)} END"
 
