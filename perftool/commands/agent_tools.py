@@ -285,7 +285,7 @@ def analyzed(desk: Workspace, path: str, findings: int) -> dict[str, Any]:
 
 
 def explained(code: str) -> dict[str, Any]:
-    """The texts of a rule or a table, or the columns of all tables for ``tables``. Raises RuleError for others."""
+    """The texts of a rule or a table, or the columns of all tables for ``tables``. Raises RuleError for other names."""
     from perftool.engine.rules.pack import shipped_rules
     from perftool.engine.what_if import rules_named
     from perftool.store.catalog import public_tables

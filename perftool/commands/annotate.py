@@ -99,7 +99,7 @@ def _stem(trace: str) -> str:
 
 
 def _write(traces: list[str], session: Session, target: str) -> tuple[Annotations, list[str], list[str]]:
-    """Analyse ``traces`` and write them annotated; returns the annotations to look at first, warnings and notes."""
+    """Analyse ``traces`` and write them annotated; returns the annotations to show first, warnings and notes."""
     from perftool.engine.drawing.rank_timelines import rank_metadata
     from perftool.readers.files.remote import local_copy
     from perftool.readers.text.redaction import Redactor

@@ -56,7 +56,9 @@ Device = Annotated[Target, typer.Option("--device", metavar="WHERE", help="Where
 Quick = Annotated[
     bool,
     typer.Option(
-        "--quick", metavar=options.NO_VALUE, help="Measure only the first size, in few rounds: ten seconds each."
+        "--quick",
+        metavar=options.NO_VALUE,
+        help="Measure only the first size, in few rounds: ten seconds per benchmark.",
     ),
 ]
 Validate = Annotated[

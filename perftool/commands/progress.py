@@ -1,4 +1,4 @@
-"""Progress on stderr: an updated line on a terminal, else a line every few seconds; nothing if it ends quickly."""
+"""Progress on stderr: an updated line on a terminal, else a line every few seconds; nothing for quick work."""
 
 from __future__ import annotations
 

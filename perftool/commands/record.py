@@ -47,7 +47,9 @@ StopAfter = Annotated[
 ]
 KeepCode = Annotated[
     bool,
-    typer.Option("--program-exit-code", metavar=NO_VALUE, help="Exit as the program did, whatever was recorded."),
+    typer.Option(
+        "--program-exit-code", metavar=NO_VALUE, help="Keep the program's exit code even if nothing was recorded."
+    ),
 ]
 ShowReport = Annotated[
     bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the traces.")

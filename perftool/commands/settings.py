@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def config(
-    key: Annotated[str | None, typer.Argument(metavar="KEY", help="One key; without it, all.")] = None,
+    key: Annotated[str | None, typer.Argument(metavar="KEY", help="Key to show; all by default.")] = None,
 ) -> None:
     """List the keys of the configuration
 

@@ -30,7 +30,9 @@ def trend(
     threshold: Annotated[
         float,
         typer.Option(
-            metavar="PERCENT", min=0, help="Exit 1 when the number is worse by more than this; in points for ratios."
+            metavar="PERCENT",
+            min=0,
+            help="Exit 1 when the number is worse by more than this; in percentage points for ratios.",
         ),
     ] = DEFAULT_THRESHOLD,
     rank: Annotated[int | None, typer.Option(metavar="N", help="Show this rank instead of the whole run.")] = None,

@@ -6,13 +6,13 @@ NEAR_NS = 10_000
 """Work that starts within this time after the end of other work follows it."""
 
 ACROSS_NS = 25_000
-"""The limit for work of another stream, for which the device has to check an event."""
+"""The same for work of another stream; longer, because the device has to check an event."""
 
 LAUNCH_NS = 50_000
-"""From the return of a launch to the start of its work on an idle device."""
+"""Longest delay from the return of a launch to the start of its work on an idle device."""
 
 WAKE_NS = 100_000
-"""From the end of device work to the return of the call that waits for it."""
+"""Longest delay from the end of device work to the return of the call that waits for it."""
 
 PAUSE_NS = 20_000
 """A thread without events for longer than this may be waiting for another thread."""

@@ -21,7 +21,7 @@ def device_word(report: Report) -> str:
 
 
 def run_title(report: Report) -> str:
-    """The name of the run, in which a timestamp of nanoseconds is replaced by a date in UTC."""
+    """The name of the run, with a date in UTC in place of a timestamp in nanoseconds."""
     return with_date(run_name(report))
 
 
@@ -61,14 +61,14 @@ def facts(report: Report) -> list[str]:
         known.append(report.run.kind)
     if steps:
         early = len({step.name for step in report.steps if step.left_out == "warm-up"})
-        after = f" after {early} of warm-up" if early else ""
+        after = f" after {early} warm-up {report.run.step_word}{'s' if early > 1 else ''}" if early else ""
         average, time = step_time(report)
         rest = "" if average == "median" or report.run.lengths else f", median {format_metric(summary['step_time_ms'])}"
         single = round(steps) == 1 and len(report.ranks) == 1
         length = f" of {time}{after}" if single else f"{after}, {average} {time}{rest}"
         known.append(f"{steps_text(report, round(steps))}{length}")
     elif window is not None:
-        # The window of a run adds up those of its ranks.
+        # The window of a run is the sum of its ranks' windows.
         known.append(f"{format_ns(round(window * 1e6 / max(len(report.ranks), 1)))} without steps")
     busy = summary["device_busy_ratio"].value
     return [*known, *([_busy(report, busy)] if busy is not None else [])]

@@ -165,7 +165,7 @@ def test_the_step_summary_is_a_table() -> None:
     assert text.splitlines()[4:] == [
         "**It idles.**",
         "",
-        "| severity | rule | where | finding | up to, per step |", "|---|---|---|---|---|", row, "",
+        "| severity | rule | where | finding | gain per step, at most |", "|---|---|---|---|---|", row, "",
     ]  # fmt: skip
 
 

@@ -70,7 +70,7 @@ _Totals = dict[str, tuple[float, float]]
 
 
 def _per_step(ops: Sequence[OpRate], steps: int) -> _Totals:
-    """Time and calls per step, by the name that all devices share."""
+    """Time and calls per step, by the op's name without device-specific parts."""
     totals: _Totals = {}
     for op in ops:
         if op.source == "op":

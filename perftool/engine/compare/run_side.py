@@ -70,7 +70,7 @@ def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTo
 
 
 def served_numbers(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Those ``values`` of the summary that a language-model server has, in the order of reports."""
+    """The known ``values`` of the summary about a language-model server, in the order of reports."""
     known = ((kind.name, values.get(kind.name)) for kind in metric_kinds() if kind.serving)
     return {name: value for name, value in known if value is not None}
 

@@ -42,7 +42,7 @@ _LABELS = {"compute": "kernels", "host": "the host", "link": "collectives"}
 def heat_maps(store: TraceStore) -> tuple[HeatMap, ...]:
     """The heat maps of a run with differing ranks; empty if they do not differ, or there is only one."""
     store.build(["rank_excess", "_step_work", "waits_for", "windows"])
-    causes = _map(store, "cause", "By cause, mean of the steps", _CAUSES, {})
+    causes = _map(store, "cause", "By cause, mean over the steps", _CAUSES, {})
     steps = _map(store, "step", "By step, without waiting for other ranks", _STEPS, {"most": _MOST_STEPS})
     return tuple(found for found in (_waiting_map(store), causes, steps) if found is not None)
 
@@ -57,7 +57,7 @@ def _waiting_map(store: TraceStore) -> HeatMap | None:
     columns = tuple(map(ranks_text, blocks.values()))
     rows = tuple(f"rank{'s' if size > 1 else ''} {label}" for label in columns)
     cells = tuple(tuple(shares.get((row, column), 0.0) for column in blocks) for row in blocks)
-    note = f"each row waits for each column; means over the {'ranks and ' if size > 1 else ''}steps"
+    note = f"how long a row waits for a column: mean over the {'ranks and ' if size > 1 else ''}steps"
     return HeatMap("waits", "Who waits for whom", columns, rows, cells, note)
 
 

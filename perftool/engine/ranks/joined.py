@@ -62,7 +62,7 @@ def _made(task: Batch, result: Part | TaskFailed) -> Part:
 
 
 def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
-    """Join ``parts`` in ``store``, with times from a common zero; returns their facts."""
+    """Join ``parts`` in ``store``, with times relative to a common zero; returns their facts."""
     facts = [part.facts for part in parts if part.facts is not None]
     store.base_ns = next((fact.base_ns for fact in facts if fact.base_ns), 0)
     if facts:

@@ -123,7 +123,7 @@ def _concluded(
 
 
 def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> Context:
-    """The context for rules: the windows of all ranks, and the usual one of ``steps``."""
+    """The context for rules: the windows of all ranks, and the usual length of ``steps``."""
     store.build(["windows"])
     whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur)::BIGINT AS ns FROM windows")[0]
     usual_ns, word = overview.usual_step_ns(store, steps), overview.run(store).step_word
@@ -146,7 +146,7 @@ def unreadable(path: str, error: InputError) -> InputFile:
 def read_texts(
     paths: Iterable[str], captures: Iterable[str] = (), device: str | None = None
 ) -> tuple[list[Reading], list[InputFile]]:
-    """Readings of ``paths`` (logs, metrics, configuration), ``captures`` and ``device``, and the unreadable ones."""
+    """Readings of ``paths`` (logs, metrics, configuration), ``captures`` and ``device``; and the unreadable files."""
     readings, failed = [] if device is None else [requested_device(device)], []
     wanted = [*((path, read_text) for path in paths), *((path, read_capture) for path in captures)]
     for path, read in wanted:

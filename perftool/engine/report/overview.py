@@ -16,7 +16,7 @@ Row = TypeVar("Row")
 _TOP = 15
 
 
-# Groups columns of the steps table by use of the device.
+# What the device does in the time of each column of the steps table.
 _USES = {
     "kernel": "compute", "memcpy": "copy", "memset": "fill", "communication": "collective",
     "runtime": "idle_runtime", "dataloader": "idle_dataloader", "cpu_op": "idle_cpu_op",

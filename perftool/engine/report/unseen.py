@@ -59,7 +59,7 @@ class Unseen:
 
 def unseen(store: TraceStore) -> Unseen | None:
     """The host's activity in a run whose device events are missing; None for any other run."""
-    # A store joined from several tasks has the windows but not the work in them.
+    # A store joined from several tasks has the windows of devices, but not their work.
     if store.has_rows("device_ops") or store.has_rows("device_windows"):
         return None
     store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])

@@ -16,11 +16,11 @@ from perftool.units import format_ns, ranks_text
 
 # The two estimates agree if they differ by at most a tenth, or by at most a hundredth of the step.
 _AGREE, _AGREE_STEP = 0.1, 0.01
-# Above this share of the ranks, work that moves from the late ranks to the others makes them noticeably longer.
+# If more than this share of the ranks is late, moving their work to the other ranks makes these noticeably slower.
 _FEW = 0.2
 # A rank's own additional time must account for half of the others' wait for it.
 _EXPLAINS = 0.5
-# A rank with this share of its lateness in a step before one collective paused there.
+# A rank that loses at least this share of its lateness in a step before one collective paused there.
 _AT_ONCE = 0.5
 # With at most this many ranks, the reason is given for each rank.
 _MOST_WORDED = 4
@@ -95,12 +95,12 @@ class CulpritRowMaker(Lateness):
     ) -> CulpritRow | None:  # fmt: skip
         least, estimate = self.estimate(late)
         if estimate <= LEAST * self.step_ns * (len(late.steps or self.steps) / len(self.steps)):
-            # No rank waits for it.
+            # No rank waits for ``late``.
             return None
         chosen = np.isin(self.steps, late.steps or self.steps)
         own = self.excess[np.isin(self.meetings.ranks, late.ranks)][:, chosen].sum(axis=1).max() / len(self.steps)
         if reason is None and own < _EXPLAINS * estimate:
-            # The others wait for a reason other than its own work.
+            # The work of ``late`` does not explain the others' wait.
             return None
         replayed = None if self.model.why_not else self.saved_each([changes or late.changes])[0]
         steps = self._steps_of(late)
@@ -117,7 +117,7 @@ class CulpritRowMaker(Lateness):
         others = others or self._others(late.ranks)
         slowdown = self._slowdown(late, cause)
         if slowdown and slowdown.kind in ("more", "larger") and len(late.ranks) > _FEW * len(self.ranks):
-            # If the work only moves to the other ranks, much less is saved than without it.
+            # Moving the work to the other ranks saves much less than removing it, which the replay assumes.
             trusted = False
         why = self._why(late, steps, (cause, own, usual), others, slowdown)
         return CulpritRow(

@@ -78,7 +78,7 @@ class _Search(CulpritRowMaker):
             if not more or len(found) + len(more) > len(self.ranks) / 2:
                 break
             both = self.saved(Late((*found, *more)))
-            # Lateness of further ranks that the found ranks hide costs nothing.
+            # The lateness of more ranks costs nothing if the found ranks hide it.
             if found and both < max(1.25 * saved, saved + LEAST * self.step_ns):
                 break
             found, saved = sorted([*found, *more]), both

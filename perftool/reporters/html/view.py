@@ -174,8 +174,9 @@ def _all_tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
         gain = gains[0].finding.gain
         assert gain is not None
         kind, most = ("predicted", "") if gain.kind == "predicted" else ("an upper bound", "≤ ")
-        note = f"{report.per_step}{', ' if report.per_step else ''}{gains[0].finding.code}; {kind}"
-        made.append(Tile("First gain", f"{most}{format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))
+        note = ", ".join(filter(None, (report.per_step, kind)))
+        label = f"Gain of {gains[0].finding.code}"
+        made.append(Tile(label, f"{most}{format_ns(gain.ns_per_step)}", note, f"#{gains[0].anchor}"))
     peak = summary["peak_memory_bytes"]
     made.append(Tile("Peak device memory", None if peak.value is None else format_metric(peak), "", "#memory"))
     return [*made, _findings_tile(findings)]
@@ -213,7 +214,7 @@ def _findings_tile(findings: Sequence[ShownFinding]) -> Tile:
     counts = Counter(shown.finding.severity for shown in findings)
     plural = {"error": "errors", "warning": "warnings", "info": "infos"}
     parts = [f"{counts[s]} {s if counts[s] == 1 else plural[s]}" for s in SEVERITIES if counts[s]]
-    return Tile("Findings", str(len(findings)), ", ".join(parts) or "all rules quiet", "#findings")
+    return Tile("Findings", str(len(findings)), ", ".join(parts) or "no rule fired", "#findings")
 
 
 def metrics(report: Report) -> list[ShownMetric]:

@@ -22,7 +22,7 @@ def render_step_summary(result: LintReport) -> bytes:
         lines += [f"**{markdown_cell(result.report.verdict.headline)}**", ""]
     if result.active:
         lines += [
-            f"| severity | rule | where | finding | up to, per {result.report.run.step_word} |",
+            f"| severity | rule | where | finding | gain per {result.report.run.step_word}, at most |",
             "|---|---|---|---|---|",
         ]
         lines += [_row(found) for found in result.active]

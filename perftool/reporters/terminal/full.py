@@ -201,7 +201,7 @@ def _print_findings(report: Report, console: Console) -> None:
     findings = report.findings
     _heading(f"Findings: {len(findings)}" if findings else "No findings", console)
     if not findings:
-        console.print(f"  {len(report.rules) - len(report.not_applicable)} rules applied, all quiet.")
+        console.print(f"  {len(report.rules) - len(report.not_applicable)} rules applied; none fired.")
     for number, (first, *others) in enumerate(grouped(findings), 1):
         _print_finding(number, findings[first], [findings[at] for at in others], report, console)
     if any(finding.gain for finding in findings):
