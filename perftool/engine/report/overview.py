@@ -16,7 +16,7 @@ Row = TypeVar("Row")
 _TOP = 15
 
 
-# What the device does in the time of each column of the steps table.
+# For each part of a step, the column of the table steps that counts host activity only while the device is idle.
 _USES = {
     "kernel": "compute", "memcpy": "copy", "memset": "fill", "communication": "collective",
     "runtime": "idle_runtime", "dataloader": "idle_dataloader", "cpu_op": "idle_cpu_op",

@@ -2,7 +2,7 @@
 (() => {
   const root = document.documentElement;
 
-  // Light and dark: the system decides until the reader does.
+  // The page follows the theme of the system until the reader chooses light or dark.
   const button = document.getElementById("theme");
   const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   const remember = {
@@ -104,14 +104,14 @@
     input.addEventListener("input", () => narrowed(input, items, search.querySelector("span")));
   }
 
-  // Beside the sources, a line of code opens in the editor.
+  // In a page opened from a local file, a link to a line of code opens the editor.
   if (location.protocol === "file:") {
     document.querySelectorAll("a.source").forEach((link) => {
       link.href = `vscode://file${new URL(link.getAttribute("href"), location).pathname}${link.dataset.line ? `:${link.dataset.line}` : ""}`;
     });
   }
 
-  // Charts become interactive when they scroll into view; the library is unpacked once, and only then.
+  // A chart becomes interactive when it scrolls into view; the first one unpacks the library.
   const packed = document.getElementById("plotly");
   if (!packed || !("DecompressionStream" in window) || !("IntersectionObserver" in window)) return;
   let library = null;
@@ -147,7 +147,7 @@
   // Plotly interprets some HTML in names; text from a trace must stay plain text.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-  // Columns with names are at 0, 1, 2 ...; the others are at a time.
+  // Columns with names are at 0, 1, 2 ...; other columns are at their times.
   const names = (data, width) => {
     if (data.x_unit) return { ticksuffix: " " + data.x_unit };
     const every = Math.max(1, Math.ceil(data.x.length * 90 / width));
