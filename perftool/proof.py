@@ -101,9 +101,9 @@ def judge(
 ) -> tuple[BenchmarkStatus, str | None]:
     """The status of a row, and the reason if it is not simply ``validated``.
 
-    ``failed``: the forms give different results, a rule is silent on the naive form or fires on the advised one, or the
-    advice slows down the first size. A benchmark without rules never fails for being slower: its advice may help on
-    other devices.
+    A row is ``failed`` if the forms give different results, a rule is silent on the naive form or fires on the advised
+    form, or the advice slows down the first size. A benchmark without rules never fails for being slower: its advice
+    may help on other devices.
     """
     for measured in measurements:
         if not measured.max_error <= benchmark.tolerance:

@@ -47,7 +47,7 @@ class FallbackRecord:
     appear under all origins, so counts of different origins must not be added.
 
     ``op`` has the overload (``aten::index.Tensor_out``), ``base`` does not (``aten::index``). ``dtypes`` are the
-    argument types of a call line, in order. ``table`` numbers the tables of a file from 0; A table's ``time_ns`` and
+    argument types of a call line, in order. ``table`` numbers the tables of a file from 0. A table's ``time_ns`` and
     ``tid`` identify the process that printed it.
     """
 

@@ -39,8 +39,8 @@ FrameName = Literal[
 class Gain:
     """The time a fix would save per step, in ns and as a share of the usual step.
 
-    ``predicted``: the difference of two replays of the recorded steps. ``bound``: an upper bound from the evidence.
-    ``bound_share`` is the upper bound, even if a prediction replaces it; None if there is no bound.
+    A ``predicted`` gain is the difference of two replays of the recorded steps, a ``bound`` an upper bound from the
+    evidence. ``bound_share`` is the upper bound, even if a prediction replaces it; None if there is no bound.
     """
 
     ns_per_step: int
@@ -64,8 +64,8 @@ class Gain:
 class Finding:
     """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them.
 
-    ``advice`` is false for findings about the trace instead of the run; ``explained_by`` is the code of the finding
-    that explains the largest part of its time, which its gain excludes.
+    ``advice`` is false for findings about the trace instead of the run; ``explained_by`` is the code of another finding
+    that explains the largest part of this one's time; the gain excludes that part.
     """
 
     code: str

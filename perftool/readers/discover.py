@@ -41,9 +41,9 @@ _MOST_LISTED = 3
 @dataclass(frozen=True)
 class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts`` (ranks
-    analysed before). ``set_aside`` holds traces that duplicate others, ``left_out`` files of other runs, ``captures``
-    device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` overrides the device that the
-    traces name: a name, or a file of peaks.
+    that were analysed separately). ``set_aside`` holds traces that duplicate others, ``left_out`` files of other runs,
+    ``captures`` device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` overrides the
+    device that the traces name: a name, or a file of peaks.
     """
 
     traces: tuple[str, ...]

@@ -56,7 +56,7 @@ def begins_dump(data: bytes) -> bool:
 
 
 def read(path: str, rank: int | None = None) -> LogReading:
-    """The groups and collectives of the dump at ``path``; its rank is in the name, or is the number at its end.
+    """The groups and collectives of the dump at ``path``, whose name contains the rank or ends in it.
 
     Raises InputError for a dump that is damaged, too large, without a rank, or with more than plain values.
     """

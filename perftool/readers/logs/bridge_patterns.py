@@ -15,8 +15,8 @@ from dataclasses import dataclass
 class LinePattern:
     """One known line; it becomes a LogEvent of ``kind`` whose number is in ``unit``.
 
-    ``above_limit``: the line counts only if its value exceeds its limit. ``name`` is
-    used when the pattern captures none.
+    With ``above_limit``, the line counts only if its value exceeds its limit. ``name`` is the name if the pattern
+    captures none.
     """
 
     core: str

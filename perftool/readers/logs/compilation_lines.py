@@ -1,9 +1,8 @@
 """Reads compilations that a log reports line by line.
 
-Sources: the recipe cache stores a new recipe, ``PT_HPU_PRINT_STATS`` prints running totals,
-``detect_recompilation_auto_model`` prints one line per call of each module. Of the lines of
-``detect_recompilation_auto_model``, only those with a step count: they are about the outermost module, whose number of
-graphs includes those of inner modules.
+There are three sources: the recipe cache logs each recipe that it stores, ``PT_HPU_PRINT_STATS`` prints running totals,
+and ``detect_recompilation_auto_model`` prints one line per call of each module. Of the last kind, only lines with a
+step are used: they are about the outermost module, whose number of graphs includes those of inner modules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Reads ``graph_compiler_perf.log``: advice of Gaudi's graph compiler about a graph, line by line, without times.
 
-``[HIGH][<check>] <text>`` and ``[LOW ][<check>] <text>`` (``gc_perf.h`` in the open Gaudi software). The texts name a
-tensor or a node, sizes in MB, and the effective FCD in bytes: the fastest changing dimension, contiguous in memory.
+The lines are ``[HIGH][<check>] <text>`` and ``[LOW ][<check>] <text>`` (``gc_perf.h`` in the open Gaudi software). The
+texts name a tensor or a node, sizes in MB, and the effective FCD in bytes: the fastest changing dimension, contiguous
+in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def is_advice(lines: Iterable[str]) -> bool:
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """Each piece of advice once, with its number of repetitions, as recompiling a graph repeats it.
+    """Each piece of advice once, with its number of repetitions: the compiler repeats it when it recompiles a graph.
 
     Raises InputError when the file cannot be opened or read.
     """

@@ -1,7 +1,7 @@
 """A table of log lines of training frameworks that name the batch size, the model and the precision.
 
-Hugging Face Trainer, Lightning, DeepSpeed, Megatron, MLPerf loggers, and dumps of arguments. The ``name``
-of a ``batch_size`` event says which batch: ``per_device_train``, ``global_train``, ``eval``, ``inferred``
+The lines come from Hugging Face Trainer, Lightning, DeepSpeed, Megatron, MLPerf loggers, and dumps of arguments. The
+``name`` of a ``batch_size`` event says which batch: ``per_device_train``, ``global_train``, ``eval``, ``inferred``
 (Lightning examined a batch) or ``argument`` (of a script).
 """
 

@@ -1,7 +1,7 @@
 """Reads node data of Intel's trace analyzer: ``*_analyzed_nodes.csv``, ``views/trace_analyzer.json`` of an .hltv.
 
-The columns of both have equal names except for the unit in brackets. ``nan``, ``[Error]`` and empty mean unknown. A
-node that ran several times has the number of the run after its name: ``conv iter 2``.
+The columns of both have equal names except for the unit in brackets. ``nan``, ``[Error]`` and empty cells mean that a
+value is unknown. A node that ran several times has the number of the run after its name: ``conv iter 2``.
 """
 
 from __future__ import annotations

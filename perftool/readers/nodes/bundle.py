@@ -51,7 +51,8 @@ _RAW = re.compile(r"prof-data/bin/[^/\\]+")
 def read(path: str, rank: int | None = None) -> LogReading:
     """The nodes in the archive, and a note about members that only ``synprof_parser`` reads.
 
-    Damaged members are left out and counted. Raises InputError when nothing useful remains, and beyond the bounds.
+    Damaged members are left out and counted. Raises InputError when nothing useful remains, or when the archive exceeds
+    a limit.
     """
     rank = rank_of(path) if rank is None else rank
     readings: list[LogReading] = []

@@ -48,7 +48,8 @@ _TAIL_WORK = 64
 @dataclass
 class Head:
     """The text up to the first event. ``start`` is the offset just after the ``[`` of the event array; ``damaged`` is
-    the least number of unreadable members of the metadata. With ``lines`` there is no array: each line is an event."""
+    the minimum number of unreadable members of the metadata. With ``lines`` there is no array: each line is an
+    event."""
 
     start: int
     bare: bool
@@ -114,8 +115,8 @@ def _is_events_key(key: bytes) -> bool:
 
 @dataclass
 class Tail:
-    """The text after the last event. ``end`` is the offset of the ``]`` that closes the event array; with
-    ``unread``, the metadata have too many values."""
+    """The text after the last event. ``end`` is the offset of the ``]`` that closes the event array; ``unread`` means
+    that the metadata has too many values."""
 
     end: int
     metadata: dict[str, Any]
