@@ -94,10 +94,10 @@ def hta(*paths: str) -> str:
     analysis.get_gpu_kernel_breakdown(visualize=False)
     analysis.get_idle_time_breakdown(ranks=list(range(len(paths))), visualize=False)
     analysis.get_comm_comp_overlap(visualize=False)
-    said = _busy(1 - float(times["idle_time_pctg"].iloc[0]) / 100)
+    text = _busy(1 - float(times["idle_time_pctg"].iloc[0]) / 100)
     if len(paths) > 1:
-        said += f"; potential stragglers: ranks {analysis.get_potential_stragglers(num_candidates=2)}"
-    return said
+        text += f"; potential stragglers: ranks {analysis.get_potential_stragglers(num_candidates=2)}"
+    return text
 
 
 def gpu_idle(path: str) -> str:

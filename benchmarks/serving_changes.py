@@ -33,7 +33,7 @@ class Change:
     """A change advised by a finding: it turns the case ``before`` into ``after``.
 
     ``promise`` is what the finding predicts, with names of its evidence in braces. ``shown`` are numbers of the
-    summary. ``asked`` is a query of the recording, and the name of its result, for findings that need a trace.
+    summary. ``query`` is SQL for the recording and the name of its result, for findings that need a trace.
     """
 
     before: str
@@ -41,7 +41,7 @@ class Change:
     what: str
     promise: str
     shown: tuple[str, ...]
-    asked: tuple[str, str] | None = None
+    query: tuple[str, str] | None = None
 
 
 CHANGES = {
@@ -108,7 +108,7 @@ def main() -> int:
 
 def _runs(tool: str, change: Change, name: str, model: Path, folder: Path) -> list[Path]:
     """The folders of two runs of the case ``name``."""
-    case = replace(CASES[name], stacks=False) if change.asked else replace(CASES[name], profile_s=0)
+    case = replace(CASES[name], stacks=False) if change.query else replace(CASES[name], profile_s=0)
     # A server compiles a function only once, so a run that measures the compilation needs a new server.
     servers = _RUNS if case.asks else 1
     return [
@@ -145,7 +145,7 @@ def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> N
     # The server logs its settings before it is ready.
     head = written[: written.index(b"Application startup complete")]
     (run / "server.log").write_bytes(head + written[begin:])
-    if change.asked:
+    if change.query:
         (run / "load").mkdir()
         with under_load(case, model, run / "load"):
             await_requests()
@@ -170,8 +170,8 @@ def _measured(tool: str, change: Change, rule: str, sides: Sequence[Sequence[Pat
     for name in change.shown:
         values = [[_report(tool, run)["summary"][name]["value"] for run in side] for side in sides]
         parts.append(_pair(_SHOWN[name], [[_in_words(name, value) for value in side] for side in values]))
-    if change.asked:
-        sql, what = change.asked
+    if change.query:
+        sql, what = change.query
         values = [[_answer(tool, _recordings(run)[0], sql) for run in side] for side in sides]
         parts.append(_pair(what, [[_in_words("_ns", value) for value in side] for side in values]))
     last = [one["code"] for run in sides[1] for report in _reports(tool, run) for one in report["findings"]]

@@ -62,7 +62,10 @@ class _Moment:
 
 
 class Watch:
-    """Measures from the first recorded step to the last. The profiler calls ``schedule`` when a step begins."""
+    """Measures from the first recorded step to the last. The profiler calls ``schedule`` when a step begins.
+
+    Errors are suppressed: the measurement is an addition, and must not disturb the program or the recording.
+    """
 
     def __init__(self, usual: Schedule | None) -> None:
         self._usual = usual

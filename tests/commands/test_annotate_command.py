@@ -202,7 +202,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_use(case: str, trace: Path, run: Run) -> None:
+def test_wrong_use_gives_one_sentence(case: str, trace: Path, run: Run) -> None:
     Path("run.log").write_text("[10:00:00.000000][PT_FALLBACK] CPU fallback op: aten::nonzero\n")
     Path("other.json").write_text('{"a": 1}')
     Path("ops.csv").write_text(

@@ -93,7 +93,7 @@ def test_the_report_does_not_depend_on_the_schedule(run: Run, files: list[str], 
 
 
 @pytest.mark.parametrize("files", [3], indirect=True)
-def test_all_commands_find_the_same(run: Run, files: list[str]) -> None:
+def test_all_commands_give_the_same_answers(run: Run, files: list[str]) -> None:
     found = {(finding["code"], finding["subject"]) for finding in report_of(run, "analyze", *files)["findings"]}
     assert found
     linted = report_of(run, "lint", *files, "--exit-zero")

@@ -46,7 +46,7 @@ def test_report_and_exit_code() -> None:
     ]
 
 
-def test_files_alone(run: Run) -> None:
+def test_without_a_report_only_the_files_are_written(run: Run) -> None:
     simulate(run, SCRIPT, "--no-report", "--quiet", "-o", "out/run.json", "--epochs", "2")
     assert (run.out, run.err) == ("from the script ['--epochs', '2']\n", "")
     assert sorted(path.name for path in Path("out").iterdir()) == ["run.json", "run.log", "run.metrics.json"]

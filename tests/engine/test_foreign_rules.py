@@ -118,7 +118,7 @@ def test_replays_have_a_time_limit(opened: TraceStore, tmp_path: Path, monkeypat
     assert "whatif: the query took longer" in crash.message
 
 
-def test_lines_are_looked_up_for_a_limited_number_of_findings(
+def test_only_a_limited_number_of_findings_get_lines(
     opened: TraceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []

@@ -61,7 +61,7 @@ def test_other_keys_need_a_named_or_trusted_configuration(text: str) -> None:
 @pytest.mark.parametrize(
     "pattern", ["/**", "../**", "../outside/*", "link/*", "l*/*", "**/../../*", "rules/../../**", "[l]ink/**/*.toml"]
 )
-def test_its_patterns_stay_in_its_own_folder(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discovered_patterns_stay_in_the_folder(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     CONFIG.write_text(f'log = ["{pattern}"]')
     looked_at: list[str] = []
     listdir = os.listdir

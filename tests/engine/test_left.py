@@ -51,7 +51,7 @@ def test_an_op_without_shapes_advises_to_record_shapes(tmp_path: Path) -> None:
     assert "record_shapes=True" in found
 
 
-def test_products_in_graphs_are_not_judged_by_the_few_outside(tmp_path: Path) -> None:
+def test_products_in_graphs_are_not_judged_by_the_few_outside_graphs(tmp_path: Path) -> None:
     def headline(graph_us: float) -> str:
         events: list[Event] = [
             step(1, 0, 195 + graph_us),

@@ -37,7 +37,7 @@ def test_each_group_is_compared_with_the_median_of_the_others(values: list[int])
     assert usual == {lane: float(np.median(np.delete(values, lane))) for lane in lanes.tolist()}
 
 
-def test_many_groups_of_the_same_ranks_are_looked_at_once() -> None:
+def test_many_groups_of_the_same_ranks_are_examined_once() -> None:
     rows: dict[str, list[dict[str, Any]]] = {
         "arrivals": [{"role": "dp", "rank": 0, "exposed_ns": 100}],
         "process_groups": [{"role": role, "ranks": [0, 1]} for _ in range(MANY) for role in ("dp", "tp")],

@@ -19,7 +19,7 @@ from perftool.fused import FusedClipNorm
     shapes=st.lists(st.lists(st.integers(0, 9), max_size=3).map(tuple), min_size=1, max_size=20),
     limit=st.floats(1e-3, 1e3),
 )
-def test_the_clipping_of_torch(shapes, limit):
+def test_it_clips_as_torch_does(shapes, limit):
     ours, theirs = parameters(shapes), parameters(shapes)
     give_gradients(ours, theirs, seed=0)
     norm = FusedClipNorm(ours, limit).clip_norm(ours)
@@ -64,7 +64,7 @@ def test_without_gradients_the_norm_is_zero():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_nan_and_infinity_are_those_of_torch(value):
+def test_nan_and_infinity_clip_as_in_torch(value):
     ours, theirs = parameters(), parameters()
     give_gradients(ours, theirs, seed=0)
     ours[0].grad[0] = theirs[0].grad[0] = value
@@ -74,7 +74,7 @@ def test_nan_and_infinity_are_those_of_torch(value):
         torch.testing.assert_close(one.grad, other.grad, equal_nan=True)
 
 
-def test_another_norm_is_refused():
+def test_norms_other_than_2_are_refused():
     params = parameters()
     give_gradients(params, seed=0)
     clip = FusedClipNorm(params, 1.0)

@@ -211,7 +211,7 @@ def test_native_adamw_shares_groups_and_state():
 
 
 @pytest.mark.usefixtures("gaudi")
-def test_the_other_native_classes():
+def test_native_clipping_averaging_and_lars():
     params = parameters()
     give_gradients(params, seed=0)
     assert FusedClipNorm(params, 2.5).clip_norm(params).tolist() == [2.5]

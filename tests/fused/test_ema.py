@@ -57,7 +57,7 @@ def test_every_entry_of_the_state_dict_follows_the_definition(layers, fused_opti
     assert ema.ema[-1].num_batches_tracked.item() == 4
 
 
-def test_constant_decay_is_the_averaged_model_of_torch():
+def test_a_constant_decay_agrees_with_torchs_averaged_model():
     model = small()
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
     averaged.update_parameters(model)

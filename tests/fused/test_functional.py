@@ -10,7 +10,7 @@ from perftool.fused import FusedAdamW, distributed
 
 
 @pytest.mark.parametrize("moments_dtype", [None, torch.bfloat16, torch.float8_e5m2])
-def test_it_steps_as_the_optimizer(moments_dtype):
+def test_the_functional_form_steps_like_the_optimizer(moments_dtype):
     ours, theirs = parameters(), parameters()
     functional = distributed.FusedAdamW(ours, 1e-2, weight_decay=0.1, moments_dtype=moments_dtype)
     plain = FusedAdamW(theirs, 1e-2, weight_decay=0.1, moments_dtype=moments_dtype)
@@ -62,7 +62,7 @@ def test_mixed_dtypes_and_layouts():
     assert_same(params, [other - 0.1 for other in others], rtol=1e-3, atol=1e-3)
 
 
-def test_it_can_be_registered_with_torch():
+def test_the_functional_form_can_be_registered_with_torch():
     from torch.distributed.optim import utils
 
     class Marker(torch.optim.Optimizer):
@@ -94,7 +94,7 @@ def test_arguments_out_of_range(options, message):
     assert str(error.value) == message
 
 
-def test_errors():
+def test_wrong_arguments_raise():
     params = parameters()
     functional = distributed.FusedAdamW(params)
     with pytest.raises(ValueError, match="the gradients passed in does not equal to the size"):

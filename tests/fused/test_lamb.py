@@ -130,7 +130,7 @@ def test_pickling_keeps_what_is_not_in_the_groups():
     assert "differentiable" not in fused._native_options()
 
 
-def test_errors():
+def test_unsupported_options_raise():
     with pytest.raises(RuntimeError, match="FusedLamb does not support the AMSGrad variant"):
         FusedLamb(parameters(), amsgrad=True)
     params = parameters()
@@ -142,7 +142,7 @@ def test_errors():
 
 @pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="timm is not installed")
 @pytest.mark.parametrize("decay", [0.0, 0.01])
-def test_the_lamb_of_timm(decay):
+def test_lamb_agrees_with_timm(decay):
     from timm.optim import Lamb
 
     ours, theirs = parameters(), parameters()

@@ -110,7 +110,7 @@ def test_a_mask_that_is_too_short_is_refused():
     assert lars.param_groups[0]["weight_decay"] == DECAY
 
 
-def test_it_is_an_optimizer_that_shares_groups_and_state():
+def test_lars_shares_groups_and_state_with_the_wrapped_optimizer():
     params = parameters()
     base = torch.optim.SGD(params, LR, MOMENTUM)
     lars = FusedLars(base, [1] * 6, EETA)
@@ -219,7 +219,7 @@ def test_an_optimizer_without_weight_decay_can_be_wrapped_for_many_steps():
 
 
 @pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="timm is not installed")
-def test_the_lars_of_timm():
+def test_lars_agrees_with_timm():
     from timm.optim import Lars
 
     ours, theirs = parameters(), parameters()

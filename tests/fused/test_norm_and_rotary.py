@@ -137,7 +137,7 @@ def test_pairwise_tables_are_broadcast_whatever_the_offset():
 
 
 @pytest.mark.parametrize("batches", [None, 1, 2])
-def test_the_cache_of_chatglm_turns_the_first_elements(batches):
+def test_the_cache_of_chatglm_rotates_the_first_elements(batches):
     torch.manual_seed(0)
     p = torch.randn(5, 2, 3, 8, dtype=torch.float64, requires_grad=True)
     shape = (9, 2) if batches is None else (9, batches, 2)
@@ -177,7 +177,7 @@ def test_misfitting_shapes_are_refused_with_a_message(call, said):
         call(torch.ones(2, 1, 3, 4))
 
 
-def test_all_of_them_go_into_one_graph_of_torch_compile():
+def test_all_ops_compile_into_one_graph():
     torch.manual_seed(0)
     p, gamma = torch.randn(4, 2, 3, 8), torch.rand(8)
     angles = torch.randn(9, 4)

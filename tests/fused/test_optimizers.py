@@ -25,7 +25,7 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 2e-2, tor
     "options",
     [{}, {"momentum": 0.9}, {"momentum": 0.9, "weight_decay": 0.1}, {"momentum": 0.9, "nesterov": True}],
 )
-def test_sgd_is_the_sgd_of_torch(monkeypatch, backend, options):
+def test_sgd_agrees_with_torch(monkeypatch, backend, options):
     monkeypatch.setattr(dispatch, "wanted", backend)
     ours, theirs = parameters(), parameters()
     fused = FusedSGD(ours, 0.1, **options)
@@ -55,7 +55,7 @@ def test_sgd_takes_weight_decay_before_dampening():
 
 
 @STAGES
-def test_adagrad_is_the_adagrad_of_torch(monkeypatch, backend):
+def test_adagrad_agrees_with_torch(monkeypatch, backend):
     monkeypatch.setattr(dispatch, "wanted", backend)
     ours, theirs = parameters(), parameters()
     options = {"lr": 0.1, "lr_decay": 0.05, "weight_decay": 0.01, "initial_accumulator_value": 0.2}
@@ -113,7 +113,7 @@ def test_adamw_adds_eps_to_the_plain_root(monkeypatch, backend, bias_correction)
     assert_same(ours, weights)
 
 
-def test_adamw_without_eps_is_the_adamw_of_torch():
+def test_adamw_without_eps_agrees_with_torch():
     ours, theirs = parameters(), parameters()
     fused = FusedAdamW(ours, 1e-2, eps=0.0, weight_decay=0.1)
     plain = torch.optim.AdamW(theirs, 1e-2, eps=0.0, weight_decay=0.1, foreach=False)

@@ -231,7 +231,7 @@ def test_the_mode_returns_when_the_block_raises():
 
 
 @pytest.mark.parametrize(("tokens", "recompute"), [(600, True), (20, False)])
-def test_it_compiles_into_one_graph(tokens, recompute):
+def test_attention_compiles_into_one_graph(tokens, recompute):
     inputs = tensors(1, 2, 2, tokens, tokens, 8, torch.bfloat16)
 
     def run(q, k, v):

@@ -44,5 +44,5 @@ def test_statistics_have_a_file_per_graph() -> None:
     assert [record.recipe for record in chosen_compilations(graphs)] == ["a", "b"]
 
 
-def test_nothing() -> None:
+def test_no_input_gives_no_compilation() -> None:
     assert chosen_compilations([]) == ()

@@ -34,7 +34,7 @@ def issues(*rows: str) -> dict[str, int]:
     return {issue.kind: issue.count for issue in reading.issues}
 
 
-def test_one_kernel() -> None:
+def test_a_kernel_becomes_a_slice() -> None:
     rows = (
         row("INSTANT", "554804519.935268", event="TPC_QMAN_CMD_EXE"),
         row("BEGIN", "554804519.937268", event="TPC_SPU_START"),

@@ -116,7 +116,7 @@ def test_repeated_text_is_searched_in_linear_time(piece: str) -> None:
     assert len([*secrets_in(text)]) <= len(text)
 
 
-def test_names_in_one_run_of_letters_share_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_of_many_names_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that is too long for a token is judged once, not once for every name inside it."""
     judged: list[str] = []
 

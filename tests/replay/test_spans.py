@@ -91,7 +91,7 @@ def test_launches_that_become_one_do_so_in_each_interval() -> None:
 
 
 @pytest.mark.parametrize("kind", CHANGE_KINDS)
-def test_many_changes_are_looked_at_together(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_changes_take_no_more_passes_than_two(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with store_over(launches()) as store:
         model = model_of(store, 0)
     assert isinstance(model, Model)

@@ -101,7 +101,7 @@ def test_a_rank_that_is_late_keeps_the_other_waiting(pair: tuple[Any, list[str],
     assert waits[:4] == [True, False, True, True]
 
 
-def test_both_are_read_as_one_run(pair: tuple[Any, list[str], Path]) -> None:
+def test_the_traces_of_both_ranks_are_one_run(pair: tuple[Any, list[str], Path]) -> None:
     assert [each.name for each in pair[0].spawned] == ["run0.rank0.json", "run0.rank1.json"]
     assert not pair[0].trace.exists()
     with open_trace(pair[2] / "run0.rank?.json") as trace:

@@ -55,7 +55,7 @@ def test_a_name_gives_a_trace_without_one_its_peaks(report_of: Callable[..., Rep
     assert reached(report_of(None)) is None
 
 
-def test_it_takes_precedence_over_the_name_in_the_trace(report_of: Callable[..., Report]) -> None:
+def test_a_given_device_takes_precedence_over_the_name_in_the_trace(report_of: Callable[..., Report]) -> None:
     named = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]}
     report = report_of("MI300X", **named)
     assert reached(report) == pytest.approx(0.1051, abs=0.0001)

@@ -89,7 +89,7 @@ def test_slices_that_all_overlap() -> None:
     assert found == [(at, at - 1) for at in range(count)]
 
 
-def test_nothing() -> None:
+def test_no_slices() -> None:
     assert nested([]) == []
 
 

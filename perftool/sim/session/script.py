@@ -46,6 +46,7 @@ def run_script(simulation: Simulation, path: Path, args: Sequence[str]) -> tuple
     except InputError:
         raise
     except BaseException as error:
+        # Any error of the script only ends the recording; in a forked child, it is Python's to handle.
         if os.getpid() != simulation.owner:
             raise
         _show(error)
