@@ -40,7 +40,7 @@ _FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of ``_QUICK`` that take less than minutes: ``pytest -m quick``."""
+    """Mark the tests of ``_QUICK`` for ``pytest -m quick``, except slow ones."""
     for item in items:
         within = item.path.relative_to(_FOLDER).parts
         if within[0] in _QUICK and not item.get_closest_marker("slow"):

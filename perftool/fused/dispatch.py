@@ -28,7 +28,7 @@ class BackendError(PerfToolError):
 
 @dataclass(frozen=True)
 class BackendReport:
-    """The implementation of an op on a device, the reason, and the `obstacles` of `candidates`."""
+    """The implementation of an op on a device, and why it is chosen; `obstacles` is the result of `candidates`."""
 
     op: str
     device: str

@@ -18,7 +18,7 @@ register_optimizer(OP, adamw.ADAMW, NATIVE_MODULE)
 
 
 class FusedAdamW:
-    """AdamW as `perftool.fused.FusedAdamW`, always with bias correction; not a torch.optim.Optimizer.
+    """AdamW like `perftool.fused.FusedAdamW`, always with bias correction; not a torch.optim.Optimizer.
 
     `state[param]` has `step` (a CPU tensor), `exp_avg`, `exp_avg_sq` and, for FP8 moments, their scales. The
     count of the first parameter with a gradient is used for all.

@@ -84,7 +84,7 @@ class FusedLamb(FusedOptimizer):
         super().step(closure)
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:
-        """Forget the gradients or fill them with zeros, by default as `set_grad_none` says."""
+        """Set the gradients to None or fill them with zeros; by default, `set_grad_none` decides."""
         super().zero_grad(self.set_grad_none if set_to_none is None else set_to_none)
 
     def __getstate__(self) -> dict[str, Any]:

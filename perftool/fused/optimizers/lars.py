@@ -137,7 +137,7 @@ class FusedLars(Optimizer):
         self.optim.add_param_group(param_group)
 
     def zero_grad(self, set_to_none: bool = False) -> None:
-        """Fill the gradients with zeros, as Gaudi's class does by default, or forget them."""
+        """Fill the gradients with zeros, as Gaudi's class does by default, or set them to None."""
         self.optim.zero_grad(set_to_none)
 
     @torch.no_grad()

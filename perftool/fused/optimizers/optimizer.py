@@ -226,7 +226,7 @@ class FusedOptimizer(Optimizer):
         return True
 
     def _native_options(self) -> dict[str, Any]:
-        # torch adds the last key to an unpickled optimizer.
+        # torch adds the key `differentiable` to an unpickled optimizer.
         return {name: value for name, value in self.defaults.items() if name != "differentiable"}
 
     def _device_type(self) -> str:

@@ -44,8 +44,8 @@ def _is_hpu(value: Any) -> bool:
 
 
 def enter(device: str) -> None:
-    """Replace `hpu` by `device` from now on: in this thread, in threads and processes it starts,
-    and outside operators.
+    """Replace `hpu` by `device` from now on: in this thread, in threads and processes it starts, and in functions of
+    torch that are not operators.
     """
     here = DeviceRemap(device)
     here.__enter__()  # type: ignore[no-untyped-call]

@@ -15,7 +15,7 @@ from perftool.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 _FILE = Path(__file__).parent / "costs.toml"
 DEVICE_NAMES = {"gaudi": "GAUDI", "gaudi2": "GAUDI2", "gaudi3": "GAUDI3"}
-# Only Gaudi 3's vector rate is published; others are scaled by their number of TPCs.
+# Only Gaudi 3's vector rate is published; the others' rates are scaled by their number of TPCs.
 _VECTOR_DEVICE = "GAUDI3"
 
 

@@ -1,6 +1,7 @@
-"""Computes the values of an op on any processor: in a wider type, with rounding, if the CPU does not support the type,
-which depends on the build, the processor and oneDNN's settings. Products of low precision are always computed in fp32
-and rounded once, like on a matrix engine, which is much faster on a processor without them.
+"""Computes the values of an op on any processor. If the CPU does not support the type, which depends on the build, the
+processor and oneDNN's settings, the values are computed in a wider type and rounded. Products of low precision are
+always computed in fp32 and rounded once, as on a matrix engine; on a processor without such products this is also much
+faster.
 """
 
 from __future__ import annotations
