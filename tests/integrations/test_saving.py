@@ -104,6 +104,8 @@ def test_a_folder_that_is_gone_sends_the_trace_to_the_temporary_one(
 ) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(saving.tempfile, "tempdir", str(tmp_path / "tmp"))
+    # Shared memory may have more space than the temporary folder, and would then be chosen.
+    monkeypatch.setattr(saving, "_SHARED_MEMORY", tmp_path / "absent")
     places = []
     [text] = said(lambda: places.append(save_trace(recorded, tmp_path / "gone" / "a.pt.trace.json.gz")))
 
