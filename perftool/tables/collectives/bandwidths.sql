@@ -15,7 +15,7 @@
 -- column ranks: INTEGER[], ranks whose traces show it
 -- column members: BIGINT, number of ranks in the group
 -- column bytes: BIGINT, bytes sent by each rank; NULL when not recorded
--- column steps: BIGINT, steps in which it occurs
+-- column steps: BIGINT, number of steps in which it occurs
 -- column calls: BIGINT, number of calls
 -- column wire_ns: BIGINT, median transfer time of a call
 -- column wire_total_ns: BIGINT, sum of the transfer times of all calls

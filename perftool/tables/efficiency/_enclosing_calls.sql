@@ -4,7 +4,7 @@
 -- empty without: device_ops, launches, ops
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, device_ops.name, one of the three with the most work
--- column call: VARCHAR, name of the outermost op around it; NULL if there is none
+-- column call: VARCHAR, name of the outermost op around the work; NULL if there is none
 -- column ns: BIGINT, work of the inner op inside the outermost op
 -- column dims: VARCHAR, the shape of the first input that accounts for most of this work
 WITH work AS (

@@ -6,5 +6,5 @@
 -- column id: BIGINT, _op_work.id
 -- column flops: BIGINT, operations, NULL where only the bytes are known
 -- column bytes: BIGINT, bytes of device memory, each input read once and each result written once
--- column unit: VARCHAR, matrix or vector: the peak rate that applies
+-- column unit: VARCHAR, matrix or vector: the unit whose peak rate applies
 -- column dtype: VARCHAR, type of the operands, as devices.toml names it; NULL for types without a rate

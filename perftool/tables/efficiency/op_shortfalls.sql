@@ -15,7 +15,7 @@
 -- column input_dims: VARCHAR, shapes of the inputs as JSON
 -- column input_types: VARCHAR, types of the inputs as JSON
 -- column kind: VARCHAR, op_kinds.kind
--- column calls: BIGINT, calls that launched work
+-- column calls: BIGINT, number of calls that launched work
 -- column kernel_ns: BIGINT, length of the work of all calls in ns
 -- column best_ns: BIGINT, time of all calls at the device's published best
 -- column attainable_ns: BIGINT, time of all calls at the rates that the device reaches on good shapes
@@ -29,8 +29,8 @@
 -- column dur: BIGINT, length of the longest kernel in ns
 -- column call_ns: BIGINT, mean time of a call
 -- column each_ns: BIGINT, mean time of a kernel
--- column fastest_ns: BIGINT, the fastest tenth of the calls take at most this
--- column slowest_ns: BIGINT, the slowest tenth of the calls take at least this
+-- column fastest_ns: BIGINT, the fastest tenth of the calls take at most this time
+-- column slowest_ns: BIGINT, the slowest tenth of the calls take at least this time
 -- column spread: DOUBLE, slowest_ns / fastest_ns, NULL below 10 calls
 -- column intensity: BIGINT, operations per byte
 -- column kernel: VARCHAR, name of the kernel with the most time
@@ -61,8 +61,8 @@
 -- column tile_m: BIGINT, one side of the kernel's tile, according to its name
 -- column tile_n: BIGINT, the other side of the tile
 -- column tiles: BIGINT, parts of the result that run independently
--- column waves: BIGINT, rounds of these tiles over all units
--- column wave_ratio: DOUBLE, utilisation of the units over these rounds
+-- column waves: BIGINT, rounds that the tiles take over all units
+-- column wave_ratio: DOUBLE, utilisation of the units over these rounds, 0 to 1
 -- column idle_units: BIGINT, units without work in the first round
 -- column padding_ratio: DOUBLE, elements that tiles cover / elements of the result
 -- column reason: VARCHAR, name in shortfalls.toml of the first reason that holds; NULL when none does

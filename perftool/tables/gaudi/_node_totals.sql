@@ -8,7 +8,7 @@
 -- column bounded_ns: BIGINT, the part of work_ns in runs whose time at the device's best is known
 -- column best_ns: DOUBLE, time of the bounded_ns runs at the device's best, at most their actual time
 -- column matrix_ns: BIGINT, length of the runs on the MME
--- column counted_ns: BIGINT, the part of matrix_ns whose operations and rate are known
+-- column counted_ns: BIGINT, the part of matrix_ns in runs whose operations and peak rate are known
 -- column peak_ns: DOUBLE, time that the operations of the counted_ns runs take at the peak rate
 WITH inside AS (
     SELECT n.rank, n.graph, n.node, n.node_id, n.engine, count(DISTINCT n.execution) AS runs, sum(n.dur)::BIGINT AS ns

@@ -7,7 +7,7 @@
 -- column name: VARCHAR, name given by the bridge, NULL when the trace shows none
 -- column launches: BIGINT, number of launches
 -- column first_step: INTEGER, step in which it first ran
--- column ts: BIGINT, first time it ran, in ns
+-- column ts: BIGINT, time when it first ran, in ns
 -- column busy_ns: BIGINT, union of its device work over all lanes
 -- column mme_ns: BIGINT, union of its MME work
 -- column tpc_ns: BIGINT, union of its TPC work

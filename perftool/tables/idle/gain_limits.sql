@@ -10,7 +10,7 @@
 -- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
--- column host_ratio: DOUBLE, for fixes that relieve the host: the share of idle time in the steady phase
+-- column host_ratio: DOUBLE, for fixes that relieve the host: idle time in the steady phase as a share of the window
 -- column unsteady: VARCHAR, why this rank gives no gains for steady steps; NULL if it gives them
 -- column told_by: VARCHAR, code of the rule that reports why; NULL if the rank gives gains
 -- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is blocked; NULL when the trace does not show the host's submissions

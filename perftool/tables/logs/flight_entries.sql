@@ -8,5 +8,5 @@
 -- column state: VARCHAR, scheduled, started, completed, or failed (it ended with an error)
 -- column sizes: VARCHAR, shapes of its inputs
 -- column created_ns: BIGINT, time of the call, by the clock of the rank's host
--- column place: VARCHAR, line of the program that called it
+-- column place: VARCHAR, line of the program that made the call
 -- column peer: INTEGER, rank that it sends to or receives from; NULL for a collective

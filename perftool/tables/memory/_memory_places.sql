@@ -7,4 +7,4 @@
 -- column op: BIGINT, the innermost framework op that computes, else the outermost op (slices.id); NULL outside of ops
 -- column module: BIGINT, the innermost module (slices.id)
 -- column line: VARCHAR, the innermost of the user's own functions, with the line in it that made the call if known (frames.call_line), or the user's own line in a call stack
--- column setup: BIGINT, the outermost function around it that makes or moves a module (slices.id)
+-- column setup: BIGINT, the outermost function around the allocation that makes or moves a module (slices.id)

@@ -11,13 +11,13 @@
 -- column kind: VARCHAR, rank, ranks, stage (of a pipeline), host, links, changing (another rank in most late steps), single (few steps) or unexplained (nothing in the recording says why)
 -- column subject: VARCHAR, subject of a finding
 -- column label: VARCHAR, the subject with its host, when known
--- column rank: INTEGER, the late rank, if it is a single one
+-- column rank: INTEGER, the late rank, if there is only one
 -- column late_ranks: INTEGER[], the late ranks
 -- column late_steps: INTEGER[], the steps in which the late ranks are late
 -- column times: BIGINT, number of late steps
 -- column steps: BIGINT, number of compared steps
 -- column every: BIGINT, period of the late steps, in steps; NULL if they are not regular, and if every step or only one is late
--- column waiting: BIGINT, number of ranks that wait for it
+-- column waiting: BIGINT, number of ranks that wait for the straggler
 -- column late_ns: BIGINT, time that the median rank waits for the straggler in a late step
 -- column longest_ns: BIGINT, time that the median rank waits for the straggler in the worst step
 -- column cause: VARCHAR, the slow activity: compute, dataloader, copy, compile, host or link; NULL if none explains half of the delay

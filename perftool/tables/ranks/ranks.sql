@@ -9,10 +9,10 @@
 -- column step_ns: BIGINT, median length of the complete steps
 -- column window_ns: BIGINT, length of the window
 -- column busy_ns: BIGINT, busy time of the device; NULL without device work, like all values derived from the device
--- column idle_ns: BIGINT, idle time of the device in the part of the window that shows it
+-- column idle_ns: BIGINT, idle time of the device, in the part of the window in which the trace shows the device
 -- column compute_ns: BIGINT, a kernel other than a collective runs
 -- column collective_ns: BIGINT, a collective runs
--- column exposed_ns: BIGINT, a collective runs and no other kernel hides it
+-- column exposed_ns: BIGINT, a collective runs and no other kernel does
 -- column waited_ns: BIGINT, time spent waiting for other ranks in collectives; NULL when no collective could be matched with other ranks
 -- column offset_ns: BIGINT, clocks.offset_ns
 -- column spread_ns: BIGINT, clocks.spread_ns

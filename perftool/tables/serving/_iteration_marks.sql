@@ -25,9 +25,9 @@
 -- column prompt_tokens: BIGINT, prompt tokens that it processes
 -- column context_tokens: BIGINT, tokens in the caches of its requests, including prompt_tokens
 -- column generated_tokens: BIGINT, tokens processed for requests that already generate, including drafts
--- column bucket_batch: BIGINT, batch that it is padded to
+-- column bucket_batch: BIGINT, batch that the iteration is padded to
 -- column bucket_query: BIGINT, tokens that each prompt is padded to
--- column bucket_blocks: BIGINT, blocks of cache that it is padded to
+-- column bucket_blocks: BIGINT, blocks of cache that the iteration is padded to
 -- column blocks_used: BIGINT, blocks of cache that its requests fill
 -- column graphs: BOOLEAN, whether it replays a captured graph
 WITH extracted AS (

@@ -19,9 +19,9 @@
 -- column context_tokens: BIGINT, tokens in the caches of its requests, including prompt_tokens
 -- column generated_tokens: BIGINT, tokens processed for requests that already generate, including drafts
 -- column tokens: BIGINT, prompt_tokens + generated_tokens
--- column bucket_batch: BIGINT, batch that it is padded to (Gaudi)
+-- column bucket_batch: BIGINT, batch that the iteration is padded to (Gaudi)
 -- column bucket_query: BIGINT, tokens that each prompt is padded to (Gaudi)
--- column bucket_blocks: BIGINT, blocks of cache that it is padded to (Gaudi)
+-- column bucket_blocks: BIGINT, blocks of cache that the iteration is padded to (Gaudi)
 -- column blocks_used: BIGINT, blocks of cache that its requests fill (Gaudi)
 -- column graphs: BOOLEAN, whether it replays a captured graph
 -- column schedule_ns: BIGINT, scheduling before the iteration

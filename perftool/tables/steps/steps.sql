@@ -1,7 +1,7 @@
 -- One row per step, or one for the whole recording when no step was marked or detected. The parts of the breakdown
--- exclude each other, in the order of the columns, and add up to the step. As in PyTorch's TensorBoard plugin, the
--- column kernel includes collectives. The columns compute, collective, copy and fill split the same time as kernel,
--- memcpy, memset and communication, but by the purpose of the device work.
+-- exclude each other, in the order of the columns, and add up to the step. As in PyTorch's TensorBoard plugin, kernel
+-- includes collectives. Together, compute, collective, copy and fill cover the same time as kernel, memcpy, memset and
+-- communication, but divide it by the purpose of the device work.
 --
 -- needs: _step_bounds, _timeline, _mask_meanings, step_marks
 -- empty without: _step_bounds
