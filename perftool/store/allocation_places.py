@@ -85,8 +85,8 @@ class _Open(NamedTuple):
         return cls(empty, empty, np.zeros((_SETUP + 1, 0), dtype=np.int64))
 
     def extended(self, slices: Slices, nested: Nested) -> _Open:
-        """These slices and ``slices``, whose kinds are bits of roles; each slice inherits missing roles from its
-        parent."""
+        """The open slices extended by ``slices``, whose kinds are bits of roles. Each slice inherits missing roles from
+        its parent."""
         import numpy as np
 
         known = len(self.id)

@@ -150,7 +150,7 @@ CREATE MACRO period_text(times, steps, every) AS
     CASE WHEN steps = 1 THEN 'in the one step recorded' ELSE 'in ' || times || ' of ' || steps || ' steps' END
     || CASE WHEN every = 2 THEN ', every other one' WHEN every = 3 THEN ', every 3rd' WHEN every > 3 THEN ', every ' || every || 'th' ELSE '' END;
 
--- The data type of a node by its name in devices.toml, from its name in Gaudi's software; NULL for other types.
+-- Converts the data type of a node from the name in Gaudi's software to the name in devices.toml; NULL for other types.
 CREATE MACRO node_dtype(dtype) AS
     CASE WHEN regexp_matches(dtype, '^(bf16|bfloat16|syn_type_bf16)$', 'i') THEN 'bf16'
          WHEN regexp_matches(dtype, '^(f16|fp16|float16|syn_type_fp16)$', 'i') THEN 'fp16'

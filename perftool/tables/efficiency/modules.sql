@@ -1,5 +1,5 @@
--- Device time by module of the model (torch.nn.Module), forward and backward. One row per place in the hierarchy of
--- modules, which equal layers share, and one per rank for work outside modules.
+-- Device time by module of the model (torch.nn.Module), forward and backward. There is one row per place in the
+-- hierarchy of modules (equal layers share a place), and one per rank for work outside modules.
 --
 -- Work belongs to the modules around its launch. Work of a backward function belongs to the modules around the op that
 -- it differentiates; both have the same sequence number. Modules with less than a thousandth of the rank's work are

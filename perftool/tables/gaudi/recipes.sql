@@ -1,4 +1,4 @@
--- One row per recipe (compiled Gaudi graph) that ran. Two recipes may share an id: their names or handles differ.
+-- One row per recipe (compiled Gaudi graph) that ran. Two recipes may share an id; then their names or handles differ.
 --
 -- needs: device_ops, launches, steps, _recipe_parts
 -- empty without: device_ops.recipe

@@ -22,7 +22,7 @@ names AS (SELECT DISTINCT name FROM calls),
 parts AS (
     SELECT name, regexp_extract(name, '^(.+)\((\d+)\): (.+)$', ['file', 'line', 'function']) AS part FROM names
 ),
--- Our recorder adds data that PyTorch omits.
+-- Our recorder adds the lines of calls, which PyTorch does not record.
 callers AS (
     SELECT rowid AS id, try_cast(int_arg(args, 'Call line') AS INTEGER) AS call_line FROM raw
     WHERE cat = 'python_function' AND args LIKE '%"Call line"%'

@@ -1,5 +1,5 @@
--- One row per step of a rank on its host, as marked in the recording or as detected. The first of these sources that a
--- rank has counts, and the others are not searched:
+-- One row per step of a rank on its host, as marked in the recording or as detected. The steps of a rank come from the
+-- first of the following sources that applies; the others are not searched:
 --
 -- iteration: the iterations of a serving engine. An iteration lasts until the next one starts, if the next one generates
 -- for the same requests.
