@@ -55,7 +55,7 @@ def all_reduce_gradients(
     fusion_buffer_dtype: torch.dtype = torch.bfloat16,
     use_hpu_graphs: bool = True,
 ) -> None:
-    """Replace every gradient of `model` by its mean over the ranks of the default process group.
+    """Replace every gradient of `model` with its mean over the ranks of the default process group.
 
     Call it between backward and the optimizer's step, on all ranks. It does nothing if there are no gradients.
     The first call fixes which parameters take part: NotImplementedError when a gradient has vanished or

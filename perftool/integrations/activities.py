@@ -1,4 +1,4 @@
-"""torch.profiler, and the activities it can record here; without PyTorch, an error that names the extra."""
+"""Imports torch.profiler, or raises an error that names the extra; finds what it can record on this machine."""
 
 from __future__ import annotations
 

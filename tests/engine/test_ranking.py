@@ -121,9 +121,9 @@ def test_a_finding_explains_only_the_idle_time_that_it_shares_with_a_symptom() -
     assert rest(finding("A001", 15)) == ("A001", 85)
     assert rest(finding("A001", 9)) == (None, 100)
     assert rest(finding("B001", 90)) == (None, 100)
-    # A finding's own evidence is more exact than the findings that it explains.
+    # The idle causes in a finding's evidence are more exact than those of the findings that it explains.
     own = [{"cause": "copy", "ns": 50}, {"cause": "optimizer", "ns": 300}, {"cause": "queued", "ns": 900}]
     assert rest(replace(finding("A001", 90), evidence={"idle_causes": own})) == ("A001", 75)
-    # Third-party rules may put anything there.
+    # Third-party rules may put anything into their evidence.
     for wrong in (None, "copy", [1], [{"cause": "copy"}], [{"cause": "copy", "ns": float("nan")}]):
         assert rest(replace(finding("A001", 20), evidence={"idle_causes": wrong})) == ("A001", 80)

@@ -51,7 +51,7 @@ def repr_of(default):
 
 
 def same(theirs, ours):
-    """Whether parameters are the same for callers: so are defaults of 1e-3 and 0.001, and None and no default."""
+    """Whether two lists of parameters are equal for callers, to whom 1e-3 is 0.001, and None is no default."""
 
     def read(text):
         try:

@@ -97,7 +97,7 @@ def _changed(random: Random, value: object) -> object:
 
 
 def numbers(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Replaces some numbers, in any format, by limits of ranges or by other numbers of the file."""
+    """Replaces some numbers, in any format, with limits of ranges or with other numbers of the file."""
     found = list(_NUMBER.finditer(data))
     for match in sorted(random.sample(found, min(len(found), random.randint(1, 5))), key=lambda m: -m.start()):
         other = random.choice(found)[0] if random.random() < 0.3 else random.choice(_NUMBERS)

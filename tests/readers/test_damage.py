@@ -242,7 +242,7 @@ def test_a_frame_may_begin_at_the_end_of_a_block(cut: int, monkeypatch: pytest.M
 
 
 def test_frames_to_skip_are_skipped() -> None:
-    """pzstd writes one before each frame, with the size of that frame."""
+    """Before each frame, pzstd writes a frame to skip, with the size of the next one."""
     compress = zstandard.ZstdCompressor().compress
     parts = [compress(b'{"traceEvents":['), compress(b'{"ph":"X","name":"a","ts":1,"dur":1}]}')]
     skipped = [b"\x50\x2a\x4d\x18\x04\0\0\0" + len(part).to_bytes(4, "little") for part in parts]

@@ -51,7 +51,7 @@ def groups() -> tuple[tuple[Case, ...], ...]:
 
 @cache
 def alone() -> tuple[tuple[Case, ...], ...]:
-    """The cases in no group, those with equal inputs together."""
+    """The cases that are in no group, as tuples of cases with equal inputs."""
     shared = {(case.code, case.name) for group in groups() for case in group}
     alike: dict[Any, list[Case]] = defaultdict(list)
     for case in all_cases():

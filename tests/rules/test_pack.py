@@ -37,7 +37,7 @@ FAMILIES = {
 }
 # The values that every query may use in addition to the rule's own params.
 GIVEN = {"steps", "step_ns", "window_ns"}
-# Reported by the engine itself, without a query.
+# The engine itself reports these, without a query.
 BUDGETS = {"BUD101", "BUD102"}
 ENGINE_RULES = {"TRC000", "TRC001", *BUDGETS}
 MOST_EVENTS = 12
@@ -184,7 +184,7 @@ def test_queries_use_documented_tables_only(rule: Rule) -> None:
 @every_rule
 def test_placeholders_of_the_message_are_columns_of_the_query(rule: Rule) -> None:
     placeholders = {name for _, name, _, _ in Formatter().parse(rule.message) if name}
-    # Filled in by the engine itself, for rules without a query.
+    # In rules without a query, the engine itself fills in these names.
     known = set(re.findall(r"\w+", rule.sql or "error actual limit")) | {"subject"}
 
     assert {name for name in placeholders if not {name, f"{name}_ns", f"{name}_bytes"} & known} == set()

@@ -1,4 +1,4 @@
-"""Large inputs are processed differently, with the same tables as a result. And what happens when memory is short."""
+"""Large inputs are processed differently, but give the same tables; and what happens when memory is short."""
 
 from __future__ import annotations
 

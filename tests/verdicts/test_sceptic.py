@@ -49,7 +49,7 @@ SHAPED = {
 
 
 def side(device: bool) -> Callable[[Events], Events]:
-    """The lanes of the device, which are separate processes, or all others."""
+    """Keeps the events of the device, whose lanes are separate processes, or all other events."""
 
     def chosen(events: Events) -> Events:
         lanes = {e["pid"] for e in events if str(e.get("cat", "")).lower() in _WORK}
@@ -202,7 +202,7 @@ def test_removed_evidence_is_not_claimed(path: Path, taken: str, tmp_path: Path)
     assert claims(report) == []
 
 
-# As `record` writes it: what the processor is, and what it could do.
+# The description of a processor as `record` writes it, with its measured peaks.
 PROCESSOR = {
     "version": 1,
     "machine": {"processor": "Intel(R) Xeon(R) Processor", "cores": 2, "cores_allowed": 2},

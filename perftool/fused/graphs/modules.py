@@ -1,4 +1,4 @@
-"""Replaces the forward of modules by captured graphs: `wrap_in_hpu_graph` for inference and `ModuleCacher` for
+"""Replaces the forward of modules with captured graphs: `wrap_in_hpu_graph` for inference and `ModuleCacher` for
 training, with one graph for each kind of input, and `make_graphed_callables` for one kind.
 """
 

@@ -15,7 +15,7 @@ Call = Callable[..., Any]
 
 
 class DeviceRemap(TorchFunctionMode):
-    """Replaces `hpu` by another device in the arguments of torch's operators."""
+    """Replaces `hpu` with another device in the arguments of torch's operators."""
 
     def __init__(self, device: str) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def _is_hpu(value: Any) -> bool:
 
 
 def enter(device: str) -> None:
-    """Replace `hpu` by `device` from now on: in this thread, in threads and processes it starts, and in functions of
+    """Replace `hpu` with `device` from now on: in this thread, in threads and processes it starts, and in functions of
     torch that are not operators.
     """
     here = DeviceRemap(device)
@@ -178,7 +178,7 @@ def _follow_into_processes(device: str) -> None:
 
 
 def _replace_groups(own: str, device: str) -> None:
-    """Replace process groups of Gaudi's library by those of the device."""
+    """Replace process groups of Gaudi's library with those of the device."""
     distributed: Any = torch.distributed
     if not distributed.is_available():
         return
@@ -194,7 +194,7 @@ def _replace_groups(own: str, device: str) -> None:
 
 
 def _backend(value: Any, own: str, device: str) -> Any:
-    """`hccl`, or `cpu:gloo,hpu:hccl`, for the device."""
+    """The backend `value` with `hccl` replaced, also in forms such as `cpu:gloo,hpu:hccl`."""
     if not isinstance(value, str) or "hccl" not in value:
         return value
     parts = value.replace("hpu:hccl", f"{device}:{own}").replace("hccl", own).split(",")

@@ -1,4 +1,4 @@
-"""Other calls that scripts make to torch and the bridge; each line is one answer."""
+"""Other calls that scripts make to torch and the bridge; each printed line is the result of one."""
 
 import io
 import multiprocessing
