@@ -38,15 +38,15 @@ _MODEL = {
 class Case:
     """A server's options and its load. ``load`` lists runs of ``vllm bench serve`` that run at the same time.
 
-    ``profile_s`` is the time that the profiler runs, 0 for a run without it. ``asks`` are the parameters of a request
-    sent just after the profiler starts; with ``warm``, the same request is also sent before the load.
+    ``profile_s`` is the time that the profiler runs, 0 for a run without it. ``request`` has the parameters of one more
+    request, sent just after the profiler starts; with ``warm``, it is also sent before the load.
     """
 
     server: str
     load: tuple[str, ...]
     profile_s: float = 0
     stacks: bool = True
-    asks: Mapping[str, int] | None = None
+    request: Mapping[str, int] | None = None
     warm: bool = False
 
 
@@ -109,8 +109,9 @@ CASES = {
                         (_CHAT,)),
     # The first request for log probabilities arrives while others generate; vLLM then compiles the function that ranks
     # the tokens. Stacks are not recorded, because the compiler has too many.
-    "first_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, asks={"logprobs": 5}),
-    "second_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, asks={"logprobs": 5}, warm=True),
+    "first_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, request={"logprobs": 5}),
+    "second_logprobs": Case(f"{_EAGER} --max-num-seqs 64", (_CHAT,), 20, stacks=False, request={"logprobs": 5},
+                            warm=True),
 }  # fmt: skip
 # With a single process, the thread that runs the model also schedules and detokenizes.
 _OFFLINE_CASES: dict[str, dict[str, str]] = {
@@ -199,7 +200,7 @@ def record(name: str, case: Case, model: Path, folder: Path) -> None:
     (folder / "traces").mkdir(parents=True)
     with serve(case, model, folder):
         if case.warm:
-            ask(case, model)
+            send_request(case, model)
         with under_load(case, model, folder):
             if case.profile_s:
                 _profile(case, model)
@@ -297,8 +298,8 @@ def _profile(case: Case, model: Path) -> None:
     await_requests()
     _post("/start_profile")
     until = time.monotonic() + case.profile_s
-    if case.asks:
-        ask(case, model)
+    if case.request:
+        send_request(case, model)
     time.sleep(max(until - time.monotonic(), 0))
     _post("/stop_profile")
 
@@ -310,9 +311,9 @@ def await_requests() -> None:
         time.sleep(0.2)
 
 
-def ask(case: Case, model: Path) -> None:
-    """Send one request with the parameters ``case.asks``."""
-    _post("/v1/completions", {"model": str(model), "prompt": "w5 w6 w7", "max_tokens": 4, **(case.asks or {})})
+def send_request(case: Case, model: Path) -> None:
+    """Send one request with the parameters ``case.request``."""
+    _post("/v1/completions", {"model": str(model), "prompt": "w5 w6 w7", "max_tokens": 4, **(case.request or {})})
 
 
 def _running() -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from serving import CASES, URL, Case, ask, await_requests, make_model, serve, under_load
+from serving import CASES, URL, Case, await_requests, make_model, send_request, serve, under_load
 
 _RUNS = 2
 _SHOWN = {
@@ -110,7 +110,7 @@ def _runs(tool: str, change: Change, name: str, model: Path, folder: Path) -> li
     """The folders of two runs of the case ``name``."""
     case = replace(CASES[name], stacks=False) if change.query else replace(CASES[name], profile_s=0)
     # A server compiles a function only once, so a run that measures the compilation needs a new server.
-    servers = _RUNS if case.asks else 1
+    servers = _RUNS if case.request else 1
     return [
         run
         for number in range(servers)
@@ -126,7 +126,7 @@ def _served(tool: str, change: Change, case: Case, model: Path, place: Path, run
         (begun / "traces").mkdir(parents=True)
         with serve(case, model, begun):
             if case.warm:
-                ask(case, model)
+                send_request(case, model)
             for number in range(runs):
                 _one_run(tool, change, case, model, begun / f"run{number}")
         begun.rename(place)
@@ -151,9 +151,9 @@ def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> N
             await_requests()
             command = [tool, "record", "--server", URL, "--seconds", str(case.profile_s), "--no-report"]
             with subprocess.Popen([*command, "-o", str(run / "recording")]):
-                if case.asks and not case.warm:
+                if case.request and not case.warm:
                     time.sleep(1)
-                    ask(case, model)
+                    send_request(case, model)
 
 
 def _predicted(change: Change, rule: str, reports: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""``perftool.profile``: record a few steps of a run, save the trace, and say at the end what slows it down."""
+"""``perftool.profile``: record a few steps of a run, save the trace, and report at the end what slows the run down."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Simulates the processes that a script spawns, such as one for each card, with a separate trace for each. A spawned
-process unpickles data of its parent before it imports the script, which starts the simulation.
+process unpickles data of its parent before it imports the script, and thereby starts the simulation.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Form:
 @dataclass(frozen=True)
 class Benchmark:
     """A recommendation to prove. ``build(form, setting)`` makes one of the forms: ``naive`` with torch's defaults,
-    ``advised`` as the rule advises, and with ``torch_best`` also ``torch``, the fastest way in torch itself.
+    ``advised`` with the advice followed, and with ``torch_best`` also ``torch``, the fastest way in torch itself.
     ``rules`` are the codes that must fire on the trace of the naive form and stay quiet on the advised one. Without
     rules, only the ratio counts.
 

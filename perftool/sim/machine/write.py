@@ -22,7 +22,7 @@ NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
 class About:
     """The top-level metadata of the trace. ``interrupted`` says why the run ended early.
 
-    The trace is of ``rank`` among ``ranks``.
+    ``rank`` is the rank of the trace, one of ``ranks``.
     """
 
     device: DeviceFacts
