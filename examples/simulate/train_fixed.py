@@ -26,7 +26,7 @@ class Reviews(Dataset):
     def __getitem__(self, index):
         time.sleep(0.0005)  # in place of reading and tokenising a text
         generator = torch.Generator().manual_seed(index)
-        # Sorted by length, as a sampler that groups texts of similar length leaves them.
+        # Sorted by length, like the output of a sampler that groups texts of similar length.
         length = 16 * (1 + index * 4 // EXAMPLES)
         words = torch.randint(1, VOCABULARY, (length,), generator=generator)
         return words, int(words[0]) % CLASSES

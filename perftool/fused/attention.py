@@ -44,7 +44,7 @@ def recompute_sdp_enabled() -> bool:
 
 @contextmanager
 def sdp_kernel(enable_recompute: bool = True) -> Iterator[None]:
-    """Set the mode of calls without one, within the block.
+    """Within the block, set the mode of calls whose `recompute_mode` is None.
 
     This breaks the graph of `torch.compile`; pass `recompute_mode` to the call instead.
     """

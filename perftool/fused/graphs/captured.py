@@ -1,4 +1,4 @@
-"""A function captured at one input layout: a forward graph, and a backward graph if gradients are needed."""
+"""A function captured for one input layout: a forward graph, and a backward graph if gradients are needed."""
 
 from __future__ import annotations
 
