@@ -28,7 +28,7 @@ _ENDING = [
 ]  # fmt: skip
 _LEAVING = ("_exit", "abort", "execv", "execve")
 # If the main thread is stuck in native code for longer, the program ends without saving. A rank that waits in a
-# collective gets free when its peer exits, so waiting helps; but launchers send SIGKILL after 30 s.
+# collective is released when its peer exits, so waiting helps; but launchers send SIGKILL after 30 s.
 _PATIENCE_S = 20.0
 
 

@@ -109,7 +109,7 @@ def _grouping(simulation: Simulation) -> Callable[..., Any]:
     plain = torch._C._group_tensors_by_device_and_dtype
 
     def group(lists: list[list[torch.Tensor | None]], with_indices: bool = False) -> Any:
-        """Group by the device that tensors report, not by the real one, as PyTorch would."""
+        """Group by the device that tensors report; PyTorch would group by the real device."""
         groups = plain(lists, with_indices)
         named = {}
         for (device, dtype), value in groups.items():
