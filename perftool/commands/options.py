@@ -105,7 +105,7 @@ def complete_code(incomplete: str) -> list[str]:
 
 
 def option(name: str, command: str = "") -> Any:
-    """The typer option for the row ``name``, as ``command`` has it."""
+    """The typer option for the row ``name``, with the help of ``command``."""
     made = BY_NAME[name]
     return typer.Option(
         *(made.flags or (made.flag,)), metavar=made.metavar or NO_VALUE, envvar=made.variable,

@@ -187,7 +187,7 @@ def _cut_note(result: Result) -> list[str]:
 
 
 def _rendered(result: Result, form: Format, bounds: Bounds) -> bytes:
-    """The rows; the plan of an explained query is one text."""
+    """The rows as a document, or the plan of an explained query as text."""
     if bounds.explain:
         return "".join(f"{row[-1]}\n" for row in result.rows).encode()
     return _RENDER[form](result.columns, result.rows)

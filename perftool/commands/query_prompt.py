@@ -68,7 +68,7 @@ def separated(text: str) -> list[str]:
 
 
 def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iterator[str]:
-    """The statements that ``read``, given a prompt, returns line by line; ``say`` gets the answers to dot commands."""
+    """The statements in the lines that ``read`` returns for a prompt; ``say`` receives the answers to dot commands."""
     lines: list[str] = []
     while True:
         try:

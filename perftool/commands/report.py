@@ -80,7 +80,7 @@ def _link_to_source(file: str, target: str | None, roots: Sequence[Path]) -> str
 
 
 def _analysis(session: Session, inputs: Inputs, redactor: Redactor, redact: bool) -> tuple[Report, Pictures]:
-    """The report without absolute paths, and its pictures; ``redactor`` learns from the inputs."""
+    """The report without absolute paths, and its pictures; ``redactor`` learns the secrets in the inputs."""
     from perftool.engine.drawing.rank_timelines import all_texts
     from perftool.engine.report.portable import make_portable, shown_paths
     from perftool.engine.report.source_places import place_sources

@@ -137,7 +137,7 @@ class Session:
 def open_run(
     session: Session, inputs: Inputs, rules: Sequence[Rule] | None = None, schedule: Schedule | None = None
 ) -> Iterator[Run]:
-    """The run made of ``inputs`` with the rules and the schedule of ``session``, or others."""
+    """The run made of ``inputs``, with ``rules`` and ``schedule`` or, by default, those of ``session``."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
 

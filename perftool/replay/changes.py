@@ -42,9 +42,9 @@ class Change:
 
 @dataclass
 class Altered:
-    """Lags and durations of a graph after changes. ``concurrent_ns`` is concurrent work: no step can be shorter.
-    ``by_workers`` says that other host processes do some of it, for which they need cores. ``saved`` maps a host thread
-    to the part of its work up to a time of the recording that is removed.
+    """Lags and durations of a graph after changes. ``concurrent_ns`` is the time of concurrent work, the least length of
+    a step. ``by_workers`` says that other host processes do some of this work and need cores. ``saved`` maps a host
+    thread to times of the recording and the work removed before each of them.
     """
 
     lag: Int64s

@@ -134,7 +134,7 @@ def _launch_links(recording: Recording, points: Points, submitted: Anchors, firs
 def _time_order(
     recording: Recording, points: Points, submitted: Anchors, handovers: Handovers
 ) -> tuple[Int64s, Int64s]:
-    """The position of each node in time order, and the nodes in that order. A wait is after its cause."""
+    """The position of each node in time order, and the nodes in that order. A wait comes after its cause."""
     tasks = recording.tasks
     keys = np.where(submitted.thread != NONE, np.maximum(tasks.ts, submitted.time), tasks.ts)
     by_lane = np.lexsort((np.arange(len(tasks)), tasks.lane))

@@ -42,7 +42,7 @@ class PlannedTimeline:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The pictures of a report: timelines by finding number, and the ranks of strips and of memory curves."""
+    """The pictures to draw: timelines by finding number, and the ranks whose strips and memory curves are drawn."""
 
     timelines: Mapping[int, PlannedTimeline]
     strips: tuple[int, ...]

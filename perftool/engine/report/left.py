@@ -48,7 +48,7 @@ class LargeOp:
 
 @dataclass(frozen=True)
 class Left:
-    """The ops of the device, the largest first, and what the recording lacks to judge more of them."""
+    """The ops of the device, the largest first, and what the recording lacks for judging more of them."""
 
     ops: Sequence[LargeOp]
     missing: str

@@ -27,7 +27,7 @@ from perftool.units import format_ns, format_ratio
 
 # The rule about an overloaded machine.
 _OVERLOADED = "TRC111"
-# The rule for calls whose time varies; where it gives no advice, other work on the machine disturbed the recording.
+# The rule for calls whose time varies; if it gives no advice, other work on the machine disturbed the recording.
 _VARYING = "ENG107"
 # The rule for steps that take longer than others.
 _UNSTABLE = "STP101"

@@ -191,7 +191,7 @@ def load_rule(path: Path) -> Rule:
 
 
 def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
-    """One text for all devices, or a table with a text per device, and with variants that the query selects."""
+    """One text for all devices, or a table with a text per device and per variant that the query selects."""
     texts = text[key] if isinstance(text[key], dict) else {"any": text[key]}
     for name, words in texts.items():
         if not isinstance(words, str) or not words.strip():

@@ -25,7 +25,7 @@ SPREAD = ("analyze", "lint", "report", "diff", "query", "export")
 # Commands that evaluate rules.
 RULED = ("analyze", "lint", "report", "annotate", "diff", "merge")
 CONFIGURED = (*RUNS, "merge")
-# The options before a command, or without one.
+# The options given before a command, or without a command.
 ROOT = "habana_perf_tool"
 
 SELECTION, CONFIG, FILES, OUTPUT = "Rule selection", "Configuration", "File selection", "Output"
@@ -60,7 +60,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """The name of the row in a configuration."""
+        """The key in a configuration file."""
         return self.name.replace("_", "-")
 
     @property

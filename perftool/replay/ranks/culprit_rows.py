@@ -197,7 +197,7 @@ class CulpritRowMaker(Lateness):
 
 
 def why_text(cause: str | None, own: float, usual: float, others: str, *, cpu: bool) -> str:
-    """A clause on ``cause``, which takes ``own`` ns instead of ``usual``; ``cpu``: the device is the CPU."""
+    """A clause on ``cause``, which takes ``own`` ns instead of ``usual``; ``cpu`` if the CPU is the device."""
     words = _UNKNOWN if cause is None else ({**_WORDS, **_CPU_WORDS} if cpu else _WORDS)[cause]
     return words.format(own=format_ns(own), usual=format_ns(usual), others=others)
 

@@ -111,8 +111,8 @@ class Meetings:
         less = np.stack([self._less(changes) for changes in many], axis=1)
         wire = np.stack([self._wires(changes) for changes in many], axis=1)
         ends = self._ends(less, wire)
-        # From the start of the last rank to the end of the last rank: ranks that start early waited for a rank that was
-        # late before the recording.
+        # Counts from the last rank's start to the last rank's end, because ranks that start early waited for a rank
+        # that was late before the recording.
         took: Floats = (ends[len(ends) - len(self.ranks) :].max(axis=0) - self.begin.max()) / len(self.steps)
         return took
 
