@@ -42,8 +42,8 @@ class Change:
 
 @dataclass
 class Altered:
-    """Lags and durations of a graph after changes. ``concurrent_ns`` is the time of concurrent work, the least length of
-    a step. ``by_workers`` says that other host processes do some of this work and need cores. ``saved`` maps a host
+    """Lags and durations of a graph after changes. ``concurrent_ns`` is the time of concurrent work, the least length
+    of a step. ``by_workers`` says that other host processes do some of this work and need cores. ``saved`` maps a host
     thread to times of the recording and the work removed before each of them.
     """
 
