@@ -97,7 +97,7 @@ def work_sentences(run: VerdictInput) -> str:
     idle = run.summary["device_idle_ratio"].value
     if not run.left or idle is None or idle >= _BUSY:
         return ""
-    enclosing = f"{short_name(run.device_ops[0].name)} is {run.enclosing}." if run.enclosing else ""
+    enclosing = f"{short_name(run.device_ops[0].name)} runs {run.enclosing}." if run.enclosing else ""
     return run.left.sentence(" ".join(filter(None, (enclosing, named_parts(run)))))
 
 
