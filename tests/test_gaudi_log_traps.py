@@ -40,7 +40,7 @@ def rows(folder: Path, sql: str, *, log: bytes | None = None, metrics: bytes | N
         (folder / "trace.pt.trace.json").write_bytes(trace)
         traced.append(str(folder / "trace.pt.trace.json"))
     with analysed(find_inputs(traced, files)) as run:
-        # Queried as by a shipped rule: in this process.
+        # The query runs in this process, like that of a shipped rule.
         return run.whole.timed(sql, {}, 60)[1]
 
 

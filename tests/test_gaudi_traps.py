@@ -66,7 +66,7 @@ def nanoseconds(store: TraceStore, metric: str) -> int | None:
 
 
 def asked(store: TraceStore, sql: str) -> list[tuple[Any, ...]]:
-    """The rows of ``sql``, queried as by a shipped rule: in this process."""
+    """The rows of ``sql``, which runs in this process, like the query of a shipped rule."""
     return store.timed(sql, {}, 60)[1]
 
 

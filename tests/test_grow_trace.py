@@ -51,7 +51,7 @@ def test_a_repetition_is_shifted_in_time_steps_and_ids(grow_trace: ModuleType, t
 
     events = grown(grow_trace, tmp_path, json.dumps(SOURCE), 1.6 * once / 1e6)["traceEvents"]
 
-    # 1100 us after the first: its length of 100 and a pause of 1000.
+    # The repetition begins 1100 us after the first, which takes 100 us; a pause of 1000 us follows it.
     assert events[:5] == SOURCE["traceEvents"]
     assert events[5:] == [
         {"ph": "X", "name": "ProfilerStep#6", "pid": 7, "tid": 7, "ts": 2100, "dur": 100},

@@ -63,7 +63,7 @@ def test_ctrl_c_ends_the_program_while_it_waits_for_a_pipe() -> None:
     ) as process:
         assert process.stdin is not None
         assert process.stderr is not None
-        # More than a pipe's capacity: the other side reads once this is written.
+        # This is more than a pipe's capacity, so once it is written, the program is reading.
         process.stdin.write(b'{"traceEvents": [' + b" " * (1 << 20))
         process.stdin.flush()
         process.send_signal(signal.SIGINT)

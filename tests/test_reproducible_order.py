@@ -69,7 +69,7 @@ def loose_choices(sql: str) -> Iterator[str]:
             keys = arguments(order)
             # Equal values are interchangeable.
             itself = keys[0] == arguments(values.removeprefix("DISTINCT "))[0]
-            # What is sorted later may be collected in any order.
+            # Values that are sorted later may be collected in any order.
             sorted_after = sql[: call.start()].endswith("list_sort(")
             total = sorted_after or itself or keys[0] in UNIQUE or len(keys) > 1
         if not total:

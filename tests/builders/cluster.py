@@ -414,7 +414,7 @@ class Simulated:
 
 
 def listed(ranks: Sequence[int]) -> str:
-    """As PyTorch lists the ranks of a group: only the first and last ones of more than thirty."""
+    """The ranks of a group as PyTorch lists them: if they are more than thirty, only the first ones and the last."""
     first = ", ".join(map(str, ranks[:29]))
     return str(list(ranks)) if len(ranks) <= 30 else f"[{first}, ..., {ranks[-1]}]"
 

@@ -115,7 +115,7 @@ _HEADER = (
 
 
 def as_csv() -> str:
-    """As ``hl-prof-config --invoc csv`` writes it."""
+    """The recording as ``hl-prof-config --invoc csv`` writes it."""
     rows = []
     for work in works():
         begin, end = _POINTS[work.engine]
@@ -129,7 +129,7 @@ def as_csv() -> str:
 
 
 def as_native_json() -> str:
-    """As ``hl-prof-config --invoc json --merged json`` writes it: a process for each engine, begins and ends."""
+    """The recording from ``hl-prof-config --invoc json --merged json``: a process for each engine, begins and ends."""
     pids = {"MME": 5023, "TPC": 5024, "Cache Slice": 5030}
     lanes: dict[tuple[str, str], int] = {}
     events: list[tuple[int, dict[str, Any]]] = []
@@ -156,7 +156,7 @@ def as_native_json() -> str:
 
 
 def as_kineto() -> str:
-    """As the bridge hands it to Kineto: one process, whole events with the arguments of the end."""
+    """The recording as the bridge passes it to Kineto: one process, whole events with the arguments of the end."""
     lanes = {lane: number for number, lane in enumerate(dict.fromkeys(work.lane for work in works()))}
     device = {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "/device:HPU:0"}}
     tids = {lane: 1000 * (6 if "MME" in lane else 7) + number for lane, number in lanes.items()}
@@ -206,7 +206,7 @@ _ANALYZED_HEADER = (
 
 
 def as_analyzed_nodes() -> str:
-    """As the trace analyzer writes ``*_analyzed_nodes.csv``: the relevant columns, and two that it fails to compute."""
+    """The trace analyzer's ``*_analyzed_nodes.csv``: the relevant columns, and two that it fails to compute."""
     rows = [_ANALYZED_HEADER]
     for unit, node, op, start, end, active, least, most, mean, lanes in _ANALYZED:
         exposed = f"nan,{active}" if unit == "MME" else f"{active},nan"

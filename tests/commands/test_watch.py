@@ -1,4 +1,4 @@
-"""``analyze --watch``: a line for each trace of a folder, once it is finished. No scan waits for the next one."""
+"""``analyze --watch``: a line for each trace of a folder, once it is finished. The tests scan without pauses."""
 
 from __future__ import annotations
 

@@ -402,7 +402,7 @@ def _saves(depth: int) -> bytes:
 _COMPILES = "_compile.compile_inner (dynamo_timed)"
 _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
 
-# By name of the file: a benign and a hostile version.
+# For each shape: the name of the file, and a benign and a hostile version of its contents.
 SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "one correlation id": ("t.json", lambda: _trace(_steps(5)), lambda: _trace(_steps(5), lambda _: 7)),
     "steps that overlap": (

@@ -96,7 +96,7 @@ def test_each_rank_has_a_file(package: Any, tmp_path: Path, monkeypatch: pytest.
     for rank in (0, 1):
         profiler = ours.HPUProfiler(dirpath=tmp_path / "logs", filename="perf-logs", report=False)
         with monkeypatch.context() as patch:
-            # Not RANK: a Trainer that sees it waits for the other rank.
+            # The variable RANK stays unset, because a Trainer that sees it waits for the other rank.
             patch.setattr(process, "rank_here", lambda rank=rank: rank)
             fit(package, tmp_path, profiler)
         traces += profiler.traces

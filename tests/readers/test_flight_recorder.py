@@ -20,7 +20,7 @@ from perftool.readers.sniff import UNKNOWN, sniff
 
 
 def entry(number: int, state: str = "completed", **more: Any) -> dict[str, Any]:
-    """As torch 2.13 writes them."""
+    """An entry as torch 2.13 writes it."""
     return {
         "frames": [{"name": "all_reduce", "filename": "/x/torch/distributed/distributed_c10d.py", "line": 3245},
                    {"name": "step", "filename": "/home/me/train.py", "line": 31}],

@@ -126,7 +126,7 @@ def test_a_frame_whose_name_nests_deeply_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_trace_with_the_keys_of_a_snapshot_is_a_trace(tmp_path: Path) -> None:
-    """Otherwise its events would pass a gate unread."""
+    """Otherwise a gate would pass without reading its events."""
     path = saved(tmp_path, {**SNAPSHOT, "traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "name": "a", "cat": "cpu_op"}]})
     with TraceStore() as store:
         assert store.add_trace(path).events == 1

@@ -71,7 +71,7 @@ def _may_share(case: Case) -> bool:
 
 
 def _device(case: Case) -> str:
-    """What must be the same for all ranks: the device, which rules apply to it, and whether its speed is measured."""
+    """What the ranks of one run must share: the device, which rules apply to it, and whether its speed is measured."""
     on_gaudi = any("on" in event for event in case.events)
     works = on_gaudi or any(event.get("cat") in _DEVICE_WORK for event in case.events)
     makers = {str(one.get("name")).split()[0] for one in case.metadata.get("deviceProperties", ())}

@@ -1,5 +1,5 @@
 """Reports of recorded traces: the first sentence is the expert's, nothing is impossible, each large op has a model or
-a reason, and the pages show what the program prints. Skipped where the traces are not given.
+a reason, and the pages show what the program prints. The tests are skipped without these traces.
 """
 
 from __future__ import annotations
