@@ -71,10 +71,17 @@ annotated AS (
     SELECT cause, arg_max(annotation, (ns, annotation)) AS name, max(ns) AS ns FROM (
         SELECT cause, annotation, sum(ns) AS ns FROM _idle_annotations GROUP BY cause, annotation
     ) GROUP BY cause
+),
+in_ops AS (
+    SELECT cause, arg_max({'name': op, 'calls': calls}, (ns, op)) AS op, max(ns) AS ns FROM (
+        SELECT cause, op, sum(ns) AS ns, sum(calls) AS calls FROM _idle_ops GROUP BY cause, op
+    ) GROUP BY cause
 )
 SELECT i.name, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step, i.longest,
-       CASE WHEN a.ns > 0.5 * i.ns THEN a.name END AS within
-FROM whole AS w CROSS JOIN idle AS i LEFT JOIN annotated AS a ON a.cause = i.name
+       CASE WHEN a.ns > 0.5 * i.ns THEN a.name END AS within,
+       CASE WHEN o.ns > 0.5 * i.ns THEN o.op.name END AS op, (o.op.calls / w.steps)::BIGINT AS calls,
+       EXISTS (FROM steps WHERE step IS NOT NULL) AS stepped
+FROM whole AS w CROSS JOIN idle AS i LEFT JOIN annotated AS a ON a.cause = i.name LEFT JOIN in_ops AS o ON o.cause = i.name
 WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 """
 
@@ -98,12 +105,12 @@ def causes(
     store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule], device: str | None
 ) -> tuple[Cause, ...]:
     """The large causes, largest first, each with the codes of the ``findings`` that explain it."""
-    store.build(["windows", "_idle_totals", "_idle_annotations", "_gap_neighbours", "_rank_totals"])
+    store.build(["windows", "steps", "_idle_totals", "_idle_annotations", "_idle_ops", "_gap_neighbours", "_rank_totals"])
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
         Cause(
             name=row["name"],
-            text=clause_of(row["name"], device) or row["name"],
+            text=(clause_of(row["name"], device) or row["name"]) + _mostly_in(row),
             share=row["share"],
             ns_per_step=row["ns_per_step"],
             codes=tuple(dict.fromkeys(found.code for found in findings if row["name"] in explains.get(found.code, ()))),
@@ -117,6 +124,14 @@ def causes(
 def cut_name(name: str) -> str:
     """``name``, cut for a sentence. The mark of a cut lets ``--redact`` find the remains of a secret."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _mostly_in(row: dict[str, Any]) -> str:
+    """A clause on the op that takes most of the time of a cause; empty without one."""
+    if not row["op"] or not row["calls"]:
+        return ""
+    calls = f"{row['calls']:,} {'call' if row['calls'] == 1 else 'calls'}{' a step' if row['stepped'] else ''}"
+    return f", mostly in {cut_name(row['op'])} ({calls})"
 
 
 def _place(longest: dict[str, Any] | None) -> Location | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
@@ -20,9 +21,9 @@ _MOST_TRIED = 32
 # Even by chance, one of two ranks is late in most steps. So the excess of a culprit must be at least this many times
 # the excess of the others.
 _STEADY = 3.0
-# On CPUs, other processes may use a core at any time, so some rank is late in most of a few steps by chance. With fewer
-# than the first number of steps, a culprit must be late in all of them, and there must be at least the second number.
-_MANY_STEPS, _FEWEST_STEPS = 8, 5
+# On CPUs, other processes may use a core at any time, so one of two equal ranks is the late one in each step by chance. A
+# culprit must be late in so many steps that two equal ranks would rarely show it: at most this probability.
+_CHANCE = 1 / 32
 # A group's collectives are slow if they take this many times as long as others; topologies differ by less.
 _SLOW_LINK = 1.5
 
@@ -47,6 +48,17 @@ def _medians_of_others(values: Floats) -> Floats:
     return np.asarray((low + high) / 2)
 
 
+def _beyond_chance(steps: int) -> int:
+    """In how many of ``steps`` a rank must be late for a sign test against two equal ranks to reject chance."""
+    tail = 0.0
+    for late in range(steps, -1, -1):
+        ways = math.lgamma(steps + 1) - math.lgamma(late + 1) - math.lgamma(steps - late + 1)
+        tail += math.exp(ways - steps * math.log(2))
+        if tail > _CHANCE * (1 + 1e-9):
+            return late + 1
+    return steps + 1
+
+
 def _worth(row: CulpritRow) -> int:
     return max(row.predicted_ns or 0, 0) or row.estimate_ns or row.replayed_ns or 0
 
@@ -65,12 +77,11 @@ class _Search(CulpritRowMaker):
     def _persistent(self) -> Late | None:
         """The ranks that are late in more than half of the steps, except those whose lateness costs nothing.
 
-        On CPUs with few steps, they must be late in all of them.
+        On CPUs, they must be late in more steps than chance explains.
         """
         found: list[int] = []
         saved = 0
-        few_cpu_steps = self.cpu and len(self.steps) < _MANY_STEPS
-        least = max(_FEWEST_STEPS, len(self.steps)) if few_cpu_steps else len(self.steps) // 2 + 1
+        least = _beyond_chance(len(self.steps)) if self.cpu else len(self.steps) // 2 + 1
         for _ in range(3):
             often = self.late_at(found).sum(axis=1) >= least
             more = [rank for rank, late in zip(self.ranks, often.tolist(), strict=True) if late]
