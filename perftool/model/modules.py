@@ -33,10 +33,14 @@ class ModuleTime:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a rank's work that an annotation of the program names, and its share of the work."""
+    """A part of a rank's work that an annotation or a module names, and its share of the work.
+
+    ``backward`` says that the share includes the backward pass.
+    """
 
     name: str
     share: float
+    backward: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,19 @@ FORWARD, BACKWARD, UPDATE, WIRE = 4_000, 2_000, 1_000, 1_500
 SLEEP = 20_000
 
 
-def _write(folder: Path, sleeper: int | None, *, computes: bool = False, rows: int = 512) -> int:
-    """Write a file for each rank. The rank ``sleeper`` sleeps for SLEEP in each step, or, if it ``computes``, computes
-    for that time; its inputs have ``rows`` rows instead of 512. Returns the time of a step, in us."""
+def _write(
+    folder: Path, sleeper: int | None, *, computes: bool = False, rows: int = 512, steps: int = STEPS, awake: int = 0
+) -> int:
+    """Write a file for each rank. The rank ``sleeper`` sleeps for SLEEP in each step but the first ``awake`` ones, or, if
+    it ``computes``, computes for that time; its inputs have ``rows`` rows instead of 512. Returns the time of a step,
+    in us."""
     size = {rank: {"Input Dims": [[rows if rank == sleeper else 512, 512], [512, 512]], "Input type": ["float"] * 2}
             for rank in range(RANKS)}  # fmt: skip
     begin, events = 0, {rank: [meta("thread_name", "pt_gloo_runloop", tid=2)] for rank in range(RANKS)}
-    forward = {rank: FORWARD + (SLEEP if computes and rank == sleeper else 0) for rank in range(RANKS)}
-    for number in range(STEPS):
-        ready = {rank: begin + 100 + (SLEEP if rank == sleeper else 0) + FORWARD + 7 * rank for rank in range(RANKS)}
+    for number in range(steps):
+        asleep = {rank: SLEEP if rank == sleeper and number >= awake else 0 for rank in range(RANKS)}
+        forward = {rank: FORWARD + computes * asleep[rank] for rank in range(RANKS)}
+        ready = {rank: begin + 100 + asleep[rank] + FORWARD + 7 * rank for rank in range(RANKS)}
         first_done = max(ready.values()) + WIRE
         # Each bucket's reduction runs in its own thread, so both wait at the same time.
         second = {rank: at + BACKWARD for rank, at in ready.items()}
@@ -50,7 +54,7 @@ def _write(folder: Path, sleeper: int | None, *, computes: bool = False, rows: i
     for rank, found in events.items():
         info = {"backend": "gloo", "rank": rank, "world_size": RANKS}
         (folder / f"rank{rank}.json").write_bytes(document(found, distributedInfo=info))
-    return begin // STEPS
+    return begin // steps
 
 
 def _gloo(begin: int, end: int, thread: int) -> dict[str, Any]:
@@ -99,6 +103,17 @@ def test_larger_inputs_are_not_taken_for_a_slow_core(rows: int, words: str, advi
 
 def test_nobody_is_named_in_a_healthy_run(runs: tuple[Path, Path, int]) -> None:
     assert {found.code for found in analyze([str(runs[1])]).findings if found.code.startswith("COL")} == set()
+
+
+@pytest.mark.parametrize(("steps", "awake", "named"), [(25, 7, True), (25, 8, False), (7, 1, False)])
+def test_a_rank_on_cpus_is_named_only_if_late_beyond_chance(
+    steps: int, awake: int, named: bool, tmp_path: Path
+) -> None:
+    _write(tmp_path, 1, steps=steps, awake=awake)
+
+    codes = [found.code for found in analyze([str(tmp_path)]).findings]
+
+    assert ("COL103" in codes) == named
 
 
 def test_waiting_in_two_reductions_at_once_counts_once(runs: tuple[Path, Path, int]) -> None:

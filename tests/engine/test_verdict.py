@@ -436,3 +436,30 @@ def test_a_model_that_a_step_calls_many_times_is_counted(tmp_path: Path) -> None
     ]))  # fmt: skip
 
     assert "A step calls Net 10 times." in analyze([str(path)]).verdict.apart
+
+
+def test_unannotated_backward_work_belongs_to_the_annotation_of_its_forward_op(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), x("encode", 0, 1000, "user_annotation"), x("loss", 1000, 3000, "user_annotation"),
+        x("aten::mul", 0, 1000, **{"Sequence number": 1}), x("aten::exp", 1000, 3000, **{"Sequence number": 2}),
+        x("autograd::engine::evaluate_function: ExpBackward0", 4000, 5000, **{"Sequence number": 2}),
+        x("aten::mul", 4000, 5000),
+        x("autograd::engine::evaluate_function: MulBackward0", 9000, 1000, **{"Sequence number": 1}),
+        x("aten::mul", 9000, 1000),
+    ]))  # fmt: skip
+
+    parts = analyze([str(path)]).verdict.apart
+
+    assert "By annotation, backward pass included: loss 80.0 %, encode 20.0 % of the work." in parts
+
+
+def test_a_cause_names_the_op_that_takes_most_of_its_time(tmp_path: Path) -> None:
+    events = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
+    for begin in (0, 10_000):
+        events += [x("aten::mm", begin, 4000), x("aten::unbind", begin + 4000, 5000)]
+        events += [x("aten::select", begin + 4000 + 100 * k, 80) for k in range(50)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    assert "or call other ops, mostly in aten::unbind (1 call a step): 50.0 %" in analyze([str(path)]).verdict.headline

@@ -13,7 +13,7 @@ SELECT * FROM modules WHERE rank = (SELECT min(rank) FROM modules WHERE depth > 
 
 # Work on small pieces of a recording has many annotations; the largest say enough.
 _ANNOTATIONS = """
-SELECT annotation AS name, share FROM _annotation_work WHERE rank = (SELECT min(rank) FROM _annotation_work)
+SELECT annotation AS name, share, backward FROM _annotation_work WHERE rank = (SELECT min(rank) FROM _annotation_work)
 ORDER BY share DESC, name LIMIT 3
 """
 
@@ -27,7 +27,7 @@ def modules(store: TraceStore) -> tuple[ModuleTime, ...]:
 def annotated_work(store: TraceStore) -> tuple[Part, ...]:
     """The program's annotations with the most work, on the first rank that has any, largest first."""
     store.build(["_annotation_work"])
-    return tuple(Part(row["name"], row["share"]) for row in store.select(_ANNOTATIONS))
+    return tuple(Part(**row) for row in store.select(_ANNOTATIONS))
 
 
 # The call that contains most of the op's time, over all ranks.

@@ -1,12 +1,13 @@
 -- Device work by the program's annotations (record_function). Work belongs to the outermost annotation around its
 -- launch, but an annotation around nearly the whole window gives way to those inside it if these cover most of the
--- window.
+-- window. Backward work outside all annotations belongs to the annotation around the op that it differentiates.
 --
--- needs: device_ops, launches, windows, slices, _name_roles
+-- needs: device_ops, launches, windows, slices, _name_roles, _differentiated
 -- empty without: device_ops, _name_roles.cat=user_annotation
 -- column rank: INTEGER, distributed rank
 -- column annotation: VARCHAR, name of the annotation
 -- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
+-- column backward: BOOLEAN, whether the share contains work of the backward pass outside all annotations
 WITH marked AS (
     SELECT s.rank, s.track, s.id, s.name, s.ts, s."end",
            max(s."end") OVER (PARTITION BY s.track ORDER BY s.ts, s."end" DESC, s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
@@ -31,13 +32,21 @@ outermost AS (
     UNION ALL FROM marked WHERE (before IS NULL OR ts >= before) AND rank NOT IN (FROM divided)
 ),
 work AS (
-    SELECT d.rank, d.dur, l.track, l.ts FROM device_ops AS d JOIN launches AS l ON l.id = d.launch
+    SELECT d.id, d.rank, d.dur, l.track, l.ts FROM device_ops AS d JOIN launches AS l ON l.id = d.launch
     JOIN windows AS w ON w.rank = d.rank AND d.ts >= w.ts AND d.ts < w."end"
     WHERE d.valid AND d.rank IN (SELECT rank FROM outermost)
 ),
+forwards AS (
+    SELECT w.id, f.op_track AS track, f.op_ts AS ts
+    FROM work AS w ASOF JOIN _differentiated AS f ON f.track = w.track AND w.ts >= f.ts WHERE w.ts < f."end" AND f.op IS NOT NULL
+),
+places AS (
+    SELECT id, track, ts, false AS backward FROM work UNION ALL SELECT id, track, ts, true FROM forwards
+),
 inside AS (
-    SELECT w.rank, m.name AS annotation, w.dur FROM work AS w ASOF JOIN outermost AS m ON m.track = w.track AND w.ts >= m.ts WHERE w.ts < m."end"
+    SELECT p.id, min(p.backward) AS backward, arg_min(m.name, p.backward) AS annotation
+    FROM places AS p ASOF JOIN outermost AS m ON m.track = p.track AND p.ts >= m.ts WHERE p.ts < m."end" GROUP BY p.id
 )
-SELECT i.rank, i.annotation, sum(i.dur) / a.ns AS share
-FROM inside AS i JOIN (SELECT rank, sum(dur) AS ns FROM work GROUP BY rank) AS a USING (rank)
-GROUP BY i.rank, i.annotation, a.ns
+SELECT w.rank, i.annotation, sum(w.dur) / a.ns AS share, bool_or(i.backward) AS backward
+FROM inside AS i JOIN work AS w USING (id) JOIN (SELECT rank, sum(dur) AS ns FROM work GROUP BY rank) AS a USING (rank)
+GROUP BY w.rank, i.annotation, a.ns

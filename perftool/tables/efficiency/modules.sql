@@ -6,7 +6,7 @@
 -- left out.
 --
 -- absent: the trace has no modules (with_stack=True records them), or no device work
--- needs: device_ops, windows, slices, ops, roles
+-- needs: device_ops, windows, slices, roles, _differentiated
 -- empty without: device_ops, roles.role=module
 -- column rank: INTEGER, distributed rank
 -- column path: VARCHAR, classes of the modules from the outermost to this one, joined by ' > '; NULL for work outside modules
@@ -49,22 +49,13 @@ launched AS (
     JOIN slices AS s ON s.id = coalesce(d.launch, d.op, d.id)
     WHERE d.valid AND d.kind <> 'wait' GROUP BY ALL
 ),
-functions AS (
-    SELECT id, rank, track AS lane, ts, "end", sequence FROM ops
-    WHERE sequence >= 0 AND starts_with(name, 'autograd::engine::evaluate_function')
-),
+functions AS (SELECT function AS id, rank, track AS lane, ts, "end" FROM _differentiated),
 inside_functions AS (
     SELECT p.inside AS id, arg_max(f.id, (f.ts, f.id)) AS function
     FROM nested_pairs(launched, functions) AS p JOIN functions AS f ON f.id = p.outside GROUP BY p.inside
 ),
--- A backward function differentiates the last op with its sequence number.
-forwards AS (
-    SELECT rank, sequence, id, track AS lane, ts, "end" FROM ops
-    WHERE sequence >= 0 AND coalesce(fwd_thread, 0) = 0 AND NOT starts_with(name, 'autograd::engine::evaluate_function')
-),
 differentiated AS (
-    SELECT f.id AS function, o.id, o.lane, o.ts, o."end"
-    FROM functions AS f ASOF JOIN forwards AS o ON o.rank = f.rank AND o.sequence = f.sequence AND f.ts >= o.ts
+    SELECT function, op AS id, op_track AS lane, op_ts AS ts, op_end AS "end" FROM _differentiated WHERE op IS NOT NULL
 ),
 points AS (SELECT id, lane, ts, "end" FROM launched UNION SELECT id, lane, ts, "end" FROM differentiated),
 innermost AS (
