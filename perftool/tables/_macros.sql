@@ -120,6 +120,9 @@ CREATE MACRO class_of(doing) AS enum_code(doing::activity)::INTEGER;
 CREATE MACRO shows(mask, doing) AS
     (mask) & list_sum(list_transform(doing::activity[], lambda a: 1::BIGINT << enum_code(a)::INTEGER))::BIGINT > 0;
 
+-- A name of at most this many characters. --redact finds what a cut left of a secret by the mark.
+CREATE MACRO cut_text(name, most) AS CASE WHEN length(name) > most THEN left(name, most - 1) || '…' ELSE name END;
+
 -- A rank in messages, with its host when known.
 CREATE MACRO rank_label(rank, host) AS 'rank ' || rank || coalesce(' (' || host || ')', '');
 -- A readable list of ranks: the first eight.

@@ -57,6 +57,7 @@ _NEARLY_ALL = 0.9
 # Names of ops from a trace are cut to this length in sentences.
 _LONGEST_NAME = 60
 _WAITING = re.compile("the device (?:waits|stands idle) while the host")
+_NEEDS = ("windows", "steps", "_idle_totals", "_idle_annotations", "_idle_ops", "_gap_neighbours", "_rank_totals")
 _CAUSES = """
 WITH whole AS (SELECT sum(dur) AS ns, sum(steps) AS steps FROM windows),
 idle AS (
@@ -81,7 +82,8 @@ SELECT i.name, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_pe
        CASE WHEN a.ns > 0.5 * i.ns THEN a.name END AS within,
        CASE WHEN o.ns > 0.5 * i.ns THEN o.op.name END AS op, (o.op.calls / w.steps)::BIGINT AS calls,
        EXISTS (FROM steps WHERE step IS NOT NULL) AS stepped
-FROM whole AS w CROSS JOIN idle AS i LEFT JOIN annotated AS a ON a.cause = i.name LEFT JOIN in_ops AS o ON o.cause = i.name
+FROM whole AS w CROSS JOIN idle AS i LEFT JOIN annotated AS a ON a.cause = i.name
+LEFT JOIN in_ops AS o ON o.cause = i.name
 WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 """
 
@@ -105,7 +107,7 @@ def causes(
     store: TraceStore, findings: Sequence[Finding], rules: Sequence[Rule], device: str | None
 ) -> tuple[Cause, ...]:
     """The large causes, largest first, each with the codes of the ``findings`` that explain it."""
-    store.build(["windows", "steps", "_idle_totals", "_idle_annotations", "_idle_ops", "_gap_neighbours", "_rank_totals"])
+    store.build(_NEEDS)
     explains = {rule.code: rule.explains for rule in rules}
     return tuple(
         Cause(

@@ -121,7 +121,8 @@ def named_parts(run: VerdictInput) -> str:
     while len(level) == 1 and level[0].share > _NEARLY_ALL:
         inside, depth = f"{level[0].path} > ", level[0].depth + 1
         level = [one for one in run.modules if one.depth == depth and one.path and one.path.startswith(inside)]
-    by_module = sorted((Part(one.module or "", one.share, one.backward_ns > 0) for one in level), key=lambda part: -part.share)
+    by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in level]
+    by_module.sort(key=lambda part: -part.share)
     for kind, parts in (("module", by_module), ("annotation", run.annotated)):
         large = [part for part in parts if part.share >= _WEIGHTY][:_MOST_PARTS]
         if large and (kind == "annotation" or len(level) > 1 or large[0].share <= _NEARLY_ALL):

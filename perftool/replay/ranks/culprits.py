@@ -21,8 +21,8 @@ _MOST_TRIED = 32
 # Even by chance, one of two ranks is late in most steps. So the excess of a culprit must be at least this many times
 # the excess of the others.
 _STEADY = 3.0
-# On CPUs, other processes may use a core at any time, so one of two equal ranks is the late one in each step by chance. A
-# culprit must be late in so many steps that two equal ranks would rarely show it: at most this probability.
+# On CPUs, other processes may use a core at any time, so one of two equal ranks is late in each step. The probability
+# that a culprit is late in its steps only by chance must be at most this.
 _CHANCE = 1 / 32
 # A group's collectives are slow if they take this many times as long as others; topologies differ by less.
 _SLOW_LINK = 1.5

@@ -24,7 +24,7 @@ counted AS (
 ),
 loops AS (
     SELECT rank, length, arg_max(n, (ns, name)) AS n, arg_max(loop_ns, (ns, name)) AS loop_ns, sum(ns) AS ns,
-           array_to_string(arg_max(CASE WHEN length(name) > 60 THEN left(name, 59) || '…' ELSE name END, (ns, name), 3), ', ') AS names, count(*) AS kinds
+           array_to_string(arg_max(cut_text(name, 60), (ns, name), 3), ', ') AS names, count(*) AS kinds
     FROM counted GROUP BY rank, length HAVING kinds > 1
 )
 SELECT l.rank, l.length, l.n / w.steps AS times, least(l.loop_ns / w.dur, 1) AS share, CASE WHEN 3 * l.ns >= l.loop_ns THEN l.names END AS names

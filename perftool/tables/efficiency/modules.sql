@@ -19,7 +19,7 @@
 -- column own_ns: BIGINT, the part of forward_ns and backward_ns outside of inner modules
 -- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
 WITH names AS (
-    SELECT name, cat, CASE WHEN length(class) > 100 THEN left(class, 99) || '…' ELSE class END AS class
+    SELECT name, cat, cut_text(class, 100) AS class
     FROM (SELECT *, regexp_replace(name::VARCHAR, '^nn\.Module: |_\d+$', '', 'g') AS class FROM roles WHERE role = 'module')
 ),
 calls AS (
