@@ -21,8 +21,8 @@ SLEEP = 20_000
 def _write(
     folder: Path, sleeper: int | None, *, computes: bool = False, rows: int = 512, steps: int = STEPS, awake: int = 0
 ) -> int:
-    """Write a file for each rank. The rank ``sleeper`` sleeps for SLEEP in each step but the first ``awake`` ones, or, if
-    it ``computes``, computes for that time; its inputs have ``rows`` rows instead of 512. Returns the time of a step,
+    """Write a file for each rank. The rank ``sleeper`` sleeps for SLEEP in each step but the first ``awake`` ones, or
+    computes for that time if it ``computes``; its inputs have ``rows`` rows instead of 512. Returns the time of a step,
     in us."""
     size = {rank: {"Input Dims": [[rows if rank == sleeper else 512, 512], [512, 512]], "Input type": ["float"] * 2}
             for rank in range(RANKS)}  # fmt: skip

@@ -43,7 +43,8 @@ LAYERS = Case("", "", (), events=tuple(
 # A block of memory with its address, in a step.
 BLOCK = Case("", "", (), events=(
     {"cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 100},
-    {"cat": "cpu_op", "name": "autograd::engine::evaluate_function: MulBackward0", "ts": 5, "dur": 20},
+    {"cat": "cpu_op", "name": "autograd::engine::evaluate_function: MulBackward0", "ts": 5, "dur": 20,
+     "args": {"Sequence number": 1}},
     {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 10,
      "args": {"Device Type": 1, "Device Id": 0, "Addr": 64, "Bytes": 512, "Total Allocated": 512}},
 ))  # fmt: skip

@@ -44,7 +44,7 @@ places AS (
     SELECT id, track, ts, false AS backward FROM work UNION ALL SELECT id, track, ts, true FROM forwards
 ),
 inside AS (
-    SELECT p.id, min(p.backward) AS backward, arg_min(m.name, p.backward) AS annotation
+    SELECT p.id, min(p.backward) AS backward, arg_min(m.name, (p.backward, m.name)) AS annotation
     FROM places AS p ASOF JOIN outermost AS m ON m.track = p.track AND p.ts >= m.ts WHERE p.ts < m."end" GROUP BY p.id
 )
 SELECT w.rank, i.annotation, sum(w.dur) / a.ns AS share, bool_or(i.backward) AS backward
