@@ -199,7 +199,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_report(
     folder: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule = connect(cluster.scheduler_address.replace("tcp://", "dask://"))
-    # The workers' working directory is not the one that relative paths refer to.
+    # Relative paths refer to this folder, not to the working directory of the workers.
     monkeypatch.chdir(folder)
     progress, killed = killing(lambda: pids(cluster), 1)
 

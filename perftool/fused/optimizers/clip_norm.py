@@ -20,7 +20,7 @@ class FusedClipNorm:
     def __init__(self, parameters: Iterable[Tensor], max_norm: float) -> None:
         """The limit `max_norm_t`, of shape [1], has the dtype of `parameters`, or float32 if there are none."""
         first = next(iter(parameters), None)
-        # On the CPU, because Python reads it in every call and must not wait for a device.
+        # The limit is on the CPU, because Python reads it in every call and must not wait for a device.
         self.dtype = torch.float32 if first is None else first.dtype
         self.max_norm_t = torch.tensor([max_norm], dtype=self.dtype)
         self.norm_type = 2.0

@@ -177,7 +177,7 @@ def is_hpu(device: Any) -> bool:
 
 
 def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run without oneDNN, as the chain of ops that an HPU runs; oneDNN's one kernel depends on the processor."""
+    """Run as the chain of ops that an HPU runs, without oneDNN, whose single kernel depends on the processor."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
