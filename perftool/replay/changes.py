@@ -141,7 +141,7 @@ def _run_back_to_back(graph: Graph, result: Altered, tasks: Int64s) -> None:
 
 
 def _run_launched_back_to_back(graph: Graph, result: Altered, spans: Sequence[Span]) -> None:
-    """Close up the tasks launched in each of ``spans``, which may overlap."""
+    """Remove the gaps between the tasks launched in each of ``spans``, which may overlap."""
     calls, tasks = graph.recording.launches, graph.recording.tasks
     found = np.flatnonzero(_launched_in(graph, spans))
     thread, lane = calls.thread[tasks.launch[found]], tasks.lane[found]

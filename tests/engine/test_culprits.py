@@ -40,7 +40,7 @@ class Case:
 CASES = {
     "a slow device, collectives queueing": Case(
         DDP, (Trouble("device", (6,), 1.3),), "COL103", "Rank 6 keeps 7 ranks waiting in 5 of 5 steps",
-        "as many kernels, each takes 1.30 times as long", whole_pack=True),
+        "the same number of kernels, each 1.30 times as long", whole_pack=True),
     "more tokens": Case(
         TP, (Trouble("tokens", (5,), 1.25),), "COL103", "Rank 5 keeps 7 ranks waiting in 5 of 5 steps",
         "1.25 times as many kernels"),

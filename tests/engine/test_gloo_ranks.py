@@ -88,8 +88,8 @@ def test_a_rank_that_sleeps_is_named_with_the_cost(report: Report, runs: tuple[P
 
 @pytest.mark.parametrize(
     ("rows", "words", "advice"),
-    [(512, "as many ops, each takes", "Find what runs on its cores but not on those of"),
-     (2048, "as many ops, on 3", "Give every rank the same amount of work")],
+    [(512, "the same number of ops, each ", "Find what runs on its cores but not on those of"),
+     (2048, "the same number of ops, on 3", "Give every rank the same amount of work")],
     ids=["slow core", "more data"],
 )  # fmt: skip
 def test_larger_inputs_are_not_taken_for_a_slow_core(rows: int, words: str, advice: str, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_findings_of_waiting_ranks_say_how_much_is_waiting(report: Report) -> No
 
 def test_a_slow_device_is_checked_by_a_command_of_its_vendor(report: Report) -> None:
     cause = report.findings[0]
-    assert "as many kernels, each takes 1.30 times as long, all by the same factor" in cause.message
+    assert "the same number of kernels, each 1.30 times as long, all by the same factor" in cause.message
     assert cause.short_fix == "Compare nvidia-smi -q -d CLOCK,PERFORMANCE with rank 7"
     assert "nvidia-smi -q -d CLOCK,PERFORMANCE" in cause.fix
 

@@ -154,8 +154,8 @@ def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s
     """For each arrival of a rank: the collective that ended just before it, how long before, and when it was ready.
 
     A collective that was queued behind another one was ready when the work before its launch was done. It was queued if
-    it began just after another on its stream, or on another stream while its own work had ended earlier. Other
-    collectives began when they were ready.
+    it began just after another one on its stream, or just after one on another stream if the work before its launch had
+    ended earlier. Other collectives began when they were ready.
     """
     begin, end, meeting = facts.begin, facts.end, facts.meeting
     collectives = mine[mine < facts.count]

@@ -36,8 +36,9 @@ WHERE e.sized_bytes > 0 AND e.sized_ns >= 0.5 * e.work_ns
 
 @dataclass(frozen=True)
 class Slowdown:
-    """``kind`` is slower (as many kernels, each takes longer), larger (they also have larger inputs), unsized (their
-    inputs may be larger: no shapes are recorded) or more (more kernels); ``words`` is a clause on it.
+    """``kind`` is slower (the same number of kernels, each takes longer), larger (they also have larger inputs),
+    unsized (their inputs may be larger: no shapes are recorded) or more (more kernels). ``words`` is a clause on the
+    kind.
     """
 
     kind: str
@@ -62,13 +63,12 @@ def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
     if length > _NOTICED and abs(times - 1) < _NOTICED - 1:
         size = _size_ratio(store, late, ranks)
         if size is not None and np.log(size) > 0.5 * np.log(length):
-            return Slowdown("larger", f"as many kernels, on {size:.2f} times as much data")
+            return Slowdown("larger", f"the same number of kernels, on {size:.2f} times as much data")
         where = _where(_mean(mine), _median(rest), length)
         # Larger inputs slow down some kernels more than others; a lower clock slows down all alike.
         unsized = size is None and where != _BY_SAME_FACTOR
-        return Slowdown(
-            "unsized" if unsized else "slower", f"as many kernels, each takes {length:.2f} times as long{where}"
-        )
+        words = f"the same number of kernels, each {length:.2f} times as long{where}"
+        return Slowdown("unsized" if unsized else "slower", words)
     return None
 
 
@@ -92,7 +92,7 @@ def _where(mine: Mapping[str, float], usual: Mapping[str, float], length: float)
     if most is None or both[most][0] - both[most][1] <= _NAMED * more:
         return ""
     name = most if len(most) <= _LONGEST_NAME else f"{most[: _LONGEST_NAME - 1]}…"
-    return f", most of it {name}"
+    return f", mostly in {name}"
 
 
 def _sum(kernels: Mapping[str, tuple[float, float]], at: int) -> float:

@@ -33,9 +33,9 @@ def peers_of(
 ) -> tuple[Int64s, dict[int, int]]:  # fmt: skip
     """A number for each arrival, the same for ranks of the same role at the same collective; and the roles.
 
-    Ranks have the same role when they make as many calls of each kind, in the same stage of a pipeline. ``single``
-    ranks, the only recorded ones of their stage, are compared with ranks of another stage that make at least the same
-    calls.
+    Ranks have the same role when they make the same number of calls of each kind, in the same stage of a pipeline.
+    ``single`` ranks, the only recorded ones of their stage, are compared with ranks of another stage that make at least
+    the same calls.
     """
     stage_of = {rank: place for place, members in stages.items() for rank in members}
     calls = {int(facts.rank[order[0]]): np.bincount(kind[order], minlength=int(kind.max()) + 1) for order in orders}
