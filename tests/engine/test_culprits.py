@@ -46,7 +46,7 @@ CASES = {
         "1.25 times as many kernels"),
     "a slow loader in a pipeline": Case(
         PP, (Trouble("loader", (2,), 9_000.0),), "COL103", "Rank 2 keeps 7 ranks waiting in 5 of 5 steps",
-        "for the data loader, that of the median rank", whole_pack=True),
+        "for the data loader, compared with ", whole_pack=True),
     "two culprits of two kinds": Case(
         HSDP, (Trouble("loader", (2,), 9_000.0), Trouble("device", (5,), 1.4)), "COL103", "Ranks 2 and 5 keep 6"),
     "a pause in every other step": Case(

@@ -25,15 +25,15 @@ _AT_ONCE = 0.5
 # With at most this many ranks, the reason is given for each rank.
 _MOST_WORDED = 4
 _WORDS = {
-    "compute": "its kernels take {own}, those of {others} {usual}",
-    "dataloader": "its device waits {own} for the data loader, that of {others} {usual}",
-    "copy": "its copies take {own}, those of {others} {usual}",
-    "compile": "compiling takes {own} there, compared with {usual} on {others}",
-    "host": "its device waits {own} for its host, that of {others} {usual}",
+    "compute": "its kernels take {own}, compared with {usual} on {others}",
+    "dataloader": "its device waits {own} for the data loader, compared with {usual} on {others}",
+    "copy": "its copies take {own}, compared with {usual} on {others}",
+    "compile": "compiling takes {own}, compared with {usual} on {others}",
+    "host": "its device waits {own} for its host, compared with {usual} on {others}",
 }
 # Texts for runs whose device is the CPU.
 _CPU_WORDS = {
-    "compute": "its ops compute for {own}, those of {others} for {usual}",
+    "compute": "its ops compute for {own}, compared with {usual} on {others}",
     "host": "no op computes there for {own}, compared with {usual} on {others}",
 }
 _UNKNOWN = "the traces do not show why it takes longer than {others}"

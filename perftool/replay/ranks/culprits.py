@@ -158,8 +158,8 @@ class _Search(CulpritRowMaker):
         hosts = sorted({self.hosts.get(rank, "") for rank in late})
         label = f"{subject} ({', '.join(hosts)})" if all(hosts) and len(hosts) < 3 else subject
         why = (
-            f"their collectives take {format_ns(wire)} a step without waiting, those of similar groups "
-            f"{format_ns(other)}"
+            f"their collectives take {format_ns(wire)} a step without waiting, compared with {format_ns(other)} in "
+            "similar groups"
         )
         waiting = [rank for rank in self.ranks if rank not in late]
         return CulpritRow(
