@@ -244,10 +244,11 @@ def analyze(
     run: str | None = None,
     device: str | None = None,
 ) -> Report:
-    """Analyse the files ``paths`` (and ``logs``) together, with ``rules`` or the shipped pack; of ``device`` if given.
+    """Analyse the files ``paths`` (and ``logs``) together, with ``rules`` or the shipped pack.
 
-    Raises InputError when no file can be read, and when named traces are of several runs unless ``as_one_run`` is set
-    or ``run`` names one of them. An unreadable file among others is a TRC000 finding.
+    ``device`` overrides the device that the traces state. Raises InputError when no file can be read, and when the
+    traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. An unreadable file among
+    others is a TRC000 finding.
     """
     chosen = list(rules) if rules is not None else shipped_rules()
     inputs = replace(find_inputs(paths, logs, as_one_run=as_one_run, run=run), device=device)

@@ -1,4 +1,4 @@
-"""The tables that a replay makes, for the store."""
+"""The tables whose rows come from a replay; the store calls ``replayed_rows``."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import orjson
 from perftool.model.annotations import CATEGORY, RANKS_KEY, Annotations, Counter, Flow, Lane, RankTimeline
 from perftool.reporters.json import cleaned
 
-# Perfetto sorts processes by this. Profilers start at 0; some use -1 for processes on top.
+# Perfetto sorts processes by this number. Profilers start at 0; some use -1 for processes on top.
 _SORT_INDEX = -1_000_000
 _EVENTS_PER_BLOCK = 1000
 # In a file with several ranks each process has its own number: above thread ids, which Linux limits to 2**22, and below

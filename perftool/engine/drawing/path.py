@@ -13,7 +13,7 @@ from perftool.model.words import kind_label
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
-# Bins of the path lane; each shows what bounds most of it.
+# Bins of the path lane; each bin shows what bounds most of its time.
 _BINS = 400
 _STEP = """
 WITH drawn AS (SELECT DISTINCT step FROM critical_path WHERE rank = $rank),

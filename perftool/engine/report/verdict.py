@@ -148,7 +148,7 @@ _PHASES = {
 _FRAME = re.compile(r".+\(\d+\): (.+)")
 # If the longest stretch has at least this share of a loss, it counts as the loss.
 _AT_ONCE = 0.5
-# A function that runs more than this share of a loss is named with it.
+# A function that runs for more than this share of a loss is named with the loss.
 _MOSTLY = 0.5
 # If one-off phases have at least this share, the recording mainly shows them.
 _NEARLY_ALL = 0.9

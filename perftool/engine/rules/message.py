@@ -20,7 +20,7 @@ FORMATS: Mapping[str, Callable[[float], str]] = {
 }  # fmt: skip
 # Default formats by the unit suffix of a column's name.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
-# Limits messages, as a name in one may have any length.
+# Limits the length of messages, because a name in a message may have any length.
 LONGEST = 10_000
 # The column with the replay's result, appended to the message.
 PREDICTION = "prediction"

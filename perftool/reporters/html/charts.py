@@ -132,7 +132,7 @@ class _Scale:
     size: float
     show: Callable[[float], str]
     top: float | None = None
-    # Ticks are round multiples of this.
+    # Ticks are at round multiples of this value.
     grid: float = 1.0
 
 
@@ -212,7 +212,7 @@ def _byte_unit(highest: float) -> tuple[int, str]:
 
 
 def _memory_lines(curve: MemoryCurve) -> tuple[list[tuple[str, str, list[int]]], str]:
-    """The lines to draw, and a note on them. A very large reserve is not drawn, because it would flatten the other
+    """The lines to draw, and a note on the chart. A very large reserve is left out, because it would flatten the other
     lines."""
     thinned = "; thinned, peaks kept" if len(curve.ts_ns) < curve.samples else ""
     note = f"{curve.samples:,} readings{thinned}"

@@ -20,7 +20,7 @@ class Renderer(Protocol):
     def __call__(self, result: LintReport, /) -> bytes: ...
 
 
-# Module and function of each format; modules are imported on demand. The module text prints text.
+# Module and function of each format except text, which the module ``text`` prints; modules are imported on demand.
 RENDERERS: Mapping[LintFormat, tuple[str, str]] = {
     LintFormat.json: ("documents", "render_lint_json"),
     LintFormat.json_lines: ("documents", "render_json_lines"),
