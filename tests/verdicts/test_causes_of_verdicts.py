@@ -258,7 +258,7 @@ def test_a_recording_of_graph_capture_says_so_and_gives_no_advice_on_the_host(tm
     )
 
     assert report.verdict.headline.startswith("Graphs are captured, and the device cannot work meanwhile")
-    assert report.verdict.headline.endswith("None of it recurs: record after the capture.")
+    assert report.verdict.headline.endswith("This time does not recur: record after the capture.")
     assert [found.code for found in report.findings] == ["STP103"]
 
 

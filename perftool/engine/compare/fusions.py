@@ -26,19 +26,19 @@ class _Fusion:
 _FUSIONS = (
     _Fusion(
         "attention", r"attention$|attention_(forward|backward)|fmha|flash_attn", (r"^(bad)?bmm$", r"^_softmax$"),
-        "call F.scaled_dot_product_attention there, too",
+        "call F.scaled_dot_product_attention in that run, too",
     ),
     _Fusion(
         "normalisation", r"layer_norm$|rms_norm$", (r"^(pow|square|var|var_mean)$", r"^(var_)?mean$", r"^rsqrt$"),
-        "call F.rms_norm or F.layer_norm there, or compile it",
+        "call F.rms_norm or F.layer_norm in that run, or compile it",
     ),
     _Fusion(
         "optimizer", r"^_fused_(adam|adamw|sgd|adagrad)_$", (r"addcdiv_$", r"(lerp|addcmul)_$"),
-        "pass fused=True to the optimizer there, too",
+        "pass fused=True to the optimizer in that run, too",
     ),
     _Fusion(
         "gated activation", r"silu_and_mul|gelu_(tanh_)?and_mul", (r"^(silu|gelu)$", r"^mul$"),
-        "compile the activation there, so that the gate is applied in the same pass",
+        "compile the activation in that run, so that the gate is applied in the same pass",
     ),
 )  # fmt: skip
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
@@ -112,7 +112,7 @@ def _generated(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionC
             on_base,
             _side(fused, sorted(kernels)),
             _side(separate, parts),
-            "compile the model there, too",
+            "compile the model in that run, too",
         )
     ]
 

@@ -45,8 +45,8 @@ _UNSEEN = (
     "device, and of all threads."
 )
 _ADVICE = {
-    "start_up": " None of it recurs: record after the warm-up.",
-    "capture": " None of it recurs: record after the capture.",
+    "start_up": " This time does not recur: record after the warm-up.",
+    "capture": " This time does not recur: record after the capture.",
     "no_core": " The recording does not distinguish running from waiting: record again while cores are free.",
     "between_ops": " Stacks (record --stacks, or with_stack=True) would show it.",
     "unknown": " Record all threads, and stacks (record --stacks, or with_stack=True), to see it.",
