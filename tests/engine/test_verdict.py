@@ -463,3 +463,17 @@ def test_a_cause_names_the_op_that_takes_most_of_its_time(tmp_path: Path) -> Non
     path.write_bytes(document(events))
 
     assert "or call other ops, mostly in aten::unbind (1 call a step): 50.0 %" in analyze([str(path)]).verdict.headline
+
+
+def test_a_class_of_modules_inside_and_outside_the_largest_module_counts_as_a_whole(tmp_path: Path) -> None:
+    def call(name: str, at: int, dur: int, number: int) -> Event:
+        return x(f"nn.Module: {name}", at, dur, "python_function", **{"Python id": number})
+
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), x("eval.py(3): <module>", 0, 10_000, "python_function", **{"Python id": 1}),
+        call("Body_0", 0, 6000, 2), call("W8Linear_0", 100, 5500, 3), x("aten::mul", 150, 5400),
+        call("W8Linear_1", 6000, 4000, 4), x("aten::mul", 6100, 3600),
+    ]))  # fmt: skip
+
+    assert "By module: W8Linear 100.0 % of the work." in analyze([str(path)]).verdict.apart

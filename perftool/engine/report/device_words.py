@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from perftool.engine.report.causes import LARGE, cut_name
 from perftool.engine.report.verdict_input import VerdictInput
 from perftool.model.memory import MemoryUse
-from perftool.model.modules import Part
+from perftool.model.modules import ModuleTime, Part
 from perftool.model.report import Metric
 from perftool.model.words import kind_label
 from perftool.units import format_bytes, format_ns, format_ratio
@@ -123,6 +123,10 @@ def named_parts(run: VerdictInput) -> str:
         level = [one for one in run.modules if one.depth == depth and one.path and one.path.startswith(inside)]
     by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in level]
     by_module.sort(key=lambda part: -part.share)
+    # A layer used inside and outside the largest module is larger than both shares show.
+    classes = _by_class(run.modules)
+    if classes and classes[0].name in [part.name for part in by_module] and classes[0].share > by_module[0].share:
+        by_module = classes
     for kind, parts in (("module", by_module), ("annotation", run.annotated)):
         large = [part for part in parts if part.share >= _WEIGHTY][:_MOST_PARTS]
         if large and (kind == "annotation" or len(level) > 1 or large[0].share <= _NEARLY_ALL):
@@ -130,6 +134,18 @@ def named_parts(run: VerdictInput) -> str:
             included = ", backward pass included" if any(part.backward for part in large) else ""
             return f"By {kind}{included}: {named} of the work."
     return ""
+
+
+def _by_class(modules: Sequence[ModuleTime]) -> list[Part]:
+    """The classes of modules by the work outside their inner modules, wherever they are in the model."""
+    whole = sum(one.own_ns for one in modules)
+    own: dict[str, int] = {}
+    for one in modules:
+        if one.module:
+            own[one.module] = own.get(one.module, 0) + one.own_ns
+    backward = {one.module for one in modules if one.backward_ns > 0}
+    ordered = sorted(own.items(), key=lambda item: -item[1])
+    return [Part(name, ns / whole, name in backward) for name, ns in ordered if ns]
 
 
 def is_well_fed(summary: Mapping[str, Metric]) -> bool:
