@@ -33,7 +33,7 @@ Static = Annotated[
 def report(cli: CliSettings, paths: Paths = None, static: Static = False) -> None:
     """Write the analysis as one HTML file
 
-    The file needs no network, works without scripts, prints, and follows the light or dark theme of its reader.
+    The file needs no network, works without scripts, can be printed, and follows the reader's light or dark theme.
 
     Examples:
 
