@@ -295,6 +295,12 @@ def test_a_static_page_has_no_script() -> None:
     assert len(page) < 80_000
 
 
+def test_evidence_lists_values_and_leaves_out_records() -> None:
+    evidence = {"late_ranks": [6, 7], "idle_causes": [{"cause": "sync", "ns": 5}]}
+
+    assert evidence_of(finding(message="", evidence=evidence)) == (("Late ranks", "6, 7"),)
+
+
 def test_evidence_has_words_for_labels() -> None:
     evidence = {"wait_ns": 2e6, "idle_ns": 3e6, "idle_ratio": 0.5, "mme_ns": 1e6, "gb_per_s": 3, "reads": 4}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -127,13 +127,19 @@ def _shown_source(source: Source) -> ShownSource:
 
 
 def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
-    """The evidence as labels and values with units; texts that the message contains are omitted."""
+    """The evidence as labels and values with units, without texts that the message contains and without records."""
     rows = []
     for key, value in finding.evidence.items():
-        if value is None or (isinstance(value, str) and value in finding.message):
+        if value is None or (isinstance(value, str) and value in finding.message) or _has_records(value):
             continue
         rows.append(_evidence(key, value))
     return tuple(rows)
+
+
+def _has_records(value: Any) -> bool:
+    """Whether ``value`` is a record or a list of records, such as the causes of idle time; the page shows those itself."""
+    values = value if isinstance(value, (list, tuple)) else (value,)
+    return any(isinstance(one, Mapping) for one in values)
 
 
 def _evidence(key: str, value: Any) -> tuple[str, str]:
@@ -144,7 +150,8 @@ def _evidence(key: str, value: Any) -> tuple[str, str]:
             return _words(stem if kind in ("time", "size") and stem in _MEASURES else f"{stem}_{kind}"), render(
                 float(value)
             )
-    text = format_count(float(value)) if number else str(value)
+    listed = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    text = format_count(float(value)) if number else listed
     return _words(key), text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
 
 
