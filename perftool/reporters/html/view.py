@@ -137,7 +137,7 @@ def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
 
 
 def _has_records(value: Any) -> bool:
-    """Whether ``value`` is a record or a list of records, such as the causes of idle time; the page shows those itself."""
+    """Whether ``value`` is a record or a list of records, such as the causes of idle time."""
     values = value if isinstance(value, (list, tuple)) else (value,)
     return any(isinstance(one, Mapping) for one in values)
 
