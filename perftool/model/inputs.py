@@ -54,3 +54,10 @@ class InputFile:
     status: InputStatus
     issues: tuple[ImportIssue, ...] = field(default=())
     events_end: int | None = None
+
+    @property
+    def loss(self) -> str:
+        """What is wrong with an input that is unreadable or cut off; empty for any other."""
+        if self.status == "unreadable":
+            return self.issues[0].message if self.issues else f"{self.path} cannot be read"
+        return f"{self.path}: the trace is cut off" if self.status == "truncated" else ""

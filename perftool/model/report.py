@@ -113,6 +113,10 @@ class Metric:
     denominator: float | None = None
 
 
+# The name that the table steps gives to a whole recording in which nothing marks steps.
+WHOLE_TRACE = "whole trace"
+
+
 @dataclass(frozen=True)
 class Step:
     """A step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``. Collectives count as kernels in ``breakdown_ns``, and

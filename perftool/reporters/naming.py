@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
+from perftool.engine.report.complete_steps import median_step_ns
 from perftool.model.inputs import InputFile
 from perftool.model.links import without_query
 from perftool.model.report import Device, RankSummary, Report
 from perftool.reporters.escape import one_line
-from perftool.reporters.labels import format_metric
 from perftool.units import format_ns, format_ratio, ranks_text, with_date
 
 _MOST_HOSTS = 4
@@ -63,7 +63,7 @@ def facts(report: Report) -> list[str]:
         early = len({step.name for step in report.steps if step.left_out == "warm-up"})
         after = f" after {early} warm-up {report.run.step_word}{'s' if early > 1 else ''}" if early else ""
         average, time = step_time(report)
-        rest = "" if average == "median" or report.run.lengths else f", median {format_metric(summary['step_time_ms'])}"
+        rest = "" if average == "median" or report.run.lengths else f", median {_median_step(report)}"
         single = round(steps) == 1 and len(report.ranks) == 1
         length = f" of {time}{after}" if single else f"{after}, {average} {time}{rest}"
         known.append(f"{steps_text(report, round(steps))}{length}")
@@ -77,7 +77,11 @@ def facts(report: Report) -> list[str]:
 def step_time(report: Report) -> tuple[str, str]:
     """The average that describes a step, and its value: the median, or the mean of uneven steps."""
     mean_ns = report.run.mean_step_ns
-    return ("mean", format_ns(mean_ns)) if mean_ns else ("median", format_metric(report.summary["step_time_ms"]))
+    return ("mean", format_ns(mean_ns)) if mean_ns else ("median", _median_step(report))
+
+
+def _median_step(report: Report) -> str:
+    return format_ns(median_step_ns(report.summary, report.steps))
 
 
 def _hosts(ranks: Sequence[RankSummary]) -> str:

@@ -102,12 +102,12 @@ def folder_of(name: str, *ranks: bytes, suffix: str = "") -> str:
     return name
 
 
-def rank_of(rank: int, step_us: int, count: int = 10) -> bytes:
-    """A trace of ``rank`` with ``count`` steps."""
+def rank_of(rank: int, step_us: int, count: int = 10, first: int = 0) -> bytes:
+    """A trace of ``rank`` with ``count`` steps, numbered from ``first``."""
     events = [
         part
         for number in range(count)
-        for part in (step(number, number * step_us, step_us), x("aten::mm", number * step_us + 1, step_us - 2))
+        for part in (step(first + number, number * step_us, step_us), x("aten::mm", number * step_us + 1, step_us - 2))
     ]
     return document(events, distributedInfo={"rank": rank, "world_size": 2, "backend": "nccl"})
 
@@ -150,6 +150,34 @@ def test_the_gate_fails_for_a_saved_report_on_a_cut_off_trace(run: Run) -> None:
     assert f"The base {note}" in run.out
     assert run(*DIFF, base, "report.json", "--output-format", "json") == 0
     assert json.loads(run.out)["new"]["lost"] == ["new/rank1.json: the trace is cut off"]
+
+
+def without_steps(rank: int, dur_us: int) -> bytes:
+    return document([x("aten::mm", 0, dur_us)], distributedInfo={"rank": rank, "world_size": 2, "backend": "nccl"})
+
+
+@pytest.mark.parametrize(
+    ("slow", "code", "sentence"),
+    [
+        # Most steps of the run, and steps of other names, do not hide those of a slow rank.
+        (rank_of(1, 2000, 9, first=100), 1, ""),
+        (rank_of(1, 2000, 4), 2, "the new run is not judged: each rank needs at least 5 complete steps, and rank 1 has"),
+        (without_steps(1, 20_000), 2, "the ranks differ, so the runs are not judged: rank 0-1 has complete steps, then"),
+    ],
+)  # fmt: skip
+def test_the_gate_judges_each_rank(run: Run, slow: bytes, code: int, sentence: str) -> None:
+    base = folder_of("base", rank_of(0, 1000, 20), rank_of(1, 1000, 20))
+    new = folder_of("new", rank_of(0, 1000, 20), slow)
+    assert run(*DIFF, base, new, "--fail-if", "slower:5%") == code
+    assert sentence in run.err
+
+
+def test_the_gate_does_not_pass_a_rank_that_has_no_steps_on_both_sides(run: Run) -> None:
+    base = folder_of("base", rank_of(0, 1000), without_steps(1, 10_000))
+    new = folder_of("new", rank_of(0, 1000), without_steps(1, 20_000))
+    assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 2
+    assert "the base run is not judged: each rank needs at least 5 complete steps, and rank 1 has fewer" in run.err
+    assert run.out.startswith("Median step 1.00 ms -> 1.00 ms")
 
 
 def test_the_gate_fails_for_a_run_without_steps(run: Run) -> None:

@@ -16,9 +16,9 @@ from perftool import analyze
 from perftool.engine.compare.diff import compare, fails, parse_fail_if
 from perftool.engine.compare.op_rates import rate_changes
 from perftool.engine.compare.op_totals import totals
-from perftool.engine.compare.run_side import step_lengths
 from perftool.engine.compare.saved_report import read_saved
 from perftool.engine.compare.significance import change_of_median, verdict_on
+from perftool.engine.report.complete_steps import of_slowest_rank
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError
@@ -89,13 +89,14 @@ def test_twice_as_long_is_always_slower(values: list[int]) -> None:
 
 
 def test_the_slowest_rank_sets_the_step() -> None:
-    made = [Step(rank, name, 0, dur, {}, False) for rank, name, dur in ((0, "s1", 5), (1, "s1", 9), (0, "s2", 4))]
-    assert step_lengths(made) == (9, 4)
+    made = [Step(rank, "s", 0, dur, {}, False) for rank, dur in ((0, 5), (0, 9), (0, 5), (0, 5), (1, 8), (1, 6))]
+    assert of_slowest_rank(made) == (8, 6)
 
 
-def test_steps_of_one_name_are_not_one_step() -> None:
-    made = [Step(rank, "s", 0, dur, {}, False) for rank, dur in ((0, 5), (0, 7), (1, 9), (1, 6))]
-    assert step_lengths(made) == (9, 7)
+def test_a_recording_without_steps_is_no_step_beside_ranks_with_steps() -> None:
+    whole = Step(1, "whole trace", 0, 900, {}, False)
+    assert of_slowest_rank([Step(0, "s", 0, 5, {}, False), whole]) == (5,)
+    assert of_slowest_rank([whole]) == (900,)
 
 
 def test_ops_are_per_step_and_under_their_normalised_name() -> None:

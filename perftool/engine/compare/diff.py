@@ -105,11 +105,20 @@ def unjudged(comparison: Comparison) -> str:
             return f"the {which} run has no complete step, so it is not judged"
     for one, other, what in (
         (base.setting.ranks, new.setting.ranks, "was given"),
-        (base.stepped, new.stepped, "has complete steps"),
+        (_stepped(base), _stepped(new), "has complete steps"),
     ):
         if one != other:
             return f"the ranks differ, so the runs are not judged: rank {listed(one)} {what}, then rank {listed(other)}"
+    for side, which in ((base, "base"), (new, "new")) if len(base.rank_steps) > 1 else ():
+        if few := [rank for rank, steps in side.rank_steps.items() if steps < FEWEST_STEPS]:
+            each = f"each rank needs at least {FEWEST_STEPS} complete steps"
+            return f"the {which} run is not judged: {each}, and rank {listed(few)} has fewer"
     return f"the runs are not judged: {comparison.reason}" if comparison.reason else ""
+
+
+def _stepped(side: RunSide) -> tuple[int, ...]:
+    """The ranks with complete steps."""
+    return tuple(rank for rank, steps in side.rank_steps.items() if steps)
 
 
 def _changes(

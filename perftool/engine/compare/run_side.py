@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from perftool.engine.compare.op_totals import totals
+from perftool.engine.report.complete_steps import counted, of_slowest_rank
 from perftool.model.diff import UNKNOWN, OpTotal, RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.inputs import InputFile
@@ -35,11 +36,13 @@ def run_side(
     ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``,
     ``step_word`` what it calls a step, and ``inputs`` the files that it was read from.
     """
-    complete = [step for step in steps if not step.partial]
+    steps = tuple(steps)
+    complete = counted(steps)
     count = max(1, len(complete))
+    per_rank = Counter(step.rank for step in complete)
     return RunSide(
         name=name,
-        step_ns=step_lengths(complete),
+        step_ns=of_slowest_rank(steps),
         breakdown_ns={part: sum(step.parts_ns[part] for step in complete) / count for part in BREAKDOWN},
         device_ops=totals(device_ops, count),
         ops=totals(ops, count),
@@ -51,16 +54,9 @@ def run_side(
         served=served or {},
         modules=_modules(modules, complete),
         step_word=step_word,
-        lost=tuple(filter(None, map(_loss, inputs))),
-        stepped=tuple(sorted({step.rank for step in complete})),
+        lost=tuple(filter(None, (read.loss for read in inputs))),
+        rank_steps={rank: per_rank[rank] for rank in sorted({step.rank for step in steps})},
     )
-
-
-def _loss(read: InputFile) -> str:
-    """What is wrong with a file that is unreadable or cut off; empty for any other."""
-    if read.status == "unreadable":
-        return read.issues[0].message if read.issues else f"{read.path} cannot be read"
-    return f"{read.path}: the trace is cut off" if read.status == "truncated" else ""
 
 
 def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTotal, ...]:
@@ -78,15 +74,3 @@ def served_numbers(values: Mapping[str, float | None]) -> dict[str, float]:
 def setting_of(device: str | None, ranks: Iterable[int | None], world_size: int | None) -> Setting:
     """The setting of a run, from its report."""
     return Setting(device, tuple(sorted({rank for rank in ranks if rank is not None})), world_size)
-
-
-def step_lengths(steps: Sequence[Step]) -> tuple[int, ...]:
-    """The length of each step in ns; the slowest rank counts when several ranks have the step."""
-    longest: dict[tuple[str, int], int] = {}
-    seen: Counter[tuple[int | None, str]] = Counter()
-    for step in steps:
-        # All steps of a rank may have the same name.
-        seen[step.rank, step.name] += 1
-        key = step.name, seen[step.rank, step.name]
-        longest[key] = max(longest.get(key, 0), step.dur_ns)
-    return tuple(longest.values())

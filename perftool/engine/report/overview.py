@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
+from perftool.engine.report.complete_steps import of_slowest_rank
 from perftool.engine.report.efficiency import KNOWN
 from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.metrics import metric_kinds
@@ -143,8 +144,9 @@ def _mean_step_ns(store: TraceStore) -> int | None:
 
 
 def usual_step_ns(store: TraceStore, steps: Iterable[Step]) -> int:
-    """The step time to compare gains with: the median of the complete ``steps``, or the mean if they are uneven."""
-    return _mean_step_ns(store) or median([step.dur_ns for step in steps if not step.partial])
+    """The step time to compare gains with: the median of the slowest rank's ``steps``, or the mean if they are
+    uneven."""
+    return _mean_step_ns(store) or median(of_slowest_rank(steps))
 
 
 _PHASES = """

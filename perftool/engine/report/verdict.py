@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perftool.engine.report.causes import LARGE, clause_of
+from perftool.engine.report.complete_steps import median_step_ns
 from perftool.engine.report.device_words import (
     busy_detail,
     detail_sentence,
@@ -69,11 +70,9 @@ NOTICEABLE = 0.005
 def verdict(run: VerdictInput) -> Verdict:
     """The verdict: the largest loss known from findings and metrics, even if no rule covers it."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
-    step = summary["step_time_ms"].value
     mean_ns = run.run.mean_step_ns
-    whole = _Whole(
-        mean_ns or (int(step * 1e6) if step else 0), int(summary["steps"].value or 0), run.run.step_word, bool(mean_ns)
-    )
+    usual_ns = mean_ns or int(median_step_ns(summary, run.steps))
+    whole = _Whole(usual_ns, int(summary["steps"].value or 0), run.run.step_word, bool(mean_ns))
     first = next(
         (found for found in findings if found.advice and (not found.gain or found.gain.share_of_step >= NOTICEABLE)),
         None,
