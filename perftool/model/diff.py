@@ -39,11 +39,12 @@ class RunSide:
     """The data about one run that a comparison uses.
 
     ``step_ns`` has the lengths of the complete steps of the slowest rank, the one with the longest median step, because
-    ranks wait for one another. ``breakdown_ns`` is the mean over steps and ranks. ``all_ops`` is false when only the longest ops are known, as in a saved report.
-    ``rates`` holds the rates that the ops with the most time reach on ``device``, ``served`` the numbers of the summary
-    that only a language-model server has. ``modules`` holds the modules of one rank by path; their times exclude inner
-    modules. ``step_word`` is what the run calls a step. ``lost`` has a sentence for each input that is unreadable or
-    cut off, and ``rank_steps`` the number of complete steps of each rank.
+    ranks wait for one another. ``breakdown_ns`` is the mean over steps and ranks. ``all_ops`` is false when only the
+    longest ops are known, as in a saved report. ``rates`` holds the rates that the ops with the most time reach on
+    ``device``, ``served`` the numbers of the summary that only a language-model server has. ``modules`` holds the
+    modules of one rank by path; their times exclude inner modules. ``step_word`` is what the run calls a step. ``lost``
+    has a sentence for each input that is unreadable or cut off, and ``rank_steps`` the number of complete steps of each
+    rank.
     """
 
     name: str

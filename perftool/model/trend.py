@@ -27,7 +27,8 @@ class RunLine:
     ``time`` is the time of the analysis, ``recorded`` that of the recording (ISO 8601, UTC; empty if the trace does not
     state it), ``name`` the name of the inputs, ``folder`` their folder. ``metrics`` holds the numbers of the summary by
     name (None if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the report.
-    ``origin`` marks inputs that no device recorded (simulated, handMade).
+    ``origin`` marks inputs that no device recorded (simulated, handMade). ``lost`` counts the inputs of the run that
+    are unreadable or cut off.
     """
 
     time: str
@@ -40,6 +41,7 @@ class RunLine:
     origin: str = ""
     recorded: str = ""
     folder: str = ""
+    lost: int = 0
 
     @property
     def at(self) -> str:
@@ -92,8 +94,9 @@ class Trend:
 
     ``best`` is the best level before the last, and ``worse`` says how much worse the last level is, as a share of the
     best, or for ratios as a difference (negative when better). Both are None if there is only one level, or if neither
-    direction is better. ``left_out`` counts the runs that are not comparable with the last run, ``absent`` the runs
-    whose inputs lack the number. ``unjudged`` says why the newest run cannot be judged; empty if it can.
+    direction is better. ``left_out`` counts the runs that are not comparable with the last run, ``incomplete`` those
+    with inputs that are unreadable or cut off, ``absent`` the others whose inputs lack the number. ``unjudged`` says
+    why the newest run cannot be judged; empty if it can.
     """
 
     kind: MetricKind
@@ -110,6 +113,7 @@ class Trend:
     absent: int
     damaged: int
     unjudged: str = ""
+    incomplete: int = 0
 
     @property
     def fails(self) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
+from statistics import median
 
-from perftool.engine.report.complete_steps import median_step_ns
+from perftool.engine.report.complete_steps import median_step_ns, of_slowest_rank
 from perftool.model.inputs import InputFile
 from perftool.model.links import without_query
 from perftool.model.report import Device, RankSummary, Report
@@ -13,6 +14,7 @@ from perftool.reporters.escape import one_line
 from perftool.units import format_ns, format_ratio, ranks_text, with_date
 
 _MOST_HOSTS = 4
+_CLEARLY = 1.05
 
 
 def device_word(report: Report) -> str:
@@ -66,7 +68,8 @@ def facts(report: Report) -> list[str]:
         rest = "" if average == "median" or report.run.lengths else f", median {_median_step(report)}"
         single = round(steps) == 1 and len(report.ranks) == 1
         length = f" of {time}{after}" if single else f"{after}, {average} {time}{rest}"
-        known.append(f"{steps_text(report, round(steps))}{length}")
+        slowest = _slowest_rank(report) if average == "median" else ""
+        known.append(f"{steps_text(report, round(steps))}{length}{slowest}")
     elif window is not None:
         # The window of a run is the sum of its ranks' windows.
         known.append(f"{format_ns(round(window * 1e6 / max(len(report.ranks), 1)))} without steps")
@@ -81,7 +84,14 @@ def step_time(report: Report) -> tuple[str, str]:
 
 
 def _median_step(report: Report) -> str:
-    return format_ns(median_step_ns(report.summary, report.steps))
+    """The median of the steps of all ranks."""
+    return format_ns(median_step_ns(report.steps))
+
+
+def _slowest_rank(report: Report) -> str:
+    """The median step of the slowest rank if it is clearly longer than that of all ranks."""
+    slowest_ns = median(of_slowest_rank(report.steps) or [0])
+    return f", slowest rank {format_ns(slowest_ns)}" if slowest_ns > _CLEARLY * median_step_ns(report.steps) else ""
 
 
 def _hosts(ranks: Sequence[RankSummary]) -> str:

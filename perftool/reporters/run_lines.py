@@ -30,7 +30,7 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
         "version": LINE_VERSION, "tool": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "name": run_name(report), "origin": origin(report), "device": report.device.name or report.device.type,
         "world_size": report.run.world_size or len(report.ranks) or None, "folder": run_folder(report),
-        "recorded": _recorded(report),
+        "recorded": _recorded(report), "lost": sum(bool(read.loss) for read in report.inputs),
     }  # fmt: skip
     if file is not None:
         head["file"] = asdict(file)

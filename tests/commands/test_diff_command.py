@@ -159,10 +159,10 @@ def without_steps(rank: int, dur_us: int) -> bytes:
 @pytest.mark.parametrize(
     ("slow", "code", "sentence"),
     [
-        # Most steps of the run, and steps of other names, do not hide those of a slow rank.
+        # The many steps of a fast rank hide no slow rank with fewer steps of other names.
         (rank_of(1, 2000, 9, first=100), 1, ""),
-        (rank_of(1, 2000, 4), 2, "the new run is not judged: each rank needs at least 5 complete steps, and rank 1 has"),
-        (without_steps(1, 20_000), 2, "the ranks differ, so the runs are not judged: rank 0-1 has complete steps, then"),
+        (rank_of(1, 2000, 4), 2, "the new run is not judged: each rank needs at least 5 complete steps, and rank 1"),
+        (without_steps(1, 20_000), 2, "the ranks differ, so the runs are not judged: rank 0-1 has complete steps"),
     ],
 )  # fmt: skip
 def test_the_gate_judges_each_rank(run: Run, slow: bytes, code: int, sentence: str) -> None:

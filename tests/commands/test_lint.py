@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from builders.program import Run
+from events import Event, document, step, x
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 # Two warnings, RCP102 and RCP106, and two findings of level info.
@@ -294,6 +295,24 @@ def test_a_finding_that_is_not_in_the_baseline_fails(run: Run) -> None:
 def test_budgets(run: Run, budget: str, code: int, expected: set[str]) -> None:
     options = ["--select", "TRC", "--output-format", "json-lines"]
     assert run("lint", GOOD, "--budget", budget, *options) == code
+    assert codes(run) == expected
+
+
+@pytest.mark.parametrize(
+    ("slow", "expected"),
+    [
+        ([step(at, 2000 * at, 2000) for at in range(100, 103)], {"BUD101"}),
+        # Nothing marks steps in the trace of this rank.
+        ([x("aten::mm", 0, 1000)], {"BUD102"}),
+    ],
+)
+def test_a_budget_of_the_step_time_holds_for_each_rank(run: Run, slow: list[Event], expected: set[str]) -> None:
+    fast = [step(at, 1000 * at, 1000) for at in range(9)]
+    for rank, events in enumerate((fast, slow)):
+        info = {"rank": rank, "world_size": 2}
+        Path(f"rank{rank}.json").write_bytes(document([*events, x("aten::mm", 1, 9)], distributedInfo=info))
+    options = ["--budget", "step_time_ms<=1.5", "--select", "FUS117", "--output-format", "json-lines"]
+    assert run("lint", "rank0.json", "rank1.json", *options) == 1
     assert codes(run) == expected
 
 

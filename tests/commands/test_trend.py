@@ -59,6 +59,11 @@ def test_a_level_that_got_worse_fails(values: list[float], code: int, said: str,
     ("last", "said"),
     [
         (line(9, None), "n.jsonl: the newest run (run.json) does not show step_time_ms, so it is not judged"),
+        (
+            line(9, 100.0, lost=1),
+            "n.jsonl: the newest run (run.json) is incomplete, so it is not judged: an input is unr",
+        ),
+        (line(9, 100.0, rank=1), "n.jsonl: the newest run (run.json) has no line of its own, so it is not judged"),
         (line(9, 100.0)[:40] + "\n", "n.jsonl: the last line of the file is damaged, so the newest run is not judged"),
     ],
 )
@@ -70,6 +75,31 @@ def test_the_gate_fails_if_the_newest_run_lacks_the_number(last: str, said: str,
     assert run("trend", "n.jsonl") == 2
     assert "steady" in run.out
     assert said in run.err
+
+
+def test_the_gate_fails_if_the_newest_run_lacks_the_rank(run: Run) -> None:
+    Path("n.jsonl").write_text("".join(line(at, 1.0, rank=1) for at in range(1, 9)) + line(9, 1.0))
+    assert run("trend", "n.jsonl", "--rank", "1") == 2
+    assert "n.jsonl: the newest run (run.json) has no line of rank 1, so it is not judged" in run.err
+
+
+def test_earlier_incomplete_runs_are_left_out(run: Run) -> None:
+    Path("n.jsonl").write_text("".join(line(at, value, lost=int(at in (5, 6, 7))) for at, value in
+                                       enumerate([*STEADY[:4], 10.0, 10, 10, *STEADY[4:]], 1)))  # fmt: skip
+    assert run("trend", "n.jsonl") == 0
+    assert "Left out: 3 runs with inputs that are unreadable or cut off." in run.out
+
+
+def test_a_run_of_which_a_rank_cannot_be_read_is_not_judged(run: Run) -> None:
+    write(STEADY)
+    info = {"rank": 0, "world_size": 2}
+    Path("rank0.json").write_bytes(document([step(1, 0, 1000), x("aten::mm", 10, 30)], distributedInfo=info))
+    Path("rank1.json").write_bytes(b'{"traceEvents": garbage')
+    assert run("analyze", "rank0.json", "rank1.json", "--summary-jsonl", "n.jsonl") == 0
+    lines = [json.loads(text) for text in Path("n.jsonl").read_text().splitlines()[len(STEADY) :]]
+    assert {one["lost"] for one in lines} == {1}
+    assert run("trend", "n.jsonl") == 2
+    assert "is incomplete, so it is not judged: an input is unreadable or cut off" in run.err
 
 
 def test_the_better_direction_of_a_number_counts(run: Run) -> None:
@@ -113,7 +143,17 @@ def test_a_file_of_another_kind_gives_one_sentence(text: bytes, run: Run) -> Non
 
 
 @pytest.mark.parametrize(
-    "change", [{"time": 3}, {"metrics": {"a": "b"}}, {"metrics": {"a": True}}, {"rank": "0"}, {"findings": [1]}]
+    "change",
+    [
+        {"time": 3},
+        {"metrics": {"a": "b"}},
+        {"metrics": {"a": True}},
+        {"rank": "0"},
+        {"findings": [1]},
+        {"lost": "1"},
+        {"lost": True},
+        {"lost": -1},
+    ],
 )
 def test_a_line_with_other_types_is_damaged(change: dict[str, Any], run: Run) -> None:
     Path("n.jsonl").write_text(line(1, 1.0, **change) + line(2, 1.0))
@@ -158,8 +198,9 @@ def test_each_rank_has_a_line_with_its_numbers(run: Run) -> None:
     assert run("analyze", "rank0.json", "rank1.json", "--summary-jsonl", "n.jsonl") == 0
     lines = [json.loads(text) for text in Path("n.jsonl").read_text().splitlines()]
     assert [(one["rank"], one["metrics"]["step_time_ms"], one["world_size"]) for one in lines] == [
-        (None, 1.5, 2), (0, 1.0, 2), (1, 2.0, 2),
+        (None, 2.0, 2), (0, 1.0, 2), (1, 2.0, 2),
     ]  # fmt: skip
+    assert "1 step, median 1.50 ms, slowest rank 2.00 ms" in run.out
 
 
 def test_a_configuration_that_comes_with_the_inputs_does_not_change_what_trend_judges(run: Run) -> None:

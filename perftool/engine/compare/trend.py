@@ -52,28 +52,44 @@ def trend_of(
     kind = next((kind for kind in metric_kinds() if kind.name == metric), None)
     if kind is None:
         raise SettingsError(f"{metric}: is not a number in the summary; docs/json.md lists these numbers")
-    wanted = [line for line in history.lines if line.rank == rank and line.at >= since]
-    wanted = [line for line in wanted if only is None or fnmatch(line.name, only) or fnmatch(line.label, only)]
+    lines = [line for line in history.lines if line.at >= since]
+    lines = [line for line in lines if only is None or fnmatch(line.name, only) or fnmatch(line.label, only)]
+    wanted = [line for line in lines if line.rank == rank]
     if not wanted:
         raise InputError(f"the file has no matching {'run' if rank is None else f'line of rank {rank}'}")
-    wanted.sort(key=lambda line: line.at)
+    wanted.sort(key=_when)
     newest = wanted[-1]
     alike = [line for line in wanted if _made_by(line) == _made_by(newest)]
-    shown = [line for line in alike if line.metrics.get(metric) is not None][-last:]
+    whole = [line for line in alike if not line.lost]
+    shown = [line for line in whole if line.metrics.get(metric) is not None][-last:]
     levels = _levels(shown, metric)
     points = tuple(Point(line.at, line.label, _value(line, metric)) for line in shown)
     trend = Trend(
         kind, newest.device, newest.world_size, newest.origin, points,
         levels, "cannot be judged", None, None, threshold / 100, len(wanted) - len(alike),
-        sum(line.metrics.get(metric) is None for line in alike), history.damaged, _unjudged(newest, metric, history),
+        sum(line.metrics.get(metric) is None for line in whole), history.damaged,
+        _unjudged(newest, max(lines, key=_when), metric, history), len(alike) - len(whole),
     )  # fmt: skip
     return _judged(trend)
 
 
-def _unjudged(newest: RunLine, metric: str, history: History) -> str:
-    """Why the newest run cannot be judged; empty if it can. A gate must not pass what it has not checked."""
+def _when(line: RunLine) -> tuple[str, str]:
+    return line.at, line.time
+
+
+def _unjudged(newest: RunLine, last: RunLine, metric: str, history: History) -> str:
+    """Why the newest run cannot be judged; empty if it can. A gate must not pass what it has not checked.
+
+    ``newest`` is the newest line to judge, ``last`` a line of the newest run: it may be of another rank.
+    """
     if history.ends_damaged:
         return "the last line of the file is damaged, so the newest run is not judged"
+    if _when(newest) != _when(last):
+        whose = "of its own" if newest.rank is None else f"of rank {newest.rank}"
+        return f"the newest run ({last.label}) has no line {whose}, so it is not judged"
+    if newest.lost:
+        some = "an input is" if newest.lost == 1 else f"{newest.lost} inputs are"
+        return f"the newest run ({newest.label}) is incomplete, so it is not judged: {some} unreadable or cut off"
     if newest.metrics.get(metric) is None:
         return f"the newest run ({newest.label}) does not show {metric}, so it is not judged"
     return ""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from statistics import median
 
-from perftool.model.report import WHOLE_TRACE, Metric, Step
+from perftool.model.report import WHOLE_TRACE, Step
 
 
 def counted(steps: Iterable[Step]) -> list[Step]:
@@ -18,8 +18,8 @@ def counted(steps: Iterable[Step]) -> list[Step]:
 def of_slowest_rank(steps: Iterable[Step]) -> tuple[int, ...]:
     """The lengths in ns of the counted steps of the rank with the longest median step, the lowest if several have it.
 
-    Empty without complete steps. Ranks wait for one another, so the slowest one sets the pace. The steps of all ranks together would hide a slow rank
-    that has few steps.
+    Empty without complete steps. Ranks wait for one another, so the slowest one sets the pace. The steps of all ranks
+    together would hide a slow rank that has few steps.
     """
     lengths: dict[int, list[int]] = {}
     for step in counted(steps):
@@ -28,8 +28,6 @@ def of_slowest_rank(steps: Iterable[Step]) -> tuple[int, ...]:
     return () if slowest is None else tuple(lengths[slowest])
 
 
-def median_step_ns(summary: Mapping[str, Metric], steps: Iterable[Step]) -> float:
-    """The median step to show, 0 without ``steps``: the number of the ``summary`` or, if only some ranks have steps,
-    that of the slowest of these."""
-    known = summary["step_time_ms"].value
-    return known * 1e6 if known is not None else median(of_slowest_rank(steps) or (0,))
+def median_step_ns(steps: Iterable[Step]) -> float:
+    """The median of the counted steps of all ranks; 0 without any."""
+    return median([step.dur_ns for step in counted(steps)] or [0])

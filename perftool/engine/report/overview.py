@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
-from perftool.engine.report.complete_steps import of_slowest_rank
+from perftool.engine.report.complete_steps import counted
 from perftool.engine.report.efficiency import KNOWN
 from perftool.model.gaudi import Engine, Fallback, Recipe
 from perftool.model.metrics import metric_kinds
@@ -144,9 +144,9 @@ def _mean_step_ns(store: TraceStore) -> int | None:
 
 
 def usual_step_ns(store: TraceStore, steps: Iterable[Step]) -> int:
-    """The step time to compare gains with: the median of the slowest rank's ``steps``, or the mean if they are
-    uneven."""
-    return _mean_step_ns(store) or median(of_slowest_rank(steps))
+    """The step time to compare gains with: the median of the complete ``steps`` of all ranks, or the mean if they are
+    uneven. Evidence adds up over all ranks."""
+    return _mean_step_ns(store) or median([step.dur_ns for step in counted(steps)])
 
 
 _PHASES = """

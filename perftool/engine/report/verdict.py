@@ -71,7 +71,7 @@ def verdict(run: VerdictInput) -> Verdict:
     """The verdict: the largest loss known from findings and metrics, even if no rule covers it."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     mean_ns = run.run.mean_step_ns
-    usual_ns = mean_ns or int(median_step_ns(summary, run.steps))
+    usual_ns = mean_ns or int(median_step_ns(run.steps))
     whole = _Whole(usual_ns, int(summary["steps"].value or 0), run.run.step_word, bool(mean_ns))
     first = next(
         (found for found in findings if found.advice and (not found.gain or found.gain.share_of_step >= NOTICEABLE)),

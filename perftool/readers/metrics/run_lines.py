@@ -91,12 +91,16 @@ def _run_line(text: bytes) -> RunLine | None:
     if not isinstance(found, dict) or found.get("version") != LINE_VERSION:
         return None
     rank, world, codes = found.get("rank"), found.get("world_size"), found.get("findings", [])
+    # Earlier versions of the program did not write this key.
+    lost = found.get("lost", 0)
     metrics = _metrics(found.get("metrics"))
     whole = (
         all(isinstance(found.get(key), str) for key in ("time", "name"))
         and all(isinstance(found.get(key, ""), str) for key in ("origin", "recorded", "folder"))
         and isinstance(found.get("device"), str | None)
         and all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in (rank, world))
+        and type(lost) is int
+        and lost >= 0
         and isinstance(codes, list)
         and all(isinstance(code, str) for code in codes)
     )
@@ -104,7 +108,7 @@ def _run_line(text: bytes) -> RunLine | None:
         return None
     return RunLine(
         found["time"], found["name"], found.get("device"), world, metrics, tuple(codes), rank, found.get("origin", ""),
-        found.get("recorded", ""), found.get("folder", ""),
+        found.get("recorded", ""), found.get("folder", ""), lost,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from perftool.engine.report.complete_steps import median_step_ns
 from perftool.model.report import GroupRole, Report
 from perftool.model.words import of_steps
 from perftool.reporters.escape import one_line
@@ -18,9 +19,9 @@ _MOST_ROLES = 4
 def group_lines(report: Report, noticeable: float = _NOTICEABLE) -> list[Text]:
     """A line for each role of the process groups, below a header; nothing if no rank waits for ``noticeable`` of a
     step."""
-    step_ms = report.summary["step_time_ms"].value or 0.0
+    step_ns = median_step_ns(report.steps)
     longest = max((wait.ns_per_step for role in report.groups for wait in role.waiting), default=0)
-    if not report.groups or not step_ms or longest < noticeable * step_ms * 1e6:
+    if not report.groups or not step_ns or longest < noticeable * step_ns:
         return []
     heads = tuple(of_steps(head, report.run.step_word) for head in _HEADS)
     rows = [_cells(role) for role in report.groups[:_MOST_ROLES]]
