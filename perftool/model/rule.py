@@ -70,7 +70,7 @@ class Rule:
     accounts for. ``relieves`` is the side (host or device) whose work the fix reduces; the timeline then limits the
     gain (the table gain_limits). ``severity`` applies to findings without a gain, or to all findings if the user set it
     (``severity_is_set``). ``whatif`` is a query for the changes that the fix makes to the schedule of a rank,
-    ``whatif_ranks`` one for the work that stragglers no longer do.
+    ``whatif_ranks`` one for the work that stragglers no longer do. A rule that runs ``always`` need not be selected.
     """
 
     code: str
@@ -102,6 +102,7 @@ class Rule:
     whatif: str | None = None
     whatif_ranks: str | None = None
     severity_is_set: bool = False
+    always: bool = False
 
     @property
     def shown_severity(self) -> str:

@@ -131,6 +131,21 @@ def test_a_half_written_trace_is_a_finding(run: Run, name: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "last"),
+    [
+        (["--select", "SYN101"], 1, "Found 1 finding (1 warning)."),
+        (["--select", "SYN101", "--fail-on", "error"], 0, "Found 1 finding (1 warning)."),
+        (["--select", "SYN101", "--ignore", "TRC"], 1, "Found 1 finding (1 warning)."),
+        (["--select", "SYN101", "--ignore", "TRC101"], 0, "All checks passed!"),
+    ],
+)
+def test_damage_shows_whatever_is_selected(run: Run, options: list[str], code: int, last: str) -> None:
+    half = Path(trace("half.json")).read_text(encoding="utf-8")[:-2]
+    assert run("lint", trace("half.json", half), *options) == code
+    assert run.out.splitlines()[-1] == last
+
+
 def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
     assert run("lint", trace("half.json", '{"schemaVersion": 1, "deviceProper')) == 2
     assert run.err.startswith("habana_perf_tool: half.json: ")

@@ -21,7 +21,7 @@ RULES = [
     replace(_MODEL, code="GAP102", name="loader"),
     replace(_MODEL, code="GAP103", name="new", status="preview"),
     replace(_MODEL, code="GAP104", name="old", status="deprecated"),
-    replace(_MODEL, code="TRC000", name="unreadable", sql=None),
+    replace(_MODEL, code="TRC000", name="unreadable", sql=None, always=True),
 ]
 
 
@@ -93,6 +93,19 @@ def test_rules_that_report_failures_go_only_by_their_exact_code() -> None:
     gone = choose(RULES, Selection(selectors(["GAP"]), selectors(["TRC000"])))
     assert "TRC000" in {rule.code for rule in kept.rules}
     assert "TRC000" not in {rule.code for rule in gone.rules}
+
+
+def test_a_rule_that_runs_always_goes_only_by_its_exact_code_or_name() -> None:
+    rules = [*RULES, replace(_MODEL, code="TRC101", name="damaged-trace", always=True)]
+
+    def runs(select: str, ignore: str = "") -> bool:
+        chosen = choose(rules, Selection(selectors([select]), selectors([ignore])))
+        return "TRC101" in {rule.code for rule in chosen.rules}
+
+    assert runs("GAP") and runs("GAP", "TRC") and runs("TRC101")
+    assert not runs("GAP", "TRC101") and not runs("ALL", "damaged-trace")
+    with pytest.raises(RuleError, match="no rule is left to run"):
+        runs("GAP101", "GAP101")
 
 
 def test_an_unknown_selector_is_named_with_its_origin() -> None:

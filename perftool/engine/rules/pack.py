@@ -36,11 +36,11 @@ _KEYS: dict[str, type | tuple[type, ...]] = {
     "code": str, "name": str, "summary": str, "severity": str, "confidence": str, "status": str, "since": str,
     "devices": (str, list), "tags": list, "needs": list, "benchmark": str, "params": dict, "find": dict, "text": dict,
     "retired": list, "scope": str, "explained_by": list, "explains": list, "needs_names": list, "advice": bool,
-    "relieves": str, "whatif": dict, "whatif_ranks": dict,
+    "relieves": str, "whatif": dict, "whatif_ranks": dict, "always": bool,
 }  # fmt: skip
 _OPTIONAL = {
     "benchmark", "params", "find", "needs", "tags", "retired", "scope", "explained_by", "explains", "needs_names",
-    "advice", "relieves", "whatif", "whatif_ranks",
+    "advice", "relieves", "whatif", "whatif_ranks", "always",
 }  # fmt: skip
 _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSES, "scope": SCOPES, "relieves": SIDES}
 
@@ -187,6 +187,7 @@ def load_rule(path: Path) -> Rule:
         relieves=data.get("relieves"),
         whatif=_sql(path, data, "whatif"),
         whatif_ranks=_sql(path, data, "whatif_ranks"),
+        always=data.get("always", "find" not in data),
     )
 
 

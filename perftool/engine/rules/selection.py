@@ -69,16 +69,16 @@ def selectors(values: Iterable[str], origin: str = COMMAND_LINE) -> tuple[Select
 def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
     """The rules of ``selection``.
 
-    Raises RuleError for a selector that matches no rule, and when no rule with a query is left. Rules that report
-    failures (those without a query) stay unless ignored by their exact code: a gate must not pass because its input was
-    unreadable.
+    Raises RuleError for a selector that matches no rule, and when no rule is left. Rules about lost input and crashed
+    rules stay whatever is selected, unless ignored by their exact code or name: a gate must not pass because its input
+    was unreadable or cut off.
     """
     select, ignore = redirect(selection.select, rules), redirect(selection.ignore, rules)
     selection = replace(selection, select=select.selectors, ignore=ignore.selectors)
     for selector in (*selection.select, *selection.ignore):
         require_known(selector, rules)
-    chosen = tuple(rule for rule in rules if _wanted(rule, selection))
-    if not any(rule.sql for rule in chosen):
+    chosen = tuple(rule for rule in rules if _is_selected(rule, selection) or _stays(rule, selection))
+    if not any(_is_selected(rule, selection) for rule in rules):
         raise RuleError("no rule is left to run: every selected rule is also ignored, or only in preview")
     return Chosen(chosen, (*select.warnings, *ignore.warnings, *_warnings(rules, selection)))
 
@@ -111,11 +111,15 @@ def require_known(selector: Selector, rules: Sequence[Rule]) -> None:
     raise RuleError(f"unknown {what}{hint}")
 
 
-def _wanted(rule: Rule, selection: Selection) -> bool:
+def _stays(rule: Rule, selection: Selection) -> bool:
+    """Whether ``rule`` runs without being selected."""
+    ignored = _strongest(rule, selection.ignore)
+    return rule.always and (ignored is None or ignored[0] < _EXACT)
+
+
+def _is_selected(rule: Rule, selection: Selection) -> bool:
     selected, ignored = _strongest(rule, selection.select), _strongest(rule, selection.ignore)
-    if rule.sql is None:
-        return ignored is None or ignored[0] < _EXACT
-    if selected is None or (ignored is not None and ignored >= selected):
+    if rule.sql is None or selected is None or (ignored is not None and ignored >= selected):
         return False
     if rule.status == "preview":
         return selection.preview
@@ -149,7 +153,7 @@ def _warnings(rules: Sequence[Rule], selection: Selection) -> Iterable[str]:
 def _removes(selector: Selector, rule: Rule, selection: Selection) -> bool:
     """Whether ``rule`` would be selected without ``selector``. Preview rules count even when they are off."""
     level = selector.specificity(rule)
-    if level is None or rule.sql is None:
+    if level is None or rule.always:
         return level == _EXACT
     selected = _strongest(rule, selection.select)
     return selected is not None and (level, selector.origin == COMMAND_LINE) >= selected
