@@ -100,7 +100,7 @@ def show_report(session: Session, inputs: Inputs) -> None:
 def _each(paths: Sequence[str], session: Session) -> None:
     inputs = session.inputs(paths, _outputs(session), each=True)
     _require_outputs(session, lines="--each")
-    each_command.print_each(inputs.traces, session)
+    each_command.print_each([*inputs.traces, *(one.path for one in inputs.set_aside)], session)
 
 
 def _watch(folder: str, others: object, session: Session, interval_s: float) -> None:

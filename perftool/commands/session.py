@@ -17,7 +17,7 @@ from perftool.commands.options import CliSettings
 from perftool.commands.output import print_notes
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
-from perftool.errors import PerfToolError
+from perftool.errors import InputError, PerfToolError
 from perftool.output_file import require_no_input
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Session:
         load_numpy()
         places = paths or [*cli.keys.get("log", ()), *cli.keys.get("metrics", ())]
         self.cli = cli
+        self._gate = gate
         gate = gate and not (cli.trust_config or cli.isolated)
         self.settings: Settings = load_settings(places, cli.config, cli.isolated, cli.keys, cli.trust_config, gate=gate)
         if gate and not any(map(os.path.isfile, cli.config)) and (unread := passed_over(places)):
@@ -95,8 +96,8 @@ class Session:
     def inputs(self, paths: Sequence[str], outputs: Sequence[str | None] = (), *, each: bool = False) -> Inputs:
         """The files of the run at ``paths``, as all input options choose them, with notes on those left out.
 
-        With ``each``, they may belong to several runs. Raises PerfToolError when there is nothing to read, and when one
-        of ``outputs`` is among the files.
+        With ``each``, they may belong to several runs. Raises PerfToolError when there is nothing to read, when one
+        of ``outputs`` is among the files, and when a gate would not read a trace that was named.
         """
         from perftool.readers.discover import find_inputs
 
@@ -106,6 +107,8 @@ class Session:
         found = find_inputs(
             paths, self.texts, settings.exclude, as_one_run=settings.as_one_run or any_run, run=settings.run
         )
+        if self._gate:
+            _require_named(found)
         found = self._described(found)
         require_no_input(outputs, found.files)
         self.note(found.notes)
@@ -131,6 +134,14 @@ class Session:
     def note(self, messages: Sequence[str]) -> None:
         """Print ``messages`` on stderr, unless the user wants no notes."""
         print_notes(() if self.cli.is_quiet else messages, self.cli.color)
+
+
+def _require_named(found: Inputs) -> None:
+    if not found.unread:
+        return
+    first, more = found.unread[0], len(found.unread) - 1
+    others = f", and {more} more" if more else ""
+    raise InputError(f"{first}{others}: a gate checks each file that you name, so check each recording in its own call")
 
 
 @contextmanager

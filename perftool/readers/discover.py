@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,8 @@ class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts`` (ranks
     that were analysed separately). ``set_aside`` holds traces that duplicate others, ``left_out`` files of other runs,
     ``captures`` device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` overrides the
-    device that the traces name: a name, or a file of peaks.
+    device that the traces name: a name, or a file of peaks. ``named`` holds the files that were given themselves or by a
+    pattern, not by their folder.
     """
 
     traces: tuple[str, ...]
@@ -54,6 +56,7 @@ class Inputs:
     captures: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     device: str | None = None
+    named: frozenset[str] = frozenset()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -61,6 +64,11 @@ class Inputs:
         aside = (one.path for one in self.set_aside)
         device = [self.device] if self.device and os.path.isfile(self.device) else []
         return (*self.traces, *self.texts, *self.parts, *self.captures, *device, *aside, *self.left_out)
+
+    @property
+    def unread(self) -> tuple[SetAside, ...]:
+        """The named traces whose contents are not read: they were set aside, and not as copies."""
+        return tuple(one for one in self.set_aside if one.path in self.named and one.why != "copy")
 
 
 def find_inputs(
@@ -109,11 +117,20 @@ def find_inputs(
     found = (*others, *named, *companion_files.files)
     chosen_by = (*expanded, companion_files)
     notes = tuple(one.note for one in chosen_by if one.note)
-    aside = [one for one in (*(one for found in expanded for one in found.aside), *aside) if one.instead in chosen]
+    # A file may be given itself and by its folder.
+    every = dict.fromkeys([*(one for found in expanded for one in found.aside), *aside])
+    aside = [one for one in every if one.instead in chosen]
     read = {*chosen, *(one.path for one in aside)}
     left_out = (*(file for one in chosen_by for file in one.others), *(file for file in traces if file not in read))
+    itself = [one.files for path, one in zip(paths, expanded, strict=True) if path in one.files or _is_no_folder(path)]
     return Inputs(
-        tuple(chosen), tuple(dict.fromkeys(found)), notes, tuple(dict.fromkeys(parts)), tuple(aside), left_out=left_out
+        tuple(chosen),
+        tuple(dict.fromkeys(found)),
+        notes,
+        tuple(dict.fromkeys(parts)),
+        tuple(aside),
+        left_out=left_out,
+        named=frozenset(chain(*itself)),
     )
 
 
@@ -124,6 +141,10 @@ def _expand(path: str, wanted: Wanted) -> Chosen:
     if os.path.isdir(path):
         return _in_folder(path, wanted)
     return Chosen(tuple(file for file in _matching(path) if wanted.allows(file)))
+
+
+def _is_no_folder(path: str) -> bool:
+    return not is_url(path) and not os.path.isdir(path)
 
 
 def _in_folder(path: str, wanted: Wanted) -> Chosen:

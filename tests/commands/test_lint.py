@@ -162,6 +162,42 @@ def test_lint_fails_if_it_checked_nothing(run: Run, text: str) -> None:
     assert run("lint", "folder", "--allow-empty") == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("train.log", ""), ("train.log", "hello\n"), ("metrics.json", "{}"), ("env.txt", "A=B")]
+)
+def test_lint_fails_if_it_read_no_record(run: Run, name: str, text: str) -> None:
+    Path("folder").mkdir()
+    Path("folder", name).write_text(text, encoding="utf-8")
+    assert run("lint", "folder") == 2
+    what = f"folder/{name} contains nothing that this program recognises, so nothing was checked"
+    assert run.err == f"habana_perf_tool: {what}; --allow-empty accepts that\n"
+    Path("folder", "rank0.json").symlink_to("gone.json")
+    assert run("lint", f"folder/{name}", "folder") == 2
+    assert run("lint", "folder", "--allow-empty") == 0
+
+
+def test_a_log_with_one_record_counts_as_read(run: Run) -> None:
+    Path("train.log").write_text("hello\nCPU fallback digamma : self=HPUBFloat16Type\n", encoding="utf-8")
+    assert run("lint", "train.log", "--select", "GAP") == 0
+    assert run.out == "All checks passed!\n"
+
+
+@pytest.mark.parametrize("named", [["old.json", "new.json"], ["*.json"], ["old.json", "."]])
+def test_a_named_trace_is_not_set_aside_in_silence(run: Run, named: list[str]) -> None:
+    for name, at in (("old.json", 1.7e15), ("new.json", 1.7e15 + 60e6)):
+        info = {"distributedInfo": {"rank": 0, "world_size": 2}}
+        Path(name).write_bytes(document([x("aten::mm", at, 5, pid=4000), x("aten::add", at + 10, 5, pid=4000)], **info))
+    assert run("lint", *named, "--allow-empty", "--isolated") == 2
+    assert run.err.splitlines()[-1] == (
+        "habana_perf_tool: old.json is an older recording of the same process, rank 0, and was set aside for new.json: "
+        "a gate checks each file that you name, so check each recording in its own call"
+    )
+    assert run("lint", ".", "--select", "SYN101") == 0
+    assert run.out.startswith("new.json: TRC108 [info] old.json is an older recording of the same process")
+    assert run("analyze", "--each", *named) == 0
+    assert ("old.json" in run.out, "new.json" in run.out) == (True, True)
+
+
 @pytest.mark.parametrize("events", [[], [{"ph": "M", "name": "process_name"}]])
 def test_lint_fails_if_a_rank_was_not_checked(run: Run, events: list[object]) -> None:
     info = {"distributedInfo": {"rank": 1, "world_size": 3}}

@@ -125,6 +125,14 @@ def test_a_long_secret_is_left_out_in_parts() -> None:
     assert redactor.text(secret[100:]).endswith("redacted")
 
 
+@pytest.mark.parametrize("mark", ["(", "<", ";"])
+def test_parts_of_a_secret_that_reports_cut_are_left_out(mark: str) -> None:
+    redactor = Redactor()
+    redactor.learn([json.dumps({"password": f"abcdefgh1{mark}ijklmnop2{mark}short"}).encode()])
+    assert redactor.text("97 % of the time in abcdefgh1.") == "97 % of the time in redacted."
+    assert redactor.text("in ijklmnop2, short") == "in redacted, short"
+
+
 def test_a_secret_that_begins_at_every_letter_takes_little_memory() -> None:
     redactor = Redactor()
     redactor.learn([b'{"password":"aaaaaaaaaaaaaaaa"}'])

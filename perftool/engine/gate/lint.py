@@ -45,11 +45,13 @@ class LintPlan:
 def lint_run(run: Run, plan: LintPlan) -> LintReport:
     """Lint a run made with the rules of ``plan``.
 
-    Raises InputError when no input can be read, and NoInputError when the traces of a rank hold no event: a gate must
-    not pass what it has not checked.
+    Raises InputError when no input can be read, and NoInputError when the traces of a rank hold no event, or no input
+    holds an event or a record: a gate must not pass what it has not checked.
     """
     report = run.report
-    _require_events(report, plan)
+    if not plan.allow_empty:
+        _require_events(report, plan)
+        _require_records(report, plan)
     broken = check_budgets(plan.budgets, report.summary, run.query, plan.rules)
     return judge(replace(report, findings=(*report.findings, *broken)), plan)
 
@@ -65,13 +67,27 @@ def _require_events(report: Report, plan: LintPlan) -> None:
     silent = {one.rank for one in report.ranks if one.status == "ok" and one.window_ns is None}
     # A snapshot of the allocator beside the traces counts as a rank of its own.
     empty = [read.path for read in traces if nothing or (read.rank in silent and not is_snapshot_file(read.path))]
-    if plan.allow_empty or not empty:
+    if not empty:
         return
     shown = shown_paths(empty, plan.root, plan.stdin_name)
     first, more = shown[empty[0]], len(empty) - 1
     what = f"{first} and {more} more trace{'s' if more > 1 else ''} have" if more else f"{first}: the trace has"
     checked = "nothing was checked" if nothing else "not every rank was checked"
     raise NoInputError(f"{what} no event with a duration, so {checked}; --allow-empty accepts that")
+
+
+def _require_records(report: Report, plan: LintPlan) -> None:
+    """Raise NoInputError, naming the files, unless at least one event or record was read."""
+    read = [file for file in report.inputs if file.kind != "device"]
+    if any(file.events for file in read):
+        return
+    reasons = [issue.message for file in read if file.status == "unreadable" for issue in file.issues]
+    empty = [file.path for file in read if file.status != "unreadable"]
+    if empty:
+        first, more = shown_paths(empty, plan.root, plan.stdin_name)[empty[0]], len(empty) - 1
+        what = f"{first} and {more} more file{'s' if more > 1 else ''} contain" if more else f"{first} contains"
+        reasons.append(f"{what} nothing that this program recognises")
+    raise NoInputError(f"{'; '.join(reasons)}, so nothing was checked; --allow-empty accepts that")
 
 
 def judge(report: Report, plan: LintPlan) -> LintReport:

@@ -32,6 +32,8 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT = re.compile(r"\d")
+# Reports cut names of kernels before arguments and template arguments, and stacks between frames, without a mark.
+_CUT_BEFORE = re.compile(r"[(<;]")
 # Strings repeat, so the results for the first strings are cached, unless they are long.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
 # At most this many characters of a secret are compared with a text at once.
@@ -114,8 +116,9 @@ class Redactor:
 
     def _remember(self, kind: str, text: str = "") -> None:
         self._removed.add(kind)
-        if len(text) >= SHORTEST:
-            self._texts.setdefault(text, kind)
+        for part in (text, *_CUT_BEFORE.split(text)):
+            if len(part) >= SHORTEST:
+                self._texts.setdefault(part, kind)
 
     def _edits(self, piece: bytes) -> Iterator[_Edit]:
         """The spans of secrets in ``piece``, in order, with their replacements."""
