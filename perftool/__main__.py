@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
-
-from perftool.commands.garbage import less_garbage_collection
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def program() -> None:
@@ -18,14 +19,34 @@ def program() -> None:
     # Exit handlers run in reverse order, so this one runs last.
     atexit.register(_leave, codes)
     try:
-        with less_garbage_collection():
-            from perftool.cli import main
+        with _ended_by_ctrl_c():
+            from perftool.commands.garbage import less_garbage_collection
 
-            main()
+            with less_garbage_collection():
+                from perftool.cli import main
+
+                main()
     except SystemExit as left:
         if left.code is None or isinstance(left.code, int):
             codes.append(left.code or 0)
         raise
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C end the process without a traceback of the imports, until ``main`` handles signals.
+
+    Before that, there is nothing to clean up.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _leave(codes: list[int]) -> None:

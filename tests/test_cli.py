@@ -175,6 +175,13 @@ def test_no_arguments_print_help(cli) -> None:
         (("analyze",), "PATHS"),
         (("--trace", "good.json", "--output-format", "xml"), "xml"),
         (("query", "good.json", "SELECT 1", "--time-limit", "soon"), "--time-limit"),
+        (("query", "good.json", "SELECT 1", "--time-limit", "1e12"), "86400"),
+        (("query", "good.json", "SELECT 1", "--time-limit", "inf"), "86400"),
+        (("query", "good.json", "SELECT 1", "--time-limit", "nan"), "--time-limit"),
+        (("analyze", "--watch", ".", "--interval", "1e300"), "86400"),
+        (("record", "--server", "http://127.0.0.1:9", "--seconds", "inf"), "86400"),
+        (("mcp", "--root", ".", "--time-limit", "1e300"), "86400"),
+        (("simulate", "no.py", "--ranks", "1000000000000000000000"), "256"),
     ],
 )
 def test_wrong_options(arguments: tuple[str, ...], named: str, cli) -> None:

@@ -51,6 +51,21 @@ def test_the_code_is_that_of_the_program(
     assert codes == left_with
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no signal ends a process there")
+def test_ctrl_c_during_the_imports_prints_no_traceback() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'perftool.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from perftool.__main__ import program\n"
+        "program()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of another process")
 def test_ctrl_c_ends_the_program_while_it_waits_for_a_pipe() -> None:
     with subprocess.Popen(

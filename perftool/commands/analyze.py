@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perftool.commands import each as each_command
-from perftool.commands.options import NO_VALUE, CliSettings, Paths
+from perftool.commands.options import NO_VALUE, CliSettings, Paths, time_option
 from perftool.commands.output import print_document, write_document, written_note
 from perftool.commands.session import Session, open_run
 from perftool.errors import PerfToolError
@@ -38,9 +38,12 @@ Watch = Annotated[
 ]  # fmt: skip
 Interval = Annotated[
     float,
-    typer.Option("--interval", metavar="SECONDS", min=0.1, rich_help_panel="Over time",
-                 help="Time between two scans of --watch; a trace that is unchanged in both is finished."),
-]  # fmt: skip
+    time_option(
+        0.1,
+        "Time between two scans of --watch, at most a day; a trace that is unchanged in both is finished.",
+        panel="Over time",
+    ),
+]
 
 
 def analyze(

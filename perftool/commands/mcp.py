@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from perftool.commands.options import time_option
 from perftool.errors import PerfToolError
 
 
 def mcp(
     root: Annotated[str, typer.Option(metavar="DIR", help="Folder with the runs; nothing else can be read.")],
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="Stop a call after this long.")] = 120.0,
+    time_limit: Annotated[float, time_option(1, "Stop a call after this long, at most a day.")] = 120.0,
 ) -> None:
     """Serve analysis, queries and predictions to agents (MCP)
 

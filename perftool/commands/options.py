@@ -30,6 +30,7 @@ from perftool.model.choices import Color, one_of
 
 # Without a metavar, typer shows a flag as if it took a value.
 NO_VALUE = ""
+_DAY_S = 86_400
 _REPORTS = ("analyze", "merge")
 
 
@@ -112,6 +113,18 @@ def option(name: str, command: str = "") -> Any:
         help=made.sentence(command), rich_help_panel=made.panel, min=made.least,
         autocompletion=complete_code if made.metavar == "RULE" else None,
     )  # fmt: skip
+
+
+def time_option(least: float, text: str, metavar: str = "SECONDS", panel: str | None = None) -> Any:
+    """The option for a time from ``least`` seconds to a day: timers of the system refuse much longer times."""
+    return typer.Option(metavar=metavar, min=least, callback=_at_most_a_day, help=text, rich_help_panel=panel)
+
+
+def _at_most_a_day(value: float) -> float:
+    # NaN fails this comparison, while some versions of click let it pass every range.
+    if not value <= _DAY_S:
+        raise typer.BadParameter(f"must be a number up to {_DAY_S} (a day)")
+    return value
 
 
 def format_of(formats: Any, document: str) -> Any:

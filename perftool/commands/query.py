@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perftool.commands.options import NO_VALUE, CliSettings, OutputFile
+from perftool.commands.options import NO_VALUE, CliSettings, OutputFile, time_option
 from perftool.commands.output import print_notes, write_document, written_note
 from perftool.commands.session import Session, open_run
 from perftool.errors import PerfToolError, QueryError
@@ -60,7 +60,7 @@ def query(
         typer.Option("--output-format", metavar="FORMAT", help="Format of the rows: table, csv, json."),
     ] = Format.table,
     output_file: OutputFile = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Give up after this long.")] = 60.0,
+    time_limit: Annotated[float, time_option(0.001, "Give up after this long, at most a day.")] = 60.0,
 ) -> None:
     """Query the tables of a trace with SQL
 

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 
 from perftool.commands.analyze import show_report_on
-from perftool.commands.options import NO_VALUE, ColorOption, Quiet
+from perftool.commands.options import NO_VALUE, ColorOption, Quiet, time_option
 from perftool.commands.output import print_notes
 from perftool.errors import InputError
 from perftool.integrations.record.plan import ACTIVE, STAGES, STEPS_FROM, WAIT, WARMUP, Note, Plan
@@ -58,7 +58,7 @@ ServerAt = Annotated[
     str | None,
     typer.Option("--server", metavar="URL", help="Profile the language-model server at http://HOST:PORT instead."),
 ]
-Seconds = Annotated[float, typer.Option(min=0.1, metavar="N", help="How long to profile the server.")]
+Seconds = Annotated[float, time_option(0.1, "How long to profile the server, at most a day.", metavar="N")]
 Profiles = Annotated[
     Path | None,
     typer.Option(

@@ -78,7 +78,10 @@ ReportOption = Annotated[
     bool, typer.Option("--report/--no-report", metavar=NO_VALUE, help="Print the report on the trace.")
 ]
 RanksOption = Annotated[
-    int, typer.Option(min=1, metavar="N", help="Number of cards: run the script in N processes, as a launcher would.")
+    int,
+    typer.Option(
+        min=1, max=256, metavar="N", help="Number of cards: run the script in N processes, as a launcher would."
+    ),
 ]
 ModeOption = Annotated[Mode, typer.Option(metavar="MODE", help="How ops are sent to the device: lazy, eager, compile.")]
 

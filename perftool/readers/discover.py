@@ -44,8 +44,8 @@ class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts`` (ranks
     that were analysed separately). ``set_aside`` holds traces that duplicate others, ``left_out`` files of other runs,
     ``captures`` device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` overrides the
-    device that the traces name: a name, or a file of peaks. ``named`` holds the files that were given themselves or by a
-    pattern, not by their folder.
+    device that the traces name: a name, or a file of peaks. ``named`` holds the files that were given themselves, or
+    by a pattern, and not by their folder.
     """
 
     traces: tuple[str, ...]
