@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from statistics import median
 
 from perftool.engine.report.complete_steps import median_step_ns, of_slowest_rank
 from perftool.model.inputs import InputFile
@@ -90,8 +89,10 @@ def _median_step(report: Report) -> str:
 
 def _slowest_rank(report: Report) -> str:
     """The median step of the slowest rank if it is clearly longer than that of all ranks."""
-    slowest_ns = median(of_slowest_rank(report.steps) or [0])
-    return f", slowest rank {format_ns(slowest_ns)}" if slowest_ns > _CLEARLY * median_step_ns(report.steps) else ""
+    slowest = of_slowest_rank(report.steps)
+    slowest_ns = median_step_ns(slowest)
+    clear = slowest_ns > _CLEARLY * median_step_ns(report.steps)
+    return f" (rank {slowest[0].rank}: {format_ns(slowest_ns)})" if clear else ""
 
 
 def _hosts(ranks: Sequence[RankSummary]) -> str:

@@ -83,6 +83,14 @@ def test_the_gate_fails_if_the_newest_run_lacks_the_rank(run: Run) -> None:
     assert "n.jsonl: the newest run (run.json) has no line of rank 1, so it is not judged" in run.err
 
 
+def test_the_gate_fails_if_the_newest_run_lacks_a_rank_of_most_runs(run: Run) -> None:
+    ranks = "".join(line(at, 1.0, rank=rank) for at in range(1, 9) for rank in (None, 0, 1, 2))
+    Path("n.jsonl").write_text(ranks + line(9, 1.0) + line(9, 1.0, rank=1))
+    assert run("trend", "n.jsonl") == 2
+    assert "n.jsonl: the newest run (run.json) lacks rank 0, 2, which most runs have, so it is not judged" in run.err
+    assert run("trend", "n.jsonl", "--since", "2026-01-09") == 0
+
+
 def test_earlier_incomplete_runs_are_left_out(run: Run) -> None:
     Path("n.jsonl").write_text("".join(line(at, value, lost=int(at in (5, 6, 7))) for at, value in
                                        enumerate([*STEADY[:4], 10.0, 10, 10, *STEADY[4:]], 1)))  # fmt: skip
@@ -200,7 +208,7 @@ def test_each_rank_has_a_line_with_its_numbers(run: Run) -> None:
     assert [(one["rank"], one["metrics"]["step_time_ms"], one["world_size"]) for one in lines] == [
         (None, 2.0, 2), (0, 1.0, 2), (1, 2.0, 2),
     ]  # fmt: skip
-    assert "1 step, median 1.50 ms, slowest rank 2.00 ms" in run.out
+    assert "1 step, median 1.50 ms (rank 1: 2.00 ms)" in run.out
 
 
 def test_a_configuration_that_comes_with_the_inputs_does_not_change_what_trend_judges(run: Run) -> None:

@@ -131,3 +131,12 @@ def test_a_trace_of_training_has_none_of_these_numbers() -> None:
     report = analyze([str(SAMPLES.parent / "gaudi3_gen_c.json.gz")])
     assert report.summary["ttft_ms"].value is None
     assert report.summary["preemptions"].value is None
+
+
+def test_a_slow_rank_of_a_server_counts(tmp_path: Path) -> None:
+    for rank, apart in ((0, 10_000), (1, 20_000)):
+        decodes = [x("execute_context_0(0)_generation_8(8)", at * apart, 9_000, "user_annotation") for at in range(4)]
+        trace = {"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": decodes}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(trace))
+    numbers = analyze([str(tmp_path)], ()).summary
+    assert (numbers["decode_time_ms"].value, numbers["token_gap_p99_ms"].value) == (20.0, 20.0)

@@ -42,7 +42,7 @@ def run_side(
     per_rank = Counter(step.rank for step in complete)
     return RunSide(
         name=name,
-        step_ns=of_slowest_rank(steps),
+        step_ns=tuple(step.dur_ns for step in of_slowest_rank(steps)),
         breakdown_ns={part: sum(step.parts_ns[part] for step in complete) / count for part in BREAKDOWN},
         device_ops=totals(device_ops, count),
         ops=totals(ops, count),

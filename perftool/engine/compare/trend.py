@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from math import log
 from statistics import median
 
+from perftool.engine.compare.settings import listed
 from perftool.errors import InputError, MissingExtraError, SettingsError
 from perftool.model.metrics import MetricKind, metric_kinds
 from perftool.model.trend import (
@@ -68,7 +69,8 @@ def trend_of(
         kind, newest.device, newest.world_size, newest.origin, points,
         levels, "cannot be judged", None, None, threshold / 100, len(wanted) - len(alike),
         sum(line.metrics.get(metric) is None for line in whole), history.damaged,
-        _unjudged(newest, max(lines, key=_when), metric, history), len(alike) - len(whole),
+        _unjudged(newest, max(lines, key=_when), metric, history) or _without_usual_ranks(newest, whole, lines),
+        len(alike) - len(whole),
     )  # fmt: skip
     return _judged(trend)
 
@@ -93,6 +95,18 @@ def _unjudged(newest: RunLine, last: RunLine, metric: str, history: History) -> 
     if newest.metrics.get(metric) is None:
         return f"the newest run ({newest.label}) does not show {metric}, so it is not judged"
     return ""
+
+
+def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequence[RunLine]) -> str:
+    """Why ``newest`` is not judged if it lacks ranks that most ``runs`` have: a missing rank may be the slowest."""
+    ranks: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for line in lines:
+        if line.rank is not None:
+            ranks[_when(line)].add(line.rank)
+    counts = Counter(rank for run in runs for rank in ranks[_when(run)] - ranks[_when(newest)])
+    missing = [rank for rank, count in counts.items() if 2 * count > len(runs)]
+    lacks = f"the newest run ({newest.label}) lacks rank {listed(missing)}, which most runs have, so it is not judged"
+    return lacks if missing else ""
 
 
 def _made_by(line: RunLine) -> tuple[str | None, int | None, str]:

@@ -15,19 +15,22 @@ def counted(steps: Iterable[Step]) -> list[Step]:
     return [step for step in complete if step.name != WHOLE_TRACE] or complete
 
 
-def of_slowest_rank(steps: Iterable[Step]) -> tuple[int, ...]:
-    """The lengths in ns of the counted steps of the rank with the longest median step, the lowest if several have it.
+def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
+    """The counted steps of the rank with the longest median step, the lowest if several have it.
 
     Empty without complete steps. Ranks wait for one another, so the slowest one sets the pace. The steps of all ranks
     together would hide a slow rank that has few steps.
     """
-    lengths: dict[int, list[int]] = {}
+    of_rank: dict[int, list[Step]] = {}
     for step in counted(steps):
-        lengths.setdefault(step.rank, []).append(step.dur_ns)
-    slowest = max(lengths, key=lambda rank: (median(lengths[rank]), -rank), default=None)
-    return () if slowest is None else tuple(lengths[slowest])
+        of_rank.setdefault(step.rank, []).append(step)
+    return max(of_rank.values(), key=lambda own: (_median_ns(own), -own[0].rank), default=[])
 
 
 def median_step_ns(steps: Iterable[Step]) -> float:
     """The median of the counted steps of all ranks; 0 without any."""
-    return median([step.dur_ns for step in counted(steps)] or [0])
+    return _median_ns(counted(steps))
+
+
+def _median_ns(steps: Iterable[Step]) -> float:
+    return median([step.dur_ns for step in steps] or [0])

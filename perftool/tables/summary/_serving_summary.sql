@@ -26,17 +26,17 @@ logged AS (
         FROM serving_intervals WHERE engine NOT LIKE '%Aggregated' GROUP BY path, engine
     )
 ),
--- The ranks of a server run the same iterations, so the first represents all.
+-- Ranks that share a model run the same iterations, and others serve requests of their own: the slowest rank counts.
 decodes AS (
     SELECT median(time_ns) / 1e6 AS ms, sum(batch * time_ns) / sum(time_ns) FILTER (batch IS NOT NULL) AS batch
-    FROM serving_iterations WHERE phase = 'decode' AND rank = (SELECT min(rank) FROM serving_iterations)
+    FROM serving_iterations WHERE phase = 'decode' GROUP BY rank ORDER BY ms DESC, rank LIMIT 1
 ),
 -- Without a trace, use the decodes in the log.
 logged_decodes AS (
     SELECT median(dur) / 1e6 AS ms, sum(generating * dur) / nullif(sum(dur), 0) AS batch
     FROM logged_iterations WHERE prompts = 0 AND generating > 0 AND NOT EXISTS (FROM serving_iterations)
 ),
-gaps AS (SELECT quantile_cont(gap_ns, 0.99) / 1e6 AS ms FROM token_gaps WHERE rank = (SELECT min(rank) FROM serving_iterations))
+gaps AS (SELECT max(ms) AS ms FROM (SELECT quantile_cont(gap_ns, 0.99) / 1e6 AS ms FROM token_gaps GROUP BY rank))
 FROM counted
 UNION ALL SELECT 'decode_time_ms', ms FROM (FROM decodes UNION ALL FROM logged_decodes) WHERE ms IS NOT NULL
 UNION ALL SELECT 'decode_batch', batch FROM (FROM decodes UNION ALL FROM logged_decodes) WHERE batch IS NOT NULL
