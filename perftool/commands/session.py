@@ -119,6 +119,8 @@ class Session:
         from perftool.readers.discover import find_inputs
 
         found = find_inputs([path], (), self.settings.exclude, as_one_run=self.settings.as_one_run, run=run)
+        if self._gate:
+            _require_named(found)
         return replace(self._described(found), captures=())
 
     def alone(self, trace: str) -> Inputs:

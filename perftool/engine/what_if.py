@@ -11,7 +11,7 @@ from typing import Literal
 from perftool.engine.report import overview
 from perftool.engine.report.compose import context_of
 from perftool.engine.rules.evaluate import ask, make_finding
-from perftool.engine.rules.predict import changes_of, lies_elsewhere, uneven_mean_ns
+from perftool.engine.rules.predict import LARGEST_FACTOR, changes_of, lies_elsewhere, uneven_mean_ns
 from perftool.engine.rules.predict_run import changes_of_ranks
 from perftool.engine.rules.rule_queries import Context
 from perftool.engine.rules.selection import Selector, redirect, require_known
@@ -79,10 +79,9 @@ def parse_scale(text: str) -> Wanted:
         value = float(factor)
     except ValueError:
         value = math.nan
-    if not tasks or not 0 <= value < math.inf:
-        raise PerfToolError(
-            f"{text!r}: must be KIND:PATTERN=FACTOR, such as kernel:*gemm*=0.5, with a factor of at least 0"
-        )
+    if not tasks or not 0 <= value <= LARGEST_FACTOR:
+        form = "KIND:PATTERN=FACTOR, such as kernel:*gemm*=0.5"
+        raise PerfToolError(f"{text!r}: must be {form}, with a factor from 0 to {LARGEST_FACTOR:,}")
     wanted = parse_without(tasks)
     return Wanted(wanted.kind, wanted.pattern, value)
 

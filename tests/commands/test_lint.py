@@ -192,6 +192,8 @@ def test_a_named_trace_is_not_set_aside_in_silence(run: Run, named: list[str]) -
         "habana_perf_tool: old.json is an older recording of the same process, rank 0, and was set aside for new.json: "
         "a gate checks each file that you name, so check each recording in its own call"
     )
+    assert run("diff", ".", "*.json", "--fail-if", "slower:5%") == 2
+    assert "a gate checks each file that you name" in run.err
     assert run("lint", ".", "--select", "SYN101") == 0
     assert run.out.startswith("new.json: TRC108 [info] old.json is an older recording of the same process")
     assert run("analyze", "--each", *named) == 0

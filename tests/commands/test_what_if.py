@@ -147,7 +147,9 @@ def test_names_may_contain_any_character() -> None:
     assert parse_scale("kernel:void f<a=1>*=0.5") == Wanted("kernel", "void f<a=1>*", 0.5)
 
 
-@pytest.mark.parametrize("text", ["kernel:x", "kernel:x=", "kernel:x=-1", "kernel:x=nan", "kernel:x=inf", "=2", "x=2"])
+@pytest.mark.parametrize(
+    "text", ["kernel:x", "kernel:x=", "kernel:x=-1", "kernel:x=nan", "kernel:x=inf", "kernel:x=1e300", "=2", "x=2"]
+)
 def test_a_factor_is_a_number_from_0_on(text: str) -> None:
     with pytest.raises(PerfToolError, match="must be KIND:PATTERN"):
         parse_scale(text)

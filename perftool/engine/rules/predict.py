@@ -28,7 +28,7 @@ from perftool.store.trace_store import TraceStore
 _MOST_CHANGES = 400_000
 # The best combinations of two and three are chosen from the fixes with the largest gains, if replays are cheap.
 _CANDIDATES, _MOST_TOGETHER, _MOST_NODES = 4, 3, 50_000
-_LARGEST_FACTOR = 1000
+LARGEST_FACTOR = 1000
 # If the mean step exceeds the usual one by this factor, the usual steps do not represent all steps.
 _UNEVEN = 1.25
 _TOO_MANY = f"steps are replayed only if at most {MOST_RANKS} ranks are read together"
@@ -109,8 +109,8 @@ def _change(row: Mapping[str, Any]) -> Change:
     if row.get("change") not in CHANGE_KINDS:
         raise QueryError(f"change is {row.get('change')!r:.40}, not one of {', '.join(CHANGE_KINDS)}")
     factor, parallel = row.get("factor"), whole("parallel", row.get("parallel"))
-    if factor is not None and not (isinstance(factor, (int, float, Decimal)) and 0 <= factor <= _LARGEST_FACTOR):
-        raise QueryError(f"factor is {factor!r:.40}, not a number from 0 to {_LARGEST_FACTOR:,}")
+    if factor is not None and not (isinstance(factor, (int, float, Decimal)) and 0 <= factor <= LARGEST_FACTOR):
+        raise QueryError(f"factor is {factor!r:.40}, not a number from 0 to {LARGEST_FACTOR:,}")
     return Change(
         kind=row["change"],
         task=row["slice_id"],
