@@ -49,7 +49,7 @@ def diff(
 
     The change of the median step has a 95 % bootstrap interval; a change within the noise never fails, and nothing is
     judged with fewer than 5 steps on a side. Of several ranks, the one with the longest median step counts. With
-    --fail-if, exit 2: an input is unreadable or cut off, a rank has fewer than 5 complete steps, or the ranks differ.
+    --fail-if, exit 2: an input cannot be read in full, a rank has fewer than 5 complete steps, or the ranks differ.
 
     Examples:
 

@@ -43,7 +43,7 @@ class RunSide:
     longest ops are known, as in a saved report. ``rates`` holds the rates that the ops with the most time reach on
     ``device``, ``served`` the numbers of the summary that only a language-model server has. ``modules`` holds the
     modules of one rank by path; their times exclude inner modules. ``step_word`` is what the run calls a step. ``lost``
-    has a sentence for each input that is unreadable or cut off, and ``rank_steps`` the number of complete steps of each
+    has a sentence for each input that was not read in full, and ``rank_steps`` the number of complete steps of each
     rank.
     """
 

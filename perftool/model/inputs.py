@@ -20,6 +20,8 @@ ReadingKind = Literal[
 InputKind = Literal["trace", ReadingKind]
 # The kind of issue for parts of a file that only other programs can read.
 UNREAD = "not read"
+# The kinds of issues for events that a trace may hold and that were not read.
+_LOST_EVENTS = ("dropped events", "dropped text", "second event array")
 InputStatus = Literal["ok", "repaired", "truncated", "unreadable"]
 
 
@@ -57,7 +59,9 @@ class InputFile:
 
     @property
     def loss(self) -> str:
-        """What is wrong with an input that is unreadable or cut off; empty for any other."""
+        """What is wrong with an input of which events are lost; empty for any other."""
         if self.status == "unreadable":
             return self.issues[0].message if self.issues else f"{self.path} cannot be read"
-        return f"{self.path}: the trace is cut off" if self.status == "truncated" else ""
+        if self.status == "truncated":
+            return f"{self.path}: the trace is cut off"
+        return next((f"{self.path}: {issue.message}" for issue in self.issues if issue.kind in _LOST_EVENTS), "")

@@ -28,7 +28,7 @@ class RunLine:
     state it), ``name`` the name of the inputs, ``folder`` their folder. ``metrics`` holds the numbers of the summary by
     name (None if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the report.
     ``origin`` marks inputs that no device recorded (simulated, handMade). ``lost`` counts the inputs of the run that
-    are unreadable or cut off.
+    could not be read in full.
     """
 
     time: str
@@ -95,7 +95,7 @@ class Trend:
     ``best`` is the best level before the last, and ``worse`` says how much worse the last level is, as a share of the
     best, or for ratios as a difference (negative when better). Both are None if there is only one level, or if neither
     direction is better. ``left_out`` counts the runs that are not comparable with the last run, ``incomplete`` those
-    with inputs that are unreadable or cut off, ``absent`` the others whose inputs lack the number. ``unjudged`` says
+    with inputs that could not be read in full, ``absent`` the others whose inputs lack the number. ``unjudged`` says
     why the newest run cannot be judged; empty if it can.
     """
 

@@ -59,7 +59,7 @@ def trend_notes(trend: Trend) -> list[str]:
     """What was left out."""
     other = f"{_runs(trend.left_out)} of another device, world size or origin"
     absent = f"{_runs(trend.absent)} whose inputs do not show {trend.kind.name}"
-    incomplete = f"{_runs(trend.incomplete)} with inputs that are unreadable or cut off"
+    incomplete = f"{_runs(trend.incomplete)} with inputs that could not be read in full"
     damaged = f"{trend.damaged} damaged line{'' if trend.damaged == 1 else 's'}"
     counts = (
         (trend.left_out, other), (trend.absent, absent), (trend.incomplete, incomplete), (trend.damaged, damaged),

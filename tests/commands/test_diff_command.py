@@ -123,6 +123,7 @@ INCOMPLETE = "the new run is incomplete, so it is not judged: new/rank1.json"
          f"{INCOMPLETE}.gz: the gzip stream is damaged", "The new run is incomplete: new/rank1.json.gz: the gzip"),
         (SLOW[: len(SLOW) // 2], "", f"{INCOMPLETE}: the trace is cut off", "new/rank1.json: the trace is cut off."),
         (b'{"traceEvents":[garbage' * 500, "", f"{INCOMPLETE}: the trace is cut off", "new/rank1.json: the trace is"),
+        (SLOW[:800] + bytes(400) + SLOW[1200:], "", f"{INCOMPLETE}: 1 event (", "new/rank1.json: 1 event ("),
         (b"", "", f"{INCOMPLETE}: is empty", "The new run is incomplete: new/rank1.json: is empty."),
         (rank_of(1, 2000, 0), "",
          "the ranks differ, so the runs are not judged: rank 0-1 has complete steps, then rank 0", ""),

@@ -61,7 +61,7 @@ def test_a_level_that_got_worse_fails(values: list[float], code: int, said: str,
         (line(9, None), "n.jsonl: the newest run (run.json) does not show step_time_ms, so it is not judged"),
         (
             line(9, 100.0, lost=1),
-            "n.jsonl: the newest run (run.json) is incomplete, so it is not judged: an input is unr",
+            "n.jsonl: the newest run (run.json) is incomplete, so it is not judged: an input could not be read in full",
         ),
         (line(9, 100.0, rank=1), "n.jsonl: the newest run (run.json) has no line of its own, so it is not judged"),
         (line(9, 100.0)[:40] + "\n", "n.jsonl: the last line of the file is damaged, so the newest run is not judged"),
@@ -95,7 +95,7 @@ def test_earlier_incomplete_runs_are_left_out(run: Run) -> None:
     Path("n.jsonl").write_text("".join(line(at, value, lost=int(at in (5, 6, 7))) for at, value in
                                        enumerate([*STEADY[:4], 10.0, 10, 10, *STEADY[4:]], 1)))  # fmt: skip
     assert run("trend", "n.jsonl") == 0
-    assert "Left out: 3 runs with inputs that are unreadable or cut off." in run.out
+    assert "Left out: 3 runs with inputs that could not be read in full." in run.out
 
 
 def test_a_run_of_which_a_rank_cannot_be_read_is_not_judged(run: Run) -> None:
@@ -107,7 +107,7 @@ def test_a_run_of_which_a_rank_cannot_be_read_is_not_judged(run: Run) -> None:
     lines = [json.loads(text) for text in Path("n.jsonl").read_text().splitlines()[len(STEADY) :]]
     assert {one["lost"] for one in lines} == {1}
     assert run("trend", "n.jsonl") == 2
-    assert "is incomplete, so it is not judged: an input is unreadable or cut off" in run.err
+    assert "is incomplete, so it is not judged: an input could not be read in full" in run.err
 
 
 def test_the_better_direction_of_a_number_counts(run: Run) -> None:

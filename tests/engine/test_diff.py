@@ -93,6 +93,11 @@ def test_the_slowest_rank_sets_the_step() -> None:
     assert of_slowest_rank(made) == made[4:]
 
 
+def test_steps_of_one_name_are_not_one_step() -> None:
+    made = [Step(0, "s", 0, dur, {}, False) for dur in (5, 7)]
+    assert of_slowest_rank(made) == made
+
+
 def test_a_recording_without_steps_is_no_step_beside_ranks_with_steps() -> None:
     usual, whole = Step(0, "s", 0, 5, {}, False), Step(1, "whole trace", 0, 900, {}, False)
     assert of_slowest_rank([whole, usual]) == [usual]

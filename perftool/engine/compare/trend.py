@@ -90,8 +90,8 @@ def _unjudged(newest: RunLine, last: RunLine, metric: str, history: History) -> 
         whose = "of its own" if newest.rank is None else f"of rank {newest.rank}"
         return f"the newest run ({last.label}) has no line {whose}, so it is not judged"
     if newest.lost:
-        some = "an input is" if newest.lost == 1 else f"{newest.lost} inputs are"
-        return f"the newest run ({newest.label}) is incomplete, so it is not judged: {some} unreadable or cut off"
+        some = "an input" if newest.lost == 1 else f"{newest.lost} inputs"
+        return f"the newest run ({newest.label}) is incomplete, so it is not judged: {some} could not be read in full"
     if newest.metrics.get(metric) is None:
         return f"the newest run ({newest.label}) does not show {metric}, so it is not judged"
     return ""
