@@ -75,7 +75,7 @@ _PASSES = "SELECT DISTINCT source, target FROM collectives WHERE source <> targe
 _STRETCHES = f"""
 SELECT rank, ts, "end", coalesce("end" - held_ns, {NEVER}) AS held_until,
        compute_ns, copy_ns, dataloader_ns, compile_ns,
-       -- -- If the host does not wait for collectives, its time in them is work.
+       -- If the host does not wait for collectives, its time in them is work.
        host_ns + CASE WHEN held_ns IS NULL THEN exposed_ns ELSE 0 END AS host_ns
 FROM _rank_stretches ORDER BY rank, ts
 """
