@@ -507,7 +507,7 @@ def main(names: list[str]) -> None:
         f"**{processor_name() or 'Unknown processor'}**, {torch.backends.cpu.get_cpu_capability()}, "
         f"PyTorch {torch.__version__}", "",
         "| pair | rule | before | after | measured | reported |", "|---|---|---|---|---|---|", *lines["pairs"], "",
-        "| script | first advice | before | after | measured | reported | from the answer |",
+        "| script | first advice | before | after | measured | reported | from the report |",
         "|---|---|---|---|---|---|---|", *lines["scripts"], "",
     ]  # fmt: skip
     if not names:

@@ -24,7 +24,7 @@ from perftool.engine.rules.pack import builtin_folder, load_pack
 
 ROOT = Path(__file__).parents[2]
 PAIRS = ROOT / "sample_traces" / "benchmarks"
-HEAD = "| pair | rule | before | bound | predicted | after | error, of the step before |\n|---|---|---|---|---|---|---|"
+HEAD = "| pair | rule | before | bound | predicted | after | error, % of the unfixed step |\n|---|---|---|---|---|---|---|"
 PAGE = ROOT / "docs" / "gains.md"
 KEPT = ROOT / "benchmarks" / "calibration.json"
 BEGIN, END = "<!-- calibrate: begin -->\n", "<!-- calibrate: end -->"
@@ -58,7 +58,7 @@ class Row:
 
     @property
     def error(self) -> float | None:
-        """The error of the prediction, as a share of the step before."""
+        """The error of the prediction, as a share of the unfixed step."""
         return None if self.predicted is None else abs(self.predicted - self.after) / self.before
 
     def __str__(self) -> str:
@@ -160,7 +160,7 @@ def table(title: str, rows: Sequence[Row]) -> str:
     if errors:
         median, worst = 100 * statistics.median(errors), 100 * max(errors)
         lines += [
-            f"{len(errors)} predictions: median error {median:.1f} %, worst {worst:.1f} % of the step before.",
+            f"{len(errors)} predictions: median error {median:.1f} %, worst {worst:.1f} % of the unfixed step.",
             "",
         ]
     return "\n".join(lines)

@@ -71,7 +71,7 @@ class Left:
         lost = sum(op.lost for op in self.ops)
         unknown = sum(op.share for op in self.ops if not op.judged and op.share >= _SMALL)
         if lost >= _SMALL_LOSS and self.on_cpu:
-            return "The best of a CPU is measured with matrix products and copies; other ops may not reach it."
+            return "A CPU's best is measured with matrix products and copies; other ops may not reach it."
         if lost >= _SMALL_LOSS:
             return (
                 f"At the rates that the device reaches on good shapes, the work would take {format_ratio(lost)} less "
