@@ -8,7 +8,7 @@ LONGEST_REASON = 200
 
 
 class PerfToolError(Exception):
-    """A condition that the user can understand and act on; its text is one sentence."""
+    """A condition that the user can understand and act on; its text is one line."""
 
     exit_code = 2
 

@@ -17,7 +17,7 @@ Parts = Annotated[list[str], typer.Argument(metavar="PARTS...", help="Parts (*.p
 
 
 def merge(cli: CliSettings, parts: Parts) -> None:
-    """Join analysed ranks into the report of their run
+    """Merge per-rank parts into one report
 
     Parts come from analyze TRACE --part FILE, on any machine. The report is the same as from all traces together,
     however the parts are ordered or grouped. report, lint, diff and query also read parts.

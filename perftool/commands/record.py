@@ -192,11 +192,11 @@ def _made(left: Sequence[Note], found: set[Path]) -> list[Path]:
 
 
 def why_nothing(left: Sequence[Note], code: int) -> str:
-    """Why nothing was recorded, in one sentence; ``left`` are the processes' notes, ``code`` is the exit code."""
+    """Why nothing was recorded, in one line; ``left`` are the processes' notes, ``code`` is the exit code."""
     furthest = max((STAGES.index(one.stage) for one in left), default=-1)
     stage = STAGES[furthest] if furthest >= 0 else None
     texts = [one.text for one in left if one.stage == stage and one.text]
-    how = f"was ended by {_signal_name(code - 128)}" if code > 128 else f"ended with exit code {code}"
+    how = f"was killed by {_signal_name(code - 128)}" if code > 128 else f"ended with exit code {code}"
     ending = f"the program {how}"
     if stage in ("saved", "explained"):
         return "; ".join(["nothing was recorded", *dict.fromkeys(texts)]).replace(";", ":", 1)

@@ -250,7 +250,7 @@ class Verdict:
     separates steps, and the parts of the recording outside the steady phase. ``caveats`` are about missing ranks and an
     overloaded machine.
 
-    ``causes`` lists the causes that take more than a fifth of the window, the largest first, whether or not a rule
+    ``causes`` lists the causes that take more than 20 % of the window, the largest first, whether or not a rule
     covers them.
     """
 

@@ -50,8 +50,8 @@ class Split:
 
 @dataclass(frozen=True)
 class Generation:
-    """A pattern for names of kernels written for a compute capability (times 10); ``capability`` is None where the name
-    itself states it."""
+    """A pattern for the names of kernels built for one compute capability. ``capability`` is stored x10 (90 for 9.0),
+    or None if the name itself states it."""
 
     pattern: str
     capability: int | None = None

@@ -118,7 +118,9 @@ def test_a_measured_loss_precedes_a_bound_of_an_overloaded_machine(tmp_path: Pat
     assert report.advice[0].code == "FUS101"
     assert report.advice[0].gain is not None
     assert report.advice[0].gain.ns_per_step == 29_990_000
-    assert report.verdict.headline.startswith("No op computes while the thread runs Python and small ops, or waits for")
+    assert report.verdict.headline.startswith(
+        "No substantial op runs while the thread is in Python or small ops, or waits for"
+    )
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,9 @@ def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
     report = analyze([str(path)])
 
     assert report.verdict.headline == (
-        "No op computes while the thread runs Python and small ops, or waits for a core: 55.6 % of the time, 5.00 ms; "
-        "the longest stretch takes 5.00 ms. The recording does not distinguish running from waiting: record again "
-        "while cores are free."
+        "No substantial op runs while the thread is in Python or small ops, or waits for a core: 55.6 % of the time, "
+        "5.00 ms; the longest stretch takes 5.00 ms. The recording does not distinguish running from waiting: record "
+        "again while cores are free."
     )
     assert report.verdict.caveats.startswith("The machine was overloaded: ")
     (found,) = [found for found in report.findings if found.code == "GAP108"]

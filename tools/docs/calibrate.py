@@ -24,7 +24,9 @@ from perftool.engine.rules.pack import builtin_folder, load_pack
 
 ROOT = Path(__file__).parents[2]
 PAIRS = ROOT / "sample_traces" / "benchmarks"
-HEAD = "| pair | rule | before | bound | predicted | after | error, % of the unfixed step |\n|---|---|---|---|---|---|---|"
+HEAD = (
+    "| pair | rule | before | bound | predicted | after | error, % of the unfixed step |\n|---|---|---|---|---|---|---|"
+)
 PAGE = ROOT / "docs" / "gains.md"
 KEPT = ROOT / "benchmarks" / "calibration.json"
 BEGIN, END = "<!-- calibrate: begin -->\n", "<!-- calibrate: end -->"

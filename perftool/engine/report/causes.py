@@ -35,7 +35,7 @@ CLAUSES = {
     "sleep": "the device waits while the host sleeps",
     "checkpoint": "the device waits while the host saves a checkpoint",
     "blocked": "no op computes while Python mostly waits: for a lock, a file, or another thread or process",
-    "no_core": "no op computes while the thread runs Python and small ops, or waits for a core",
+    "no_core": "no substantial op runs while the thread is in Python or small ops, or waits for a core",
     "capture": "graphs are captured, and the device cannot work meanwhile",
     "profiler": "the device waits while the profiler works",
     "autograd": "the device waits while the host is between backward functions",

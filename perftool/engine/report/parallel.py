@@ -11,7 +11,7 @@ from perftool.model.report import Finding, GroupRole, Waiting
 from perftool.store.trace_store import TraceStore
 from perftool.units import ranks_text
 
-# Waiting times are similar if they differ by less than a tenth, or by 0.1 ms.
+# Waiting times are similar if they differ by less than 10 %, or by 0.1 ms.
 _ALIKE, _ALIKE_NS = 0.1, 100_000
 # A rank waits for the culprit if its waiting is at least half of the culprit's lateness.
 _PASSED_ON = 0.5

@@ -38,7 +38,7 @@ _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_
 _EARLIEST_NS = 10**15
 # Ranks of a run start recording within this time, including differences of their clocks.
 _APART_NS = 600 * NS_PER_S
-# The traces of a run that crashed early have less than a tenth of the size of other runs' traces.
+# The traces of a run that crashed early have less than 10 % of the size of other runs' traces.
 _BROKEN_OFF_SHARE = 0.1
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")

@@ -14,7 +14,7 @@ from perftool.replay.ranks.meetings import CAUSES, Less
 from perftool.replay.ranks.reading import LEAST
 from perftool.units import format_ns, ranks_text
 
-# The two estimates agree if they differ by at most a tenth, or by at most a hundredth of the step.
+# The two estimates agree if they differ by at most 10 %, or by at most 1 % of the step.
 _AGREE, _AGREE_STEP = 0.1, 0.01
 # If more than this share of the ranks is late, moving their work to the other ranks makes these noticeably slower.
 _FEW = 0.2

@@ -65,12 +65,13 @@ class Less:
 
 @dataclass(frozen=True)
 class Meetings:
-    """A few steps of all ranks. Meeting n lasts ``wire[n]`` ns once all have arrived; ``kind`` combines its operation,
-    size and number of ranks. ``group`` names its process group, numbered by ``lane``; ``passes`` marks a send with its
-    receive. Each arrival spends ``spent`` ns in it. Ranks with the same number in ``roles`` do the same; ``stages`` has
-    the ranks of each pipeline stage. The last of ``arrivals``, one for each of ``ranks``, are the ends of the ranks'
-    windows; ``begin`` is where they begin, on the common clock. ``floor_ns`` is the time that each rank's host needs
-    for a step.
+    """A few steps of all ranks. A meeting is one collective, or a send with its receive, matched across its ranks.
+
+    Meeting n lasts ``wire[n]`` ns once all ranks have arrived; ``kind`` combines its operation, size and number of
+    ranks. ``group`` names its process group, numbered by ``lane``; ``passes`` marks a send with its receive. Each
+    arrival spends ``spent`` ns in it. Ranks with the same number in ``roles`` do the same; ``stages`` has the ranks of
+    each pipeline stage. The last of ``arrivals``, one for each of ``ranks``, are the ends of the ranks' windows;
+    ``begin`` is where they begin, on the common clock. ``floor_ns`` is the time that each rank's host needs for a step.
     """
 
     ranks: Int64s

@@ -112,7 +112,7 @@ def meetings_of(
     """The meetings of ``ranks`` in ``steps``, from the columns of the queries above.
 
     ``groups`` has the name of each lane, ``pairs`` the two ranks of a lane for sends and receives, as ``[3, 5]``.
-    ``passes`` are all ranks that send to each other, including those without a recording.
+    ``passes`` are the (sender, receiver) pairs of ranks, including ranks without a recording.
     """
     everywhere = _stages(passes)
     stages = {place: [rank for rank in members if rank in ranks["rank"]] for place, members in everywhere.items()}

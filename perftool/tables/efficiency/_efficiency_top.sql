@@ -15,7 +15,7 @@
 -- column kernel_ns: BIGINT, op_efficiency.kernel_ns
 -- column bound: VARCHAR, op_efficiency.bound
 -- column best_ns: DOUBLE, time at the device's best
--- column lost_ns: BIGINT, time beyond the attainable time; 0 if it is less than a tenth; NULL if the device's best is unknown, or if the op takes less than a fiftieth of the work
+-- column lost_ns: BIGINT, time beyond the attainable time; 0 if it is less than 10 %; NULL if the device's best is unknown, or if the op takes less than 2 % of the work
 SELECT e.rank, e.name, e.source, e.engine, e.kind, e.input_dims, e.input_types, e.calls, e.flops * e.calls AS flops,
        e.bytes * e.calls AS bytes, e.kernel_ns, e.bound, e.roofline_ratio * e.kernel_ns AS best_ns,
        CASE WHEN s.lost_ns IS NOT NULL THEN s.lost_ns

@@ -1,6 +1,6 @@
 -- The ops of op_efficiency that could be much faster, each with one of its kernels. For op_shortfalls.
 --
--- Only ops with at least a fiftieth of a rank's device work are considered.
+-- Only ops with at least 2 % of a rank's device work are considered.
 --
 -- needs: op_efficiency, _op_work, _op_bounds, device_ops, ops, windows, devices, _name_roles
 -- empty without: _op_bounds.memory_ns

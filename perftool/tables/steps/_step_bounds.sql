@@ -4,7 +4,7 @@
 -- the rule of PyTorch's TensorBoard plugin. A recording without steps counts as one step. If steps were detected rather
 -- than marked, the recording may contain only the end of the first step.
 --
--- The first steps of a process compile and start up. Steps that spend at least a twentieth of their time on this are
+-- The first steps of a process compile and start up. Steps that spend at least 5 % of their time on this are
 -- left out as warm-up: at most half of the steps (or two, if that is more), and only if most later steps spend less
 -- time on it. Otherwise, compiling is normal for the run.
 --

@@ -1,7 +1,7 @@
 -- One row per rank of machines: the load of its machine during the recording.
 --
--- A machine is overloaded if a thread of the run was ready but had no core for more than a tenth of the recorded time,
--- or if a hypervisor took the cores for that long. Steps then take a tenth longer than necessary, so no gain is
+-- A machine is overloaded if a thread of the run was ready but had no core for more than 10 % of the recorded time,
+-- or if a hypervisor took the cores for that long. Steps then take 10 % longer than necessary, so no gain is
 -- predicted.
 --
 -- needs: machines
@@ -13,7 +13,7 @@
 -- column own_ns: BIGINT, CPU time of the process and of its loader's workers
 -- column busy_ns: BIGINT, time in which the allowed cores ran any process, summed over cores
 -- column overload_ns: BIGINT, time of the recording in which a thread was ready to run but had no core, or a hypervisor took the cores; NULL when unknown
--- column overloaded: BOOLEAN, whether overload_ns is more than a tenth of wall_ns; false when unknown
+-- column overloaded: BOOLEAN, whether overload_ns is more than 10 % of wall_ns; false when unknown
 WITH waits AS (
     SELECT rank, cores, step_ns, quiet_step_ns, wall_ns, own_ns, busy_ns,
            greatest(delay_ns, stolen_ns / cores)::BIGINT AS overload_ns
