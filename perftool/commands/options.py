@@ -43,7 +43,7 @@ class CliSettings:
     top: int | None = row(
         None, "Findings to show; the default fits the screen", panel=OUTPUT, metavar="N", on=_REPORTS, least=1
     )
-    full: bool = row(False, "Print every table, not just the answer", panel=OUTPUT, on=(*_REPORTS, ROOT))
+    full: bool = row(False, "Print every table, not just the short report", panel=OUTPUT, on=(*_REPORTS, ROOT))
     summary_jsonl: str | None = row(
         None, "Append a line with the numbers of the run, and one per rank, to FILE, for trend",
         panel=OUTPUT, metavar="FILE", on=_REPORTS,
