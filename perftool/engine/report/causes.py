@@ -9,7 +9,7 @@ from typing import Any
 from perftool.model.report import Cause, Finding, Location
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
-from perftool.units import format_ratio
+from perftool.units import format_ns, format_ratio
 
 # As a share of the window; every report names larger causes.
 LARGE = 0.2
@@ -73,6 +73,14 @@ annotated AS (
         SELECT cause, annotation, sum(ns) AS ns FROM _idle_annotations GROUP BY cause, annotation
     ) GROUP BY cause
 ),
+pairs AS (
+    SELECT cause, arg_max({'before': pair_before, 'after': pair_after, 'times': times, 'ns': ns},
+                          (ns, pair_before, pair_after)) AS pair, max(ns) AS ns
+    FROM (
+        SELECT cause, pair_before, pair_after, sum(pair_times) AS times, sum(pair_ns) AS ns FROM _gap_neighbours
+        WHERE pair_times > 1 GROUP BY cause, pair_before, pair_after
+    ) GROUP BY cause
+),
 in_ops AS (
     SELECT cause, arg_max({'name': op, 'calls': calls}, (ns, op)) AS op, max(ns) AS ns FROM (
         SELECT cause, op, sum(ns) AS ns, sum(calls) AS calls FROM _idle_ops GROUP BY cause, op
@@ -81,9 +89,9 @@ in_ops AS (
 SELECT i.name, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step, i.longest,
        CASE WHEN a.ns > 0.5 * i.ns THEN a.name END AS within,
        CASE WHEN o.ns > 0.5 * i.ns THEN o.op.name END AS op, (o.op.calls / w.steps)::BIGINT AS calls,
-       EXISTS (FROM steps WHERE step IS NOT NULL) AS stepped
+       EXISTS (FROM steps WHERE step IS NOT NULL) AS stepped, CASE WHEN p.ns > 0.3 * i.ns THEN p.pair END AS pair
 FROM whole AS w CROSS JOIN idle AS i LEFT JOIN annotated AS a ON a.cause = i.name
-LEFT JOIN in_ops AS o ON o.cause = i.name
+LEFT JOIN in_ops AS o ON o.cause = i.name LEFT JOIN pairs AS p ON p.cause = i.name
 WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 """
 
@@ -116,7 +124,7 @@ def causes(
             share=row["share"],
             ns_per_step=row["ns_per_step"],
             codes=tuple(dict.fromkeys(found.code for found in findings if row["name"] in explains.get(found.code, ()))),
-            longest=_place(row["longest"]),
+            longest=_place(row["longest"], named=row["pair"] is None),
             within=row["within"],
         )
         for row in store.select(_CAUSES, {"large": LARGE})
@@ -129,7 +137,10 @@ def cut_name(name: str) -> str:
 
 
 def _mostly_in(row: dict[str, Any]) -> str:
-    """A clause on the op that takes most of the time of a cause; empty without one."""
+    """A clause on the op, or the two ops around, most of the time of a cause; empty without one."""
+    if pair := row["pair"]:
+        between = f"{cut_name(pair['before'])} and {cut_name(pair['after'])}"
+        return f", much of it between {between} ({pair['times']:,} times, {format_ns(pair['ns'])})"
     if not row["op"] or not row["calls"]:
         return ""
     calls = f"{row['calls']:,} {'call' if row['calls'] == 1 else 'calls'}{' a step' if row['stepped'] else ''}"

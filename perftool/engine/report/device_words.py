@@ -32,12 +32,14 @@ _MOST_PARTS = 3
 _EMPTY = "TRC112"
 
 
-def limit_sentence(run: VerdictInput) -> str:
-    """A sentence on where a busy device spends its time, and how far it is from its best; empty for other devices."""
+def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
+    """A sentence on where a busy device spends its time, and how far it is from its best; empty for a device that is
+    idle for ``most_idle`` of the time or more.
+    """
     if not run.inputs or any(found.severity == "error" for found in run.findings):
         return ""
     idle = run.summary["device_idle_ratio"].value
-    if idle is None or idle >= _WELL_FED or not run.device_ops:
+    if idle is None or idle >= most_idle or not run.device_ops:
         return ""
     top = run.device_ops[0]
     known = "known " if run.summary["device_unknown_ratio"].value else ""

@@ -104,7 +104,7 @@ def verdict(run: VerdictInput) -> Verdict:
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
         headline += _other_culprits(first, findings, rules)
-        if _is_minor(first) and (limit := limit_sentence(run)):
+        if _is_minor(first) and (limit := limit_sentence(run, _MOSTLY_BUSY)):
             headline, detail, most = f"{limit} {headline}", busy_detail(run), work_sentences(run) or most
     elif limit := limit_sentence(run):
         headline, detail, most = limit, busy_detail(run), work_sentences(run) or most
@@ -161,8 +161,10 @@ _CALLS = 4
 _LAYERS = 12
 # A loop with a smaller share of the time is not worth a sentence.
 _LOOPED = 0.3
+# Work comes before minor advice if the device is idle for less than this share.
+_MOSTLY_BUSY = 0.3
 # Advice with a smaller gain comes after the sentence on where the time goes.
-_MINOR = 0.1
+_MINOR = 0.15
 
 
 def _is_minor(first: Finding) -> bool:

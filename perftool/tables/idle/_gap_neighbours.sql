@@ -1,12 +1,33 @@
--- The ops around the longest stretch of idle time in which the recording shows nothing.
+-- The ops around the idle time in which the recording shows nothing: around the longest stretch, and the pair of ops with
+-- the most of that time between them.
 --
--- needs: _idle_totals, ops
+-- needs: _idle_totals, gap_causes, ops, slices
 -- empty without: _idle_totals, ops
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, _idle_totals.name: between_ops or unknown
--- column before: VARCHAR, the last op that ends before the stretch
--- column after: VARCHAR, the first op that begins after the stretch
-WITH stretches AS (FROM _idle_totals WHERE name IN ('between_ops', 'unknown'))
-SELECT t.rank, t.name AS cause, arg_max(o.name, (o."end", o.id)) FILTER (o."end" <= t.ts) AS before,
-       arg_min(o.name, (o.ts, o.id)) FILTER (o.ts >= t.ts + t.longest_ns) AS after
-FROM stretches AS t JOIN ops AS o ON o.rank = t.rank WHERE contains(o.name, '::') GROUP BY t.rank, t.name
+-- column before: VARCHAR, the last op that ends before the longest stretch
+-- column after: VARCHAR, the first op that begins after the longest stretch
+-- column pair_before: VARCHAR, the op before the stretches of the pair
+-- column pair_after: VARCHAR, the op after them
+-- column pair_times: BIGINT, the number of these stretches
+-- column pair_ns: BIGINT, their time
+WITH stretches AS (SELECT rank, cause, ts, dur, "end" FROM gap_causes WHERE cause IN ('between_ops', 'unknown')),
+named AS (
+    SELECT o.id, o.rank, o.name, o.ts, o."end" FROM ops AS o JOIN slices AS s USING (id)
+    WHERE s.outermost AND contains(o.name, '::') AND EXISTS (FROM stretches)
+),
+ends AS (SELECT rank, "end", arg_max(name, (ts, id)) AS name FROM named GROUP BY rank, "end"),
+begins AS (SELECT rank, ts, arg_min(name, ("end", id)) AS name FROM named GROUP BY rank, ts),
+placed AS (
+    SELECT s.rank, s.cause, s.ts, s.dur, e.name AS before, b.name AS after
+    FROM stretches AS s ASOF LEFT JOIN ends AS e ON e.rank = s.rank AND s.ts >= e."end"
+    ASOF LEFT JOIN begins AS b ON b.rank = s.rank AND s."end" <= b.ts
+),
+pairs AS (
+    SELECT rank, cause, before, after, count(*) AS times, sum(dur)::BIGINT AS ns FROM placed
+    WHERE before IS NOT NULL AND after IS NOT NULL GROUP BY rank, cause, before, after
+    QUALIFY row_number() OVER (PARTITION BY rank, cause ORDER BY ns DESC, before, after) = 1
+)
+SELECT t.rank, t.name AS cause, l.before, l.after, p.before AS pair_before, p.after AS pair_after, p.times AS pair_times, p.ns AS pair_ns
+FROM _idle_totals AS t JOIN placed AS l ON l.rank = t.rank AND l.cause = t.name AND l.ts = t.ts AND l.dur = t.longest_ns
+LEFT JOIN pairs AS p ON p.rank = t.rank AND p.cause = t.name
