@@ -417,6 +417,21 @@ def test_a_gap_that_nothing_explains_is_placed_between_ops(tmp_path: Path) -> No
     assert "the longest stretch takes 8.90 ms, between aten::detach and aten::embedding." in headline
 
 
+def test_gaps_are_placed_between_the_ops_with_most_of_them(tmp_path: Path) -> None:
+    events = [step(1, 0, 10_000)]
+    for k in range(5):
+        events += [x("aten::to", 1000 * k, 100), x("aten::empty", 1000 * k + 800, 200)]
+    events += [x("aten::mm", 5000, 100), x("aten::add", 7000, 3000)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    headline = analyze([str(path)]).verdict.headline
+
+    assert "much of it between aten::to and aten::empty (5 times, 3.50 ms): 54.0 % of the time" in headline
+    assert headline.endswith("with_stack=True) would show it.")
+    assert "the longest stretch takes 1.90 ms. Stacks" in headline
+
+
 def test_an_annotation_around_the_whole_step_gives_way_to_those_inside_it(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document([
@@ -477,3 +492,28 @@ def test_a_class_of_modules_inside_and_outside_the_largest_module_counts_as_a_wh
     ]))  # fmt: skip
 
     assert "By module: W8Linear 100.0 % of the work." in analyze([str(path)]).verdict.apart
+
+
+def test_long_first_steps_get_no_advice(tmp_path: Path) -> None:
+    events = [step(k, 20_000 * min(k, 2) + 10_000 * max(k - 2, 0), 20_000 if k < 2 else 10_000) for k in range(8)]
+    events += [x("aten::mm", one["ts"], 9000) for one in events]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    report = analyze([str(path)])
+
+    assert [found.advice for found in report.findings if found.code == "STP101"] == [False]
+
+
+def test_a_wait_for_the_first_batch_gets_no_advice(tmp_path: Path) -> None:
+    workers = "_MultiProcessingDataLoaderIter"
+    events = [step(0, 0, 10_000), loader(0, 8000, workers)]
+    for k in range(1, 5):
+        events += [step(k, 9000 + 1000 * k, 1000), loader(9000 + 1000 * k, 10, workers)]
+    events += [x("aten::mm", 9100 + 1000 * k, 800) for k in range(1, 5)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    report = analyze([str(path)])
+
+    assert [found.advice for found in report.findings if found.code == "GAP102"] == [False]

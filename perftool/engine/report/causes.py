@@ -147,10 +147,11 @@ def _mostly_in(row: dict[str, Any]) -> str:
     return f", mostly in {cut_name(row['op'])} ({calls})"
 
 
-def _place(longest: dict[str, Any] | None) -> Location | None:
-    """The place of the ``longest`` stretch; if nothing shows what runs in it, its name gives the ops around it."""
+def _place(longest: dict[str, Any] | None, *, named: bool) -> Location | None:
+    """The place of the ``longest`` stretch. If nothing shows what runs in it, its name gives the ops around it if
+    ``named``."""
     if longest is None:
         return None
-    known = longest["before"] and longest["after"]
+    known = named and longest["before"] and longest["after"]
     name = f"between {cut_name(longest['before'])} and {cut_name(longest['after'])}" if known else None
     return Location(None, None, longest["ts"], longest["dur"], name)
