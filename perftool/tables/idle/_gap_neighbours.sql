@@ -31,3 +31,4 @@ pairs AS (
 SELECT t.rank, t.name AS cause, l.before, l.after, p.before AS pair_before, p.after AS pair_after, p.times AS pair_times, p.ns AS pair_ns
 FROM _idle_totals AS t JOIN placed AS l ON l.rank = t.rank AND l.cause = t.name AND l.ts = t.ts AND l.dur = t.longest_ns
 LEFT JOIN pairs AS p ON p.rank = t.rank AND p.cause = t.name
+WHERE coalesce(l.before, l.after) IS NOT NULL
