@@ -20,8 +20,13 @@ ReadingKind = Literal[
 InputKind = Literal["trace", ReadingKind]
 # The kind of issue for parts of a file that only other programs can read.
 UNREAD = "not read"
-# The kinds of issues for events that a trace may hold and that were not read.
-_LOST_EVENTS = ("dropped events", "dropped text", "second event array")
+# The kinds of issues that lose no event: repairs, notes, and events that the recording itself cut off. After any other
+# issue, a gate does not judge the input.
+_NOTHING_LOST = (
+    "repaired events", "trailing comma", "cut names", "long inputs", "damaged metadata", UNREAD, "unmatched ends",
+    "unmatched begins", "begin without end", "end without begin", "rank taken", "rank assumed", "copy",
+    "older recording", "part of a recording", "handMade", "simulated", "interrupted",
+)  # fmt: skip
 InputStatus = Literal["ok", "repaired", "truncated", "unreadable"]
 
 
@@ -64,4 +69,5 @@ class InputFile:
             return self.issues[0].message if self.issues else f"{self.path} cannot be read"
         if self.status == "truncated":
             return f"{self.path}: the trace is cut off"
-        return next((f"{self.path}: {issue.message}" for issue in self.issues if issue.kind in _LOST_EVENTS), "")
+        lost = (issue for issue in self.issues if issue.kind not in _NOTHING_LOST and issue.bytes != 0)
+        return next((f"{self.path}: {issue.message}" for issue in lost), "")

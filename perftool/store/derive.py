@@ -30,6 +30,9 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 """
 
 
+# The phases of the trace event format, with its deprecated ones.
+_PHASES = "BEXiIRCbnestfPNODMVvc()STpF"
+
 # The arrays have a row for each row of the part, in the same order.
 _SLICES = """
 SELECT s.id, s.rank, s.track, s.side, s.name, s.cat, s.ts, s."end" - s.ts AS dur, s."end", n.depth::INTEGER AS depth,
@@ -57,7 +60,13 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
         issues += [(rank, issue) for issue in _unpaired(pairs.unmatched_ends, pairs.unmatched_begins)]
     arrays = {"id": np.asarray(begins, dtype=np.int64), "end": np.asarray(ends_ns, dtype=np.int64)}
     _run(connection, 'CREATE TABLE _pairs AS SELECT id, "end" FROM arrays', arrays)
-    return [*issues, *_untimed(connection), *_cut_names(connection, longest_name), *_long_inputs(connection)]
+    return [
+        *issues,
+        *_untimed(connection),
+        *_unknown(connection),
+        *_cut_names(connection, longest_name),
+        *_long_inputs(connection),
+    ]
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
@@ -190,6 +199,18 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
     for rank, count in found:
         text = f"complete events without a start, or with a missing or impossible length, dropped: {count:,}"
         yield rank, ImportIssue("events without times", count, text)
+
+
+def _unknown(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
+    """Issues for events that no table contains: of a phase outside the trace event format, or slices without a name."""
+    found = connection.execute(
+        f"""SELECT rank, count(*) FROM raw
+            WHERE NOT contains('{_PHASES}', ph) OR strlen(ph) <> 1 OR (ph IN ('X', 'B') AND name IS NULL)
+            GROUP BY rank ORDER BY rank"""
+    ).fetchall()
+    for rank, count in found:
+        text = f"events of an unknown phase, or slices without a name, left out: {count:,}"
+        yield rank, ImportIssue("unknown events", count, text)
 
 
 def _cut_names(connection: duckdb.DuckDBPyConnection, longest: int) -> Iterator[tuple[int, ImportIssue]]:

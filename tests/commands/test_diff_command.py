@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.program import Run
-from events import document, step, x
+from events import document, launch, step, x
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 # One rule is enough, because the subject is the step times.
@@ -201,3 +202,41 @@ def test_what_cannot_run_exits_2(run: Run, arguments: list[str], message: str) -
     assert run(*DIFF, *arguments) == 2
     assert message in run.err
     assert run.out == ""
+
+
+def test_the_gate_does_not_judge_a_run_whose_device_work_ends_early(run: Run) -> None:
+    events: list[dict[str, Any]] = []
+    for number in range(30):
+        at = 10_000 * number
+        events += [step(number, at, 9000), x("aten::mm", at, 8000)]
+        if number < 6:
+            events += launch(number, at, 10, at + 100, 8000)
+    Path("new.json").write_bytes(document(events))
+    base = run_of("base.json", 9000)
+
+    assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
+    assert "rank 0: 24 of its 30 steps are incomplete" in run.err
+    assert run("lint", "new.json", "--select", "GAP101", "--budget", "step_time_ms<=1000") == 1
+    assert "BUD102" in run.out
+
+
+@pytest.mark.parametrize(
+    ("damage", "lost"),
+    [({"dur": None}, "complete events without a start"), ({"ph": "x"}, "events of an unknown phase"),
+     ({"name": None}, "events of an unknown phase, or slices without a name")],
+)  # fmt: skip
+def test_the_gate_does_not_judge_a_run_that_lost_events(run: Run, damage: dict[str, Any], lost: str) -> None:
+    base = run_of("base.json", 1000)
+    events = json.loads(Path(base).read_text())["traceEvents"]
+    Path("new.json").write_text(json.dumps({"traceEvents": [*events, {**events[-1], **damage}]}))
+
+    assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
+    assert lost in run.err
+
+
+def test_the_gate_does_not_judge_the_first_of_two_documents(run: Run) -> None:
+    base = run_of("base.json", 1000)
+    Path("new.json").write_text(Path(base).read_text() + Path(run_of("slow.json", 9000)).read_text())
+
+    assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
+    assert "bytes after the event array were not used" in run.err

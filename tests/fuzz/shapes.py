@@ -399,6 +399,18 @@ def _saves(depth: int) -> bytes:
     return document(events)
 
 
+def _stepping_threads(threads: int, steps: int = 3000) -> bytes:
+    """Steps of a CPU run, each with a long Python function, on ``threads`` threads."""
+    events = []
+    for number in range(steps):
+        at, tid = 5000 * number, number % threads + 1
+        events += [
+            step(number, at, 4900) | {"tid": tid}, x("/a.py(3): work", at, 2500, "python_function", tid=tid),
+            x("aten::mm", at + 2600, 1000, tid=tid), x("aten::add", at + 3700, 1000, tid=tid),
+        ]  # fmt: skip
+    return document(events)
+
+
 _COMPILES = "_compile.compile_inner (dynamo_timed)"
 _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
 
@@ -410,6 +422,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
         lambda: _trace([step(number, number, _SPAN) for number in range(2000)]),
     ),
     "many steps": ("t.json", lambda: _trace(_steps(5)), lambda: _trace(_steps(20_000))),
+    "steps on threads of their own": ("t.json", lambda: _stepping_threads(1), lambda: _stepping_threads(3000)),
     "many streams": ("t.json", lambda: _trace(_steps(5)), lambda: _trace(_steps(5), stream=lambda number: number)),
     "a name of 30 MB": ("t.json.gz", lambda: gzip.compress(_trace(_steps(5))), lambda: _gzipped(b"a" * (30 << 20))),
     "a name of escapes": ("t.json.gz", lambda: gzip.compress(_trace(_steps(5))), lambda: _gzipped(b'\\"' * (8 << 20))),

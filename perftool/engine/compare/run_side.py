@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from perftool.engine.compare.op_totals import totals
-from perftool.engine.report.complete_steps import counted, of_slowest_rank
+from perftool.engine.report.complete_steps import counted, mostly_incomplete, of_slowest_rank
 from perftool.model.diff import UNKNOWN, OpTotal, RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.inputs import InputFile
@@ -54,7 +54,7 @@ def run_side(
         served=served or {},
         modules=_modules(modules, complete),
         step_word=step_word,
-        lost=tuple(filter(None, (read.loss for read in inputs))),
+        lost=(*filter(None, (read.loss for read in inputs)), *mostly_incomplete(steps)),
         rank_steps={rank: per_rank[rank] for rank in sorted({step.rank for step in steps})},
     )
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from statistics import median
 
 from perftool.model.report import WHOLE_TRACE, Step
+
+# A recording may cut off its first and last step.
+_CUT_OFF = 2
 
 
 def counted(steps: Iterable[Step]) -> list[Step]:
@@ -13,6 +17,16 @@ def counted(steps: Iterable[Step]) -> list[Step]:
     steps."""
     complete = [step for step in steps if not step.partial]
     return [step for step in complete if step.name != WHOLE_TRACE] or complete
+
+
+def mostly_incomplete(steps: Iterable[Step]) -> Iterator[str]:
+    """A sentence for each rank whose steps are mostly incomplete, so that the complete ones do not represent them."""
+    cut = list(steps)
+    complete = Counter(step.rank for step in cut if not step.partial)
+    incomplete = Counter(step.rank for step in cut if step.left_out == "incomplete")
+    for rank, lost in sorted(incomplete.items()):
+        if lost > max(_CUT_OFF, complete[rank]):
+            yield f"rank {rank}: {lost:,} of its {lost + complete[rank]:,} steps are incomplete"
 
 
 def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:

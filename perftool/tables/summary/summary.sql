@@ -28,6 +28,11 @@ best AS (
 complete AS (SELECT * FROM steps WHERE NOT partial),
 -- Ranks wait for one another, so the slowest one sets the pace.
 rank_medians AS (SELECT rank, count(step) > 0 AS stepped, median(dur) AS ns FROM complete GROUP BY rank),
+-- A few complete steps do not represent a rank. A recording may cut off its first and last step.
+mostly_incomplete AS (
+    SELECT rank FROM steps GROUP BY rank
+    HAVING count(*) FILTER (left_out = 'incomplete') > greatest(2, count(*) FILTER (NOT partial))
+),
 ratios AS (
     SELECT 'device_busy_ratio' AS metric, busy AS numerator, device_win AS denominator FROM whole
     UNION ALL SELECT 'device_idle_ratio', device_win - busy, device_win FROM whole
@@ -46,7 +51,7 @@ numbers AS (
     SELECT 'steps' AS metric, count(*)::DOUBLE AS value FROM complete WHERE step IS NOT NULL
     -- A rank without steps among ranks with steps may be the slowest.
     UNION ALL SELECT 'step_time_ms', CASE WHEN bool_and(stepped) OR NOT bool_or(stepped) THEN max(ns) END / 1e6
-              FROM rank_medians
+              FROM rank_medians WHERE NOT EXISTS (FROM mostly_incomplete)
     UNION ALL SELECT 'window_ms', win / 1e6 FROM whole
     UNION ALL SELECT 'passes_time_ms', nullif(passes, 0) / 1e6 FROM best
     UNION ALL SELECT 'kernel_time_ms', compute / 1e6 FROM whole
