@@ -363,7 +363,8 @@ def test_a_budget_of_the_step_time_holds_for_each_rank(run: Run, slow: list[Even
     fast = [step(at, 1000 * at, 1000) for at in range(9)]
     for rank, events in enumerate((fast, slow)):
         info = {"rank": rank, "world_size": 2}
-        Path(f"rank{rank}.json").write_bytes(document([*events, x("aten::mm", 1, 9)], distributedInfo=info))
+        work = [x("aten::mm", one["ts"] + 1, 9) for one in events]
+        Path(f"rank{rank}.json").write_bytes(document([*events, *work], distributedInfo=info))
     options = ["--budget", "step_time_ms<=1.5", "--select", "FUS117", "--output-format", "json-lines"]
     assert run("lint", "rank0.json", "rank1.json", *options) == 1
     assert codes(run) == expected

@@ -133,6 +133,12 @@ def test_parts_of_a_secret_that_reports_cut_are_left_out(mark: str) -> None:
     assert redactor.text("in ijklmnop2, short") == "in redacted, short"
 
 
+def test_a_secret_without_the_number_of_a_module_is_left_out() -> None:
+    redactor = Redactor()
+    redactor.learn([b'{"password": "abcdefgh1_27"}'])
+    assert redactor.text("By module: abcdefgh1 97 %, abcdefgh1_27") == "By module: redacted 97 %, redacted"
+
+
 def test_a_secret_that_begins_at_every_letter_takes_little_memory() -> None:
     redactor = Redactor()
     redactor.learn([b'{"password":"aaaaaaaaaaaaaaaa"}'])
