@@ -32,9 +32,9 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT = re.compile(r"\d")
-# Reports cut names of kernels before arguments and template arguments, stacks between frames, and the number of a module,
-# without a mark.
-_CUT_BEFORE = re.compile(r"[(<;]|_\d+$")
+# Reports cut names of kernels before arguments and template arguments, stacks between frames, paths to the name of the
+# file, and the number off a module, all without a mark.
+_CUT_BEFORE = re.compile(r"[(<;/]|_\d+$")
 # Strings repeat, so the results for the first strings are cached, unless they are long.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
 # At most this many characters of a secret are compared with a text at once.
