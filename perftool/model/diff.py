@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from perftool.model.efficiency import OpRate
-from perftool.model.report import Finding
+from perftool.model.report import Finding, StepSource, step_word
 
 Verdict = Literal["slower", "faster", "no significant change", "cannot be judged"]
 ChangeKind = Literal["appeared", "vanished", "changed"]
@@ -42,9 +42,9 @@ class RunSide:
     ranks wait for one another. ``breakdown_ns`` is the mean over steps and ranks. ``all_ops`` is false when only the
     longest ops are known, as in a saved report. ``rates`` holds the rates that the ops with the most time reach on
     ``device``, ``served`` the numbers of the summary that only a language-model server has. ``modules`` holds the
-    modules of one rank by path; their times exclude inner modules. ``step_word`` is what the run calls a step. ``lost``
-    has a sentence for each input that was not read in full, and ``rank_steps`` the number of complete steps of each
-    rank.
+    modules of one rank by path; their times exclude inner modules. ``steps_from`` names the signal that separates steps
+    (None without steps). ``lost`` has a sentence for each input that was not read in full, and ``rank_steps`` the
+    number of complete steps of each rank.
     """
 
     name: str
@@ -59,9 +59,14 @@ class RunSide:
     device: str | None = None
     served: Mapping[str, float] = field(default_factory=dict)
     modules: tuple[OpTotal, ...] = ()
-    step_word: str = "step"
+    steps_from: StepSource | None = None
     lost: tuple[str, ...] = ()
     rank_steps: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def step_word(self) -> str:
+        """What the run calls a step."""
+        return step_word(self.steps_from)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class RunLine:
     state it), ``name`` the name of the inputs, ``folder`` their folder. ``metrics`` holds the numbers of the summary by
     name (None if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the report.
     ``origin`` marks inputs that no device recorded (simulated, handMade). ``lost`` counts the inputs of the run that
-    could not be read in full.
+    could not be read in full. ``steps_from`` names the signal that separates steps (empty if unknown).
     """
 
     time: str
@@ -42,6 +42,7 @@ class RunLine:
     recorded: str = ""
     folder: str = ""
     lost: int = 0
+    steps_from: str = ""
 
     @property
     def at(self) -> str:

@@ -240,3 +240,24 @@ def test_the_gate_does_not_judge_the_first_of_two_documents(run: Run) -> None:
 
     assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
     assert "bytes after the event array were not used" in run.err
+
+
+def test_the_gate_does_not_compare_steps_that_were_found_in_different_ways(run: Run) -> None:
+    events = []
+    for number in range(10):
+        at = 2000 * number
+        events += [x("aten::mm", at, 1900), x("Optimizer.step#SGD.step", at + 1900, 100, "user_annotation")]
+        events += [x("aten::add_", at + 1910, 50)]
+    Path("new.json").write_bytes(document(events))
+
+    assert run(*DIFF, run_of("base.json", 9000), "new.json", "--fail-if", "slower:5%") == 2
+    assert "the profiler marks steps, then each step ends with a call of the optimizer" in run.err
+
+
+def test_steps_without_length_are_no_steps(run: Run) -> None:
+    base = run_of("base.json", 1000)
+    events = [{**event, "dur": 0} for event in json.loads(Path(base).read_text())["traceEvents"]]
+    Path("new.json").write_text(json.dumps({"traceEvents": events}))
+
+    assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
+    assert run("lint", "new.json", "--select", "GAP101", "--budget", "step_time_ms<=1000") == 1

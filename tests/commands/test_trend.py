@@ -77,6 +77,15 @@ def test_the_gate_fails_if_the_newest_run_lacks_the_number(last: str, said: str,
     assert said in run.err
 
 
+def test_the_gate_fails_if_the_steps_of_the_newest_run_were_found_in_another_way(run: Run) -> None:
+    write(STEADY, steps_from="profiler")
+    with Path("n.jsonl").open("a") as file:
+        file.write(line(9, 5.0, steps_from="annotation"))
+
+    assert run("trend", "n.jsonl") == 2
+    assert "its steps were not found in the same way" in run.err
+
+
 def test_the_gate_fails_if_the_newest_run_lacks_the_rank(run: Run) -> None:
     Path("n.jsonl").write_text("".join(line(at, 1.0, rank=1) for at in range(1, 9)) + line(9, 1.0))
     assert run("trend", "n.jsonl", "--rank", "1") == 2

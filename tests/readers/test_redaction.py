@@ -139,6 +139,12 @@ def test_a_secret_without_the_number_of_a_module_is_left_out() -> None:
     assert redactor.text("By module: abcdefgh1 97 %, abcdefgh1_27") == "By module: redacted 97 %, redacted"
 
 
+def test_a_secret_whose_numbers_were_replaced_is_left_out() -> None:
+    redactor = Redactor()
+    redactor.learn([b'{"password": "abcdefgh1234ijkl"}'])
+    assert redactor.text("most of them abcdefgh#ijkl") == "most of them redacted"
+
+
 def test_a_secret_that_begins_at_every_letter_takes_little_memory() -> None:
     redactor = Redactor()
     redactor.learn([b'{"password":"aaaaaaaaaaaaaaaa"}'])

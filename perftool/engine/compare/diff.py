@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -26,6 +26,15 @@ from perftool.model.rule import Rule
 _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
+# How the steps of a run were found.
+_SEPARATED: Mapping[str, str] = {
+    "iteration": "each iteration of a server is a step",
+    "profiler": "the profiler marks steps",
+    "optimizer": "each step ends with a call of the optimizer",
+    "annotation": "each step begins with an annotation that recurs",
+    "copies": "each step begins where inputs are copied to the device",
+}
+
 
 def side_of(path: str, run: Run, root: Path) -> RunSide:
     """A side of the comparison, the ``run`` at ``path``, with paths relative to ``root``. Raises InputError."""
@@ -40,7 +49,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
         path, report.steps, device_ops, ops, report.findings, setting=setting,
         rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
         served=served_numbers({name: metric.value for name, metric in report.summary.items()}), modules=report.modules,
-        step_word=report.run.step_word, inputs=report.inputs,
+        steps_from=report.run.steps_from, inputs=report.inputs,
     )  # fmt: skip
 
 
@@ -101,8 +110,11 @@ def unjudged(comparison: Comparison) -> str:
         if side.lost:
             more = f" (and {len(side.lost) - 1} more)" if side.lost[1:] else ""
             return f"the {which} run is incomplete, so it is not judged: {side.lost[0]}{more}"
-        if not side.step_ns:
+        if not any(side.step_ns):
             return f"the {which} run has no complete step, so it is not judged"
+    # Saved reports of earlier versions do not say how steps were found.
+    if base.steps_from and new.steps_from and base.steps_from != new.steps_from:
+        return f"the runs are not judged: {_SEPARATED[base.steps_from]}, then {_SEPARATED[new.steps_from]}"
     for one, other, what in (
         (base.setting.ranks, new.setting.ranks, "was given"),
         (_stepped(base), _stepped(new), "has complete steps"),

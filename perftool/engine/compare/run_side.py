@@ -12,7 +12,7 @@ from perftool.model.efficiency import OpRate
 from perftool.model.inputs import InputFile
 from perftool.model.metrics import metric_kinds
 from perftool.model.modules import NO_MODULE, ModuleTime
-from perftool.model.report import BREAKDOWN, Finding, Share, Step
+from perftool.model.report import BREAKDOWN, Finding, Share, Step, StepSource
 
 
 def run_side(
@@ -28,13 +28,13 @@ def run_side(
     device: str | None = None,
     served: Mapping[str, float] | None = None,
     modules: Sequence[ModuleTime] = (),
-    step_word: str = "step",
+    steps_from: StepSource | None = None,
     inputs: Iterable[InputFile] = (),
 ) -> RunSide:
     """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
 
     ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``,
-    ``step_word`` what it calls a step, and ``inputs`` the files that it was read from.
+    ``steps_from`` the signal that separates steps, and ``inputs`` the files that it was read from.
     """
     steps = tuple(steps)
     complete = counted(steps)
@@ -53,7 +53,7 @@ def run_side(
         device=device,
         served=served or {},
         modules=_modules(modules, complete),
-        step_word=step_word,
+        steps_from=steps_from,
         lost=(*filter(None, (read.loss for read in inputs)), *mostly_incomplete(steps)),
         rank_steps={rank: per_rank[rank] for rank in sorted({step.rank for step in steps})},
     )

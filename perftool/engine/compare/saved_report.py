@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
@@ -15,7 +15,7 @@ from perftool.model.diff import RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.inputs import InputFile
 from perftool.model.modules import ModuleTime
-from perftool.model.report import Finding, Share, Step, step_word
+from perftool.model.report import Finding, Share, Step, StepSource
 from perftool.readers.trace.envelope import holds_events
 
 VERSION = 1
@@ -59,6 +59,7 @@ def read_saved(path: str) -> RunSide | None:
 
 
 def _side(path: str, data: Mapping[str, Any]) -> RunSide:
+    run = data.get("run") or {}
     return run_side(
         path,
         from_plain(tuple[Step, ...], [_fields(step, _STEP) for step in data["steps"]]),
@@ -73,7 +74,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
             from_plain(dict[str, float | None], {key: one["value"] for key, one in data["summary"].items()})
         ),
         modules=from_plain(tuple[ModuleTime, ...], data.get("modules", [])),
-        step_word=step_word((data.get("run") or {}).get("steps_from")),
+        steps_from=next((known for known in get_args(StepSource) if known == run.get("steps_from")), None),
         inputs=from_plain(tuple[InputFile, ...], [_fields(read, _INPUT) for read in data["inputs"]]),
     )
 

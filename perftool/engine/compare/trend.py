@@ -60,7 +60,7 @@ def trend_of(
         raise InputError(f"the file has no matching {'run' if rank is None else f'line of rank {rank}'}")
     wanted.sort(key=_when)
     newest = wanted[-1]
-    alike = [line for line in wanted if _made_by(line) == _made_by(newest)]
+    alike = [line for line in wanted if _are_comparable(line, newest)]
     whole = [line for line in alike if not line.lost]
     shown = [line for line in whole if line.metrics.get(metric) is not None][-last:]
     levels = _levels(shown, metric)
@@ -69,7 +69,9 @@ def trend_of(
         kind, newest.device, newest.world_size, newest.origin, points,
         levels, "cannot be judged", None, None, threshold / 100, len(wanted) - len(alike),
         sum(line.metrics.get(metric) is None for line in whole), history.damaged,
-        _unjudged(newest, max(lines, key=_when), metric, history) or _without_usual_ranks(newest, whole, lines),
+        _unjudged(newest, max(lines, key=_when), metric, history)
+        or _without_usual_ranks(newest, whole, lines)
+        or _with_other_steps(newest, wanted),
         len(alike) - len(whole),
     )  # fmt: skip
     return _judged(trend)
@@ -109,9 +111,22 @@ def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequen
     return lacks if missing else ""
 
 
-def _made_by(line: RunLine) -> tuple[str | None, int | None, str]:
-    """The properties that two runs must share for their numbers to be comparable."""
-    return line.device, line.world_size, line.origin
+def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
+    """Why ``newest`` is not judged if its steps were found in another way than those of most runs."""
+    signals = Counter(line.steps_from for line in wanted if line.steps_from)
+    if not newest.steps_from or 2 * signals[newest.steps_from] >= signals.total():
+        return ""
+    return (
+        f"the newest run ({newest.label}) is not judged: its steps were not found in the same way as those of most runs"
+    )
+
+
+def _are_comparable(one: RunLine, newest: RunLine) -> bool:
+    """Whether the numbers of two runs are comparable. Earlier versions did not write how steps were found."""
+    signals = {one.steps_from, newest.steps_from} - {""}
+    return len(signals) < 2 and all(
+        getattr(one, key) == getattr(newest, key) for key in ("device", "world_size", "origin")
+    )
 
 
 def _value(line: RunLine, metric: str) -> float:

@@ -31,7 +31,7 @@ _IN_JSON = b'"%b"' % REPLACEMENT.encode()
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
-_DIGIT = re.compile(r"\d")
+_DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
 # Reports cut names of kernels before arguments and template arguments, stacks between frames, paths to the name of the
 # file, and the number off a module, all without a mark.
 _CUT_BEFORE = re.compile(r"[(<;/]|_\d+$")
@@ -117,7 +117,8 @@ class Redactor:
 
     def _remember(self, kind: str, text: str = "") -> None:
         self._removed.add(kind)
-        for part in (text, *_CUT_BEFORE.split(text)):
+        # A rule that counts alike names replaces their numbers.
+        for part in (text, *_CUT_BEFORE.split(text), _NUMBER.sub("#", text)):
             if len(part) >= SHORTEST:
                 self._texts.setdefault(part, kind)
 

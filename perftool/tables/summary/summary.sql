@@ -50,7 +50,7 @@ ratios AS (
 numbers AS (
     SELECT 'steps' AS metric, count(*)::DOUBLE AS value FROM complete WHERE step IS NOT NULL
     -- A rank without steps among ranks with steps may be the slowest.
-    UNION ALL SELECT 'step_time_ms', CASE WHEN bool_and(stepped) OR NOT bool_or(stepped) THEN max(ns) END / 1e6
+    UNION ALL SELECT 'step_time_ms', CASE WHEN bool_and(stepped) OR NOT bool_or(stepped) THEN nullif(max(ns), 0) END / 1e6
               FROM rank_medians WHERE NOT EXISTS (FROM mostly_incomplete)
     UNION ALL SELECT 'window_ms', win / 1e6 FROM whole
     UNION ALL SELECT 'passes_time_ms', nullif(passes, 0) / 1e6 FROM best
