@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from builders.program import Run
-from events import document, launch, step, x
+from events import document, kernel, launch, runtime, step, x
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 # One rule is enough, because the subject is the step times.
@@ -261,3 +261,14 @@ def test_steps_without_length_are_no_steps(run: Run) -> None:
 
     assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
     assert run("lint", "new.json", "--select", "GAP101", "--budget", "step_time_ms<=1000") == 1
+
+
+def test_a_kernel_as_long_as_the_recording_leaves_no_steps_to_judge(run: Run) -> None:
+    events = [runtime("cudaLaunchKernel", 1, 5, 99), kernel("persistent", 10, 98_000, 99, stream=9)]
+    for number in range(10):
+        at = 10_000 * number
+        events += [step(number, at, 9000), x("aten::mm", at, 8000), *launch(number, at + 20, 5, at + 100, 8000)]
+    Path("new.json").write_bytes(document(events))
+
+    assert run(*DIFF, run_of("base.json", 9000), "new.json", "--fail-if", "slower:5%") == 2
+    assert "the new run has no complete step" in run.err

@@ -110,7 +110,8 @@ def unjudged(comparison: Comparison) -> str:
         if side.lost:
             more = f" (and {len(side.lost) - 1} more)" if side.lost[1:] else ""
             return f"the {which} run is incomplete, so it is not judged: {side.lost[0]}{more}"
-        if not any(side.step_ns):
+        # Work that lasts as long as the recording leaves the steps behind its launch no time.
+        if not median(side.step_ns or [0]):
             return f"the {which} run has no complete step, so it is not judged"
     # Saved reports of earlier versions do not say how steps were found.
     if base.steps_from and new.steps_from and base.steps_from != new.steps_from:
