@@ -517,3 +517,12 @@ def test_a_wait_for_the_first_batch_gets_no_advice(tmp_path: Path) -> None:
     report = analyze([str(path)])
 
     assert [found.advice for found in report.findings if found.code == "GAP102"] == [False]
+
+
+def test_the_layers_of_a_decoder_are_no_loop_of_small_ops(tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[4, 8], [8, 8]]}
+    events = [x(f"aten::op{k % 20}", 20 * k, 12, **shapes) for k in range(20 * 120)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    assert "GAP113" not in [found.code for found in analyze([str(path)]).findings]

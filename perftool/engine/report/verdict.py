@@ -104,7 +104,7 @@ def verdict(run: VerdictInput) -> Verdict:
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
         headline += _other_culprits(first, findings, rules)
-        if _is_minor(first) and (limit := limit_sentence(run, _MOSTLY_BUSY)):
+        if _is_minor(first) and not _blames(first, rules) and (limit := limit_sentence(run, _MOSTLY_BUSY)):
             headline, detail, most = f"{limit} {headline}", busy_detail(run), work_sentences(run) or most
     elif limit := limit_sentence(run):
         headline, detail, most = limit, busy_detail(run), work_sentences(run) or most
