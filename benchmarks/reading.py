@@ -206,10 +206,10 @@ def method(options: Options) -> str:
     machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
     return (
         f"{day}, {machine}; load average at the start {load}. {versions(options)}.\n\n"
-        f"Sources: {sources}, repeated. Least of {options.rounds} interleaved rounds, each run in\n"
-        "a fresh process, imports included. CPU is user and system time of all threads, peak the resident\n"
-        f"memory of the largest process. Ratios are to {YARDSTICK}, in the same rounds. On a busy machine, other\n"
-        "processes make the wall time longer."
+        f"Sources: {sources}, repeated. Each figure is the minimum of {options.rounds} interleaved rounds;\n"
+        "each run is a new process, imports included. CPU is the user and system time of all threads, peak the\n"
+        f"resident memory of the largest process. Ratios are relative to {YARDSTICK} in the same rounds. On a busy\n"
+        "machine, other processes make the wall time longer."
     )
 
 

@@ -63,7 +63,7 @@ def runs() -> str:
             for name, ran in programs.items()
         ]
         title = what[0].upper() + what[1:]
-        parts.append(f"**{title}**\n\n" + _table("| | CPU s | peak MiB | how it ends | its last line |", rows))
+        parts.append(f"**{title}**\n\n" + _table("| | CPU s | peak MiB | how it ends | what it says |", rows))
     return method + "\n".join(parts)
 
 
@@ -71,7 +71,7 @@ def numbers() -> str:
     """Each program's output for a trace before and after a few numbers were damaged."""
     method, found = _part("numbers")
     rows = [[NAMES[name], _says(ran["before"]), _says(ran["after"])] for name, ran in found["rows"].items()]
-    return method + f"{found['kernels']} kernels:\n\n" + _table("| | unchanged | with seven bad lengths |", rows)
+    return method + f"{found['kernels']} kernels:\n\n" + _table("| | unchanged | with seven impossible durations |", rows)
 
 
 def broken() -> str:
@@ -86,7 +86,7 @@ def broken() -> str:
             tracebacks = sum(end["traceback"] for end in ends)
             refusals = len(ends) - answers - tracebacks
             rows.append([shown, str(answers), str(refusals), str(tracebacks), _ended(found[cut][program])])
-    head = "| | answers | refuses, without a traceback | traceback | the file cut off |"
+    head = "| | answers | refuses, without a traceback | traceback | with the file cut off |"
     return method + f"{len(found)} copies: {'; '.join(found)}.\n\n" + _table(head, rows)
 
 
