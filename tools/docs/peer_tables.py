@@ -71,7 +71,8 @@ def numbers() -> str:
     """Each program's output for a trace before and after a few numbers were damaged."""
     method, found = _part("numbers")
     rows = [[NAMES[name], _says(ran["before"]), _says(ran["after"])] for name, ran in found["rows"].items()]
-    return method + f"{found['kernels']} kernels:\n\n" + _table("| | unchanged | with seven impossible durations |", rows)
+    head = "| | unchanged | with seven impossible durations |"
+    return method + f"{found['kernels']} kernels:\n\n" + _table(head, rows)
 
 
 def broken() -> str:
