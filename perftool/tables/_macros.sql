@@ -146,8 +146,8 @@ CREATE MACRO time_text(ns) AS
 
 -- A clause on the step time without a straggler's delay, or on the largest possible gain if there is no prediction.
 CREATE MACRO without_text(predicted, step, estimate, steps) AS
-    CASE WHEN predicted > 0 THEN 'without that a step takes ' || time_text(step - predicted) || ' instead of ' || time_text(step) || CASE WHEN steps = 1 THEN ' (predicted from one step)' ELSE ' (predicted)' END
-         ELSE 'up to ' || time_text(estimate) || ' of a step of ' || time_text(step) END;
+    CASE WHEN predicted > 0 THEN 'without that delay, a step takes ' || time_text(step - predicted) || ' instead of ' || time_text(step) || CASE WHEN steps = 1 THEN ' (predicted from one step)' ELSE ' (predicted)' END
+         ELSE 'this costs up to ' || time_text(estimate) || CASE WHEN steps = 1 THEN ' of the ' ELSE ' of each ' END || time_text(step) || ' step' END;
 -- A clause on how many of the steps are affected, and how regularly.
 CREATE MACRO period_text(times, steps, every) AS
     CASE WHEN steps = 1 THEN 'in the one step recorded' ELSE 'in ' || times || ' of ' || steps || ' steps' END

@@ -264,4 +264,4 @@ def test_the_bound_of_an_unexplained_wait_refers_to_the_median_step(tmp_path: Pa
     report = analyze([str(tmp_path)], ACCUSING)
     assert report.summary["step_time_ms"].value == 5.6
     assert "the recording does not show why" in report.verdict.headline
-    assert report.verdict.headline.endswith("of a step of 5.60 ms.")
+    assert report.verdict.headline.endswith("this costs up to 4.00 ms of the 5.60 ms step.")

@@ -33,7 +33,7 @@ def test_a_large_cause_without_a_rule_is_the_headline(tmp_path: Path) -> None:
     assert (cause.name, cause.codes, cause.share, cause.ns_per_step) == ("copy", (), 0.6, 600_000)
     assert cause.longest
     assert (cause.longest.ts_ns, cause.longest.dur_ns) == (0, 600_000)
-    assert report.verdict.headline.startswith("The device stands idle while the host is inside a copy call: 60.0 %")
+    assert report.verdict.headline.startswith("The device is idle while the host is inside a copy call: 60.0 %")
 
 
 def test_an_annotation_locates_unrecorded_time(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
     assert [(length.steps, length.longest_ns) for length in report.run.lengths] == [(3, 4_000_000), (3, 10_800_000)]
     assert report.verdict.caveats.startswith("Steps have two lengths: 3 take 4.00 ms, 3 take 10.8 ms.")
     assert report.verdict.headline == (
-        "Up to 3.40 ms of a step of 7.40 ms on average is lost (estimate): the long steps call aten::linear 6 times "
+        "Up to 3.40 ms of each step (7.40 ms on average) is lost (estimate): the long steps call aten::linear 6 times "
         "instead of 0."
     )
     assert "6 steps, mean 7.40 ms" in facts(report)
@@ -197,7 +197,7 @@ def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> Non
     assert (first.code, first.gain and first.gain.ns_per_step) == ("STP101", 3_250_000)
     assert first.location.source == Source("/home/user/train.py", 9, "evaluate", 6.5 / 6.8, 6_500_000)
     assert report.verdict.headline == (
-        "Up to 3.25 ms of a step of 7.40 ms on average is lost (estimate): only the long steps run evaluate "
+        "Up to 3.25 ms of each step (7.40 ms on average) is lost (estimate): only the long steps run evaluate "
         "(train.py:9), for 6.50 ms."
     )
     assert "Steps have two lengths: 3 take 4.00 ms, 3 take 10.8 ms." in report.verdict.caveats
@@ -305,7 +305,7 @@ def test_a_cause_that_is_one_long_stretch_is_compared_with_the_recording(tmp_pat
     found = report_of([step(1, 0, 7500), *copying, *usual], tmp_path, without="SYN105")
 
     assert found.verdict.headline == (
-        "The device stands idle while the host is inside a copy call: 60.9 % of the time, 7.00 ms of the 11.5 ms "
+        "The device is idle while the host is inside a copy call: 60.9 % of the time, 7.00 ms of the 11.5 ms "
         "recorded; the longest stretch takes 7.00 ms."
     )
 
@@ -316,7 +316,7 @@ def test_the_largest_of_several_causes_is_not_the_whole_loss(tmp_path: Path) -> 
     found = report_of([step(1, 0, 1000), *waits], tmp_path, without="SYN105")
 
     assert found.verdict.headline == (
-        "Up to 290 us of a step of 1.00 ms is lost (estimate): the device waits for the host, 51.7 % of that time "
+        "Up to 290 us of the 1.00 ms step is lost (estimate): the device waits for the host, 51.7 % of that time "
         "while the host runs framework ops."
     )
 

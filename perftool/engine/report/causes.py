@@ -20,8 +20,8 @@ CLAUSES = {
     "compile": "the device waits while the host compiles",
     "fallback": "the device waits while ops run on the CPU instead",
     "collective": "the device waits while the host is inside calls of the process group",
-    "sync": "the device stands idle while the host is inside a call that waits for it",
-    "copy": "the device stands idle while the host is inside a copy call",
+    "sync": "the device is idle while the host is inside a call that waits for it",
+    "copy": "the device is idle while the host is inside a copy call",
     "graph_build": "the device waits while the host builds graphs",
     "launch_latency": "work has been submitted and has not started",
     "queued": "work is queued on the device and none of it runs",
@@ -56,7 +56,7 @@ _ON_CPU = {
 _NEARLY_ALL = 0.9
 # Names of ops from a trace are cut to this length in sentences.
 _LONGEST_NAME = 60
-_WAITING = re.compile("the device (?:waits|stands idle) while the host")
+_WAITING = re.compile("the device (?:waits|is idle) while the host")
 _NEEDS = ("windows", "steps", "_idle_totals", "_idle_annotations", "_idle_ops", "_gap_neighbours", "_rank_totals")
 _CAUSES = """
 WITH whole AS (SELECT sum(dur) AS ns, sum(steps) AS steps FROM windows),

@@ -85,7 +85,7 @@ def detail_sentence(run: VerdictInput) -> str:
             return f"{works} {format_ratio(1 - idle)} of the time{unknown}{best}."
     main = idle_causes[0]
     largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
-    stands = "Nothing computes for" if run.device == "cpu" else "The device stands idle"
+    stands = "Nothing computes for" if run.device == "cpu" else "The device is idle"
     return f"{stands} {format_ratio(idle)} of the time{'' if main.name == 'unknown' else largest}{unknown}."
 
 

@@ -135,7 +135,10 @@ class _Whole:
     def __str__(self) -> str:
         if not self.steps:
             return f"the {format_ns(self.ns)} recorded"
-        return f"{_with_article(self.word)} of {format_ns(self.ns)}{' on average' if self.mean else ''}"
+        which = "the" if self.steps == 1 else "each"
+        if self.mean:
+            return f"{which} {self.word} ({format_ns(self.ns)} on average)"
+        return f"{which} {format_ns(self.ns)} {self.word}"
 
 
 # The name of a phase within a sentence.

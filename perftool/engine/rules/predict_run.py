@@ -100,4 +100,4 @@ def _predicted(model: RunModel, row: Mapping[str, Any], changes: Sequence[Less])
     if PREDICTION not in row or step_ns >= model.replayed_ns:
         return {**row, **gain}
     steps = f"a step takes {format_ns(step_ns)} instead of {format_ns(model.replayed_ns)}"
-    return {**row, **gain, PREDICTION: f"; without that {steps} (predicted)"}
+    return {**row, **gain, PREDICTION: f"; without that, {steps} (predicted)"}
