@@ -63,7 +63,7 @@ def diff(
     limit = None if fail_if is None else parse_fail_if(fail_if)
     sides = [side.saved or _analysed(session, side) for side in found]
     result = _compared(sides[0], sides[1], session.choice.rules)
-    unseen = "" if limit is None else unjudged(result)
+    unseen = "" if limit is None else unjudged(result, limit)
     with exit_code(1 if limit is not None and fails(result, limit) else 0, unseen):
         if is_file(output_file) or not cli.silent:
             write_document(_render(result, output_format), output_file)

@@ -44,7 +44,8 @@ class RunSide:
     ``device``, ``served`` the numbers of the summary that only a language-model server has. ``modules`` holds the
     modules of one rank by path; their times exclude inner modules. ``steps_from`` names the signal that separates steps
     (None without steps). ``lost`` has a sentence for each input that was not read in full, and ``rank_steps`` the
-    number of complete steps of each rank.
+    number of complete steps of each rank. ``recorded_per_step_ns`` is the time of the whole recording for each complete
+    step, without left-out steps (None when unknown).
     """
 
     name: str
@@ -62,6 +63,7 @@ class RunSide:
     steps_from: StepSource | None = None
     lost: tuple[str, ...] = ()
     rank_steps: Mapping[int, int] = field(default_factory=dict)
+    recorded_per_step_ns: float | None = None
 
     @property
     def step_word(self) -> str:

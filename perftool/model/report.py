@@ -284,7 +284,7 @@ class RankSummary:
     ``host`` is the machine that the rank ran on, None when unknown; ``status`` is ok or unreadable; ``step_ns`` the
     median step; ``exposed_ns`` the exposed communication, ``waited_ns`` the part of collectives spent waiting for other
     ranks. ``offset_ns`` added to the rank's times makes them comparable with those of the lowest rank, within
-    ``spread_ns``.
+    ``spread_ns``. ``recorded_ns`` is the time from the first to the last activity of the recording.
     """
 
     rank: int
@@ -301,6 +301,7 @@ class RankSummary:
     waited_ns: int | None
     offset_ns: int | None
     spread_ns: int | None
+    recorded_ns: int | None = None
 
 
 @dataclass(frozen=True)

@@ -272,3 +272,63 @@ def test_a_kernel_as_long_as_the_recording_leaves_no_steps_to_judge(run: Run) ->
 
     assert run(*DIFF, run_of("base.json", 9000), "new.json", "--fail-if", "slower:5%") == 2
     assert "the new run has no complete step" in run.err
+
+
+def passes(count: int, dur_us: int, *, first: int = 0, at: int = 0, on_device: bool = True) -> list[dict[str, Any]]:
+    """Steps of ``dur_us``, each with one op and, if ``on_device``, a kernel."""
+    events: list[dict[str, Any]] = []
+    for number in range(first, first + count):
+        events += [step(number, at, dur_us), x("aten::mm", at + 1, dur_us - 2)]
+        events += launch(number, at + 2, 3, at + 6, dur_us - 20) if on_device else []
+        at += dur_us
+    return events
+
+
+def late_work(number: int, name: str, at: int, end: int, call: str = "cudaLaunchKernel") -> list[dict[str, Any]]:
+    """A call and its work on a stream of its own, which lasts until ``end``."""
+    return [runtime(call, at, 2, 900 + number), kernel(name, at + 3, end - at - 3, 900 + number, stream=20 + number)]
+
+
+def chained(count: int, dur_us: int) -> list[dict[str, Any]]:
+    """Steps, each of which launches work that ends shortly after that of the step before."""
+    whole = count * dur_us
+    works = (late_work(number, "late", number * dur_us + 8, whole + number) for number in range(count))
+    return [*passes(count, dur_us), *(event for work in works for event in work)]
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [
+        # Only the first of these steps has a length.
+        chained(10, 50_000),
+        # The slow steps are incomplete.
+        [*passes(10, 1000), *passes(9, 50_000, first=10, at=10_000, on_device=False)],
+        # Most of the work is in no step.
+        [*passes(10, 1000), x("aten::mm", 10_000, 450_000)],
+    ],
+)  # fmt: skip
+def test_the_gate_does_not_judge_a_recording_that_its_steps_do_not_describe(
+    run: Run, slow: list[dict[str, Any]]
+) -> None:
+    Path("base.json").write_bytes(document(passes(10, 1000)))
+    Path("new.json").write_bytes(document(slow))
+    for name in ("base", "new"):
+        saved = ("--select", "GAP101", "--output-format", "json", "-o", f"{name}-report.json")
+        assert run("analyze", f"{name}.json", *saved) == 0
+
+    for base, new in (("base.json", "new.json"), ("base-report.json", "new-report.json")):
+        assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 2
+        assert "its recording lasts " in run.err
+        assert " a step (base: 1.00 ms), although its median step is not slower by that much" in run.err
+
+
+def test_a_report_without_the_length_of_the_recording_is_judged_by_its_steps(run: Run) -> None:
+    for name, count in (("base", 10), ("new", 12)):
+        saved = ("--select", "GAP101", "--output-format", "json", "-o", f"{name}.json")
+        Path("trace.json").write_bytes(document(passes(count, 1000)))
+        assert run("analyze", "trace.json", *saved) == 0
+        report = json.loads(Path(f"{name}.json").read_bytes())
+        assert report["ranks"][0].pop("recorded_ns") == count * 1_000_000
+        Path(f"{name}.json").write_text(json.dumps(report))
+
+    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 0

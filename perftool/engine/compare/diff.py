@@ -21,9 +21,12 @@ from perftool.errors import PerfToolError
 from perftool.model.diff import ChangeKind, Comparison, NumberChange, OpChange, OpTotal, PartChange, RunSide
 from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
+from perftool.units import format_ns
 
 # Smaller changes are not listed; a share of the step.
 _LEAST_SHARE = 0.01
+# The share by which a mean differs from its median if steps are uneven, as in the table _usual_steps.
+_UNEVEN = 0.25
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
 # How the steps of a run were found.
@@ -50,6 +53,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
         rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
         served=served_numbers({name: metric.value for name, metric in report.summary.items()}), modules=report.modules,
         steps_from=report.run.steps_from, inputs=report.inputs,
+        recorded_ns={one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None},
     )  # fmt: skip
 
 
@@ -103,8 +107,10 @@ def fails(comparison: Comparison, limit: float) -> bool:
     return comparison.interval is not None and comparison.interval.low > limit
 
 
-def unjudged(comparison: Comparison) -> str:
-    """Why a gate cannot judge the new run; empty if it can. A gate must not pass what it has not checked."""
+def unjudged(comparison: Comparison, limit: float) -> str:
+    """Why a gate with this ``limit`` cannot judge the new run; empty if it can. A gate must not pass what it has not
+    checked.
+    """
     base, new = comparison.base, comparison.new
     for side, which in ((base, "base"), (new, "new")):
         if side.lost:
@@ -126,7 +132,25 @@ def unjudged(comparison: Comparison) -> str:
         if few := [rank for rank, steps in side.rank_steps.items() if steps < FEWEST_STEPS]:
             each = f"each rank needs at least {FEWEST_STEPS} complete steps"
             return f"the {which} run is not judged: {each}, and rank {listed(few)} has fewer"
-    return f"the runs are not judged: {comparison.reason}" if comparison.reason else ""
+    if comparison.reason:
+        return f"the runs are not judged: {comparison.reason}"
+    return "" if fails(comparison, limit) else _undescribed(base, new, limit)
+
+
+def _undescribed(base: RunSide, new: RunSide, limit: float) -> str:
+    """A sentence if the new recording is so much longer per step that its steps do not describe it; else empty.
+
+    The time between the iterations of a server depends on its requests.
+    """
+    before, after = base.recorded_per_step_ns, new.recorded_per_step_ns
+    if before is None or after is None or base.steps_from == "iteration":
+        return ""
+    if after <= before * (1 + limit + _UNEVEN):
+        return ""
+    return (
+        f"the new run is not judged: its recording lasts {format_ns(after)} a step (base: {format_ns(before)}), "
+        "although its median step is not slower by that much"
+    )
 
 
 def _stepped(side: RunSide) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from perftool.engine.compare.op_totals import totals
-from perftool.engine.report.complete_steps import counted, mostly_incomplete, of_slowest_rank
+from perftool.engine.report.complete_steps import counted, mostly_incomplete, of_slowest_rank, recorded_per_step
 from perftool.model.diff import UNKNOWN, OpTotal, RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.inputs import InputFile
@@ -30,11 +30,13 @@ def run_side(
     modules: Sequence[ModuleTime] = (),
     steps_from: StepSource | None = None,
     inputs: Iterable[InputFile] = (),
+    recorded_ns: Mapping[int, int] | None = None,
 ) -> RunSide:
     """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
 
     ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``,
-    ``steps_from`` the signal that separates steps, and ``inputs`` the files that it was read from.
+    ``steps_from`` the signal that separates steps, ``inputs`` the files that it was read from, and ``recorded_ns`` the
+    length of each rank's recording.
     """
     steps = tuple(steps)
     complete = counted(steps)
@@ -56,6 +58,7 @@ def run_side(
         steps_from=steps_from,
         lost=(*filter(None, (read.loss for read in inputs)), *mostly_incomplete(steps)),
         rank_steps={rank: per_rank[rank] for rank in sorted({step.rank for step in steps})},
+        recorded_per_step_ns=recorded_per_step(steps, recorded_ns or {}),
     )
 
 

@@ -76,6 +76,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         modules=from_plain(tuple[ModuleTime, ...], data.get("modules", [])),
         steps_from=next((known for known in get_args(StepSource) if known == run.get("steps_from")), None),
         inputs=from_plain(tuple[InputFile, ...], [_fields(read, _INPUT) for read in data["inputs"]]),
+        recorded_ns=from_plain(dict[int, int], _recorded(data.get("ranks", []))),
     )
 
 
@@ -84,6 +85,11 @@ def _setting(data: Mapping[str, Any]) -> Setting:
     ranks = [read["rank"] for read in data["inputs"] if read["kind"] == "trace"]
     setting = setting_of(device["name"] or device["type"], ranks, run.get("world_size"))
     return from_plain(Setting, to_plain(setting))
+
+
+def _recorded(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The length of each rank's recording, in plain form; reports of earlier versions lack it."""
+    return {str(one["rank"]): one["recorded_ns"] for one in ranks if one.get("recorded_ns") is not None}
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:

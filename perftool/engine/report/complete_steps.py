@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from perftool.model.report import WHOLE_TRACE, Step
@@ -35,15 +35,37 @@ def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
     Empty without complete steps. Ranks wait for one another, so the slowest one sets the pace. The steps of all ranks
     together would hide a slow rank that has few steps.
     """
-    of_rank: dict[int, list[Step]] = {}
-    for step in counted(steps):
-        of_rank.setdefault(step.rank, []).append(step)
-    return max(of_rank.values(), key=lambda own: (_median_ns(own), -own[0].rank), default=[])
+    return max(_by_rank(counted(steps)).values(), key=lambda own: (_median_ns(own), -own[0].rank), default=[])
+
+
+def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
+    """The time of the whole recording for each step, in ns, without left-out steps: the longest of all ranks.
+
+    ``recorded_ns`` has the length of each rank's recording. None if it is known for no rank with steps.
+    """
+    own = _by_rank(step for step in steps if step.name != WHOLE_TRACE)
+    per_step = (_per_step(own[rank], length) for rank, length in recorded_ns.items() if rank in own)
+    return max((ns for ns in per_step if ns is not None), default=None)
+
+
+def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
+    # A recording cuts off its first and last step at most, so other incomplete steps count.
+    are_cut = sum(step.left_out == "incomplete" for step in steps) <= _CUT_OFF
+    left_out = [step.dur_ns for step in steps if step.partial and (are_cut or step.left_out != "incomplete")]
+    count = len(steps) - len(left_out)
+    return (recorded_ns - sum(left_out)) / count if count else None
 
 
 def median_step_ns(steps: Iterable[Step]) -> float:
     """The median of the counted steps of all ranks; 0 without any."""
     return _median_ns(counted(steps))
+
+
+def _by_rank(steps: Iterable[Step]) -> dict[int, list[Step]]:
+    own: dict[int, list[Step]] = {}
+    for step in steps:
+        own.setdefault(step.rank, []).append(step)
+    return own
 
 
 def _median_ns(steps: Iterable[Step]) -> float:

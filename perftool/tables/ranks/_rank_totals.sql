@@ -1,10 +1,11 @@
 -- The contribution of each rank to the summary. Times are clipped to the rank's window. BOOLEAN columns show what its
 -- trace contains, so that missing data does not count as 0.
 --
--- needs: steps, _timeline, _mask_meanings, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks
+-- needs: steps, _timeline, _mask_meanings, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks, _extents
 -- empty without: tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
+-- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device, NULL without any
 -- column unknown_ns: BIGINT, the part of window_ns in which the trace does not show the device, NULL without device work
 -- column steps: BIGINT, number of complete steps; 1 for a recording without steps
 -- column busy_ns: BIGINT, the device works; NULL without device work in the whole recording
@@ -53,8 +54,13 @@ input_calls AS (
     SELECT DISTINCT rank FROM slices
     WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')
 ),
+recorded AS (
+    SELECT rank, max("end") - min(ts) AS ns
+    FROM (SELECT rank, host_ts AS ts, host_end AS "end" FROM _extents UNION ALL SELECT rank, ts, "end" FROM device_ops WHERE valid)
+    GROUP BY rank
+),
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
-SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, k.unknown_ns, coalesce(s.n, 0) AS steps,
+SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, e.ns AS recorded_ns, k.unknown_ns, coalesce(s.n, 0) AS steps,
        CASE WHEN r.rank IN (FROM working) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
        t.compute::BIGINT AS compute_ns, t.collective::BIGINT AS collective_ns,
        CASE WHEN k."end" > k.ts THEN t.exposed::BIGINT END AS exposed_ns,
@@ -77,4 +83,5 @@ LEFT JOIN complete AS s USING (rank)
 LEFT JOIN compiled AS c USING (rank)
 LEFT JOIN waited AS y USING (rank)
 LEFT JOIN peak AS p USING (rank)
+LEFT JOIN recorded AS e USING (rank)
 ORDER BY r.rank

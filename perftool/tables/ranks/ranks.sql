@@ -8,6 +8,7 @@
 -- column steps: BIGINT, number of complete steps
 -- column step_ns: BIGINT, median length of the complete steps
 -- column window_ns: BIGINT, length of the window
+-- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device
 -- column busy_ns: BIGINT, busy time of the device; NULL without device work, like all values derived from the device
 -- column idle_ns: BIGINT, idle time of the device, in the part of the window in which the trace shows the device
 -- column compute_ns: BIGINT, a kernel other than a collective runs
@@ -23,7 +24,7 @@ WITH lengths AS (
 waiting AS (
     SELECT rank, coalesce(sum(waited_ns) FILTER (side = 'device'), sum(waited_ns))::BIGINT AS ns FROM waits GROUP BY rank
 )
-SELECT r.rank, r.host, r.status, coalesce(l.steps, 0) AS steps, l.step_ns, t.window_ns,
+SELECT r.rank, r.host, r.status, coalesce(l.steps, 0) AS steps, l.step_ns, t.window_ns, t.recorded_ns,
        CASE WHEN t.device THEN t.busy_ns END AS busy_ns, CASE WHEN t.device THEN t.window_ns - t.unknown_ns - t.busy_ns END AS idle_ns,
        CASE WHEN t.device THEN coalesce(t.compute_ns, 0) END AS compute_ns,
        CASE WHEN t.collective_ns > 0 THEN t.collective_ns END AS collective_ns,
