@@ -174,7 +174,7 @@ def pictures(*, bf16: bool = False, channels_last: bool = False) -> Step:
 
 def distances(*, product: bool) -> Step:
     """Pulls vectors to the nearest of many centres; computes the distances from all pairs of differences, or by a
-    product."""
+    matmul."""
     model, centres = nn.Linear(32, 32), nn.Parameter(torch.randn(250, 32))
     x = torch.randn(500, 32)
     optimizer = torch.optim.SGD([*model.parameters(), centres], 0.1)

@@ -1,4 +1,4 @@
-"""Answers for simulated runs with a known culprit: whom the report names, and the reported cost against the true one.
+"""Reports on simulated runs with a known culprit: whom they name, and the reported cost compared with the true cost.
 
 ``python benchmarks/culprits.py [RANKS [NAME ...]]`` prints the first table of benchmarks/culprits.md, for the runs
 whose names contain one of the given texts. ``python benchmarks/culprits.py hard [NAME ...]`` prints the table of the
@@ -93,7 +93,7 @@ def truth(layout: Layout, steps: int) -> float:
 
 @dataclass(frozen=True)
 class Answer:
-    """The true cost of the run's troubles, compared with a healthy run, and the answer's gains and first sentence."""
+    """The true cost of the run's troubles, compared with a healthy run, and the report's gains and first sentence."""
 
     name: str
     costs: str

@@ -109,7 +109,7 @@ def runs(places: Places, _: float) -> dict[str, Any]:
 
 
 def numbers(places: Places, _: float) -> dict[str, Any]:
-    """Each program's output for a trace, before and after a few kernels get an impossible length."""
+    """Each program's output for a trace, before and after a few kernels get an impossible duration."""
     plain = places.plain(places.traces / NUMBERS)
     trace = json.loads(plain.read_bytes())
     kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]

@@ -89,7 +89,7 @@ CASES = {
                         (_random(32, 64, 448, 16),)),
     "larger_cache": Case(f"{_EAGER} --max-num-seqs 64 --max-model-len 1024 --num-gpu-blocks-override 1024",
                          (_random(32, 64, 448, 16),)),
-    # 48 tokens per iteration. The 16 generating requests take a third of them, so prompts of 512 tokens take long.
+    # 48 tokens per iteration. The 16 generating requests take 16 of them, so prompts of 512 tokens take long.
     "small_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 48", (_random(48, 512, 64, 16),)),
     "larger_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 512", (_random(48, 512, 64, 16),)),
     # Prompts that share 1500 of 1532 tokens.

@@ -22,7 +22,7 @@ _TPC_GROUPS = (tuple(range(8)), tuple(range(8, 16)), tuple(range(16, 24)))
 
 
 def gemm(m: int, n: int, k: int, dtype: str, *, count: int = 1, beside: bool = False) -> Kernel:
-    """A product of m x k and k x n, or a batch of ``count`` of them."""
+    """A matmul of m x k and k x n, or a batch of ``count`` of them."""
     name = "GEMM" if count == 1 else "BatchGemm"
     dur = 2.0 * m * n * k * count / _FLOP_PER_US[dtype]
     return Kernel("MME", name, round(dur, 3), dtype, _MME_LANES, beside)
@@ -45,7 +45,7 @@ def embedding(length: int, dtype: str) -> tuple[Kernel, ...]:
 
 
 def attention(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
-    """Self-attention as separate products and softmax; ``passes`` 2 is its backward."""
+    """Self-attention as separate matmuls and softmax; ``passes`` 2 is its backward."""
     head = HIDDEN // HEADS
     products = [gemm(TOKENS, HIDDEN, HIDDEN, dtype) for _ in range(4 * passes)]
     scores = [gemm(SEQUENCE, SEQUENCE, head, dtype, count=BATCH * HEADS) for _ in range(passes)]
@@ -57,7 +57,7 @@ def attention(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
 
 
 def mlp(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
-    """The two wide products of a layer with GELU and normalisation; ``passes`` 2 is its backward."""
+    """The two wide matmuls of a layer with GELU and normalisation; ``passes`` 2 is its backward."""
     up = [gemm(TOKENS, INNER, HIDDEN, dtype) for _ in range(passes)]
     down = [gemm(TOKENS, HIDDEN, INNER, dtype) for _ in range(passes)]
     gelu = stream("gelu_fwd" if passes == 1 else "gelu_bwd", TOKENS * INNER, 2, dtype, group=1)
@@ -73,7 +73,7 @@ def head(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
 
 
 def fused_layer(dtype: str, passes: int = 1) -> tuple[Kernel, ...]:
-    """A layer whose elementwise work runs beside its products, with one fused attention kernel."""
+    """A layer whose elementwise work runs in parallel with its matmuls, with one fused attention kernel."""
     way = "fwd" if passes == 1 else "bwd"
     width = HIDDEN // HEADS
     kernels = [gemm(TOKENS, 3 * HIDDEN, HIDDEN, dtype) for _ in range(passes)]

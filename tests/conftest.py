@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage rarely, and never scan modules and tests: collection took a tenth of the time."""
+    """Collect garbage rarely, and never scan modules and tests: collection took 10 % of the time."""
     gc.freeze()
     gc.set_threshold(10_000)
 

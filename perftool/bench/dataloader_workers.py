@@ -27,7 +27,7 @@ class _Epoch:
     side: int
 
 
-# Preparing a batch takes a quarter of the step time for "small", and half of it for "large".
+# Preparing a batch takes 25 % of the step time for "small", and 50 % for "large".
 _EPOCHS = {"small": _Epoch(6, 320), "large": _Epoch(16, 480)}
 
 

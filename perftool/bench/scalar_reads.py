@@ -10,7 +10,7 @@ from perftool.bench.harness.case import ASYNCHRONOUS, Benchmark, Form, FormName,
 
 _STEPS = 20
 _READ_EVERY = {"naive": 1, "advised": _STEPS}
-# Values of a batch, rows of the weights, and products in a step. The host prepares a batch in about half of a device
+# Values of a batch, rows of the weights, and matmuls in a step. The host prepares a batch in about half of a device
 # step.
 _SIZES = {"small": (1 << 18, 384, 12), "large": (1 << 20, 768, 8)}
 

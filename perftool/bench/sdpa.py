@@ -1,4 +1,4 @@
-"""Attention as product, softmax, product, or as one op that never stores the whole score matrix."""
+"""Attention as matmul, softmax, matmul, or as one op that never stores the whole score matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``demo``: the answer for a sample shipped with the program."""
+"""``demo``: the report on a sample shipped with the program."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`mixture_of_experts` with Gaudi's two sets of arguments, on any device.
 
-Each expert is three plain products over its tokens. The routing is sorted once, so the host waits for the device only
+Each expert is three plain matmuls over its tokens. The routing is sorted once, so the host waits for the device only
 once.
 """
 

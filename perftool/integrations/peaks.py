@@ -1,4 +1,4 @@
-"""Measured peaks of a device: the rate of matrix products by type, and the memory bandwidth.
+"""Measured peaks of a device: the rate of matmuls by type, and the memory bandwidth.
 
 Rates are measured rather than computed, because the clock rate under load is unknown, and because PyTorch's limits
 count: its number of threads, ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA.
@@ -19,21 +19,21 @@ _COPIED_BYTES = 64 << 20
 # A buffer is copied in this many parts, because other processes rarely interrupt a short copy.
 _COPIES = 16
 _SIZES = (256, 512, 1024, 2048, 4096, 8192)
-# No larger product is tried after one that would take longer: types without instructions of their own are emulated,
-# and large products would take seconds.
+# No larger matmul is tried after one that would take longer: types without instructions of their own are emulated,
+# and large matmuls would take seconds.
 _LONGEST_S = 0.02
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Accelerators have units for more types, and larger caches; launching a short copy would take longer than the copy.
 _MORE_DTYPES = {"fp16": torch.float16}
 _MORE_BYTES, _FEWER_COPIES = 1 << 30, 2
-# The process must be on a core for this share of a run, as a product takes a hundred times as long if one of its
+# The process must be on a core for this share of a run, as a matmul takes a hundred times as long if one of its
 # threads has no core.
 _ON_A_CORE = 0.9
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """FLOP/s of matrix products by type, and bytes/s of memory (bytes read plus bytes written).
+    """FLOP/s of matmuls by type, and bytes/s of memory (bytes read plus bytes written).
 
     A rate is missing if other processes disturbed every run.
     """
@@ -58,7 +58,7 @@ def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
         result = torch.empty_like(operand)
         took = _least(partial(torch.mm, operand, operand, out=result), seconds / len(_SIZES), device)
         best = max(best, 2 * size**3 / took)
-        # The next size is twice as large, so its product takes eight times as long.
+        # The next size is twice as large, so its matmul takes eight times as long.
         if 8 * took > max(_LONGEST_S, seconds):
             break
     return best

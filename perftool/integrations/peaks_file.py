@@ -30,7 +30,7 @@ def written(name: str, kind: str, peaks: Peaks, when: datetime) -> str:
     threads = f", {torch.get_num_threads()} threads" if kind == "cpu" else ""
     source = f"measured on {when:%Y-%m-%d} with PyTorch {torch.__version__}{threads}"
     rates = [("matrix", dtype, rate) for dtype, rate in peaks.products.items()]
-    # Products in 32-bit run on the vector units of a CPU.
+    # 32-bit matmuls run on the vector units of a CPU.
     rates += [("vector", "fp32", peaks.products["fp32"])] if kind == "cpu" else []
     lines = [
         "# Rates in FLOP/s, bandwidth in bytes/s. For: habana_perf_tool analyze TRACE --device THIS_FILE",

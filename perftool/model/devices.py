@@ -14,7 +14,7 @@ from perftool.errors import InputError
 
 _FILE = Path(__file__).parent.parent / "devices.toml"
 # A partition of a device (such as MIG) has the name of the device, but less memory. A whole device may also report up
-# to a sixteenth less, because of error correction.
+# to 6 % less, because of error correction.
 _LEAST_SHARE = 0.9
 # No device has this many FLOP/s or bytes/s.
 _HIGHEST_RATE = 1e21

@@ -22,7 +22,7 @@ def processor_name() -> str | None:
     return platform.processor() or None
 
 
-# The instruction sets for matrix products and vectors, by their names in Linux.
+# The instruction sets for matmuls and vectors, by their names in Linux.
 _SETS = {
     "amx_bf16": "AMX-BF16", "amx_int8": "AMX-INT8", "amx_fp16": "AMX-FP16", "avx512_bf16": "AVX512-BF16",
     "avx512_fp16": "AVX512-FP16", "avx512_vnni": "AVX512-VNNI", "avx512f": "AVX512", "avx2": "AVX2",

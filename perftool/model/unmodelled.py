@@ -9,7 +9,7 @@ from perftool.model.efficiency import OpRate
 NO_MODEL = "no model for this op"
 WITHOUT_SHAPES = "shapes not recorded"
 _WITHOUT_OP = {"graph": "captured: no shapes", "recipe": "recipe: the trace has no shapes"}
-# The names of Triton's ``matmul_ogs``, vLLM's matrix product for mixtures of experts, contain the types (of result,
+# The names of Triton's ``matmul_ogs``, vLLM's matmul for mixtures of experts, contain the types (of result,
 # tokens, weights) and the tile.
 _OGS = re.compile(r"_matmul_ogs_[NT]+_\w+?x(\w+?)x(\w+?)_(\d+)x(\d+)x(\d+)x\d+")
 _WHY = tuple(

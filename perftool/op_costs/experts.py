@@ -1,4 +1,4 @@
-"""Mixtures of experts as one op: each token goes through two products in each of its experts. An expert's weights are
+"""Mixtures of experts as one op: each token goes through two matmuls in each of its experts. An expert's weights are
 read if it gets any token. Records do not show how many experts do; if T tokens choose k of E experts each, and choose
 evenly, they reach E (1 - (1 - k/E)^T) experts.
 """
@@ -16,7 +16,7 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class Mixture:
-    """Sizes of a call: ``up`` is the number of columns of the first product, ``inner`` the summed dimension of the
+    """Sizes of a call: ``up`` is the number of columns of the first matmul, ``inner`` the summed dimension of the
     second."""
 
     x: Tensor
@@ -39,7 +39,7 @@ class Mixture:
         return max(round(self.tokens * self.choices / max(self._reached(), 1)), 1)
 
     def cost(self) -> Cost:
-        """Operations of both products; bytes of input, result and the weights of experts with tokens."""
+        """Operations of both matmuls; bytes of input, result and the weights of experts with tokens."""
         flops = 2 * self.tokens * self.choices * self.hidden * (self.up + self.inner)
         size = moved(self.x, self.x) + round(self._reached() * self.expert_bytes)
         return Cost(flops, size, "matrix", self.dtype)
@@ -100,7 +100,7 @@ def _by_grids(call: Call) -> Mixture:
         raise NoModelError("grids of another layer")
     size = x.dims[1] * (up + up // 2) * bits / 8
     choices = _choices(x.dims[0], experts, wide, first_grid[1])
-    # If the operands have two types, the product runs at the rate of the wider one.
+    # If the operands have two types, the matmul runs at the rate of the wider one.
     wider = max(kind, of_tokens, key=_BITS.__getitem__)
     return _checked(Mixture(x, choices, experts, x.dims[1], up, up // 2, size, _RATES[wider]))
 

@@ -14,7 +14,7 @@ _FORWARD, _OF_INPUT, _OF_WEIGHT = "spatial_convolution", "dedx", "dedw"
 def node_flops(guid: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
     """Operations of one run of a node: a multiplication and an addition are two. None without a model for its kernel.
 
-    A product takes 2 m k n operations, where its result is m x n and its operands share k, whichever of them is
+    A matmul takes 2 m k n operations, where its result is m x n and its operands share k, whichever of them is
     transposed. A convolution multiplies each element of the result with all weights of its channel; its gradients do
     the same with the elements of the result's gradient.
     """

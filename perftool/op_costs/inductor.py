@@ -1,7 +1,7 @@
 """Kernels that TorchInductor generates: each tensor among the arguments is read or written once.
 
-Their names list the fused ops, but not how often each runs, so the number of operations is unknown. A product
-template (``triton_tem``) has the operations of the product: its last matrix is the result, and each operand shares one
+Their names list the fused ops, but not how often each runs, so the number of operations is unknown. A matmul
+template (``triton_tem``) has the operations of the matmul: its last matrix is the result, and each operand shares one
 size with the result and one with the other operand. Kernels that select rows by index have no model: the arguments do
 not show which elements they touch.
 """
@@ -36,7 +36,7 @@ def _arguments(call: Call) -> Cost:
 
 
 def _product(call: Call) -> Cost:
-    """The product of two operands, either of which may be transposed."""
+    """The matmul of two operands, either of which may be transposed."""
     tensors = call.tensors()
     matrices = [one for one in tensors if len(one.dims) in (2, 3)]
     if len(matrices) < 3 or len({one.dims[:-2] for one in matrices}) != 1:

@@ -1,4 +1,4 @@
-"""Matrix products: 2 m k n operations (BLAS: m n inner products of k multiplications and additions each).
+"""Matmuls: 2 m k n operations (BLAS: m n inner products of k multiplications and additions each).
 
 The term added by addmm and similar ops costs one operation per element of the result; the factors alpha and beta cost
 none.

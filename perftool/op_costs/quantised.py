@@ -1,9 +1,9 @@
-"""Products with low-bit weights, by their public signatures: vLLM's (csrc/torch_bindings.cpp), SGLang's, AITER's,
+"""Matmuls with low-bit weights, by their public signatures: vLLM's (csrc/torch_bindings.cpp), SGLang's, AITER's,
 bitsandbytes' and PyTorch's own.
 
-The operations are those of a plain product. Bytes are those of the tensors as they are stored, packed weights and
-scales included. Products of 8-bit operands run at the 8-bit rate. If only the weights are narrow, the kernel converts
-them first, and the product runs at the rate of the other operand.
+The operations are those of a plain matmul. Bytes are those of the tensors as they are stored, packed weights and
+scales included. Matmuls of 8-bit operands run at the 8-bit rate. If only the weights are narrow, the kernel converts
+them first, and the matmul runs at the rate of the other operand.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perftool.op_costs.cost import Cost, moved
 @dataclass(frozen=True)
 class Quantised:
     """``a`` is the position of the left operand, ``weight`` that of the right one (None if it differs by version).
-    ``columns`` returns the number of the product's columns. ``result`` is the position of an output argument, ``made``
+    ``columns`` returns the number of the matmul's columns. ``result`` is the position of an output argument, ``made``
     the type of an output that the op creates (by default the type of ``a``). ``packed_rows`` elements of ``a`` share a
     byte.
     """

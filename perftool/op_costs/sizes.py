@@ -1,5 +1,5 @@
 """The sizes of a call's matrices, filters or sequences, which decide how well it fills a device. A convolution counts
-as a product (cuDNN, "implicit GEMM") with a row for each position of the result, a column for each filter, and a term
+as a matmul (cuDNN, "implicit GEMM") with a row for each position of the result, a column for each filter, and a term
 for each weight of a filter.
 """
 
@@ -18,7 +18,7 @@ from perftool.op_costs.quantised import QUANTISED
 from perftool.op_costs.seen import Results
 from perftool.op_costs.serving import PAGED, SERVING_ATTENTION
 
-# The position of a product's first operand.
+# The position of a matmul's first operand.
 _FIRST = {
     "aten::mm": 0, "aten::bmm": 0, "aten::_scaled_mm": 0, "aten::_int_mm": 0, "aten::addmm": 1, "aten::addmm_": 1,
     "aten::_addmm_activation": 1, "aten::baddbmm": 1, "aten::baddbmm_": 1,
@@ -30,7 +30,7 @@ _GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
 class Sizes:
     """The sizes of one call; None where the op has no such size.
 
-    ``m`` rows, ``n`` columns and ``k`` terms of each of ``batch`` products; ``groups`` of a grouped product or
+    ``m`` rows, ``n`` columns and ``k`` terms of each of ``batch`` matmuls; ``groups`` of a grouped matmul or
     convolution. For a convolution: ``channels`` of the input, ``filter_size`` (elements of a filter in one channel),
     ``dilation`` and whether it is ``transposed``. For attention: ``heads``, ``queries``, ``keys`` and ``head_size``.
     """
@@ -109,7 +109,7 @@ def _convolution(call: Call, layout: Convolution) -> Sizes:
 
 
 def _gradients(call: Call, x: int, weight: int, result: int) -> Sizes:
-    """Both gradients are products of the same three sizes as the convolution."""
+    """Both gradients are matmuls of the same three sizes as the convolution."""
     dilation = max(call.numbers(6), default=1) if call.recorded(6) else None
     transposed = call.flag(7) if call.recorded(7) else False
     return _as_product(call.tensor(x).dims, call.tensor(weight).dims, call.tensor(result).dims, transposed, dilation)

@@ -94,7 +94,7 @@ def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]
 def _figures(peaks: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
     products = _object(peaks.get("products"))
     rates = {f"matrix peak {dtype}": _number(products, dtype) for dtype in ("fp32", "bf16")}
-    # A CPU runs 32-bit products on its vector units.
+    # A CPU runs 32-bit matmuls on its vector units.
     rates["vector peak fp32"] = _number(products, "fp32")
     for fact, rate in rates.items():
         if is_rate(rate):

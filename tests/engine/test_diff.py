@@ -288,7 +288,7 @@ def test_work_that_only_one_run_fuses_is_listed() -> None:
     assert (attention.work, attention.on_base, attention.apart.names) == ("attention", False, ("_softmax", "bmm"))
     assert (attention.fused.ns, attention.apart.ns, attention.apart.calls) == (200, 800, 4)
     assert (optimizer.work, optimizer.apart.ns) == ("optimizer", 100)
-    # Softmax without products is not attention, and neither are ops that the fused side calls as often.
+    # Softmax without matmuls is not attention, and neither are ops that the fused side calls as often.
     assert compare(device_side("a", *apart[1:2]), device_side("b", *fused)).fusions == ()
     assert compare(device_side("a", *apart[:2]), device_side("b", *fused, *apart[:2])).fusions == ()
 

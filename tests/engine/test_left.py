@@ -1,4 +1,4 @@
-"""The end of the answer when the device is busy."""
+"""The end of the report when the device is busy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRODUCT: dict[str, Any] = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input ty
 
 
 def headline_of(folder: Path, work_us: float, **shapes: Any) -> str:
-    """The answer for a step in which one op keeps the device busy."""
+    """The report on a step in which one op keeps the device busy."""
     events: list[Event] = [
         step(1, 0, work_us + 20),
         x("aten::mm", 1, 10, **shapes),

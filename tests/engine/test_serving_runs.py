@@ -106,7 +106,7 @@ def test_keys_and_values_count_if_annotations_state_the_contexts(tmp_path: Path)
              "GPU KV cache size: 400,000 tokens, Maximum concurrency for 4,096 tokens per request: 97.66x"]  # fmt: skip
     log = tmp_path / "server.log"
     log.write_text("".join(f"{prefix}{line}\n" for line in lines))
-    # 80,000 tokens are a fifth of the cache: 7.8 GiB, which add to the time at 3.35 TB/s.
+    # 80,000 tokens are 20 % of the cache: 7.8 GiB, which add to the time at 3.35 TB/s.
     text = "and the keys and values of 80,000 tokens (at most 7.80 GiB) takes 7.50 ms at the memory's bandwidth, 75.0 %"
     assert any(text in line for line in server_lines(analyze([str(tmp_path)])))
     # The number of blocks that the user sets is below what would fit.

@@ -12,7 +12,7 @@ from perftool.engine.rules.pack import load_packs
 from perftool.model.report import Report, Source, StepLength, Verdict
 from perftool.reporters.naming import facts
 
-# A thread of the run was ready but had no core for a fifth of the recording.
+# A thread of the run was ready but had no core for 20 % of the recording.
 OVERLOADED = {
     "version": 1, "machine": {"cores_allowed": 2},
     "window": {"wall_ns": 100_000, "threads": [{"tid": 1, "name": "python", "cpu_ns": 70_000, "delay_ns": 20_000}]},

@@ -343,7 +343,7 @@ def _distances(number: Callable[[int], int]) -> bytes:
 
 
 def _embeddings(height: Callable[[int], int]) -> bytes:
-    """Lookups in tables of ``height`` rows, their backward passes, and products."""
+    """Lookups in tables of ``height`` rows, their backward passes, and matmuls."""
     events = [*_steps(5, 1_500_000), x("Optimizer.step#SGD.step", 1_500_000 - 20, 10, "user_annotation")]
     for at in range(15_000):
         begin, rows = 100 * at, height(at)
@@ -357,7 +357,7 @@ def _embeddings(height: Callable[[int], int]) -> bytes:
 
 
 def _sparse(rows: Callable[[int], int]) -> bytes:
-    """Sparse matrices with ``rows`` rows that are made dense, and products with them."""
+    """Sparse matrices with ``rows`` rows that are made dense, and matmuls with them."""
     events = _steps(5, 2_400_000)
     for at in range(24_000):
         begin, shape = 100 * at, [rows(at), 999]

@@ -20,7 +20,7 @@ RULES = (
     "COL103", "COL104", "CPY101", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
     "SRV101", "SRV202", "gaudi/ENG101", "gaudi/ENG111", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
 )  # fmt: skip
-# Inputs that the first cases lack: a product with shapes, inside a module, on a known device; launches of a recipe and
+# Inputs that the first cases lack: a matmul with shapes, inside a module, on a known device; launches of a recipe and
 # of a transfer.
 PRODUCT = Case("", "", (), metadata={"deviceProperties": [{"name": "NVIDIA A100-SXM4-40GB"}]}, events=(
     {"cat": "python_function", "name": "nn.Module: Linear_0", "ts": 0, "dur": 12},

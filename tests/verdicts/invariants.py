@@ -78,7 +78,7 @@ def _percentages(report: Report) -> Iterator[str]:
 
 
 def _causes(report: Report) -> Iterator[str]:
-    """The verdict names every idle cause above a fifth of the window."""
+    """The verdict names every idle cause above 20 % of the window."""
     window = report.summary["window_ms"].value
     named = {cause.name for cause in report.verdict.causes}
     for cause in report.idle_causes:

@@ -1,4 +1,4 @@
-"""Attention as products and softmax, which mostly uses the vector engine, or as FusedSDPA. Written for a Gaudi."""
+"""Attention as matmuls and softmax, which mostly uses the vector engine, or as FusedSDPA. Written for a Gaudi."""
 
 import sys
 

@@ -84,7 +84,7 @@ def grouped_experts(
     up: torch.Tensor,
     down: torch.Tensor,
 ) -> torch.Tensor:
-    """ExpertLoop with torch's grouped products over tokens sorted by expert; weights are [experts, in, out]."""
+    """ExpertLoop with torch's grouped matmuls over tokens sorted by expert; weights are [experts, in, out]."""
     experts, order = routing.reshape(-1).sort(stable=True)
     ends = torch.bincount(experts, minlength=len(gate)).cumsum(0).int()
     tokens = torch.div(order, routing.size(1), rounding_mode="floor")

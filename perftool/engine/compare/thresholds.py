@@ -10,7 +10,7 @@ _NEAR = 1.25
 
 
 def is_near(finding: Finding, rule: Rule | None) -> bool:
-    """Whether a share in the evidence exceeds a share threshold of ``rule`` by at most a quarter."""
+    """Whether a share in the evidence exceeds a share threshold of ``rule`` by at most 25 %."""
     if rule is None:
         return False
     limits = [param.value for param in rule.params if "share" in param.unit and isinstance(param.value, float)]

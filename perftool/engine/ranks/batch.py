@@ -19,7 +19,7 @@ from perftool.readers.identity import metadata_of
 from perftool.store.ranks import assumed_rank, number_ranks, rank_of
 from perftool.store.sizing import text_size
 
-# Building the tables costs a quarter of a second, for one small trace or many.
+# Building the tables costs 0.25 s, for one small trace or many.
 BATCH_BYTES = 256 << 20
 # Each parallel process holds a batch: a batch of 48 MB of text needs 400 MiB of memory.
 BATCH_BYTES_SIDE_BY_SIDE = 48 << 20

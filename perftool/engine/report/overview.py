@@ -162,7 +162,7 @@ def phases(store: TraceStore) -> tuple[Phase, ...]:
 
 
 def roofline(store: TraceStore) -> float | None:
-    """The share of their roofline that the run's matrix products reach; None if shapes or rates of most are unknown."""
+    """The share of their roofline that the run's matmuls reach; None if shapes or rates of most are unknown."""
     totals = store.rows("_roofline_totals")
     spent = sum(row["dur"] for row in totals)
     whole = sum(row["matrix_ns"] for row in store.rows("_efficiency_totals")) if spent else 0

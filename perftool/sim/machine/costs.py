@@ -95,7 +95,7 @@ class Roofline:
         return rate * self.facts.engines["TPC"] / reference.engines["TPC"]
 
     def matrix_ns(self, flops: float, moved: float, dtype: str) -> int:
-        """Time of a product of ``flops`` that moves ``moved`` bytes."""
+        """Time of a matmul of ``flops`` that moves ``moved`` bytes."""
         return self._length(flops / self.matrix_rate(dtype), moved)
 
     def vector_ns(self, elements: float, moved: float) -> int:

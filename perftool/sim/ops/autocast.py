@@ -1,6 +1,6 @@
 """``torch.autocast("hpu")`` with Gaudi's lists of ops, as kernels for PyTorch's dispatch key.
 
-Unlike on the CPU, softmax, norms, products and means run in the lower precision, losses and embeddings in fp32. Every
+Unlike on the CPU, softmax, norms, matmuls and means run in the lower precision, losses and embeddings in fp32. Every
 call casts again, because the bridge has no cache of casts.
 """
 

@@ -1,6 +1,6 @@
 """Computes the values of an op on any processor. If the CPU does not support the type, which depends on the build, the
-processor and oneDNN's settings, the values are computed in a wider type and rounded. Products of low precision are
-always computed in fp32 and rounded once, as on a matrix engine; on a processor without such products this is also much
+processor and oneDNN's settings, the values are computed in a wider type and rounded. Matmuls of low precision are
+always computed in fp32 and rounded once, as on a matrix engine; on a processor without such matmuls this is also much
 faster.
 """
 
@@ -59,7 +59,7 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _low_precision(func: Any, tree: Any) -> Set[torch.dtype]:
-    """The type of the operands of a product, if it has low precision; PyTorch handles mixed types."""
+    """The type of the operands of a matmul, if it has low precision; PyTorch handles mixed types."""
     if func.overloadpacket not in flop_registry:
         return frozenset()
     types = {each.dtype for each in tensors(tree) if each.dtype.is_floating_point}

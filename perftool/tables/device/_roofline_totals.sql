@@ -1,8 +1,8 @@
--- Totals of the matrix products of a rank, compared with the roofline of the device.
+-- Totals of the matmuls of a rank, compared with the roofline of the device.
 --
 -- needs: rooflines
 -- empty without: rooflines
 -- column rank: INTEGER, distributed rank
--- column bound_ns: DOUBLE, time of the products at the roofline
--- column dur: BIGINT, actual time of the products
+-- column bound_ns: DOUBLE, time of the matmuls at the roofline
+-- column dur: BIGINT, actual time of the matmuls
 SELECT rank, sum(bound_ns ORDER BY bound_ns) AS bound_ns, sum(dur)::BIGINT AS dur FROM rooflines GROUP BY rank ORDER BY rank

@@ -1,6 +1,6 @@
--- One row per kernel of a matrix product or convolution on a device, inside the complete steps.
+-- One row per kernel of a matmul or convolution on a device, inside the complete steps.
 --
--- A kernel counts if the op that launched it is a product, a convolution or an RNN layer, if its name says so, or if it
+-- A kernel counts if the op that launched it is a matmul, a convolution or an RNN layer, if its name says so, or if it
 -- runs on Gaudi's MME, each of whose lanes runs a piece of a kernel. The dimensions are known for mm, addmm, bmm and
 -- baddbmm with recorded shapes.
 --
@@ -14,8 +14,8 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column bits: INTEGER, width of the operands: 8, 16, 32 or 64, NULL when the trace does not say
--- column tf32: BOOLEAN, whether the products of 32-bit operands run on matrix engines as TF32, according to the kernel's name
--- column batch: BIGINT, number of products, 1 for mm and addmm
+-- column tf32: BOOLEAN, whether matmuls of 32-bit operands run on matrix engines as TF32, according to the kernel's name
+-- column batch: BIGINT, number of matmuls, 1 for mm and addmm
 -- column m: BIGINT, rows of the first operand
 -- column k: BIGINT, columns of the first operand
 -- column n: BIGINT, columns of the second operand
@@ -47,7 +47,7 @@ described AS (
     SELECT id,
            CASE WHEN input_types LIKE '%Float8%' THEN 8 WHEN input_types LIKE '%BFloat16%' OR input_types LIKE '%Half%' THEN 16
                 WHEN input_types LIKE '%double%' THEN 64 WHEN input_types LIKE '%"float"%' THEN 32 END AS type_bits,
-           -- The first input of these two ops is the term that is added to the product.
+           -- The first input of these two ops is the term that is added to the matmul.
            name IN ('aten::addmm', 'aten::baddbmm') AS added,
            json_extract(input_dims, CASE WHEN added THEN '$[1]' ELSE '$[0]' END)::VARCHAR AS first,
            json_extract(input_dims, CASE WHEN added THEN '$[2]' ELSE '$[1]' END)::VARCHAR AS second,

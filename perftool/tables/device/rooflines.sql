@@ -1,11 +1,11 @@
--- One row per matrix product with recorded shapes on a known device: its time against the device's roofline.
+-- One row per matmul with recorded shapes on a known device: its time against the device's roofline.
 --
--- A product is a call (mm, addmm, bmm, baddbmm) with all kernels that it launched. The bound is the longer of two
+-- A matmul is a call (mm, addmm, bmm, baddbmm) with all kernels that it launched. The bound is the longer of two
 -- times: the operations at the peak rate of the data type, and one transfer of the operands and the result at the
--- memory's bandwidth. The formulas are those of op_efficiency. Products of 32-bit operands count as TF32 only when a
+-- memory's bandwidth. The formulas are those of op_efficiency. Matmuls of 32-bit operands count as TF32 only when a
 -- kernel's name says so; products whose data type has no published rate on the device are left out.
 --
--- absent: the trace shows no matrix products with shapes (record_shapes=True) and a data type with a known rate on the device
+-- absent: the trace shows no matmuls with shapes (record_shapes=True) and a data type with a known rate on the device
 -- needs: matmuls, ops, _op_work, _op_bounds
 -- empty without: matmuls, _op_bounds.compute_ns
 -- column rank: INTEGER, distributed rank
@@ -13,7 +13,7 @@
 -- column name: VARCHAR, name of the op
 -- column device: VARCHAR, device_facts.device
 -- column dtype: VARCHAR, bf16, fp16, tf32, fp32, fp64 or fp8
--- column batch: BIGINT, number of products
+-- column batch: BIGINT, number of matmuls
 -- column m: BIGINT, rows of the first operand
 -- column k: BIGINT, columns of the first operand
 -- column n: BIGINT, columns of the second operand
@@ -31,7 +31,7 @@ best AS (
            b.memory_ns / w.calls AS memory_ns
     FROM _op_work AS w JOIN _op_bounds AS b USING (id)
     WHERE w.source = 'op' AND b.compute_ns IS NOT NULL AND b.memory_ns IS NOT NULL
-    -- Arguments other than shapes and types do not affect a product's operations and bytes.
+    -- Arguments other than shapes and types do not affect a matmul's operations and bytes.
     QUALIFY row_number() OVER (PARTITION BY w.rank, w.name, w.input_dims, w.input_types ORDER BY w.id) = 1
 )
 SELECT p.rank, p.op, p.name, b.device, b.dtype, p.batch, p.m, p.k, p.n, p.ts, p.dur, b.compute_ns, b.memory_ns,

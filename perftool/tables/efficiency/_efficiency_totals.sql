@@ -7,9 +7,9 @@
 -- column work_ns: BIGINT, length of all work that runs at the speed of the device
 -- column bounded_ns: BIGINT, the part of work_ns in ops whose time at the device's best is known
 -- column best_ns: DOUBLE, time of the bounded_ns ops at the device's best, at most their actual time
--- column matrix_ns: BIGINT, length of the kernels of products and convolutions
+-- column matrix_ns: BIGINT, length of the kernels of matmuls and convolutions
 -- column counted_ns: BIGINT, the part of matrix_ns in ops whose operations and peak rate are known
--- column peak_ns: DOUBLE, time that the operations of products, convolutions and attention take at the peak rate
+-- column peak_ns: DOUBLE, time that the operations of matmuls, convolutions and attention take at the peak rate
 -- column recomputed_ns: DOUBLE, the part of peak_ns for ops that checkpointing runs again
 -- column passes_ns: BIGINT, length of pointwise, normalisation, reduction and copy kernels of ops
 -- column op_ns: BIGINT, length of the work that ops launched, without transfers

@@ -19,7 +19,7 @@
 -- column calls: BIGINT, number of calls that launched work; number of kernels where no op launched them
 -- column kernel_ns: BIGINT, length of the work
 -- column matrix_ns: BIGINT, the part of kernel_ns in kernels that matmuls lists
--- column tf32: BOOLEAN, whether products of 32-bit operands run as TF32 (matmuls.tf32)
+-- column tf32: BOOLEAN, whether matmuls of 32-bit operands run as TF32 (matmuls.tf32)
 -- column transfer: BOOLEAN, whether the device's memory does not limit the speed: collectives, and copies from or to other memory
 WITH matrix AS (SELECT id, tf32 FROM matmuls),
 transfers AS (SELECT id FROM _device_work WHERE transfer OR coalesce(direction, 'device_to_device') <> 'device_to_device'),

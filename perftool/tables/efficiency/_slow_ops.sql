@@ -25,8 +25,8 @@
 -- column kernel: VARCHAR, name of the kernels with the most time
 -- column kernels: BIGINT, number of kernels of all names
 -- column layout_ns: BIGINT, length of the kernels that only change a layout
--- column fastest_ns: BIGINT, kernel time at the fastest tenth of the calls
--- column slowest_ns: BIGINT, kernel time at the slowest tenth of the calls
+-- column fastest_ns: BIGINT, kernel time at the 10th percentile of the calls
+-- column slowest_ns: BIGINT, kernel time at the 90th percentile of the calls
 -- column args: VARCHAR, arguments of the longest of the kernels with the most time, as JSON
 -- column units: INTEGER, compute units of the device
 -- column capability: INTEGER, compute capability of the device, times 10

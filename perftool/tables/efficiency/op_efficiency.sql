@@ -4,7 +4,7 @@
 -- innermost op or annotation that launched it, else under its name on the device. Work on several lanes at once adds
 -- up, so the sum may exceed the busy time of the device. An op without a cost model has no flops and bytes. The model
 -- assumes that a call reads each input once and writes each result once; caches can raise roofline_ratio above 1.
--- Operations of products, convolutions and attention count at the peak rate of their type (as TF32 only when a kernel's
+-- Operations of matmuls, convolutions and attention count at the peak rate of their type (as TF32 only when a kernel's
 -- name says so), others at that of the vector units. If arguments other than tensors differ, flops and bytes are means.
 --
 -- absent: the trace shows no device work

@@ -2,4 +2,4 @@
 --
 -- maker: given
 -- column name: VARCHAR, name of the op
--- column kind: VARCHAR, product, convolution, attention, normalisation, softmax, pointwise, reduction, copy, fill, embedding, pool, loss, list (ops on lists of tensors) or optimizer (fused optimizers)
+-- column kind: VARCHAR, product (a matmul), convolution, attention, normalisation, softmax, pointwise, reduction, copy, fill, embedding, pool, loss, list (ops on lists of tensors) or optimizer (fused optimizers)

@@ -29,8 +29,8 @@
 -- column dur: BIGINT, length of the longest kernel in ns
 -- column call_ns: BIGINT, mean time of a call
 -- column each_ns: BIGINT, mean time of a kernel
--- column fastest_ns: BIGINT, the fastest tenth of the calls take at most this time
--- column slowest_ns: BIGINT, the slowest tenth of the calls take at least this time
+-- column fastest_ns: BIGINT, the fastest 10 % of the calls take at most this time
+-- column slowest_ns: BIGINT, the slowest 10 % of the calls take at least this time
 -- column spread: DOUBLE, slowest_ns / fastest_ns, NULL below 10 calls
 -- column intensity: BIGINT, operations per byte
 -- column kernel: VARCHAR, name of the kernel with the most time
@@ -38,11 +38,11 @@
 -- column kernel_capability: INTEGER, compute capability (times 10) that the kernel was written for, according to its name
 -- column capability: INTEGER, compute capability (times 10) of the device
 -- column layout_ratio: DOUBLE, share of the time in kernels that only change a layout
--- column batch: BIGINT, number of products, or of sequences in attention
+-- column batch: BIGINT, number of matmuls, or of sequences in attention
 -- column m: BIGINT, rows of the result; for a convolution, positions in the result
 -- column n: BIGINT, columns of the result; for a convolution, filters in a group
 -- column k: BIGINT, inner dimension; for a convolution, weights in a filter
--- column groups: BIGINT, groups of a convolution, or experts of a grouped product
+-- column groups: BIGINT, groups of a convolution, or experts of a grouped matmul
 -- column channels: BIGINT, channels of the input of a convolution
 -- column filter_size: BIGINT, elements of a filter in one channel
 -- column dilation: BIGINT, largest dilation of a convolution

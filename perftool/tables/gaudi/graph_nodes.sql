@@ -13,7 +13,7 @@
 -- column dtype: VARCHAR, data type of the node's result
 -- column input_shapes: VARCHAR, shapes of its inputs as JSON, the slowest dimension first
 -- column output_shapes: VARCHAR, shapes of its results as JSON, the slowest dimension first
--- column flops: BIGINT, operations of one run, for matrix products and convolutions
+-- column flops: BIGINT, operations of one run, for matmuls and convolutions
 -- column bytes: BIGINT, bytes of device memory that one run reads and writes, without tensors in on-chip memory
 -- column expected_cycles: BIGINT, expected cycles of the MME
 -- column expected_dma_ns: BIGINT, expected time of a copy

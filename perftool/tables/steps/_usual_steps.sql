@@ -1,6 +1,6 @@
 -- One row per rank with complete steps: the usual step time, with which times per step are compared.
 --
--- The usual time is the median, or the mean if the steps have two lengths or if mean and median differ by a quarter.
+-- The usual time is the median, or the mean if the steps have two lengths or if mean and median differ by 25 %.
 -- For iterations of a server, which are of several kinds, it is always the median.
 --
 -- needs: steps, step_lengths

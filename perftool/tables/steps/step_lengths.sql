@@ -4,7 +4,7 @@
 -- Steps are sorted by length and split where two neighbours differ most. The difference must exceed a millisecond,
 -- because the operating system causes smaller differences, and half of the shorter neighbour. It must also exceed twice
 -- the spread of the short steps, and be at least the spread of the long steps. Each side must have at least two steps
--- and a fifth of all steps. Long steps that precede all short steps are a warm-up. Iterations of a server (prefill,
+-- and 20 % of all steps. Long steps that precede all short steps are a warm-up. Iterations of a server (prefill,
 -- decode) are left out.
 --
 -- needs: steps

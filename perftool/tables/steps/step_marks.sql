@@ -10,7 +10,7 @@
 -- copies: a step begins with copies of inputs to the device. Later layers of a model look like earlier ones, but none of
 -- them copies inputs from the host and waits for a result.
 --
--- If steps are detected, there must be at least three. For the last two sources, four fifths of the steps must also have
+-- If steps are detected, there must be at least three. For the last two sources, 80 % of the steps must also have
 -- equal numbers of launches, and lengths from 0.5 to 1.5 times the median.
 --
 -- needs: _marked_steps, _found_steps
