@@ -1,4 +1,4 @@
-"""The same run with the advice followed: BF16, HPU graphs, a fused optimizer, a hidden loader."""
+"""The same run after the advice was followed: BF16, HPU graphs, a fused optimizer, a hidden loader."""
 
 from __future__ import annotations
 

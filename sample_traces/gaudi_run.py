@@ -1,8 +1,8 @@
 """A small virtual Gaudi in lazy mode: host clocks, a launch thread and first-in-first-out engines.
 
 It orders events so that a sample cannot contradict itself: a launch precedes its work, work starts when the
-device is free, and a host that waits wakes up after the work ended. It also keeps what the console and the
-metrics file of the same run would hold. Times are microseconds after the base of the trace.
+device is free, and a host that waits wakes up after the work ended. It also collects the console
+log and the metrics of the same run. Times are microseconds after the base of the trace.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LAUNCH_LANE, _MAIN_LANE = "140233817864768", "140235120715584"
 
 @dataclass(frozen=True)
 class Kernel:
-    """Work on one engine. ``beside`` starts together with the kernel before it instead of after it."""
+    """Work on one engine. With ``beside`` it starts together with the previous kernel instead of after it."""
 
     engine: str
     name: str
@@ -42,7 +42,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Graph:
-    """An accumulated lazy graph. ``key`` stands for its ops and shapes: what the recipe cache looks up."""
+    """An accumulated lazy graph. ``key`` represents its ops and shapes, which the recipe cache looks up."""
 
     key: str
     kernels: tuple[Kernel, ...]
@@ -98,7 +98,7 @@ class Run:
 
     @contextmanager
     def op(self, name: str, *, cat: str = "cpu_op", tid: int | None = None, **shapes: list[object]) -> Iterator[None]:
-        """A host op around whatever happens inside it."""
+        """A host op that contains everything in the block."""
         begin = self.now
         self.now += 2.0
         yield
@@ -112,7 +112,7 @@ class Run:
 
     @contextmanager
     def bridge(self, name: str) -> Iterator[None]:
-        """A bridge function around whatever happens inside it."""
+        """A bridge function that contains everything in the block."""
         begin = self.now
         self.now += 1.0
         yield
@@ -122,7 +122,7 @@ class Run:
     # Graphs ------------------------------------------------------------------------------------------
 
     def cut(self, graph: Graph, reason: str) -> None:
-        """Cut the lazy graph here: build it, look it up, hand it to the launch thread."""
+        """Cut the lazy graph: build it, look it up, and pass it to the launch thread."""
         self.log(step_marker(reason, self._log_clock()))
         with self.bridge("SyncTensorsGraphInternal"):
             self.now += graph.build_us
@@ -263,7 +263,7 @@ class Run:
 
 
 def recipe_id(recipe: int) -> int:
-    """Synapse's id of a recipe: one of 8,190 values, in no order."""
+    """Synapse's id of a recipe: one of 8,190 values, in no particular order."""
     return 57_345 + (3_585 + 4_093 * recipe) % 8_190
 
 

@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
 
 
 def _trace() -> GaudiTrace:
-    # A 25th TPC is named though it never runs: real metadata lists the spare one.
+    # A 25th TPC is named although it never runs, because real metadata lists the spare one.
     trace = GaudiTrace("B", "GAUDI2", note=NOTE, rank=0)
     trace.lane("TPC", 24)
     return trace

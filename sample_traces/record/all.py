@@ -22,7 +22,7 @@ SCRIPTS = (
 
 
 def main(names: list[str]) -> None:
-    """Run the scripts ``names``, or all, each in a process of its own: no recording warms up the next."""
+    """Run the scripts ``names``, or all, each in a separate process, so that no recording warms up the next."""
     single = dict(os.environ, OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
     for name in names or SCRIPTS:
         print(f"recording {name}", flush=True)

@@ -22,7 +22,7 @@ from perftool.proof import leave_traces
 
 NO_TIMING = Plan(rounds=1, seconds=0.0, pairs=1)
 TARGET = FOLDER.parent / "benchmarks"
-HEAD = """# Written by record/benchmarks.py; tests/test_samples.py holds what is listed here.
+HEAD = """# Written by record/benchmarks.py; tests/test_samples.py checks what is listed here.
 #
 # path       file or folder, below sample_traces/; a folder is analysed whole
 # simulated  the traces come from the simulator, and every report must say so

@@ -1,4 +1,4 @@
-"""A classifier in the steady state, its batches at hand: nothing to complain about."""
+"""A classifier in the steady state, with its batches already in memory; no rule should fire."""
 
 from __future__ import annotations
 

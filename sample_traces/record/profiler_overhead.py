@@ -1,4 +1,4 @@
-"""Stacks are recorded (with_stack=True) though the model is small: the profiler traces every Python call."""
+"""Stacks are recorded (with_stack=True) although the model is small: the profiler traces every Python call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records a few training steps with torch.profiler on the CPU and writes a small trace fit to be shared."""
+"""Records a few training steps with torch.profiler on the CPU and writes a small trace that can be published."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 FOLDER = Path(__file__).resolve().parents[1] / "cpu"
 MAX_BYTES = 150_000
 
-# Folders tell how someone's machine is arranged, so only the file name stays. The names of Python functions
+# Folders reveal how someone's machine is set up, so only the file name stays. The names of Python functions
 # are relative to the import path already.
 _FOLDERS = re.compile(r"(?<![\w.\-<>/])/(?:[\w.+\-@~]+/)+")
 _HOST = re.compile(r'("host_name":\s*)"[^"]*"')

@@ -1,7 +1,7 @@
 """Cuts a few iterations out of a recording of a real vLLM worker: ``serving.py TRACE NAME FIRST LAST``.
 
-What remains of them is every op that no other op contains, and the Python functions that show a stage, a wait or the
-sending of a result; without arguments. ``TRACE`` comes from ``benchmarks/serving.py``.
+It keeps every op that no other op contains, and the Python functions that show a stage, a wait or the sending of a
+result, all without their arguments. ``TRACE`` comes from ``benchmarks/serving.py``.
 """
 
 from __future__ import annotations

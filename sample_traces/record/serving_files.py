@@ -19,7 +19,7 @@ _LINES = re.compile(
 _ITERATION, _EACH = ": Iteration(", 16
 _PAGE = re.compile(r"(?:# TYPE )?vllm:(?!\w+_bucket)")
 _PLACE = re.compile(r"(?<![\w.])/[\w./-]+|file:\S+|\d+\.\d+\.\d+\.\d+")
-# The engine's first line names every setting; the rest of it is of no use here.
+# The engine's first line names every setting; the rest of it is not needed.
 _LONGEST = 700
 
 

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # An empty cache: otherwise a second recording would find its graphs compiled.
+    # The cache must be empty, or a second recording would find its graphs already compiled.
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         main()

@@ -1,4 +1,4 @@
-"""Every third step validates the model besides, and takes several times as long as the others."""
+"""Every third step also validates the model, and takes several times as long as the others."""
 
 from __future__ import annotations
 

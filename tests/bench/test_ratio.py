@@ -31,7 +31,7 @@ def test_more_rounds_leave_out_extremes() -> None:
 @pytest.mark.parametrize("rounds", [6, 9, 25, 60])
 def test_the_interval_contains_the_median_as_often_as_stated(rounds: int) -> None:
     generator = random.Random(rounds)
-    # Skewed, as real timings are, because other programs run at times.
+    # The times are skewed, as real timings are, because other programs run occasionally.
     trials = [
         ratio_of([2.0 * generator.lognormvariate(0.0, 0.3) for _ in range(rounds)], [1.0] * rounds) for _ in range(2000)
     ]

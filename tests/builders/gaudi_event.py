@@ -41,7 +41,7 @@ class Event:
 
 
 def device_category(generation: str, engine: str, name: str) -> str:
-    """The category of a device event: compute by engine, copies and fills by name; other events have that of a call."""
+    """The category of a device event: compute by engine, copies and fills by name; others have a call's category."""
     if generation == "A":
         return "kernel" if engine == "TPC" else "hpu_op"
     names = _CATEGORIES[generation]

@@ -1,4 +1,4 @@
-"""Keeps the answers and stores of analyses for tests that repeat one with the same files, rules and schedule.
+"""Keeps the results and stores of analyses for tests that repeat one with the same files, rules and schedule.
 
 It serves tests of what surrounds an analysis (options, exit codes, outputs), whose time is mostly that of the analysis.
 """
@@ -26,7 +26,7 @@ _MOST_STORES = 4
 
 
 class Memory:
-    """The answers so far, and the stores of the last few inputs, still open."""
+    """The results so far, and the stores of the last few inputs, still open."""
 
     def __init__(self) -> None:
         self.answers: dict[_Key, Any] = {}
@@ -67,7 +67,7 @@ def _opening(run: Run, until: ExitStack) -> Iterator[None]:
 
 
 def remember(monkeypatch: pytest.MonkeyPatch, memory: Memory) -> None:
-    """Make runs take their answers and stores from ``memory``, and add missing ones to it."""
+    """Make runs take their results and stores from ``memory``, and add missing ones to it."""
     answered = Run._answered
 
     def answer_of(self: Run, answer: Any) -> Any:

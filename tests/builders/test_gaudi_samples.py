@@ -74,7 +74,7 @@ def test_samples_say_that_they_are_hand_made_and_run_one_kernel_per_lane_at_a_ti
             start = round(event["ts"] * 1000)
             # Two monitors of a lane may report the same work.
             lanes[event["tid"], event["args"].get("HW event name")].append((start, start + round(event["dur"] * 1000)))
-    # Microseconds near 1.5e12 have a quarter of a nanosecond of resolution in a double.
+    # Microseconds near 1.5e12 have a resolution of 0.25 ns in a double.
     assert all(sum(e - s for s, e in lane) - union_ns(lane) <= len(lane) for lane in lanes.values())
     assert sum(map(len, lanes.values())) > 100
 

@@ -1,4 +1,4 @@
-"""Every command gives the same answer for two or three traces, whether together, in processes or one by one."""
+"""Every command gives the same result for two or three traces, whether read together, in processes or one by one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ fix = "None."
 example = "None"
 references = []
 """
-# The answer about two ranks.
+# The result for two ranks.
 OF_EACH_RANK = {"6 kernels in 3 steps of 10.0 ms", "9 kernels in 3 steps of 10.0 ms"}
 
 

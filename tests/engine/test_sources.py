@@ -34,7 +34,7 @@ def lines(finding: Finding) -> list[tuple[str | None, int | None, str, int]]:
     return [(one.file, one.line, one.function, one.ns) for one in finding.location.sources]
 
 
-# A step of 1 ms: the host runs Python, and the device works for the last fifth.
+# A step of 1 ms: the host runs Python, and the device works for the last 20 %.
 STARVED = (
     step(1, 0, 1000),
     runtime("cudaLaunchKernel", 800, 10, 5),

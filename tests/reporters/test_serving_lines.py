@@ -1,4 +1,4 @@
-"""The answer's sentences about a serving engine's iterations."""
+"""The report's sentences about a serving engine's iterations."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_sends_and_receives_are_not_matched(store: Store) -> None:
 
 def test_the_last_rank_waits_least(store: Store) -> None:
     early = [step(1, 0, 1000), collective("allreduce", 100, 200), collective("allreduce", 500, 20)]
-    # The late rank's clock is 1 ms ahead, but lengths do not depend on clocks.
+    # The late rank's clock is 1 ms ahead, but durations do not depend on clocks.
     late = [step(1, 1000, 1000), collective("allreduce", 1260, 40), collective("allreduce", 1490, 30)]
 
     assert waits(store(early, late)) == [(0, 1, 160_000, 2, 1), (1, 1, 10_000, 2, 1)]

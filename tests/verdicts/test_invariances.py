@@ -1,4 +1,4 @@
-"""The answer does not depend on the order of a trace's events, on its date, or on its ids."""
+"""The report does not depend on the order of a trace's events, on its date, or on its ids."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def renumbered(events: Events) -> Events:
 
 
 def answer_of(events: Events, place: Path) -> list[Any]:
-    """The answer about ``events``, without the sample's log and metrics."""
+    """The report on ``events``, without the sample's log and metrics."""
     path = place / "trace.json"
     path.write_text(json.dumps({**recorded(), "traceEvents": events}))
     report = analyze([str(path)])
