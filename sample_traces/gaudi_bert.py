@@ -1,7 +1,7 @@
 """The kernels of a four-layer BERT-like encoder: durations from operation and byte counts.
 
-Effective rates, not peaks: 70 TFLOPS of FP32 and 300 TFLOPS of BF16 on the MME, 1.7 TB/s for what the TPCs
-stream. They are round guesses for a Gaudi 2 that give plausible durations, and have no other meaning.
+The rates are effective rates, not peaks: 70 TFLOPS of FP32 and 300 TFLOPS of BF16 on the MME, and 1.7 TB/s of data
+that the TPCs stream. They are round guesses for a Gaudi 2 that give plausible durations, and have no other meaning.
 """
 
 from __future__ import annotations
