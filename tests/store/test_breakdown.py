@@ -6,21 +6,31 @@ import importlib.util
 import logging
 
 import pytest
-from events import Event, launch, step, x
+from events import Event, kernel, launch, memcpy, runtime, step, x
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from random_traces import Trace, traces
+from random_traces import Trace, Work, traces
 from stores import Rows, store_over
 
 from perftool.model.report import BREAKDOWN
 from perftool.store.trace_store import TraceStore
 
 
+def launched_inside(trace: Trace) -> list[list[Work]]:
+    return [[w for w in trace.work if w.call and begin <= w.call[0] and w.call[1] <= end] for begin, end in trace.steps]
+
+
+def outlasts(works: list[Work], later: list[list[Work]]) -> list[Work]:
+    """The ``works`` of a step that end after all work of the next step that launches about as much."""
+    following = next(filter(None, later), [])
+    comparable = following and 2 * len(following) >= len(works)
+    return [work for work in works if comparable and work.end > max(other.end for other in following)]
+
+
 def step_bounds(trace: Trace) -> list[tuple[int, int]]:
-    """A step lasts until the work launched in it is done; the next one starts there."""
-    inside = [
-        [w for w in trace.work if w.call and begin <= w.call[0] and w.call[1] <= end] for begin, end in trace.steps
-    ]
+    """A step lasts until the work launched in it is done, except work that outlasts that of the next step; the next one
+    starts there."""
+    inside = launched_inside(trace)
     if not any(inside):
         return trace.steps
     reached = trace.steps[0][0]
@@ -29,9 +39,10 @@ def step_bounds(trace: Trace) -> list[tuple[int, int]]:
         launched = [work for group in inside for work in group]
         reached = max([reached, *(w.end for w in trace.work if w not in launched and w.end < first)])
     bounds = []
-    for (begin, end), works in zip(trace.steps, inside, strict=True):
+    for number, ((begin, end), works) in enumerate(zip(trace.steps, inside, strict=True)):
         start = max(reached, begin)
-        reached = max([end, start, *(work.end for work in works)])
+        late = outlasts(works, inside[number + 1 :])
+        reached = max([end, start, *(work.end for work in works if work not in late)])
         bounds.append((start, reached))
     return bounds
 
@@ -75,8 +86,11 @@ def plugin_breakdown(trace: Trace) -> list[dict[str, int]] | None:
     """The numbers of PyTorch's TensorBoard plugin, in ns; it leaves out steps cut off by the recording.
 
     None where the plugin contradicts itself: if the parts cover the steps completely, it starts over, and the parts
-    then add up to more than the step.
+    then add up to more than the step. Also None where work outlasts the next step's, which extends a step there.
     """
+    inside = launched_inside(trace)
+    if any(outlasts(works, inside[number:]) for number, works in enumerate(inside, 1)):
+        return None
     from torch_tb_profiler.profiler.data import RunProfileData
 
     logging.getLogger("pytorch_profiler").setLevel(logging.CRITICAL)
@@ -164,3 +178,41 @@ def test_copies_visible_only_on_the_host_are_input_copies(rows: Rows) -> None:
     found = {row["metric"]: row["value"] for row in rows("summary", events)}
 
     assert found["input_copy_ratio"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("late", "durs"),
+    [
+        # A persistent kernel, and a collective that is done in step 2: the steps end with the work after them.
+        ([(0, 990)], [200, 200, 200, 200, 200]),
+        ([(0, 590)], [200, 200, 200, 200, 200]),
+        # Work that ends before the last work of the next step extends its step.
+        ([(0, 330)], [333, 67, 200, 200, 200]),
+    ],
+)  # fmt: skip
+def test_work_that_outlasts_the_next_step_does_not_extend_its_own(
+    rows: Rows, late: list[tuple[int, int]], durs: list[int]
+) -> None:
+    events: list[Event] = []
+    for number in range(5):
+        at = 200 * number
+        events += [step(number, at, 200), x("aten::mm", at + 5, 100), *launch(number, at + 10, 2, at + 20, 150)]
+    for number, end in late:
+        at = 200 * number + 12
+        events += [runtime("cudaLaunchKernel", at, 2, 99), kernel("late", at + 3, end - at, 99, stream=9)]
+
+    assert [row["dur"] // 1000 for row in rows("steps", events)] == durs
+
+
+def test_a_step_that_was_cut_off_after_its_first_copy_does_not_shorten_the_step_before(rows: Rows) -> None:
+    events: list[Event] = []
+    for number in range(4):
+        at = 100 * number
+        events += [step(number, at, 100), x("aten::mm", at + 5, 50)]
+        for place in range(4):
+            events += launch(10 * number + place, at + 10 + place, 1, 100 + at + 20 * place, 20)
+    copy = [runtime("cudaMemcpyAsync", 402, 2, 99), memcpy("Memcpy HtoD (Pinned -> Device)", 405, 5, 99)]
+    events += [step(4, 400, 20), x("aten::to", 401, 5), *copy]
+
+    found = rows("steps", events)
+    assert [(row["end"] // 1000, row["left_out"]) for row in found[-2:]] == [(480, None), (480, "incomplete")]

@@ -1,7 +1,7 @@
 -- The bounds of each step, including the device work it launched, and whether it counts.
 --
 -- A step on a device lasts until the work that it launched is done, and the next step starts at that moment. This is
--- the rule of PyTorch's TensorBoard plugin. A recording without steps counts as one step. If steps were detected rather
+-- the rule of PyTorch's TensorBoard plugin, except for work that outlasts the next step's. A recording without steps counts as one step. If steps were detected rather
 -- than marked, the recording may contain only the end of the first step.
 --
 -- The first steps of a process compile and start up. Steps that spend at least 5 % of their time on this are
@@ -46,14 +46,21 @@ host_steps AS (
 ),
 -- A call belongs only to the last step that begins before it; otherwise overlapping steps would count it twice.
 called AS (
-    SELECT c.rank, s.ordinal, c.id AS launch
+    SELECT c.rank, s.ordinal, c.id AS launch, c.device_ops, c.device_ts, c.device_end
     FROM launches AS c ASOF JOIN host_steps AS s ON s.rank = c.rank AND c.ts >= s.ts
     WHERE c."end" <= s."end"
 ),
+-- A stream runs in order, so only work on another stream (a persistent kernel, a late collective) can outlast the work of
+-- the next step; it does not extend its own step. A next step with far less work may have been cut off after its first copy.
+next_steps AS (
+    SELECT rank, ordinal, CASE WHEN lead(work) OVER w >= 0.5 * work THEN lead(device_end) OVER w END AS next_end
+    FROM (SELECT rank, ordinal, sum(device_ops) AS work, max(device_end) AS device_end FROM called GROUP BY rank, ordinal)
+    WINDOW w AS (PARTITION BY rank ORDER BY ordinal)
+),
 launched AS (
-    SELECT c.rank, c.ordinal, sum(l.device_ops) AS launched, min(l.device_ts) AS device_ts,
-           max(l.device_end) AS device_end
-    FROM called AS c JOIN launches AS l ON l.id = c.launch
+    SELECT c.rank, c.ordinal, sum(c.device_ops) AS launched, min(c.device_ts) AS device_ts,
+           max(c.device_end) FILTER (c.device_end <= coalesce(n.next_end, c.device_end)) AS device_end
+    FROM called AS c JOIN next_steps AS n USING (rank, ordinal)
     GROUP BY c.rank, c.ordinal
 ),
 -- Work launched before the first step may still run when the step begins. On Gaudi, most transfers have no launch;
