@@ -1,4 +1,4 @@
-"""The goals for reading and analysing a trace, beside the measurements."""
+"""The goals for reading and analysing a trace, compared with the measurements."""
 
 from __future__ import annotations
 

@@ -99,11 +99,11 @@ def analyze(
 ) -> Report:
     """Analyse ``paths`` (files, folders, globs; several are ranks of one run), with ``rules`` or the shipped pack.
 
-    ``logs`` are logs, metrics files and configuration of the run; by default those beside a trace are used. In a folder
-    with several runs, the newest complete one is analysed, or the one called ``run``. ``device`` overrides the device
-    that the traces name: a name such as MI300X, or a file of peaks. Raises InputError when no file can be read, and
-    when named traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. An unreadable
-    file among others is a TRC000 finding.
+    ``logs`` are logs, metrics files and configuration of the run; by default those next to a trace are used. In a
+    folder with several runs, the newest complete one is analysed, or the one called ``run``. ``device`` overrides the
+    device that the traces name: a name such as MI300X, or a file of peaks. Raises InputError when no file can be read,
+    and when named traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. An
+    unreadable file among others is a TRC000 finding.
     """
     several = [paths] if isinstance(paths, (str, PathLike)) else paths
     return analysis.analyze(
@@ -154,7 +154,7 @@ def open_trace(
     as_one_run: bool = False,
     run: str | None = None,
 ) -> Trace:
-    """Open a trace (a file, a folder of ranks, or a glob) together with the logs beside it.
+    """Open a trace (a file, a folder of ranks, or a glob) together with the logs next to it.
 
     ``open_trace(path).frame("gaps")`` is a table as a pandas DataFrame; use it as a context manager to delete temporary
     files early. ``run`` names one of several runs in a folder. Raises InputError when nothing can be read, and when

@@ -115,7 +115,7 @@ def whole_file(target: Path) -> Iterator[Path]:
     if real.exists() and not real.is_file():
         raise PerfToolError(f"{target}: is not a regular file and cannot be replaced; name another file")
     mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o666 & ~_umask()
-    # A temporary folder, because the writer may need more files beside the path.
+    # A temporary folder, because the writer may need more files next to the path.
     with tempfile.TemporaryDirectory(dir=real.parent, prefix=f".{real.name}.") as folder:
         place = Path(folder) / real.name
         yield place

@@ -33,7 +33,7 @@ _SIMULATION_TIMEOUT_S = 300.0
 _HARM = 0.9
 # The caveat of a simulated row.
 CIRCULAR = "circular: our own rule judges a device that our own model simulates"
-# Tolerance of a prediction as a share of the step, besides the interval of the measurement (docs/gains.md).
+# Tolerance of a prediction as a share of the step, in addition to the interval of the measurement (docs/gains.md).
 _PREDICTION_ERROR = 0.1
 _NO_WIN = "no win measured on this device"
 _ONE_PAIR = "the ratio comes from one pair of runs, so its uncertainty is unknown"

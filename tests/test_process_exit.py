@@ -200,7 +200,7 @@ try:
         import duckdb
         sys.setprofile(None)
         assert sent
-        # The signal is raised again after the import, here.
+        # The signal is raised again at this point, after the import.
         signal.pause()
 except KeyboardInterrupt:
     print(ending.word)

@@ -89,7 +89,7 @@ def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
 
 
 def _ignored_files_note(session: Session) -> list[str]:
-    """A note that diff ignores configured files of one run: each side uses the files beside its traces."""
+    """A note that diff ignores configured files of one run: each side uses the files next to its traces."""
     named = [key for key in ("log", "metrics", "capture") if getattr(session.settings, key)]
     return [f"diff reads two runs, so it ignores these settings of one run: {', '.join(named)}"] if named else []
 

@@ -48,7 +48,7 @@ class RuleChoice:
 class Session:
     """The command line ``cli`` for the inputs ``paths``, and the configuration that applies to them.
 
-    For a ``gate``, whose verdict the author of the inputs must not change, no configuration beside them applies unless
+    For a ``gate``, whose verdict the author of the inputs must not change, no configuration next to them applies unless
     the user trusts it. Raises SettingsError. With --show-settings, it prints the settings and ends the program.
     """
 

@@ -162,7 +162,7 @@ class Recording:
 
 
 def analyze_trace(path: Path) -> Report:
-    """The report over one trace and the logs beside it."""
+    """The report over one trace and the logs next to it."""
     from perftool.api import analyze
 
     return analyze(path)

@@ -1,4 +1,4 @@
-"""Resolves command-line paths to input files: traces, and the logs and configuration beside them."""
+"""Resolves command-line paths to input files: traces, and the logs and configuration next to them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def find_inputs(
     """The files selected by ``paths`` (of any kind) and ``texts`` (no traces); folders and globs are sorted.
 
     From a folder with several runs, it picks the newest complete run, or the one called ``run``, or all of them with
-    ``as_one_run``. Without ``texts``, it adds logs and configuration found beside a trace. Raises InputError for a
+    ``as_one_run``. Without ``texts``, it adds logs and configuration found next to a trace. Raises InputError for a
     missing path, a folder without inputs, a pattern without matches, and files of several runs that were named one by
     one.
     """

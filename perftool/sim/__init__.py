@@ -59,7 +59,7 @@ def simulate(
     """Run ``script`` on a simulated ``device`` (gaudi, gaudi2, gaudi3) in ``mode`` (lazy, eager, compile).
 
     The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
-    beside it. The trace begins after ``skip_steps`` steps, like a profiler's trace after its warm-up; None skips the
+    next to it. The trace begins after ``skip_steps`` steps, like a profiler's trace after its warm-up; None skips the
     first steps that compile, at most three and at most half of all. ``steps_from`` says what marks a step (profiler,
     optimizer, loader, mark_step); None detects it. Log and metrics cover the whole run. The script runs in this
     process, in which the simulation changes ``torch``. Raises InputError for a missing script, MissingExtraError

@@ -37,7 +37,7 @@ def write_duckdb(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table],
             for column in table.columns:
                 name = f'exported."{table.name}"."{column.name}"'
                 connection.execute(f"COMMENT ON COLUMN {name} IS {literal(column.meaning)}")
-        # Without a checkpoint, the rows would stay in a log beside the file.
+        # Without a checkpoint, the rows would stay in a log next to the file.
         connection.execute("CHECKPOINT exported")
     finally:
         connection.execute("DETACH exported")

@@ -21,7 +21,7 @@ class Work(Protocol):
 
 
 class SecondThread:
-    """A second thread beside the calling one, started on first use; ``interrupt`` interrupts its statement.
+    """A second thread in addition to the calling one, started on first use; ``interrupt`` interrupts its statement.
 
     It is used only if ``side_by_side()`` is true, that is, if a core is free.
     """

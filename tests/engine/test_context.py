@@ -1,4 +1,4 @@
-"""The values that rules use besides tables are computed from the same tables."""
+"""The values that rules use in addition to tables are computed from the same tables."""
 
 from __future__ import annotations
 

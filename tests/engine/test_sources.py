@@ -59,8 +59,8 @@ def test_python_between_the_ops_is_named_by_the_users_innermost_function() -> No
 
 
 def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
-    """PyTorch names such a function after the line that it had reached when the recording began: here the line of
-    prof.step() in a training loop."""
+    """PyTorch names such a function after the line that it had reached when the recording began, in this test the line
+    of prof.step() in a training loop."""
 
     def numbered(name: str, number: int, parent: int | None, ts: float, dur: float) -> Event:
         return x(name, ts, dur, "python_function", **{"Python parent id": parent, "Python id": number})

@@ -83,7 +83,7 @@ def test_a_copy_does_not_depend_on_where_blocks_end(size: int, names: list[str],
         assert copy(first) == first
 
 
-# The reader repairs nothing here, so nothing changes.
+# The reader repairs nothing in this trace, so nothing changes.
 LENIENT = {"not a number", "comma at the end of the arguments", "null"}
 
 

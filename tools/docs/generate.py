@@ -35,7 +35,7 @@ from perftool.store.catalog import Table, public_tables
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"
 sys.path.insert(0, str(HERE))
-import measured  # noqa: E402 - they are beside this file
+import measured  # noqa: E402 - they are next to this file
 import options  # noqa: E402
 import schemas  # noqa: E402
 

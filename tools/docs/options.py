@@ -19,7 +19,7 @@ An option on the command line wins over its environment variable, the variable o
 [configuration](ci.md#configuration), and that over the default. `habana_perf_tool COMMAND --help` prints the options of
 one command, `habana_perf_tool config` the keys, and `COMMAND ... --show-settings` what is in use and where it was set.
 
-A configuration discovered beside the inputs may come from a stranger. Unless you name it with `--config`, or give
+A configuration discovered next to the inputs may come from a stranger. Unless you name it with `--config`, or give
 `--trust-config`, it may only name files in its own folder (keys marked *path*), and may not set the keys marked
 *trusted*.
 

@@ -42,7 +42,7 @@ class Order:
 
     def environment(self, form: str) -> Path:
         """The file for the environment variables of ``form``. Each form has its own folder, because a trace is read
-        with the files beside it.
+        with the files next to it.
         """
         return Path(self.folder) / form / f"{self.name}.env"
 

@@ -90,7 +90,7 @@ def detail_sentence(run: VerdictInput) -> str:
 
 
 def busy_detail(run: VerdictInput) -> str:
-    """What a busy device spends its time on besides matmuls."""
+    """What a busy device spends its time on other than matmuls."""
     return sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
 
 

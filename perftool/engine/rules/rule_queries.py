@@ -24,7 +24,7 @@ _PARAM = re.compile(r"\$(\w+)")
 
 @dataclass(frozen=True)
 class Context:
-    """Values for rules besides tables: $step_ns, and $steps and $window_ns (windows, all ranks).
+    """Values for rules in addition to the tables: $step_ns, and $steps and $window_ns (windows, all ranks).
 
     The step time is the median, or the mean if steps are uneven. For ``simulated`` traces, advice on
     recording is irrelevant. ``step_word`` is what the run calls a step.

@@ -1,4 +1,4 @@
-"""Decides which logs, metrics files and configurations beside traces belong to the same run.
+"""Decides which logs, metrics files and configurations next to traces belong to the same run.
 
 A folder may hold the files of several runs. A file named after a run belongs to traces of that name, a file that names
 a rank to a trace of that rank, and a file of Gaudi's bridge to traces of a Gaudi.
@@ -17,7 +17,7 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
 
-# Name patterns of files beside a trace: logs, metrics files (also numbered), configuration.
+# Name patterns of files next to a trace: logs, metrics files (also numbered), configuration.
 COMPANIONS = (
     "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
     "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",

@@ -179,8 +179,8 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
 def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) -> Chosen:
     """The ``traces`` of the newest complete run in ``folder``, or of the run called ``wanted``.
 
-    Training counts as newer than the validation that Lightning records beside it. Raises InputError unless exactly
-    one run matches ``wanted``.
+    Training counts as newer than the validation that Lightning records in the same run. Raises InputError unless
+    exactly one run matches ``wanted``.
     """
     runs = list_runs(traces) if len(traces) > 1 or wanted is not None else ()
     if wanted is None and len(runs) < 2:
