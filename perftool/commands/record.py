@@ -140,7 +140,7 @@ def _record_server(
 
 
 class _Estimate:
-    """Prints how long the recording will take, as soon as a process of the program knows."""
+    """Prints how long the recording will take, as soon as a process of the program has estimated it."""
 
     def __init__(self, plan: Plan, color: Color) -> None:
         self._plan = plan

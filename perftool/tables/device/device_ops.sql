@@ -43,7 +43,7 @@ framed AS (
     JOIN parents AS p ON p.id = l.parent AND p.cat = 'python_function'
     JOIN launches AS c ON c.id = l.launch JOIN raw AS r ON r.rowid = l.launch
 ),
--- Of ops with the same External id and start, the one with the largest slice id is innermost.
+-- Among ops with the same External id and start, the one with the largest slice id is innermost.
 numbered AS (
     SELECT external_id, track, ts, max("end") AS "end", max(id) AS op, arg_max(name, (id, name)) AS name
     FROM ops SEMI JOIN framed USING (external_id, track) WHERE input_dims <> '[]' GROUP BY external_id, track, ts

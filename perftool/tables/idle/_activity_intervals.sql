@@ -38,7 +38,7 @@ ended_by AS (
 marked AS (
     SELECT * FROM device
     UNION ALL
-    -- Of nested calls, ops and Python frames, only the outermost are needed.
+    -- Among nested calls, ops and Python frames, only the outermost are needed.
     SELECT rank, class_of(doing), ts, "end" FROM host
     WHERE outermost OR doing NOT IN ('other_call', 'other_op', 'call', 'op', 'wrapper', 'python')
     UNION ALL SELECT rank, class_of('process_group'), ts, "end" FROM _communication
