@@ -30,8 +30,8 @@ def sizes() -> str:
     goal, chat, train = goals["analysis / json, 190 MB, CPU"]
     met = "met" if max(float(chat), float(train)) <= float(goal) else "not met"
     return (
-        f"Per MB, traces of 1, 3 and 5 GB take {ratios[0]:.1f} to {ratios[-1]:.1f} times as much CPU time as one of 190 MB; "
-        f"they need {peaks[0]}, {peaks[1]} and {peaks[2]} MiB.\n"
+        f"Per MB, traces of 1, 3 and 5 GB take {ratios[0]:.1f} to {ratios[-1]:.1f} times as much CPU time as one of "
+        f"190 MB; they need {peaks[0]}, {peaks[1]} and {peaks[2]} MiB.\n"
         f"Analysing two traces took {chat} and {train} times the CPU time of `json.load`; our goal, {goal}, is {met}.\n"
     )
 
