@@ -1,7 +1,8 @@
 -- The bounds of each step, including the device work it launched, and whether it counts.
 --
 -- A step on a device lasts until the work that it launched is done, and the next step starts at that moment. This is
--- the rule of PyTorch's TensorBoard plugin, except for work that outlasts the next step's. A recording without steps counts as one step. If steps were detected rather
+-- the rule of PyTorch's TensorBoard plugin. There is one exception: work on another stream that ends after the next
+-- step's work does not extend its own step. A recording without steps counts as one step. If steps were detected rather
 -- than marked, the recording may contain only the end of the first step.
 --
 -- The first steps of a process compile and start up. Steps that spend at least 5 % of their time on this are
@@ -51,7 +52,8 @@ called AS (
     WHERE c."end" <= s."end"
 ),
 -- A stream runs in order, so only work on another stream (a persistent kernel, a late collective) can outlast the work of
--- the next step; it does not extend its own step. A next step with far less work may have been cut off after its first copy.
+-- the next step; such work does not extend its own step. This does not apply before a step with far less work, which may
+-- have been cut off after its first copy.
 next_steps AS (
     SELECT rank, ordinal, CASE WHEN lead(work) OVER w >= 0.5 * work THEN lead(device_end) OVER w END AS next_end
     FROM (SELECT rank, ordinal, sum(device_ops) AS work, max(device_end) AS device_end FROM called GROUP BY rank, ordinal)
