@@ -87,7 +87,7 @@ def root(
         print(context.get_help())  # noqa: T201
         raise typer.Exit(2)
     if cli.keys.get("output-format") not in (None, *_FORMATS):
-        raise PerfToolError(f"--output-format {cli.keys['output-format']!r}: is not one of {', '.join(_FORMATS)}")
+        raise PerfToolError(f"--output-format {cli.keys['output-format']!r}: expected one of {', '.join(_FORMATS)}")
     from perftool.commands.analyze import analyze
 
     analyze(cli, trace)

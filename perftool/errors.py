@@ -48,7 +48,7 @@ def unexpected_input_error(path: str, error: Exception) -> InputError:
     if isinstance(error, InputError):
         return error
     reason = str(error).partition("\n")[0][:LONGEST_REASON]
-    return InputError(f"{path}: cannot be read (internal error: {type(error).__name__}: {reason})")
+    return InputError(f"{path}: cannot read (internal error: {type(error).__name__}: {reason})")
 
 
 class RuleError(PerfToolError):

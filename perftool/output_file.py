@@ -27,7 +27,7 @@ def require_no_input(targets: Iterable[str | None], inputs: Iterable[str]) -> No
     for target in targets:
         if target not in (None, "-") and _identity(str(target)) in read:
             raise PerfToolError(
-                f"{target}: is an input of this run, and inputs are never overwritten; name another file"
+                f"{target}: an input of this run, which is never overwritten; name another file"
             )
 
 
@@ -42,7 +42,7 @@ def write_errors_named(target: Path | str) -> Iterator[None]:
     except BrokenPipeError:
         raise OutputClosedError from None
     except OSError as error:
-        raise PerfToolError(f"{target}: cannot be written ({error.strerror or error})") from None
+        raise PerfToolError(f"{target}: cannot write ({error.strerror or error})") from None
 
 
 def write_file(blocks: Iterable[bytes], target: Path) -> None:
@@ -74,7 +74,7 @@ def append_to_file(block: bytes, target: Path) -> None:
         if stat.S_ISREG(found.st_mode) and found.st_size and not _ends_a_line(target):
             block = b"\n" + block
         if file.write(block) != len(block):
-            raise PerfToolError(f"{target}: accepted only a part of the lines; the disk may be full")
+            raise PerfToolError(f"{target}: only part of the lines could be written; the disk may be full")
 
 
 def _ends_a_line(target: Path) -> bool:
@@ -113,7 +113,7 @@ def whole_file(target: Path) -> Iterator[Path]:
     """
     real = Path(os.path.realpath(target))
     if real.exists() and not real.is_file():
-        raise PerfToolError(f"{target}: is not a regular file and cannot be replaced; name another file")
+        raise PerfToolError(f"{target}: not a regular file, so it cannot be replaced; name another file")
     mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o666 & ~_umask()
     # A temporary folder, because the writer may need more files next to the path.
     with tempfile.TemporaryDirectory(dir=real.parent, prefix=f".{real.name}.") as folder:
@@ -130,7 +130,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
     Raises PerfToolError if ``target`` exists.
     """
     if target.exists():
-        raise PerfToolError(f"{target}: already exists; name a new folder")
+        raise PerfToolError(f"{target}: the folder exists already; name a new one")
     with write_errors_named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:

@@ -283,7 +283,7 @@ def test_a_file_size_limit_is_reported(output: str, folder: Path) -> None:
     # -B: Python would write compiled modules of 200 bytes, which no later process can load.
     ran = subprocess.run([sys.executable, "-B", "-c", limited, *command], cwd=folder, capture_output=True, text=True)
     assert ran.returncode == 2
-    assert (ran.stderr.count("\n"), "cannot be written" in ran.stderr, "internal" in ran.stderr) == (1, True, False)
+    assert (ran.stderr.count("\n"), "cannot write" in ran.stderr, "internal" in ran.stderr) == (1, True, False)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a working directory can be removed")
@@ -363,5 +363,5 @@ def test_pre_commit_passes_names_after_the_end_of_the_options(tmp_path: Path) ->
 
     ran = process(*arguments, "--output-file=package.json", cwd=tmp_path, capture_output=True)
 
-    assert b"--output-file=package.json: is not JSON" in ran.stderr
+    assert b"--output-file=package.json: not JSON" in ran.stderr
     assert (tmp_path / "package.json").read_text() == "precious"

@@ -81,7 +81,7 @@ def test_a_file_that_breaks_its_reader_is_the_only_one_lost(
     monkeypatch.setattr(dump, "_without_batches", trips)
     report = analyze([tmp_path / "whole.json", tmp_path / "nccl_trace_rank_7.json"])
     (unread,) = [finding.message for finding in report.findings if finding.code == "TRC000"]
-    assert f"cannot be read (internal error: {type(error).__name__}: " in unread
+    assert f"cannot read (internal error: {type(error).__name__}: " in unread
     assert "\n" not in unread
     assert "aten::mm" in {share.name for share in report.top_ops}
 

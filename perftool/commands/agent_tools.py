@@ -70,7 +70,7 @@ class Workspace:
         # An analysis reads every file of a folder, and the logs in the folder of a file.
         near = found.rglob("*") if found.is_dir() else found.parent.iterdir()
         if link := next((one for one in near if one.is_symlink() and not self._holds(one.resolve())), None):
-            raise PerfToolError(f"{one_line(link.name)}: is a link out of the folder that this server may read")
+            raise PerfToolError(f"{one_line(link.name)}: a link out of the folder that this server may read")
         # Escaped, because a folder name with wildcards would match other folders, too.
         return escape(str(found))
 
@@ -80,12 +80,12 @@ class Workspace:
         """
         found = (self.root / name).resolve()
         if not self._holds(found):
-            raise PerfToolError(f"{name}: is outside the folder that this server may read")
+            raise PerfToolError(f"{name}: outside the folder that this server may read")
         if not found.exists():
-            raise PerfToolError(f"{name}: there is no such file or folder")
+            raise PerfToolError(f"{name}: no such file or folder")
         if not found.is_file() and not found.is_dir():
             # Reading a pipe could wait forever.
-            raise PerfToolError(f"{name}: is not a file or folder")
+            raise PerfToolError(f"{name}: not a file or folder")
         return found
 
     def _holds(self, place: Path) -> bool:

@@ -106,7 +106,7 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
 
     inputs, redact = session.inputs(traces, [target]), session.cli.redact
     if not inputs.traces:
-        raise PerfToolError(f"{traces[0]}: contains no trace to annotate")
+        raise PerfToolError(f"{traces[0]}: no trace to annotate")
     one, redactor = len(inputs.traces) == 1, Redactor()
     with (
         open_run(session, inputs) as run, tempfile.TemporaryDirectory(prefix="perftool-") as spool,
@@ -165,7 +165,7 @@ def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile], place:
     path = place if is_url(read[0].path) else read[0].path
     if is_profiler_csv(path) or is_bundle(path) or is_snapshot_file(path):
         kind = "an archive" if is_bundle(path) else "a CSV file" if is_profiler_csv(path) else "a memory snapshot"
-        raise PerfToolError(f"{read[0].path}: is {kind}, and annotate needs a trace in JSON")
+        raise PerfToolError(f"{read[0].path}: {kind}, but annotate needs a JSON trace")
     return replace(read[0], path=path)
 
 

@@ -237,7 +237,7 @@ def _folder(keep: str | None) -> Iterator[Path]:
         try:
             Path(keep).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise PerfToolError(f"--keep {keep}: cannot be made ({error.strerror or error})") from None
+            raise PerfToolError(f"--keep {keep}: cannot create the folder ({error.strerror or error})") from None
         yield Path(keep)
         return
     with tempfile.TemporaryDirectory(prefix="habana_perf_tool-") as folder:

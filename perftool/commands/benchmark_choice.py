@@ -54,7 +54,7 @@ def named_in(path: str) -> list[str]:
         data: Any = orjson.loads(Path(path).read_bytes())
         found = [finding["benchmark"] for finding in data["findings"]]
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise InputError(f"{path}: cannot read ({error.strerror or error})") from None
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise InputError(f"{path}: not a JSON report of habana_perf_tool") from None
     return list(dict.fromkeys(name for name in found if isinstance(name, str)))

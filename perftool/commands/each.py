@@ -85,7 +85,7 @@ def watch(
 
 def _require_watchable(folder: str, session: Session) -> None:
     if not os.path.isdir(folder):
-        raise InputError(f"{folder}: is not a folder, so there is nothing to watch")
+        raise InputError(f"{folder}: not a folder, so there is nothing to watch")
     if is_file(session.settings.output_file):
         raise PerfToolError("--watch prints lines as they come: leave out --output-file")
 

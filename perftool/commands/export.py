@@ -51,10 +51,10 @@ def export(
         raise PerfToolError(no_table(unknown))
     suffix = ".parquet" if target.endswith("/") else Path(target).suffix
     if suffix not in WRITERS or (suffix == ".parquet" and not target.endswith("/")):
-        raise PerfToolError(f"{target}: must end in .duckdb, .xlsx, or / for a folder")
+        raise PerfToolError(f"{target}: expected a name that ends in .duckdb, .xlsx, or / (a folder)")
     place = Path(target)
     if suffix != ".parquet" and not place.parent.is_dir():
-        raise PerfToolError(f"{target}: cannot be written ({place.parent} is not a folder)")
+        raise PerfToolError(f"{target}: cannot write ({place.parent} is not a folder)")
     session = Session(cli, [path])
     whole = whole_folder if suffix == ".parquet" else whole_file
     with (

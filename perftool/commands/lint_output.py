@@ -59,7 +59,7 @@ def _also(text: str) -> Sink:
     name, colon, target = text.partition(":")
     known = [form.value for form in LintFormat]
     if not colon or not target or target == "-" or name not in known:
-        raise PerfToolError(f"--also {text!r}: must be FORMAT:FILE, with FORMAT one of {one_of(LintFormat)}")
+        raise PerfToolError(f"--also {text!r}: expected FORMAT:FILE, with FORMAT one of {one_of(LintFormat)}")
     return Sink(LintFormat(name), target)
 
 

@@ -27,5 +27,5 @@ def mcp(
     from perftool.commands.agent_tools import serve
 
     if not Path(root).is_dir():
-        raise PerfToolError(f"{root}: is not a folder")
+        raise PerfToolError(f"{root}: not a folder")
     serve(Path(root), time_limit)

@@ -34,7 +34,7 @@ def merge(cli: CliSettings, parts: Parts) -> None:
     named = [part for path in parts for part in _parts_below(path)]
     found = find_inputs(named, companions=False)
     if others := [*found.traces, *found.texts]:
-        raise PerfToolError(f"{others[0]}: is not a part; make one with analyze {others[0]} --part FILE.part")
+        raise PerfToolError(f"{others[0]}: not a part; make one with analyze {others[0]} --part FILE.part")
     require_no_input([session.settings.output_file, cli.part, cli.summary_jsonl], found.files)
     show_report(session, found)
 

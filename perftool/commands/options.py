@@ -123,7 +123,7 @@ def time_option(least: float, text: str, metavar: str = "SECONDS", panel: str | 
 def _at_most_a_day(value: float) -> float:
     # NaN fails this comparison, while some versions of click let it pass every range.
     if not value <= _DAY_S:
-        raise typer.BadParameter(f"must be a number up to {_DAY_S} (a day)")
+        raise typer.BadParameter(f"expected at most {_DAY_S} (a day)")
     return value
 
 
@@ -210,6 +210,6 @@ def _per_file(values: Sequence[str]) -> dict[str, list[str]]:
             head, colon, rule = part.rpartition(":")
             pattern = head.strip() if colon else pattern
             if not pattern or not rule.strip():
-                raise PerfToolError(f"per-file ignore {value!r}: must be GLOB:RULE, such as 'old/*.json:GAP'")
+                raise PerfToolError(f"per-file ignore {value!r}: expected GLOB:RULE, such as 'old/*.json:GAP'")
             rules.setdefault(pattern, []).append(rule.strip())
     return rules

@@ -108,16 +108,16 @@ def _statements(file: str) -> list[str]:
         with _opened(file) as opened:
             data = opened.read(MOST_TEXT + 1)
         if len(data) > MOST_TEXT:
-            raise OSError(0, f"is longer than {MOST_TEXT >> 20} MB")
+            raise OSError(0, f"longer than {MOST_TEXT >> 20} MB")
         text = data.decode()
     except (OSError, ValueError) as error:
-        raise PerfToolError(f"{file}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise PerfToolError(f"{file}: cannot read ({getattr(error, 'strerror', None) or error})") from None
     try:
         found = [one.query.strip() for one in duckdb.extract_statements(text)]
     except duckdb.Error as error:
         raise QueryError(f"{file}: {str(error).splitlines()[0]}") from None
     if not found:
-        raise PerfToolError(f"{file}: contains no statement")
+        raise PerfToolError(f"{file}: no SQL statement")
     return found
 
 

@@ -239,7 +239,7 @@ def run_program(
         try:
             process = subprocess.Popen(whole, env=environment, preexec_fn=held.release if held else None)
         except (OSError, subprocess.SubprocessError) as error:
-            raise InputError(f"{whole[0]}: cannot be run ({getattr(error, 'strerror', None) or error})") from None
+            raise InputError(f"{whole[0]}: cannot run ({getattr(error, 'strerror', None) or error})") from None
         code = held.wait(process, is_done) if held else _wait(process)
     return code if code >= 0 else 128 - code
 

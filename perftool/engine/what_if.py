@@ -68,7 +68,7 @@ def parse_without(text: str) -> Wanted:
     """The tasks matched by ``KIND:PATTERN``. Raises PerfToolError for an unknown kind, or an empty pattern."""
     kind, _, pattern = text.partition(":")
     if kind not in TASK_KINDS or not pattern:
-        raise PerfToolError(f"{text!r}: must be KIND:PATTERN, such as op:aten::item; kinds are {', '.join(TASK_KINDS)}")
+        raise PerfToolError(f"{text!r}: expected KIND:PATTERN, such as op:aten::item; kinds are {', '.join(TASK_KINDS)}")
     return Wanted(kind, pattern)
 
 
@@ -81,7 +81,7 @@ def parse_scale(text: str) -> Wanted:
         value = math.nan
     if not tasks or not 0 <= value <= LARGEST_FACTOR:
         form = "KIND:PATTERN=FACTOR, such as kernel:*gemm*=0.5"
-        raise PerfToolError(f"{text!r}: must be {form}, with a factor from 0 to {LARGEST_FACTOR:,}")
+        raise PerfToolError(f"{text!r}: expected {form}, with a factor from 0 to {LARGEST_FACTOR:,}")
     wanted = parse_without(tasks)
     return Wanted(wanted.kind, wanted.pattern, value)
 
@@ -255,7 +255,7 @@ def _changes(store: TraceStore, model: Model, wanted: Wanted) -> list[Change]:
     values = {"rank": model.rank, "kind": kind, "pattern": wanted.pattern, "begin": begin, "end": end}
     rows = store.select(_HOST if wanted.kind in _ON_HOST else _DEVICE, values)
     if not rows:
-        raise PerfToolError(f"{wanted}: matches nothing in the replayed steps")
+        raise PerfToolError(f"{wanted}: no match in the replayed steps")
     factor = 1.0 if wanted.factor is None else wanted.factor
     return [
         Change("skip" if wanted.factor is None else "shorten", row["id"], row["track"], row["ts"], row["end"], factor)

@@ -87,7 +87,7 @@ class Recording:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"{self._folder}: cannot be made ({error.strerror or error})") from None
+            raise InputError(f"{self._folder}: cannot create the folder ({error.strerror or error})") from None
         self._home.move_here()
         self._profiler.start()
         self._running = True

@@ -100,9 +100,9 @@ def device_of_text(text: str, path: str) -> DeviceFacts:
     try:
         entry = tomli.loads(text)
     except RecursionError:
-        raise InputError(f"{path}: is not a file of peaks: values nest too deeply") from None
+        raise InputError(f"{path}: not a file of peaks: values nest too deeply") from None
     except ValueError as error:
-        raise InputError(f"{path}: is not a file of peaks: {error}") from None
+        raise InputError(f"{path}: not a file of peaks: {error}") from None
     name, peaks = entry.get("name"), entry.get("peaks")
     if not isinstance(name, str) or not name.strip() or not is_rate(entry.get("memory_bandwidth")):
         raise InputError(f"{path}: a file of peaks needs a name, and memory_bandwidth in bytes/s")

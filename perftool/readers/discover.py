@@ -289,7 +289,7 @@ def _exists(path: str) -> bool:
     try:
         os.stat(path)
     except PermissionError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror})") from None
+        raise InputError(f"{path}: cannot open ({error.strerror})") from None
     except OSError:
         return False
     return True
@@ -299,7 +299,7 @@ def _at_url(url: str) -> list[str]:
     """The traces selected by ``url``; companions are looked for only on this machine."""
     found = list_url(url)
     if not found:
-        raise NoInputError(f"{shown_path(url)}: contains no file")
+        raise NoInputError(f"{shown_path(url)}: no files")
     traces = [file for file in found if without_query(file).lower().endswith(TRACE_SUFFIXES)]
     return found if len(found) == 1 else traces
 

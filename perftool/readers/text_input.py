@@ -39,7 +39,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     texts = [line.text for line in head]
     sniffed = sniff(texts, name)
     if sniffed == UNKNOWN and is_trace(texts):
-        raise InputError(f"{name or 'input'}: is a trace and not a log")
+        raise InputError(f"{name or 'input'}: a trace, not a log")
     reading = _read(sniffed, chain(head, lines), name, rank, wanted)
     return combine((reading, LogReading(issues=tally.issues())), kind=reading.kind)
 
@@ -76,7 +76,7 @@ def _head(lines: Iterator[TextLine]) -> Iterator[TextLine]:
 
 def _read(sniffed: Sniffed, lines: Iterator[TextLine], name: str, rank: int | None, wanted: Wanted) -> LogReading:
     if sniffed.form == "profiler_csv":
-        raise InputError(f"{name or 'input'}: is a profiler CSV, which is a trace and not a log")
+        raise InputError(f"{name or 'input'}: a profiler CSV, which is a trace, not a log")
     reader = _READERS.get(sniffed.form)
     return console_log.read(lines, rank, wanted) if reader is None else reader(lines, rank)
 

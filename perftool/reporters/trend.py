@@ -44,7 +44,7 @@ def trend_headline(trend: Trend) -> str:
     """The verdict on the runs in one sentence."""
     name, levels = trend.kind.name, trend.levels
     if trend.verdict == "cannot be judged":
-        return f"{name}: cannot be judged, as there are fewer than {2 * FEWEST_RUNS} runs."
+        return f"{name}: too few runs to judge (fewer than {2 * FEWEST_RUNS})."
     now = f"{_value(trend, levels[-1].median)} since {levels[-1].first[:_MINUTE]}"
     if trend.best is None or trend.worse is None:
         return f"{name}: {now}{', which is neither better nor worse by itself' if len(levels) > 1 else ', steady'}."

@@ -90,7 +90,7 @@ def simulate_ranks(
 def require_script(script: Path) -> None:
     """Raises InputError when there is no file ``script``."""
     if not script.is_file():
-        raise InputError(f"{script}: {'is a folder, not a script' if script.is_dir() else 'no such file'}")
+        raise InputError(f"{script}: {'a folder, not a script' if script.is_dir() else 'no such file'}")
 
 
 def _require_torch() -> None:

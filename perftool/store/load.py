@@ -75,7 +75,7 @@ def load_trace(
             share(loading)
     trace.finish()
     if RANKS_KEY in trace.metadata:
-        raise InputError(f"{path}: is a timeline of several ranks, as annotate writes it; give the traces of the ranks")
+        raise InputError(f"{path}: a timeline of several ranks, as annotate writes it; give the traces of the ranks")
     _settle_rank(here(), batches.rank, rank_for(trace.metadata))
     if not loading.events:
         _require_trace(trace)
@@ -240,4 +240,4 @@ def _to_ns(form: str, source: str) -> str:
 
 def _require_trace(trace: ChromeTrace) -> None:
     if trace.bare:
-        raise InputError(f"{trace.path}: is a JSON array, but none of its elements is a trace event")
+        raise InputError(f"{trace.path}: a JSON array without a single trace event")

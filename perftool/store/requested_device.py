@@ -38,5 +38,5 @@ def read_device(path: str) -> DeviceFacts:
     try:
         text = read_small(Path(path)).decode()
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: is not a file of peaks: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(f"{path}: not a file of peaks: {getattr(error, 'strerror', None) or error}") from None
     return device_of_text(text, path)

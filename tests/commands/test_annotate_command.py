@@ -111,7 +111,7 @@ def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
     assert sorted(kernels) == sorted((f"rank {rank}: 0", ts) for rank in (0, 1) for ts in (110.0, 510.0, 910.0, 1310.0))
 
     assert run("analyze", "all.json") == 2
-    assert "is a timeline of several ranks, as annotate writes it; give the traces of the ranks" in run.err
+    assert ": a timeline of several ranks, as annotate writes it; give the traces of the ranks" in run.err
 
 
 @pytest.mark.parametrize("batch_bytes", [batch.BATCH_BYTES, 1])
@@ -184,20 +184,20 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "the trace itself": (
         ("run.json", "-o", "./run.json"),
-        "./run.json: is an input of this run, and inputs are never overwritten; name another file",
+        "./run.json: an input of this run, which is never overwritten; name another file",
     ),
     "other name": (("run.json", "-o", "out.txt"), "out.txt: the name must end in .json or .json.gz"),
     "stdout to a browser": (
         ("run.json", "-o", "-", "--open"),
         "--open needs a file: it cannot show what goes to stdout",
     ),
-    "no folder": (("run.json", "-o", "no/out.json"), "no/out.json: cannot be written (No such file or directory)"),
-    "a log": (("run.log", "-o", "out.json"), "run.log: contains no trace to annotate"),
+    "no folder": (("run.json", "-o", "no/out.json"), "no/out.json: cannot write (No such file or directory)"),
+    "a log": (("run.log", "-o", "out.json"), "run.log: no trace to annotate"),
     "a table": (
         ("ops.csv", "-o", "out.json"),
-        "ops.csv: is a CSV file, and annotate needs a trace in JSON",
+        "ops.csv: a CSV file, but annotate needs a JSON trace",
     ),
-    "not a trace": (("other.json", "-o", "out.json"), "other.json: is JSON without traceEvents, so it is not a trace"),
+    "not a trace": (("other.json", "-o", "out.json"), "other.json: JSON without traceEvents, so not a trace"),
 }
 
 

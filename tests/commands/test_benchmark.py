@@ -69,7 +69,7 @@ def test_from_runs_the_benchmarks_of_the_findings_in_a_report(tmp_path: Path) ->
     report.write_text("[]", encoding="utf-8")
     with pytest.raises(InputError, match="not a JSON report"):
         named_in(str(report))
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read"):
         named_in(str(tmp_path / "none.json"))
 
 
@@ -140,7 +140,7 @@ def test_the_list_goes_to_the_file_too(tmp_path: Path) -> None:
 
 def test_a_folder_for_traces_that_cannot_be_made_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(PerfToolError, match=r"--keep .*file/traces: cannot be made \(Not a directory\)"):
+    with pytest.raises(PerfToolError, match=r"--keep .*file/traces: cannot create the folder \(Not a directory\)"):
         CliRunner().invoke(
             app, ["benchmark", "fused_adamw", "--keep", str(tmp_path / "file/traces")], catch_exceptions=False
         )

@@ -125,7 +125,7 @@ INCOMPLETE = "the new run is incomplete, so it is not judged: new/rank1.json"
         (SLOW[: len(SLOW) // 2], "", f"{INCOMPLETE}: the trace is cut off", "new/rank1.json: the trace is cut off."),
         (b'{"traceEvents":[garbage' * 500, "", f"{INCOMPLETE}: the trace is cut off", "new/rank1.json: the trace is"),
         (SLOW[:800] + bytes(400) + SLOW[1200:], "", f"{INCOMPLETE}: 1 event (", "new/rank1.json: 1 event ("),
-        (b"", "", f"{INCOMPLETE}: is empty", "The new run is incomplete: new/rank1.json: is empty."),
+        (b"", "", f"{INCOMPLETE}: empty file", "The new run is incomplete: new/rank1.json: empty file."),
         (rank_of(1, 2000, 0), "",
          "the ranks differ, so the runs are not judged: rank 0-1 has complete steps, then rank 0", ""),
         (b"{}", "", "the ranks differ, so the runs are not judged: rank 0-1 was given, then rank 0", ""),
@@ -194,7 +194,7 @@ def test_the_gate_fails_for_a_run_without_steps(run: Run) -> None:
     ("arguments", "message"),
     [
         (["missing.json", "new.json"], "missing.json: no such file"),
-        (["new.json", "new.json", "--fail-if", "worse"], "--fail-if 'worse': must be slower:N%"),
+        (["new.json", "new.json", "--fail-if", "worse"], "--fail-if 'worse': expected slower:N%"),
     ],
 )
 def test_what_cannot_run_exits_2(run: Run, arguments: list[str], message: str) -> None:

@@ -87,13 +87,13 @@ def test_the_threshold_decides(run: Run, options: list[str], code: int) -> None:
         ([SLOW, "--fail-on", "bad"], "the command line: key fail-on: 'bad' is not one of"),
         ([SLOW, "--baseline", "missing.json"], "missing.json: the baseline cannot be read"),
         ([SLOW, "--budget", "speed<=1"], "unknown metric 'speed'"),
-        ([SLOW, "--budget", "step_time_ms"], "must be a number and its limit"),
-        ([SLOW, "--also", "sarif"], "must be FORMAT:FILE"),
-        ([SLOW, "--also", "xml:out.xml"], "must be FORMAT:FILE"),
+        ([SLOW, "--budget", "step_time_ms"], "expected a metric and its limit"),
+        ([SLOW, "--also", "sarif"], "expected FORMAT:FILE"),
+        ([SLOW, "--also", "xml:out.xml"], "expected FORMAT:FILE"),
         ([SLOW, "-o", "a", "--also", "json:a"], "two formats cannot be written to one file"),
-        ([SLOW, "-o", "no/such/folder.txt"], "cannot be written"),
+        ([SLOW, "-o", "no/such/folder.txt"], "cannot write"),
         ([SLOW, "--rules", "missing"], "missing: not a folder"),
-        ([SLOW, "--config", "missing.toml"], "missing.toml: cannot be read"),
+        ([SLOW, "--config", "missing.toml"], "missing.toml: cannot read"),
         ([SLOW, "--statistics", "--output-format", "sarif"], "--statistics is for the text format"),
     ],
 )
@@ -149,7 +149,7 @@ def test_damage_shows_whatever_is_selected(run: Run, options: list[str], code: i
 def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
     assert run("lint", trace("half.json", '{"schemaVersion": 1, "deviceProper')) == 2
     assert run.err.startswith("habana_perf_tool: half.json: ")
-    assert run.err.endswith("without traceEvents, so it is not a trace\n")
+    assert run.err.endswith("without traceEvents, so not a trace\n")
 
 
 @pytest.mark.parametrize("text", ['{"traceEvents": []}', '{"traceEvents": [{"ph": "M", "name": "process_name"}]}'])
@@ -318,13 +318,13 @@ def test_a_read_only_folder_exits_2(run: Run, monkeypatch: pytest.MonkeyPatch, o
 
     monkeypatch.setattr("perftool.output_file.whole_file", refuse)
     assert run("lint", SLOW, "-q", *options) == 2
-    assert run.err == "habana_perf_tool: no/out: cannot be written (Read-only file system)\n"
+    assert run.err == "habana_perf_tool: no/out: cannot write (Read-only file system)\n"
 
 
 def test_a_failed_write_leaves_nothing_behind(run: Run) -> None:
     Path("folder").mkdir()
     assert run("lint", SLOW, "-o", "folder") == 2
-    assert run.err == "habana_perf_tool: folder: cannot be written (Is a directory)\n"
+    assert run.err == "habana_perf_tool: folder: cannot write (Is a directory)\n"
     assert [path.name for path in Path().iterdir()] == ["folder"]
 
 
@@ -455,7 +455,7 @@ def test_the_command_line_makes_rules_quiet_in_files(run: Run) -> None:
     assert run(*lint, "other.gz:RCP,*.gz:RCP106") == 1
     assert codes(run) == {"RCP102"}
     assert run(*lint, "GAP") == 2
-    assert "per-file ignore 'GAP': must be GLOB:RULE" in run.err
+    assert "per-file ignore 'GAP': expected GLOB:RULE" in run.err
     assert run(*lint, "*.gz:GAB") == 2
     assert "unknown rule selector 'GAB' (from the command line)" in run.err
 

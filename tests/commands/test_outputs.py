@@ -54,7 +54,7 @@ def test_no_command_overwrites_its_input(command: list[str], name: str, run: Run
         os.link("run.json", "elsewhere/hard.json")
         name = "elsewhere/hard.json"
     assert run(*command, "-o", name) == 2
-    assert run.err.endswith(f"{name}: is an input of this run, and inputs are never overwritten; name another file\n")
+    assert run.err.endswith(f"{name}: an input of this run, which is never overwritten; name another file\n")
     assert Path("run.json").read_bytes() == TRACE
 
 
@@ -77,7 +77,7 @@ def test_no_command_overwrites_traces_that_it_set_aside(command: list[str], run:
     for name in ("run.json", "copy.json"):
         Path(name).write_bytes(rank)
     assert run(*command, "-o", "run.json") == 2
-    assert run.err.endswith("run.json: is an input of this run, and inputs are never overwritten; name another file\n")
+    assert run.err.endswith("run.json: an input of this run, which is never overwritten; name another file\n")
     assert Path("run.json").read_bytes() == rank
 
 
@@ -87,7 +87,7 @@ def test_no_command_overwrites_older_recordings_in_a_folder(command: list[str], 
     for time in (1, 2):
         Path(f"host_7.{time}000000000000.pt.trace.json").write_bytes(TRACE)
     assert run(*command, "-o", "host_7.1000000000000.pt.trace.json") == 2
-    assert "is an input of this run" in run.err
+    assert ": an input of this run" in run.err
     assert Path("host_7.1000000000000.pt.trace.json").read_bytes() == TRACE
 
 
@@ -101,7 +101,7 @@ def test_every_command_that_writes_is_tested_here() -> None:
 @pytest.mark.parametrize("option", [["--also", "sarif:run.json"], ["--write-baseline", "run.json"]])
 def test_other_outputs_of_lint_overwrite_no_input(option: list[str], run: Run) -> None:
     assert run("lint", "run.json", *option) == 2
-    assert "is an input of this run" in run.err
+    assert ": an input of this run" in run.err
     assert Path("run.json").read_bytes() == TRACE
 
 
@@ -110,7 +110,7 @@ def test_merge_overwrites_no_part(option: str, run: Run) -> None:
     assert run("analyze", "run.json", "--part", "run.part") == 0
     made = Path("run.part").read_bytes()
     assert run("merge", "run.part", option, "run.part") == 2
-    assert run.err.endswith("run.part: is an input of this run, and inputs are never overwritten; name another file\n")
+    assert run.err.endswith("run.part: an input of this run, which is never overwritten; name another file\n")
     assert Path("run.part").read_bytes() == made
 
 
@@ -157,13 +157,13 @@ def test_a_link_is_followed_and_stays_one(run: Run) -> None:
 def test_a_folder_is_refused_as_an_output_file(run: Run) -> None:
     Path("folder").mkdir()
     assert run("query", "run.json", "SELECT 1", "-o", "folder") == 2
-    assert run.err == "habana_perf_tool: folder: cannot be written (Is a directory)\n"
+    assert run.err == "habana_perf_tool: folder: cannot write (Is a directory)\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a folder in which nobody can make files")
 def test_an_impossible_output_path_is_named(run: Run) -> None:
     assert run("export", "run.json", "-o", "/proc/x.duckdb") == 2
-    assert run.err == "habana_perf_tool: /proc/x.duckdb: cannot be written (No such file or directory)\n"
+    assert run.err == "habana_perf_tool: /proc/x.duckdb: cannot write (No such file or directory)\n"
 
 
 @pytest.mark.parametrize("name", ["pipe.duckdb", "link.duckdb", "folder.duckdb"])
@@ -175,7 +175,7 @@ def test_tables_replace_no_pipe_and_no_folder_also_behind_a_link(name: str, run:
 
     assert run("export", "run.json", "-o", name) == 2
 
-    assert run.err == f"habana_perf_tool: {name}: is not a regular file and cannot be replaced; name another file\n"
+    assert run.err == f"habana_perf_tool: {name}: not a regular file, so it cannot be replaced; name another file\n"
     assert sorted(path.name for path in Path().iterdir()) == before
     assert stat.S_ISFIFO(os.stat("pipe.duckdb").st_mode)
 

@@ -51,7 +51,7 @@ def test_a_file_that_may_not_be_opened_is_named(name: str, run: Run, lock: Calla
     Path(name).write_bytes(TRACE)
     lock(name)
     assert run("analyze", name) == 2
-    assert (run.out, run.err) == ("", f"habana_perf_tool: {name}: cannot be opened (Permission denied)\n")
+    assert (run.out, run.err) == ("", f"habana_perf_tool: {name}: cannot open (Permission denied)\n")
 
 
 def test_a_locked_file_is_the_only_one_left_out(run: Run, lock: Callable[[str], None]) -> None:
@@ -59,7 +59,7 @@ def test_a_locked_file_is_the_only_one_left_out(run: Run, lock: Callable[[str], 
         Path(f"rank{rank}.json").write_bytes(TRACE)
     lock("rank1.json")
     assert run("lint", ".") == 1
-    assert run.out.startswith("rank1.json: TRC000 [error] rank1.json: cannot be opened (Permission denied)\n")
+    assert run.out.startswith("rank1.json: TRC000 [error] rank1.json: cannot open (Permission denied)\n")
 
 
 def test_a_folder_that_may_not_be_entered_is_not_empty(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_folder_without_permission(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(os, "stat", refuse)
     assert run("analyze", "locked/run.json") == 2
-    assert run.err == "habana_perf_tool: locked/run.json: cannot be opened (Permission denied)\n"
+    assert run.err == "habana_perf_tool: locked/run.json: cannot open (Permission denied)\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -73,7 +73,7 @@ def test_an_unreadable_file_next_to_a_readable_one_is_a_finding(run) -> None:
     [
         ((), "report needs PATHS: files, folders, globs, or '-'"),
         (("none.json", "-o", "r.html"), "none.json: no such file"),
-        (("run.json", "-q", "--static", "-o", "no/such/folder.html"), "no/such/folder.html: cannot be written"),
+        (("run.json", "-q", "--static", "-o", "no/such/folder.html"), "no/such/folder.html: cannot write"),
     ],
 )
 def test_impossible_requests_give_one_sentence(run, arguments: tuple[str, ...], said: str) -> None:

@@ -213,7 +213,7 @@ def test_a_case_that_cannot_be_run_is_a_problem_of_the_pack(run: Run, harm: str)
     text = harm.replace("'a\\u0000'", '"a\\u0000"')
     pack(cases=f"[[case]]\nname = 'odd'\nfindings = []\n{text}\n")
     assert run("rule", "--check", "pack") == 1
-    assert "OPS901: case 'odd': cannot be run (" in run.out
+    assert "OPS901: case 'odd': the case cannot run (" in run.out
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_a_script_without_the_device(run: Run) -> None:
     assert run.err == ("habana_perf_tool: the script put no tensor on the device 'hpu', so there is no report\n")
 
 
-@pytest.mark.parametrize(("name", "said"), [("none.py", "no such file"), (".", "is a folder, not a script")])
+@pytest.mark.parametrize(("name", "said"), [("none.py", "no such file"), (".", "a folder, not a script")])
 def test_an_invalid_script_is_reported(run: Run, name: str, said: str) -> None:
     assert run("simulate", name) == 2
     assert (run.out, run.err) == ("", f"habana_perf_tool: {name}: {said}\n")
@@ -80,7 +80,7 @@ def test_an_unwritable_place_is_reported_before_the_script_runs(run: Run, tmp_pa
     Path("taken").mkdir()
     assert simulate(run, SCRIPT, "-o", "taken") == 2
     assert run.out == ""
-    assert run.err == f"habana_perf_tool: {tmp_path / 'taken'}: cannot be written (Is a directory)\n"
+    assert run.err == f"habana_perf_tool: {tmp_path / 'taken'}: cannot write (Is a directory)\n"
 
 
 def test_skipping_all_steps_leaves_nothing_to_report(run: Run) -> None:

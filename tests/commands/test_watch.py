@@ -74,7 +74,7 @@ def test_an_unreadable_trace_only_loses_its_own_line(capsys: pytest.CaptureFixtu
     write("box/bad.json", b"no trace")
     write("box/good.json", at=2)
     watched(lambda: os.rename("box", "away"), lambda: os.rename("away", "box"), nothing)
-    assert lines(capsys) == ["bad.json is", "good.json cpu"]
+    assert lines(capsys) == ["bad.json not", "good.json cpu"]
 
 
 def test_the_summary_file_lists_finished_traces(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,12 +105,12 @@ def test_other_lines_are_ignored(file: object) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--watch", "nowhere"], "nowhere: is not a folder, so there is nothing to watch"),
+        (["--watch", "nowhere"], "nowhere: not a folder, so there is nothing to watch"),
         (["run.json", "--watch", "."], "--watch DIR prints a line for each trace in DIR: leave out"),
         (["--watch", ".", "--each"], "--watch DIR prints a line for each trace in DIR: leave out"),
         (["--watch", ".", "-o", "lines.txt"], "--watch prints lines as they come: leave out --output-file"),
         (["--watch", ".", "--output-format", "json"], "--watch reads only traces and prints only text"),
-        (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: contains something other"),
+        (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: not only summaries"),
     ],
 )
 def test_options_that_watch_does_not_allow_are_refused(arguments: list[str], says: str, run: Run) -> None:

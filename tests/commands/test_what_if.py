@@ -97,8 +97,8 @@ def test_steps_that_cannot_be_replayed_give_no_prediction(run: Run, tmp_path: Pa
         (["GAP102x"], [], "unknown rule 'GAP102x'; did you mean GAP102"),
         (["GAP"], [], "GAP matches several rules; --fix takes one code or name"),
         (["SYN101"], [], "SYN101 .frequent-scalar-reads.: the rule finds nothing in this run$"),
-        ([], ["op:aten::item"], "op:aten::item: matches nothing in the replayed steps"),
-        ([], ["aten::item"], "'aten::item': must be KIND:PATTERN, such as op:aten::item; kinds are op, runtime, "),
+        ([], ["op:aten::item"], "op:aten::item: no match in the replayed steps"),
+        ([], ["aten::item"], "'aten::item': expected KIND:PATTERN, such as op:aten::item; kinds are op, runtime, "),
     ],
 )
 def test_a_change_without_effect_is_refused(path: str, fixes: list[str], without: list[str], sentence: str) -> None:
@@ -151,7 +151,7 @@ def test_names_may_contain_any_character() -> None:
     "text", ["kernel:x", "kernel:x=", "kernel:x=-1", "kernel:x=nan", "kernel:x=inf", "kernel:x=1e300", "=2", "x=2"]
 )
 def test_a_factor_is_a_number_from_0_on(text: str) -> None:
-    with pytest.raises(PerfToolError, match="must be KIND:PATTERN"):
+    with pytest.raises(PerfToolError, match="expected KIND:PATTERN"):
         parse_scale(text)
 
 

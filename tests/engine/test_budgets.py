@@ -44,13 +44,13 @@ def test_how_budgets_are_written(text: str, budget: Budget) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("step_time_ms", "--budget 'step_time_ms': must be a number and its limit"),
+        ("step_time_ms", "--budget 'step_time_ms': expected a metric and its limit"),
         ("step_time_ms<=fast", "--budget: '<=fast' is not a limit; write '<= 120' or '<= 5%'"),
         (
             "speed<=1",
             "--budget: unknown metric 'speed'; the metrics are dataloader_ratio, peak_memory_bytes, step",
         ),
-        ("q: DROP TABLE x <= 1", "--budget 'q: DROP TABLE x <= 1': must be"),
+        ("q: DROP TABLE x <= 1", "--budget 'q: DROP TABLE x <= 1': expected"),
     ],
 )
 def test_wrong_budgets(text: str, message: str) -> None:

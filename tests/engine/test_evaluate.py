@@ -70,7 +70,7 @@ def test_a_gain_is_between_zero_and_the_step(gain: str, expected: Gain | None, r
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        ({"devices": '["hpu", "rocm"]'}, "is for hpu, rocm; this run used cuda"),
+        ({"devices": '["hpu", "rocm"]'}, "only for hpu, rocm; this run used cuda"),
         ({"needs": '["collectives"]'}, "the input shows no collectives"),
         ({"needs": '["steps", "optimizer_steps"]'}, "the input shows no optimizer steps"),
     ],

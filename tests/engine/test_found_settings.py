@@ -114,7 +114,7 @@ def test_a_circle_of_files_or_links_is_reported() -> None:
         load_settings([str(FOLDER)])
     (FOLDER / "more.toml").unlink()
     os.symlink("more.toml", FOLDER / "more.toml")
-    with pytest.raises(SettingsError, match=r"more\.toml: cannot be read"):
+    with pytest.raises(SettingsError, match=r"more\.toml: cannot read"):
         load_settings([str(FOLDER)])
     CONFIG.write_text('rule-packs = ["more.toml"]')
     assert load_settings([str(FOLDER)]).rule_packs == (FOLDER / "more.toml",)
@@ -122,23 +122,23 @@ def test_a_circle_of_files_or_links_is_reported() -> None:
 
 def test_a_device_is_not_read_for_ever() -> None:
     CONFIG.write_text('extend = "/dev/zero"')
-    with pytest.raises(SettingsError, match="/dev/zero: cannot be read"):
+    with pytest.raises(SettingsError, match="/dev/zero: cannot read"):
         load_settings([], [str(CONFIG)])
     with pytest.raises(BaselineError, match="cannot be read"):
         read_baseline(Path("/dev/zero"))
     os.symlink("/dev/zero", FOLDER / "rules" / "ACM901.toml")
-    with pytest.raises(RuleError, match="is not a regular file"):
+    with pytest.raises(RuleError, match="not a regular file"):
         load_pack(FOLDER / "rules")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_not_waited_for() -> None:
     os.mkfifo("pipe")
-    with pytest.raises(SettingsError, match="pipe: cannot be read"):
+    with pytest.raises(SettingsError, match="pipe: cannot read"):
         load_settings([], ["pipe"])
 
 
 def test_a_file_of_many_megabytes_is_refused_as_a_configuration() -> None:
     CONFIG.write_text("#" * (5 << 20))
-    with pytest.raises(SettingsError, match="is longer than 4 MB"):
+    with pytest.raises(SettingsError, match="longer than 4 MB"):
         load_settings([str(FOLDER)])

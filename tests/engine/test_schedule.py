@@ -257,8 +257,8 @@ def test_processes_fetch_their_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "error", "message"),
     [
-        ("memory://nothing/here.json", InputError, "memory://nothing/here.json: contains no file"),
-        ("memory://nothing/*.json", InputError, "contains no file"),
+        ("memory://nothing/here.json", InputError, "memory://nothing/here.json: no files"),
+        ("memory://nothing/*.json", InputError, "no files"),
         ("nosuch://bucket/a.json", InputError, "nosuch"),
     ],
 )

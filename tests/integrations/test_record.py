@@ -351,7 +351,7 @@ def test_a_program_that_cannot_be_run_gives_one_sentence(tmp_path: Path) -> None
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "habana_perf_tool: no-such-program: cannot be run (No such file or directory)\n"
+    assert done.stderr == "habana_perf_tool: no-such-program: cannot run (No such file or directory)\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="signals of Linux")

@@ -141,20 +141,20 @@ def test_a_trace_without_events(data: bytes, rows: list[Row]) -> None:
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"", "is empty"),
-        (b" \n\t", "is empty"),
-        (b"\xef\xbb\xbf", "is empty"),
-        (b"hello", "is not JSON, so it is not a trace"),
-        (b"\x00\x01\x02", "is not JSON, so it is not a trace"),
-        (b'"traceEvents"', "is not JSON, so it is not a trace"),
-        (b"{}", "is JSON without traceEvents, so it is not a trace"),
-        (b'{"a": [1, 2]}', "is JSON without traceEvents, so it is not a trace"),
-        (b'{"traceEvents": null}', "is JSON without traceEvents, so it is not a trace"),
-        (b'{"a": {"traceEvents": 3}', "is JSON without traceEvents, so it is not a trace"),
-        (b"[1, 2, 3]", "is a JSON array, but none of its elements is a trace event"),
-        (b'[{"a": 1}]', "is a JSON array, but none of its elements is a trace event"),
-        (b"[]", "is a JSON array, but none of its elements is a trace event"),
-        (gzip.compress(b"", mtime=0), "is empty"),
+        (b"", "empty file"),
+        (b" \n\t", "empty file"),
+        (b"\xef\xbb\xbf", "empty file"),
+        (b"hello", "not JSON, so not a trace"),
+        (b"\x00\x01\x02", "not JSON, so not a trace"),
+        (b'"traceEvents"', "not JSON, so not a trace"),
+        (b"{}", "JSON without traceEvents, so not a trace"),
+        (b'{"a": [1, 2]}', "JSON without traceEvents, so not a trace"),
+        (b'{"traceEvents": null}', "JSON without traceEvents, so not a trace"),
+        (b'{"a": {"traceEvents": 3}', "JSON without traceEvents, so not a trace"),
+        (b"[1, 2, 3]", "a JSON array without a single trace event"),
+        (b'[{"a": 1}]', "a JSON array without a single trace event"),
+        (b"[]", "a JSON array without a single trace event"),
+        (gzip.compress(b"", mtime=0), "empty file"),
         (
             gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', mtime=0)[:28],
             "the gzip stream is damaged: it ends before its end mark, and no trace event comes before that",
@@ -168,7 +168,7 @@ def test_files_that_are_not_traces_are_refused(data: bytes, sentence: str) -> No
 
 
 def test_a_file_that_cannot_be_opened() -> None:
-    with pytest.raises(InputError, match=r"none\.json: cannot be opened \(No such file or directory\)"):
+    with pytest.raises(InputError, match=r"none\.json: cannot open \(No such file or directory\)"):
         read_path("none.json")
 
 

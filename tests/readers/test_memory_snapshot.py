@@ -84,7 +84,7 @@ def test_a_pickle_is_refused_with_the_way_to_convert_it(tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps(SNAPSHOT))
 
     assert refusal(str(path)) == (
-        f"{path}: is a pickled memory snapshot, which is never loaded; save it as JSON: "
+        f"{path}: a pickled memory snapshot, which is never loaded; save it as JSON: "
         "json.dump(torch.cuda.memory._snapshot(), f, default=str)"
     )
 
@@ -102,7 +102,7 @@ def test_damaged_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.json"
     path.write_text('{"segments": [], "device_traces": [[', encoding="utf-8")
 
-    assert "is a damaged memory snapshot" in refusal(str(path))
+    assert "damaged memory snapshot" in refusal(str(path))
 
 
 def test_impossible_entries_are_left_out(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_problems_before_and_after_the_look_are_kept() -> None:
 
 
 def test_a_profiler_csv_is_not_a_log() -> None:
-    with pytest.raises(InputError, match=r"^input: is a profiler CSV, which is a trace and not a log$"):
+    with pytest.raises(InputError, match=r"^input: a profiler CSV, which is a trace, not a log$"):
         text_input.read(f"{HEADER}\n".encode())
 
 
@@ -105,10 +105,10 @@ def test_a_profiler_csv_is_not_a_log() -> None:
     "text", ['{"traceEvents": [{"ph": "X"}]}', '[\n {"name": "a", "ph": "X", "ts": 1}\n]', '{"schemaVersion": 1']
 )
 def test_a_trace_is_not_a_log(text: str) -> None:
-    with pytest.raises(InputError, match=r"^input: is a trace and not a log$"):
+    with pytest.raises(InputError, match=r"^input: a trace, not a log$"):
         text_input.read(text.encode())
 
 
 def test_a_folder_gives_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is a folder, not a file$"):
+    with pytest.raises(InputError, match=r": a folder, not a file$"):
         text_input.read(tmp_path)

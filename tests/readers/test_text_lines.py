@@ -75,5 +75,5 @@ def test_gzip_cut_off_keeps_what_came_before(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_gives_one_sentence() -> None:
-    with pytest.raises(InputError, match=r"^/nowhere/log\.txt: cannot be opened \(No such file or directory\)$"):
+    with pytest.raises(InputError, match=r"^/nowhere/log\.txt: cannot open \(No such file or directory\)$"):
         list(read_lines("/nowhere/log.txt", IssueTally()))

@@ -126,6 +126,6 @@ def test_the_examples_have_the_findings_and_the_fixed_ones_do_not(
 def test_a_simulation_is_not_written_over_its_script(tmp_path: Path) -> None:
     script = tmp_path / "train.json"
     script.write_text("print('mine')")
-    with pytest.raises(PerfToolError, match="is an input of this run"):
+    with pytest.raises(PerfToolError, match=": an input of this run"):
         simulate(script, output=script)
     assert script.read_text() == "print('mine')"

@@ -98,7 +98,7 @@ def parse_fail_if(text: str) -> float:
     """The share in ``slower:5%``. Raises PerfToolError for anything else."""
     found = _FAIL_IF.fullmatch(text.strip())
     if found is None:
-        raise PerfToolError(f"--fail-if {text!r}: must be slower:N%, such as slower:5%")
+        raise PerfToolError(f"--fail-if {text!r}: expected slower:N%, such as slower:5%")
     return float(found[1]) / 100
 
 

@@ -51,11 +51,11 @@ def read_saved(path: str) -> RunSide | None:
     if not isinstance(tool, dict) or tool.get("name") != "habana_perf_tool":
         return None
     if data.get("version") != VERSION:
-        raise InputError(f"{path}: is a report of version {data.get('version')}, not {VERSION}")
+        raise InputError(f"{path}: the report has version {data.get('version')}, not {VERSION}")
     try:
         return _side(path, data)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: is a damaged report ({type(error).__name__}: {error})") from None
+        raise InputError(f"{path}: damaged report ({type(error).__name__}: {error})") from None
 
 
 def _side(path: str, data: Mapping[str, Any]) -> RunSide:

@@ -52,7 +52,7 @@ def trend_of(
     """
     kind = next((kind for kind in metric_kinds() if kind.name == metric), None)
     if kind is None:
-        raise SettingsError(f"{metric}: is not a number in the summary; docs/json.md lists these numbers")
+        raise SettingsError(f"{metric}: not a metric of the summary; docs/json.md lists the metrics")
     lines = [line for line in history.lines if line.at >= since]
     lines = [line for line in lines if only is None or fnmatch(line.name, only) or fnmatch(line.label, only)]
     wanted = [line for line in lines if line.rank == rank]

@@ -53,7 +53,7 @@ def budget_option(text: str, origin: str = "--budget") -> BudgetText:
     plain = _OPTION.fullmatch(text)
     if plain is None:
         expected = "such as 'step_time_ms<=120' or 'name: SELECT ... <= 10'"
-        raise SettingsError(f"{origin} {text!r}: must be a number and its limit, {expected}")
+        raise SettingsError(f"{origin} {text!r}: expected a metric and its limit, {expected}")
     return BudgetText(plain[1], plain[2], None, origin)
 
 

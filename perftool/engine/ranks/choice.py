@@ -29,7 +29,7 @@ def choose_schedule(paths: Sequence[str], jobs: int | None = None, scheduler: st
             raise SettingsError("--jobs is for --scheduler local; the number of a cluster's workers is fixed")
         return connect(scheduler)
     if jobs is not None and jobs < 1:
-        raise SettingsError(f"--jobs {jobs}: must be at least 1")
+        raise SettingsError(f"--jobs {jobs}: expected at least 1")
     wanted = jobs if jobs is not None else _suggested(paths)
     count = min(wanted, len(paths))
     return Processes(count) if count > 1 and not any(map(reads_once, paths)) else IN_PROCESS

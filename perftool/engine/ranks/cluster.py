@@ -110,7 +110,7 @@ def connect(address: str) -> Cluster:
     place = address.removeprefix(scheme or "")
     if not place or (scheme is None and not address.endswith(".json")):
         raise SettingsError(
-            f"--scheduler {address}: must be local, dask://HOST:PORT, tls://HOST:PORT or a scheduler file (*.json)"
+            f"--scheduler {address}: expected local, dask://HOST:PORT, tls://HOST:PORT or a scheduler file (*.json)"
         )
     if scheme is None and not os.path.isfile(address):
         raise PerfToolError(f"--scheduler {address}: no such file")
@@ -179,5 +179,5 @@ def _distributed(address: str) -> Any:
     try:
         return importlib.import_module("distributed")
     except ImportError:
-        text = f"--scheduler {address}: needs Dask (pip install 'habana-perf-tool[cluster]')"
+        text = f"--scheduler {address}: Dask is missing (pip install 'habana-perf-tool[cluster]')"
         raise MissingExtraError(text) from None

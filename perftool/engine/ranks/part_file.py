@@ -96,7 +96,7 @@ def read_part(path: str) -> PartFile:
     """The part at ``path``. Raises InputError if it is not a part, is damaged, or has another version."""
     if os.path.exists(path) and not os.path.isfile(path):
         # Reading a device or a pipe may never end.
-        raise InputError(f"{path}: is not a regular file, so it cannot be a part")
+        raise InputError(f"{path}: not a regular file, so not a part")
     try:
         with zipfile.ZipFile(path) as archive:
             require_size(archive, os.path.getsize(path))
@@ -104,7 +104,7 @@ def read_part(path: str) -> PartFile:
             require_few_values(text, os.path.getsize(path))
             head = json.loads(text)
             if not isinstance(head, dict) or head.get("format") != FORMAT:
-                raise InputError(f"{path}: is not a part made by {FORMAT.split()[0]}")
+                raise InputError(f"{path}: not a part made by {FORMAT.split()[0]}")
             _require_ours(path, head)
             parts = tuple(_part(archive, number, plain) for number, plain in enumerate(head["parts"]))
             rules = from_plain(Mapping[str, str], head["rules"])  # type: ignore[type-abstract]
@@ -118,7 +118,7 @@ def read_part(path: str) -> PartFile:
         raise InputError(f"{path}: no such file") from None
     except _DAMAGE as error:
         why = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
-        raise InputError(f"{path}: is not a part, or is damaged ({why}); make it again") from None
+        raise InputError(f"{path}: not a part, or damaged ({why}); make it again") from None
 
 
 def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None:
@@ -127,7 +127,7 @@ def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None
     if wrong:
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise InputError(
-            f"{path}: was made with other rules or thresholds ({wrong[0]}{more}); merge with the --select, --rules and "
+            f"{path}: made with other rules or thresholds ({wrong[0]}{more}); merge with the --select, --rules and "
             "configuration that made it, or make it again"
         )
 
@@ -184,10 +184,10 @@ def _ranks(part: Part) -> list[int]:
 
 def _require_ours(path: str, head: Mapping[str, Any]) -> None:
     if head.get("version") != VERSION:
-        raise InputError(f"{path}: has part version {head.get('version')}, and this program reads version {VERSION}")
+        raise InputError(f"{path}: the part has version {head.get('version')}; this program reads version {VERSION}")
     if head.get("tool") != __version__ or head.get("tables") != _tables_digest():
         raise InputError(
-            f"{path}: was made by habana_perf_tool {head.get('tool')}, whose tables differ from those of this one "
+            f"{path}: made by habana_perf_tool {head.get('tool')}, whose tables differ from those of this one "
             f"({__version__}); make and merge parts with the same version"
         )
 

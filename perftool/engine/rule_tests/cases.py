@@ -74,7 +74,7 @@ def load_cases(path: Path) -> tuple[Case, ...]:
     except (OSError, ValueError) as error:
         raise RuleError(f"{path}: {error}") from None
     if set(data) != {"case"} or not isinstance(data["case"], list) or not data["case"]:
-        raise RuleError(f"{path}: must contain one or more [[case]] tables and nothing else")
+        raise RuleError(f"{path}: expected one or more [[case]] tables, and nothing else")
     return tuple(_case(path, at, table) for at, table in enumerate(data["case"]))
 
 

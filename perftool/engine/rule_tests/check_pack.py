@@ -116,5 +116,5 @@ def _case_problems(cases: Sequence[Any], rule: Rule) -> Iterator[str]:
                 texts = [str(error)]
             except (OSError, *UNFORESEEN) as error:
                 # The author's cases may cause any error.
-                texts = [f"cannot be run ({type(error).__name__}: {str(error)[:LONGEST_REASON]})"]
+                texts = [f"the case cannot run ({type(error).__name__}: {str(error)[:LONGEST_REASON]})"]
         yield from (f"case {case.name!r}: {text}" for text in texts)

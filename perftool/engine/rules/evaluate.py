@@ -191,13 +191,13 @@ def _location(row: Mapping[str, Any]) -> Location:
 def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> str | None:
     """Why ``rule`` does not apply to a run with these tables; None if it does."""
     if not rule.applies_to(context.device):
-        return f"is for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
+        return f"only for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
     if context.simulated and RECORDER in rule.tags:
-        return "is about recording; these traces are simulated"
+        return "only for recordings; these traces are simulated"
     for need in rule.needs:
         alternatives = need.split(" or ")
         if unknown := [name for name in alternatives if name not in catalog()]:
-            raise QueryError(f"{rule.code}: needs the unknown table {unknown[0]}")
+            raise QueryError(f"{rule.code}: unknown table {unknown[0]}")
         if not any(has_rows(name) for name in alternatives):
             stated = catalog()[alternatives[0]].absent if len(alternatives) == 1 else None
             return stated or f"the input shows no {' and no '.join(alternatives).replace('_', ' ')}"

@@ -64,7 +64,7 @@ def load_pack(folder: Path) -> list[Rule]:
     if problems:
         raise RuleError("\n".join(problems))
     if not rules:
-        raise RuleError(f"{folder}: contains no rules (*.toml)")
+        raise RuleError(f"{folder}: no rules (*.toml)")
     return sorted(rules, key=lambda rule: rule.code)
 
 
@@ -74,9 +74,9 @@ def pack_files(folder: Path) -> list[Path]:
     named = (path for path in folder.rglob("*.toml") if path.parent.name != CASES)
     files = sorted(islice(named, _MOST_RULES + 1))
     if len(files) > _MOST_RULES:
-        raise RuleError(f"{folder}: contains more than {_MOST_RULES:,} rules")
+        raise RuleError(f"{folder}: more than {_MOST_RULES:,} rules")
     if sum(path.stat().st_size for path in files if path.is_file()) > _LARGEST_PACK:
-        raise RuleError(f"{folder}: its rules are longer than {_LARGEST_PACK >> 20} MB together")
+        raise RuleError(f"{folder}: rules of more than {_LARGEST_PACK >> 20} MB in all")
     return files
 
 

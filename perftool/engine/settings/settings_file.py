@@ -80,7 +80,7 @@ def inline_layer(pair: str) -> Layer:
     try:
         values = parse_toml(pair)
     except ValueError as error:
-        text = f"is neither a file nor a TOML pair such as 'fail-on = \"error\"' ({error})"
+        text = f"neither a file nor a TOML pair such as 'fail-on = \"error\"' ({error})"
         raise SettingsError(f"--config {pair!r}: {text}") from None
     origin = f"--config {pair!r}"
     check_values(values, origin)
@@ -163,9 +163,9 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         return parse_toml(read_small(path).decode())
     except OSError as error:
-        raise SettingsError(f"{_shown(path)}: cannot be read ({error.strerror or error})") from None
+        raise SettingsError(f"{_shown(path)}: cannot read ({error.strerror or error})") from None
     except ValueError as error:
-        raise SettingsError(f"{_shown(path)}: is not valid TOML ({error})") from None
+        raise SettingsError(f"{_shown(path)}: not valid TOML ({error})") from None
 
 
 def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:

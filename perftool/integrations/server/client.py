@@ -56,7 +56,7 @@ class Server:
         if status in (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED):
             raise InputError(f"{self.url}: {_NO_PROFILER}")
         if 300 <= status < 400:
-            raise InputError(f"{self.url}: answers with a redirect, which is not followed; name the server itself")
+            raise InputError(f"{self.url}: a redirect, which is not followed; name the server itself")
         if status != http.client.OK:
             raise InputError(f"{self.url}: {what} (HTTP {status})")
 
@@ -71,9 +71,9 @@ class Server:
             found = TimeoutError("timed out")
         if isinstance(found, Exception):
             why = getattr(found, "strerror", None) or found or type(found).__name__
-            raise InputError(f"{self.url}: does not answer ({why})")
+            raise InputError(f"{self.url}: no answer ({why})")
         if len(found[1]) > _LONGEST:
-            raise InputError(f"{self.url}: answers with more than {_LONGEST >> 20} MB")
+            raise InputError(f"{self.url}: an answer of more than {_LONGEST >> 20} MB")
         return found
 
     def _answer(self, method: str, path: str, seconds: float) -> tuple[int, bytes] | Exception:
@@ -101,7 +101,7 @@ def server_at(address: str) -> Server:
     plain = parts.path in ("", "/") and not (parts.query or parts.fragment)
     # Messages end up in logs, which must not contain passwords.
     if "@" in address:
-        raise InputError("--server: must be http://HOST:PORT, without a user and a password")
+        raise InputError("--server: expected http://HOST:PORT, without a user and a password")
     if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
-        raise InputError(f"--server {address}: must be http://HOST:PORT")
+        raise InputError(f"--server {address}: expected http://HOST:PORT")
     return Server(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80))

@@ -110,7 +110,7 @@ def _taken(trace: Path, written: Path, folder: Path) -> Path:
         try:
             shutil.copy2(trace, target)
         except OSError as error:
-            raise InputError(f"{trace}: cannot be copied ({error.strerror or error})") from None
+            raise InputError(f"{trace}: cannot copy ({error.strerror or error})") from None
     return target
 
 
@@ -120,4 +120,4 @@ def _why_none(written: Path | None, folder: Path) -> str:
             f"the server's folder for traces is unknown here: copy the traces into {folder} and analyze that folder, "
             "or name the server's folder with --profile-folder"
         )
-    return f"{written}: contains no new trace; does the server write its traces there?"
+    return f"{written}: no new trace; does the server write its traces there?"

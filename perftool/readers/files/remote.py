@@ -192,4 +192,4 @@ def _sentences(url: str) -> Iterator[None]:
         plain = isinstance(error, OSError | ValueError) and str(error)
         # The reason may repeat the URL in another spelling.
         why = _without_secrets(" ".join((plain or f"{type(error).__name__}: {error}").split()))[:LONGEST_REASON]
-        raise InputError(f"{shown_path(url)}: cannot be fetched ({why})") from None
+        raise InputError(f"{shown_path(url)}: cannot fetch ({why})") from None

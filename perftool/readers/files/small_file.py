@@ -15,13 +15,13 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
     """The content of a regular file. Raises OSError for others (a device has no end), or beyond ``most`` bytes."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(0, "is not a regular file")
+            raise OSError(0, "not a regular file")
         # Read in blocks: a single read would allocate the maximum for every file.
         data = b""
         while len(data) <= most and (block := file.read(_BLOCK)):
             data += block
     if len(data) > most:
-        raise OSError(0, f"is longer than {most >> 20} MB" if most >> 20 else f"is longer than {most >> 10} kB")
+        raise OSError(0, f"longer than {most >> 20} MB" if most >> 20 else f"longer than {most >> 10} kB")
     return data
 
 

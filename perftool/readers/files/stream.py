@@ -111,7 +111,7 @@ class ByteStream:
         try:
             block = self._file.read(size)
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror or error})") from None
+            raise InputError(f"{self.path}: cannot read ({error.strerror or error})") from None
         self.size += len(block)
         return block
 
@@ -191,7 +191,7 @@ def whole(path: str, most: int, what: str = "such a file") -> bytes:
         for block in stream.blocks():
             data += block
             if len(data) > most:
-                raise InputError(f"{path}: is longer than {most >> 20} MB, too long for {what}")
+                raise InputError(f"{path}: longer than {most >> 20} MB, too long for {what}")
     return bytes(data)
 
 
@@ -222,7 +222,7 @@ def _open(path: str) -> BinaryIO:
         return sys.stdin.buffer
     try:
         if Path(path).is_dir():
-            raise InputError(f"{path}: is a folder, not a file")
+            raise InputError(f"{path}: a folder, not a file")
         return open(path, "rb", buffering=0)
     except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror or error})") from None
+        raise InputError(f"{path}: cannot open ({error.strerror or error})") from None

@@ -87,9 +87,9 @@ def _load(data: bytes) -> Mapping[str, Any]:
     try:
         found = load_plain(data) if data.startswith(_PICKLE) else orjson.loads(data)
     except json.JSONDecodeError as error:
-        raise InputError(f"is damaged JSON ({error})") from None
+        raise InputError(f"damaged JSON ({error})") from None
     if not isinstance(found, dict) or envelope.holds_events(found):
-        raise InputError("is not a flight-recorder dump")
+        raise InputError("not a flight-recorder dump")
     return found
 
 

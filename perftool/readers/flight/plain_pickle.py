@@ -65,9 +65,9 @@ def load_plain(data: bytes) -> Any:
             machine.do(code.name, argument)
         return machine.result()
     except _Refused as refused:
-        raise InputError(f"is a pickle {refused}, which is never loaded") from None
+        raise InputError(f"a pickle {refused}, which is never loaded") from None
     except (ValueError, EOFError, IndexError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"is a damaged pickle ({str(error)[:200]})") from None
+        raise InputError(f"damaged pickle ({str(error)[:200]})") from None
 
 
 class _Machine:

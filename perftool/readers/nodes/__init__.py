@@ -60,4 +60,4 @@ def first_bytes(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(4)
     except OSError as error:
-        raise InputError(f"{path}: cannot be opened ({error.strerror or error})") from None
+        raise InputError(f"{path}: cannot open ({error.strerror or error})") from None

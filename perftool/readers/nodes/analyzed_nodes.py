@@ -68,7 +68,7 @@ def read_view(data: bytes, rank: int | None, path: str) -> LogReading:
     """The node runs in the JSON ``data``. Raises InputError, naming ``path``, for damage or other content."""
     rows = list_under(_KEY, data, path)
     if rows is None:
-        raise InputError(f"{path}: is not a table of analyzed nodes")
+        raise InputError(f"{path}: not a table of analyzed nodes")
     tally = IssueTally()
     tables = (
         {_plain(key): value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in row.items()}

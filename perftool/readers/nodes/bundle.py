@@ -77,7 +77,7 @@ def read(path: str, rank: int | None = None) -> LogReading:
         issues[_MOST_ISSUES:] = [ImportIssue("damaged member", rest, f"and {rest:,} more members are damaged")]
     if not readings and not host:
         what = "only a raw hardware trace, which synprof_parser --csv turns into CSV" if raw else "no known content"
-        raise InputError("; ".join([f"{path}: contains {what}", *(issue.message for issue in issues)]))
+        raise InputError("; ".join([f"{path}: {what}", *(issue.message for issue in issues)]))
     if raw:
         issues.append(
             ImportIssue(UNREAD, raw, f"raw hardware traces, which synprof_parser --csv turns into CSV: {raw}")
@@ -110,7 +110,7 @@ def copy_host_trace(path: str, into: Path) -> None:
                     for block in content():
                         target.write(block)
                 return
-    raise InputError(f"{path}: contains no trace of the host ({_HOST})")
+    raise InputError(f"{path}: no trace of the host ({_HOST})")
 
 
 class _BoundError(InputError):
@@ -141,12 +141,12 @@ class _Members:
     def __iter__(self) -> Iterator[tuple[str, _Content]]:
         begins = first_bytes(self._path)
         if not begins.startswith((_ZIP, _ZIP_END, _GZIP)):
-            raise InputError(f"{self._path}: is neither a zip nor a gzipped tar, which an .hltv file is")
+            raise InputError(f"{self._path}: neither a zip nor a gzipped tar, so not an .hltv file")
         members = self._tar() if begins.startswith(_GZIP) else self._zip()
         seen: set[str] = set()
         for count, (written, content) in enumerate(members, 1):
             if count > MOST_MEMBERS:
-                raise _BoundError(f"{self._path}: contains more than {MOST_MEMBERS:,} files, which no profiler writes")
+                raise _BoundError(f"{self._path}: more than {MOST_MEMBERS:,} files, which no profiler writes")
             name = written.removeprefix("./")
             if content is not None and name not in seen:
                 seen.add(name)
@@ -231,7 +231,7 @@ class _Decompressed(io.RawIOBase):
             self._rest = memoryview(next(self._blocks, b""))
             self._given += len(self._rest)
             if self._given > max(_ANY_RATIO_BYTES, MOST_RATIO * self._stream.size):
-                raise _BoundError(f"{self._stream.path}: is packed more than {MOST_RATIO}-fold: an archive bomb")
+                raise _BoundError(f"{self._stream.path}: packed more than {MOST_RATIO}-fold: an archive bomb")
         count = min(len(buffer), len(self._rest))
         buffer[:count] = self._rest[:count]
         self._rest = self._rest[count:]
@@ -251,4 +251,4 @@ def _require_small_directory(path: str) -> None:
             directory if directory != 0xFFFF_FFFF else 0, int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
         )
     if directory > _MOST_DIRECTORY_BYTES:
-        raise _BoundError(f"{path}: contains more files than the {MOST_MEMBERS:,} that a profiler writes")
+        raise _BoundError(f"{path}: more files than the {MOST_MEMBERS:,} that a profiler writes")

@@ -17,10 +17,10 @@ def list_under(key: str, data: bytes, path: str) -> list[Any] | None:
     try:
         found = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{path}: is damaged JSON ({error})") from None
+        raise InputError(f"{path}: damaged JSON ({error})") from None
     if holds_events(found):
         raise InputError(
-            f"{path}: contains traceEvents after {key!r}, too far from its beginning to be read as a trace"
+            f"{path}: traceEvents come after {key!r}, too far from the start of the file to be read as a trace"
         )
     value = found.get(key) if isinstance(found, dict) else None
     return value if isinstance(value, list) else None

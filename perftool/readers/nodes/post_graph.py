@@ -47,7 +47,7 @@ def read(data: bytes, rank: int | None, path: str) -> LogReading:
     """The device nodes in ``data``. Raises InputError, naming ``path``, for any other content."""
     graphs = list_under("graphs", data, path)
     if graphs is None:
-        raise InputError(f"{path}: is not a post-graph file: it has no list of graphs")
+        raise InputError(f"{path}: not a post-graph file: no list of graphs")
     tally = IssueTally()
     operands = _Operands(len(data) // _BYTES_PER_DIMENSION, tally)
     nodes = [node for graph in graphs if isinstance(graph, dict) for node in _nodes(graph, rank, operands, tally)]

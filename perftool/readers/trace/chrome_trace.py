@@ -169,17 +169,17 @@ class ChromeTrace:
         if stream.issues and not data:
             raise InputError(f"{self.path}: {stream.issues[0].message}")
         if not data.removeprefix(envelope.UTF8_BOM).strip():
-            raise InputError(f"{self.path}: is empty")
+            raise InputError(f"{self.path}: empty file")
         if not _begins_like_json(data):
-            raise InputError(f"{self.path}: is not JSON, so it is not a trace")
+            raise InputError(f"{self.path}: not JSON, so not a trace")
         if stream.issues:
             raise InputError(f"{self.path}: {stream.issues[0].message}, and no trace event comes before that")
-        raise InputError(f"{self.path}: is JSON without traceEvents, so it is not a trace")
+        raise InputError(f"{self.path}: JSON without traceEvents, so not a trace")
 
     def _head(self, data: bytes) -> envelope.Head | None:
         """The head in ``data``, the beginning of a file; raises InputError when it cannot belong to a trace."""
         if not _begins_like_json(data):
-            raise InputError(f"{self.path}: is not JSON, so it is not a trace")
+            raise InputError(f"{self.path}: not JSON, so not a trace")
         head = envelope.read_head(data)
         return envelope.Head(0, bare=True, lines=True) if head is None and envelope.is_event_line(data) else head
 

@@ -21,7 +21,7 @@ from perftool.readers.trace.envelope import holds_events, top_keys
 
 _KEYS = {"segments", "device_traces"}
 CONVERT = (
-    "is a pickled memory snapshot, which is never loaded; save it as JSON: "
+    "a pickled memory snapshot, which is never loaded; save it as JSON: "
     "json.dump(torch.cuda.memory._snapshot(), f, default=str)"
 )
 _PICKLE = b"\x80"
@@ -79,7 +79,7 @@ def _parsed(path: str) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{path}: is a damaged memory snapshot ({error})") from None
+        raise InputError(f"{path}: damaged memory snapshot ({error})") from None
 
 
 def write_trace(path: str, place: Path) -> bool:
@@ -94,7 +94,7 @@ def write_trace(path: str, place: Path) -> bool:
     traces = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
     if not isinstance(traces, list) or not any(traces):
         raise InputError(
-            f"{path}: is a memory snapshot without a history; call torch.cuda.memory._record_memory_history() first"
+            f"{path}: a memory snapshot without a history; call torch.cuda.memory._record_memory_history() first"
         )
     segments = _segments(snapshot)
     events = [

@@ -27,7 +27,7 @@ def read_script(path: Path) -> CodeType:
     try:
         source = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise InputError(f"{path}: cannot read ({error.strerror or error})") from None
     return compile(source, str(path), "exec")
 
 
