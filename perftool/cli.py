@@ -151,7 +151,7 @@ def _run(ending: Ending) -> None:
             _discard_stdout()
             # Python would print a traceback for files that cannot be closed.
             sys.unraisablehook = lambda _: None
-            _fail(f"the output cannot be written: {why}", 2)
+            _fail(f"cannot write the output: {why}", 2)
         cause = error.cause if isinstance(error, UnforeseenError) else error
         # Only the first line, because DuckDB adds lines that show the SQL.
         reason = str(cause).partition("\n")[0].strip()

@@ -26,9 +26,7 @@ def require_no_input(targets: Iterable[str | None], inputs: Iterable[str]) -> No
     read = {key for path in inputs if (key := _identity(path))}
     for target in targets:
         if target not in (None, "-") and _identity(str(target)) in read:
-            raise PerfToolError(
-                f"{target}: an input of this run, which is never overwritten; name another file"
-            )
+            raise PerfToolError(f"{target}: an input of this run, which is never overwritten; name another file")
 
 
 @contextmanager

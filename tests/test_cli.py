@@ -268,7 +268,7 @@ def test_a_closed_reader_is_not_an_error(arguments: tuple[str, ...], folder: Pat
 def test_a_full_disk_is_reported(arguments: tuple[str, ...], folder: Path) -> None:
     with open("/dev/full", "wb") as full:
         ran = process(*arguments, stdout=full, stderr=subprocess.PIPE)
-    said = b"habana_perf_tool: the output cannot be written: no space is left on the device\n"
+    said = b"habana_perf_tool: cannot write the output: no space is left on the device\n"
     assert (ran.returncode, ran.stderr) == (2, said)
 
 
@@ -326,7 +326,7 @@ def test_an_option_before_the_command_is_refused_if_it_has_no_effect(cli) -> Non
 def test_the_format_of_the_environment_may_be_one_that_only_the_command_has(cli, monkeypatch) -> None:
     monkeypatch.setenv("HABANA_PERF_TOOL_OUTPUT_FORMAT", "sarif")
     assert json.loads(cli("lint", "good.json").out)["version"] == "2.1.0"
-    refused = "habana_perf_tool: --output-format 'sarif': is not one of text, json, openmetrics\n"
+    refused = "habana_perf_tool: --output-format 'sarif': expected one of text, json, openmetrics\n"
     assert cli("--trace", "good.json") == Ran(2, "", refused)
 
 

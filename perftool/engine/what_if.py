@@ -68,7 +68,9 @@ def parse_without(text: str) -> Wanted:
     """The tasks matched by ``KIND:PATTERN``. Raises PerfToolError for an unknown kind, or an empty pattern."""
     kind, _, pattern = text.partition(":")
     if kind not in TASK_KINDS or not pattern:
-        raise PerfToolError(f"{text!r}: expected KIND:PATTERN, such as op:aten::item; kinds are {', '.join(TASK_KINDS)}")
+        raise PerfToolError(
+            f"{text!r}: expected KIND:PATTERN, such as op:aten::item; kinds are {', '.join(TASK_KINDS)}"
+        )
     return Wanted(kind, pattern)
 
 

@@ -153,7 +153,9 @@ def test_how_the_scheduler_is_found(dask: dict[str, Any], tmp_path: Path, monkey
         connect(address)
         assert dask.pop(key) == value
     for address in ("head:8786", "dask://", "nowhere.txt"):
-        with pytest.raises(SettingsError, match="expected local, dask://HOST:PORT, tls://HOST:PORT or a scheduler file"):
+        with pytest.raises(
+            SettingsError, match="expected local, dask://HOST:PORT, tls://HOST:PORT or a scheduler file"
+        ):
             connect(address)
     with pytest.raises(PerfToolError, match=r"nowhere\.json: no such file"):
         connect("nowhere.json")

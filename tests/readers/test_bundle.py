@@ -103,9 +103,7 @@ def test_next_to_a_trace_an_archive_only_gives_nodes(make: Make, path: Path) -> 
 @BOTH
 def test_an_archive_without_usable_members_gives_one_sentence(make: Make, path: Path) -> None:
     make(path, RAW_ONLY)
-    with pytest.raises(
-        InputError, match=r"only a raw hardware trace, which synprof_parser --csv turns into CSV$"
-    ):
+    with pytest.raises(InputError, match=r"only a raw hardware trace, which synprof_parser --csv turns into CSV$"):
         bundle.read(str(path))
     make(path, {"notes.txt": b"hello"})
     with pytest.raises(InputError, match="no known content"):
