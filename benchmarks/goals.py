@@ -11,7 +11,7 @@ from measuring import Cost
 # Sizes in MB from which a file counts as large, and as huge. The memory goal depends on them.
 LARGE_MB, HUGE_MB = 1000, 3000
 LARGE_PEAK, HUGE_PEAK = "600", "900"
-# Limits for the small tasks, in s of processor time.
+# Limits for the small tasks, in s of CPU time.
 SMALL_GOALS = {"`--version`": 0.2, "`--help`": 0.2, "`analyze`, the smallest sample": 0.7}
 LOG_GOAL = "50 or more"
 
@@ -83,7 +83,7 @@ def goal_table(
 
 
 def packed(results: Results) -> str:
-    """The processor time for a packed trace over the time to unpack it plus the time for the plain trace."""
+    """The CPU time for a packed trace over the time to unpack it plus the time for the plain trace."""
     cost = results.cost("perftool")
     if cost is None or results.packed is None:
         return "-"
@@ -96,19 +96,19 @@ def short(source: Path) -> str:
 
 
 def over(results: Results, program: str, other: str) -> str:
-    """The processor time of ``program`` as a multiple of that of ``other``."""
+    """The CPU time of ``program`` as a multiple of that of ``other``."""
     one, two = results.cost(program), results.cost(other)
     return f"{one.cpu / two.cpu:.2f}" if one and two else "-"
 
 
 def wall_share(results: Results) -> str:
-    """The wall time of the analysis over its processor time."""
+    """The wall time of the analysis over its CPU time."""
     cost = results.cost("perftool")
     return f"{cost.wall / cost.cpu:.2f}" if cost else "-"
 
 
 def growth(small: Results, large: Results) -> str:
-    """The processor time per MB of a large file over the same for a small file."""
+    """The CPU time per MB of a large file over the same for a small file."""
     one, two = small.cost("perftool"), large.cost("perftool")
     return f"{two.cpu / large.megabytes / (one.cpu / small.megabytes):.2f}" if one and two else "-"
 

@@ -34,7 +34,7 @@ TESTS = Path(__file__).parents[1] / "tests"
 
 @dataclass(frozen=True)
 class Run:
-    """One run of ``command``: wall and processor time in s, the peak memory of all its processes together, and
+    """One run of ``command``: wall and CPU time in s, the peak memory of all its processes together, and
     the size of its document, in bytes.
 
     Times and memory count every process. Memory is the proportional set size: pages that processes share count once.
@@ -129,7 +129,7 @@ def over(folder: Path, ranks: int, jobs: int, report: bool) -> list[str]:
 
 
 def cpu_time() -> float:
-    """Processor time of all finished child processes, in s."""
+    """CPU time of all finished child processes, in s."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

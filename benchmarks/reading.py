@@ -179,7 +179,7 @@ def small_things(options: Options, folder: Path) -> dict[str, Cost]:
 
 
 def log_rate(kind: str, options: Options, folder: Path) -> float:
-    """MB of log per second of processor time, from the difference between a small and a large log."""
+    """MB of log per second of CPU time, from the difference between a small and a large log."""
     costs = []
     for megabytes in (SMALL_MB, LARGE_MB):
         log = folder / "console.log"

@@ -43,7 +43,7 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
     experts_max, inclusive, contribute; the weight lists hold these, or all experts.
 
     With a value for `measurement_mode` the result is a pair: the output, and per expert the largest input element of
-    its last product (float32, plain maximum; 0 for an expert without tokens). RuntimeError for an unknown activation,
+    its last matmul (float32, plain maximum; 0 for an expert without tokens). RuntimeError for an unknown activation,
     ValueError for shapes and dtypes that do not fit.
     """
     bound = (_JOINED if _is_joined(args, kwargs) else _SEPARATE).bind(*args, **kwargs)

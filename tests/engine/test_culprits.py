@@ -17,7 +17,7 @@ from perftool.engine.rules.pack import shipped_rules
 from perftool.errors import PerfToolError
 from perftool.model.report import Report
 
-# The rules that accuse a rank, and those about the trace itself. A few cases run the whole pack.
+# The rules that blame a rank, and those about the trace itself. A few cases run the whole pack.
 ACCUSING = [rule for rule in shipped_rules() if rule.code.startswith(("COL", "TRC"))]
 ACCUSERS = {"COL103", "COL109", "COL110", "COL111", "COL112", "COL116"}
 # ``ddp`` has None, because an unnamed group of all ranks does not show how the run is parallelised.

@@ -58,7 +58,7 @@ def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
 
 
 def may_take(good: Cost) -> Cost:
-    """The limit for an input whose benign sibling costs ``good``."""
+    """The limit for an input whose benign version costs ``good``."""
     return Cost(max(FREE.cpu_s, MOST_TIMES * good.cpu_s), max(FREE.peak, MOST_GROWN * good.peak))
 
 

@@ -28,8 +28,8 @@ def outlasts(works: list[Work], later: list[list[Work]]) -> list[Work]:
 
 
 def step_bounds(trace: Trace) -> list[tuple[int, int]]:
-    """A step lasts until the work launched in it is done, except work that outlasts that of the next step; the next one
-    starts there."""
+    """A step lasts until the work launched in it is done, and the next step starts then. Work that outlasts the next
+    step's work does not extend its own step."""
     inside = launched_inside(trace)
     if not any(inside):
         return trace.steps
@@ -86,7 +86,8 @@ def plugin_breakdown(trace: Trace) -> list[dict[str, int]] | None:
     """The numbers of PyTorch's TensorBoard plugin, in ns; it leaves out steps cut off by the recording.
 
     None where the plugin contradicts itself: if the parts cover the steps completely, it starts over, and the parts
-    then add up to more than the step. Also None where work outlasts the next step's, which extends a step there.
+    then add up to more than the step. Also None where work ends after the next
+    step's work: in the plugin, such work extends its step.
     """
     inside = launched_inside(trace)
     if any(outlasts(works, inside[number:]) for number, works in enumerate(inside, 1)):

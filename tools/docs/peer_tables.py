@@ -38,7 +38,7 @@ def _says(ran: dict[str, Any]) -> str:
 
 
 def speed() -> str:
-    """Processor time of each program as a multiple of ours, and its peak memory."""
+    """CPU time of each program as a multiple of ours, and its peak memory."""
     method, found = _part("speed")
     ours = {name: trace["rows"]["perftool"]["cpu"] for name, trace in found.items()}
     heads = " | ".join(f"`{name}`, {trace['megabytes']} MB" for name, trace in found.items())

@@ -25,12 +25,12 @@ _USES = {
 
 
 def summary(store: TraceStore) -> dict[str, Metric]:
-    """Every metric of the contract; those missing from the input have no value."""
+    """Every metric of the JSON report (docs/json.md); those missing from the input have no value."""
     return metrics(store.rows("summary"))
 
 
 def metrics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Metric]:
-    """The metrics of the contract from rows of the table ``summary``."""
+    """The metrics of the JSON report, from rows of the table ``summary``."""
     found = {row["metric"]: row for row in rows}
     empty: dict[str, Any] = {"value": None, "numerator": None, "denominator": None}
     return {

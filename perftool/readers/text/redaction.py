@@ -117,7 +117,7 @@ class Redactor:
 
     def _remember(self, kind: str, text: str = "") -> None:
         self._removed.add(kind)
-        # A rule that counts alike names replaces their numbers.
+        # A rule that groups names which differ only in their numbers shows # for each number.
         for part in (text, *_CUT_BEFORE.split(text), _NUMBER.sub("#", text)):
             if len(part) >= SHORTEST:
                 self._texts.setdefault(part, kind)

@@ -88,7 +88,7 @@ class Page:
 
     @property
     def begin_ns(self) -> int:
-        """The zero of the page's times: the start of the first step or, without steps, of the first location."""
+        """Time zero of the page: the start of the first step or, without steps, of the first location."""
         places = (place.ts_ns for shown in self.findings for place in shown.finding.related if place.ts_ns is not None)
         return min((step.ts_ns for step in self.report.steps), default=None) or min(places, default=0)
 

@@ -1,4 +1,4 @@
--- One row per name in the trace and role that the vendor files assign to the name.
+-- One row for each name in the trace and each role that the vendor files assign to it.
 --
 -- needs: _name_roles
 -- empty without: _name_roles
