@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from events import begin, end, kernel, launch, memcpy, runtime, x
+from stores import store_over
 
 from perftool.engine.ranks.plain import from_plain
 from perftool.engine.settings.settings import load_settings
@@ -27,6 +29,49 @@ def test_moments_of_a_clock_that_jumps_by_decades_keep_their_threads() -> None:
     assert points.thread.tolist() == [thread for thread in range(12) for _ in times]
     assert points.time.tolist() == times.tolist() * 12
     assert points.at(11, times).tolist() == [22, 23]
+
+
+LONGEST_US = 2**53 // 1000
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_lengths_that_are_impossible_together_are_damage(apart: bool) -> None:
+    """Their sum would not fit in 64 bits."""
+    good = [x("aten::mm", 10, 100), *launch(1, 20, 5, 30, 40)]
+    lanes = range(1100)
+    slow = [begin("aten::add", 0, tid=lane) for lane in lanes] if apart else []
+    slow += [end(LONGEST_US, tid=lane) if apart else x("aten::add", 0, LONGEST_US, tid=lane) for lane in lanes]
+    with store_over([*good, *slow]) as store:
+        assert store.rows("_op_totals")[0]["total_ns"] == 95_000
+        assert store.rows("_device_op_totals")[0]["total_ns"] == 40_000
+        assert [(row["kind"], row["count"]) for row in store.rows("input_issues")] == [("events without times", 1100)]
+
+
+def test_kernels_whose_lengths_are_impossible_together_are_set_aside() -> None:
+    kernels = [kernel("k", 0, LONGEST_US, stream=stream) for stream in range(1100)]
+    with store_over([x("aten::mm", 0, LONGEST_US), *kernels, kernel("good", 10, 5)]) as store:
+        assert store.rows("_device_op_totals")[0]["total_ns"] == 5000
+        assert {row["set_aside"] for row in store.rows("device_ops")} == {None, "impossible length"}
+
+
+def test_long_recordings_of_many_threads_keep_all_lengths() -> None:
+    day_us = 86_400_000_000
+    frames = [x(f"f{depth}", 0, day_us, "python_function", tid=lane) for lane in range(100) for depth in range(10)]
+    with store_over(frames) as store:
+        assert len(store.rows("slices")) == 1000
+        assert store.rows("input_issues") == []
+
+
+def test_impossible_sizes_are_unknown() -> None:
+    events = []
+    for number, size in enumerate((4096, 2**44, 2**45, 2**62, -(2**62))):
+        copy = memcpy("Memcpy HtoD (Pinned -> Device)", 100 * number + 10, 5, number, bytes=size)
+        product = x("aten::mm", 100 * number + 20, 20, **{"Input Dims": [[size, 64], [64, 64]]})
+        events += [runtime("cudaMemcpyAsync", 100 * number, 5, number), copy, product]
+        events += launch(50 + number, 100 * number + 25, 5, 100 * number + 40, 20, "gemm")
+    with store_over(events) as store:
+        assert [row["bytes"] for row in store.rows("copies")] == [4096, 2**44, None, None, None]
+        assert [row["m"] for row in store.rows("matmuls")] == [4096, None, None, None, None]
 
 
 def test_impossible_numbers_are_damage() -> None:

@@ -30,8 +30,16 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 """
 
 
+# Sums of lengths must fit in 64 bits, also those of many ranks: 4.5 years for the events of one store.
+_LONGEST_TOTAL_NS = 2**57
+
 # The phases of the trace event format, with its deprecated ones.
 _PHASES = "BEXiIRCbnestfPNODMVvc()STpF"
+
+_LENGTHS = """
+SELECT rank, pid, tid, dur AS ns FROM raw WHERE ph = 'X' AND ts IS NOT NULL
+UNION ALL SELECT r.rank, r.pid, r.tid, p."end" - r.ts FROM _pairs AS p JOIN raw AS r ON r.rowid = p.id
+"""
 
 # The arrays have a row for each row of the part, in the same order.
 _SLICES = """
@@ -60,6 +68,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
         issues += [(rank, issue) for issue in _unpaired(pairs.unmatched_ends, pairs.unmatched_begins)]
     arrays = {"id": np.asarray(begins, dtype=np.int64), "end": np.asarray(ends_ns, dtype=np.int64)}
     _run(connection, 'CREATE TABLE _pairs AS SELECT id, "end" FROM arrays', arrays)
+    _limit_lengths(connection)
     return [
         *issues,
         *_untimed(connection),
@@ -67,6 +76,16 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
         *_cut_names(connection, longest_name),
         *_long_inputs(connection),
     ]
+
+
+def _limit_lengths(connection: duckdb.DuckDBPyConnection) -> None:
+    """Lower the limit of ``is_length`` if the lengths together are impossible, so that the longest cannot be true."""
+    total, count = connection.execute(
+        f"SELECT sum(ns), count(*) FROM ({_LENGTHS}) WHERE ns > 0 AND is_length(ns)"
+    ).fetchall()[0]
+    if count and total > _LONGEST_TOTAL_NS:
+        longest = _LONGEST_TOTAL_NS // count
+        connection.execute(f"CREATE OR REPLACE MACRO is_length(ns) AS ns BETWEEN 0 AND {longest}")
 
 
 def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
@@ -191,10 +210,11 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
     """Issues for complete events that cannot be slices. Device events with impossible lengths remain in device_ops,
     marked as invalid."""
     found = connection.execute(
-        """SELECT r.rank, count(*)
-           FROM (SELECT * FROM raw WHERE ph = 'X' AND (ts IS NULL OR dur IS NULL OR NOT is_length(dur))) AS r
-           LEFT JOIN tracks AS t ON t.rank = r.rank AND t.pid = coalesce(r.pid, '') AND t.tid = coalesce(r.tid, '')
-           WHERE r.ts IS NULL OR r.dur IS NULL OR t.side = 'host' GROUP BY r.rank ORDER BY r.rank"""
+        f"""SELECT r.rank, count(*)
+            FROM (SELECT * FROM ({_LENGTHS}) WHERE ns IS NULL OR NOT is_length(ns)
+                  UNION ALL SELECT rank, pid, tid, NULL FROM raw WHERE ph = 'X' AND ts IS NULL) AS r
+            LEFT JOIN tracks AS t ON t.rank = r.rank AND t.pid = coalesce(r.pid, '') AND t.tid = coalesce(r.tid, '')
+            WHERE r.ns IS NULL OR t.side = 'host' GROUP BY r.rank ORDER BY r.rank"""
     ).fetchall()
     for rank, count in found:
         text = f"complete events without a start, or with a missing or impossible length, dropped: {count:,}"

@@ -77,6 +77,9 @@ CREATE MACRO nested_pairs(insides, outsides) AS TABLE (
 CREATE MACRO arg(args, key) AS json_extract_string(args, '$."' || key || '"');
 CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || key || '"') AS BIGINT);
 
+-- A size in bytes or elements; NULL for an impossible one. Sums of sizes above 2**44 (16 TiB) would not fit in 64 bits.
+CREATE MACRO size_of(value) AS CASE WHEN abs(try_cast(value AS HUGEINT)) <= 17592186044416 THEN try_cast(value AS BIGINT) END;
+
 -- A list as JSON; NULL for other values, on which JSON functions would fail.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
 -- Inputs of an op as JSON; NULL for other values, and for long texts, which queries may copy for each kernel of the op.
@@ -98,7 +101,8 @@ CREATE MACRO handover_ns() AS 1000000;
 -- Causes of idle time in which the thread only computes, so it needs a core.
 CREATE MACRO needs_core(cause) AS cause IN ('python', 'optimizer', 'framework_op');
 
--- Whether a length is possible. The limit, 2**53 ns, is 104 days; sums of longer times would not fit in 64 bits.
+-- Whether a length is possible. The limit, 2**53 ns, is 104 days; sums of longer times would not fit in 64 bits. The
+-- maker of _pairs lowers it if all lengths together are impossible.
 CREATE MACRO is_length(ns) AS ns BETWEEN 0 AND 9007199254740992;
 
 -- The annotation of a profiler step.

@@ -14,6 +14,7 @@ LATER = [kernel(f"k{n}", 20 + 10 * n, 10) for n in range(5)]
 
 REASONS: dict[str | None, list[Event]] = {
     "negative length": [HOST, kernel("odd", 10, -5)],
+    "impossible length": [kernel("odd", 10, 2**60 // 1000)],
     "longer than the whole recording": [HOST, kernel("odd", 10, 1001)],
     "ends after the recording": [HOST, instant("Record Window End", 1100), kernel("odd", 1090, 20)],
     "spans later work of its own stream": [HOST, kernel("odd", 10, 500), *LATER],

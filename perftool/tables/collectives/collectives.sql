@@ -90,10 +90,10 @@ operations AS (
 SELECT e.id, e.rank, e.side, e.name,
        e.ts, e."end" - e.ts AS dur, e."end",
        -- NCCL's kernels state the number of elements; a host op has the shape of its first input.
-       try_cast(coalesce(e.elements, list_product(e.dims))
+       size_of(coalesce(e.elements, list_product(e.dims))
         * CASE e.type WHEN 'double' THEN 8 WHEN 'long' THEN 8 WHEN 'long int' THEN 8 WHEN 'float' THEN 4 WHEN 'int' THEN 4
            WHEN 'half' THEN 2 WHEN 'c10::half' THEN 2 WHEN 'bfloat16' THEN 2 WHEN 'c10::bfloat16' THEN 2 WHEN 'short' THEN 2
-           WHEN 'char' THEN 1 WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'bool' THEN 1 END AS BIGINT) AS bytes,
+           WHEN 'char' THEN 1 WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'bool' THEN 1 END) AS bytes,
        e.group_name, e.members, e.group_size, e.dtype, o.operation,
        e.side = 'device' OR e.name IN (SELECT name FROM roles WHERE role = 'host_collective') AS together,
        CASE WHEN e.rank IN (SELECT rank FROM device_ops WHERE valid) THEN coalesce(h.ns, 0) END AS overlapped_ns,

@@ -53,12 +53,13 @@ SELECT w.id, w.rank, w.track, w.name, w.cat,
        (CASE WHEN w.engine = 'NIC' OR w.track IN (SELECT id FROM collective_lanes) OR list_contains(n.roles, 'collective') THEN 'collective'
              WHEN list_contains(n.roles, 'wait') THEN 'wait' ELSE w.cat END)::event_category AS kind,
        w.ts, w."end", w.engine,
-       a[5] AS stream, a[6] AS device, try_cast(coalesce(a[7], a[8]) AS BIGINT) AS bytes, nullif(a[9], '') AS dtype,
+       a[5] AS stream, a[6] AS device, size_of(coalesce(a[7], a[8])) AS bytes, nullif(a[9], '') AS dtype,
        try_cast(a[10] AS INTEGER)::BIGINT AS recipe, coalesce(n.direction, CASE WHEN a[11] IN ('HOST_TO_DEVICE', 'DEVICE_TO_HOST', 'DEVICE_TO_DEVICE') THEN lower(a[11]) END) AS direction,
        coalesce(list_contains(n.roles, 'internal'), false) AS internal,
        NOT internal AND coalesce(w.engine = 'PDMA' OR w.engine IS NOT NULL AND n.direction IN ('host_to_device', 'device_to_host'), false) AS transfer,
        try_cast(a[1] AS BIGINT) AS correlation, try_cast(coalesce(a[2], a[3]) AS BIGINT) AS external_id,
        CASE WHEN w."end" < w.ts THEN 'negative length'
+            WHEN NOT is_length(w."end" - w.ts) THEN 'impossible length'
             WHEN w."end" - w.ts > e.host_end - e.host_ts THEN 'longer than the whole recording'
             WHEN w."end" > e.recorded_until THEN 'ends after the recording'
             -- Branches of a device graph share the lane of the stream that launched the graph.

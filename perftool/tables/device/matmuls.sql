@@ -51,8 +51,8 @@ described AS (
            name IN ('aten::addmm', 'aten::baddbmm') AS added,
            json_extract(input_dims, CASE WHEN added THEN '$[1]' ELSE '$[0]' END)::VARCHAR AS first,
            json_extract(input_dims, CASE WHEN added THEN '$[2]' ELSE '$[1]' END)::VARCHAR AS second,
-           CASE WHEN name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm') THEN try_cast(first AS BIGINT[]) END AS a,
-           try_cast(second AS BIGINT[]) AS b
+           CASE WHEN name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm') THEN try_cast(first AS INTEGER[])::BIGINT[] END AS a,
+           try_cast(second AS INTEGER[])::BIGINT[] AS b
     FROM ops WHERE id IN (SELECT op FROM matrix WHERE op_name IS NOT NULL)
 ),
 operands AS (

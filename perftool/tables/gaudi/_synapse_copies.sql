@@ -15,7 +15,7 @@ WITH calls AS (
     SELECT s.id, s.rank, t.tid, s.ts, s."end",
            CASE arg(r.args, 'direction') WHEN '0' THEN 'host_to_device' WHEN '1' THEN 'device_to_host'
                                          WHEN '2' THEN 'device_to_device' END AS direction,
-           int_arg(r.args, 'size') AS bytes
+           size_of(arg(r.args, 'size')) AS bytes
     FROM slices AS s JOIN raw AS r ON r.rowid = s.id JOIN tracks AS t ON t.id = s.track
     WHERE s.side = 'host' AND s.cat = 'runtime' AND s.name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'transfer')
         AND s.id NOT IN (SELECT id FROM _method_calls WHERE again)

@@ -20,10 +20,10 @@ WITH reported AS (
 ),
 typed AS (
     SELECT id, rank, pid, tid, ts, try_cast(a[1] AS INTEGER) AS device_type, try_cast(a[2] AS INTEGER) AS device,
-           try_cast(a[3] AS UBIGINT) AS addr, try_cast(a[4] AS BIGINT) AS bytes,
-           try_cast(a[5] AS BIGINT) AS allocated,
+           try_cast(a[3] AS UBIGINT) AS addr, size_of(a[4]) AS bytes,
+           size_of(a[5]) AS allocated,
            -- The CPU has no caching allocator, so the profiler writes 0.
-           CASE WHEN a[1] <> '0' THEN try_cast(a[6] AS BIGINT) END AS reserved
+           CASE WHEN a[1] <> '0' THEN size_of(a[6]) END AS reserved
     FROM reported
 )
 SELECT e.id, e.rank, t.id AS track, e.ts,
