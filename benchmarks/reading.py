@@ -160,7 +160,7 @@ def size_table(rows: Sequence[Row]) -> str:
 
 
 def numbers_of(cost: Cost, yardstick: Cost | None) -> Iterator[str]:
-    """The five cells of a program."""
+    """The five cells of a program in the table."""
     yield f"{cost.cpu:.2f}"
     yield f"{cost.cpu / yardstick.cpu:.2f}" if yardstick else "-"
     yield f"{cost.wall:.2f}"

@@ -113,7 +113,7 @@ class Metric:
     denominator: float | None = None
 
 
-# The name that the table steps gives to a whole recording in which nothing marks steps.
+# A recording in which nothing marks steps is one row of the table ``steps``, with this name.
 WHOLE_TRACE = "whole trace"
 
 

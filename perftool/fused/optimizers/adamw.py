@@ -167,7 +167,7 @@ class FusedAdamW(FusedOptimizer):
 
 
 def adamw_step(form: Callable[..., None], batch: Batch, **options: Any) -> None:
-    """One step with a form of the kernel; the moments have the dtype in which they are stored."""
+    """One step with one form of the kernel; the moments have the dtype in which they are stored."""
     if {each[0].dtype for each in batch.states.values()} == {batch.params[0].dtype}:
         form(batch.params, batch.grads, *batch.states.values(), **options)
         return
