@@ -40,7 +40,7 @@ def _torch(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
 
 
 _WAYS: dict[FormName, tuple[Callable[..., torch.Tensor], str]] = {
-    "naive": (plain_causal_attention, "softmax between products"),
+    "naive": (plain_causal_attention, "softmax between matmuls"),
     "advised": (_fused, "FusedSDPA"),
     "torch": (_torch, "F.scaled_dot_product_attention"),
 }
@@ -48,7 +48,7 @@ _WAYS: dict[FormName, tuple[Callable[..., torch.Tensor], str]] = {
 BENCHMARK = Benchmark(
     name="sdpa",
     rules=("FUS103",),
-    summary="attention as one op instead of product, softmax, product",
+    summary="attention as one op instead of matmul, softmax, matmul",
     build=build,
     sizes=tuple(_TOKENS),
     traced_size="small",

@@ -26,6 +26,6 @@ _ALL = (
     simulated_only("sleep_in_step", ("GAP112",), "A pause in the first step instead of in every one"),
     simulated_only("static_and_dynamic", (), "mark_step between a static part and a dynamic one"),
     simulated_only("unstable_steps", ("STP101",), "Weights saved after the loop instead of during it"),
-    simulated_only("unsupported_dtype", ("FBK101", "FBK102"), "A product in a type that the device supports"),
+    simulated_only("unsupported_dtype", ("FBK101", "FBK102"), "A matmul in a type that the device supports"),
 )
 BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}

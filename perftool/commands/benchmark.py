@@ -58,11 +58,14 @@ Quick = Annotated[
     typer.Option(
         "--quick",
         metavar=options.NO_VALUE,
-        help="Measure only the first size, in few rounds: ten seconds per benchmark.",
+        help="Measure only the first size, with few rounds: about ten seconds per benchmark.",
     ),
 ]
 Validate = Annotated[
-    bool, typer.Option("--validate", metavar=options.NO_VALUE, help="Print a table at the end: rules before and after.")
+    bool,
+    typer.Option(
+        "--validate", metavar=options.NO_VALUE, help="Print a table at the end: the rules that fire before and after."
+    ),
 ]
 List = Annotated[
     bool, typer.Option("--list", metavar=options.NO_VALUE, help="List the benchmarks without running them.")
@@ -71,7 +74,7 @@ Peaks = Annotated[
     bool,
     typer.Option(
         "--peaks", metavar=options.NO_VALUE,
-        help="Measure matrix and copy rates of the device, and print them for --device of other commands.",
+        help="Measure the device's matmul and copy rates, and print them for --device of other commands.",
     ),
 ]  # fmt: skip
 Keep = Annotated[str | None, typer.Option("--keep", metavar="DIR", help="Keep the traces of both forms in DIR.")]

@@ -33,7 +33,9 @@ class Format(str, Enum):
 def diff(
     cli: CliSettings,
     base: Annotated[str, typer.Argument(metavar="BASE", help="Trace, folder of ranks, or saved JSON report.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The run to judge, given in the same way.")],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="The run to judge: a trace, a folder of ranks, or a saved JSON report.")
+    ],
     fail_if: Annotated[
         str | None,
         typer.Option(metavar="slower:N%", help="Exit 1 when steps are significantly slower by more than N %."),

@@ -45,7 +45,7 @@ class CliSettings:
     )
     full: bool = row(False, "Print every table, not just the short report", panel=OUTPUT, on=(*_REPORTS, ROOT))
     summary_jsonl: str | None = row(
-        None, "Append a line with the numbers of the run, and one per rank, to FILE, for trend",
+        None, "Append the metrics to FILE for trend, a line for the run and one per rank",
         panel=OUTPUT, metavar="FILE", on=_REPORTS,
     )  # fmt: skip
     redact: bool = row(

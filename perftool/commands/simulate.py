@@ -67,7 +67,9 @@ OutputOption = Annotated[
 ]
 ArgsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ARGS", help="Arguments of the script; put -- before those that look like ours."),
+    typer.Argument(
+        metavar="ARGS", help="Arguments of the script; put -- before those that look like options of simulate."
+    ),
 ]
 SkipOption = Annotated[
     int | None,

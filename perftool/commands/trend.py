@@ -25,14 +25,14 @@ class Format(str, Enum):
 def trend(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Summary file of analyze --summary-jsonl, or '-'.")],
     metric: Annotated[
-        str, typer.Option(metavar="NAME", help="Number of the summary to show.", show_default=True)
+        str, typer.Option(metavar="NAME", help="Metric of the summary to show.", show_default=True)
     ] = DEFAULT_METRIC,
     threshold: Annotated[
         float,
         typer.Option(
             metavar="PERCENT",
             min=0,
-            help="Exit 1 when the number is worse by more than this; in percentage points for ratios.",
+            help="Exit 1 when the metric is worse by more than this; in percentage points for ratios.",
         ),
     ] = DEFAULT_THRESHOLD,
     rank: Annotated[int | None, typer.Option(metavar="N", help="Show this rank instead of the whole run.")] = None,

@@ -104,7 +104,7 @@ class Run:
     def whole(self) -> TraceStore:
         """Every table over all ranks, in one store. Raises InputError if ranks come from parts."""
         if self._before.parts:
-            raise InputError("parts contain tables over whole ranks, not their events: give the traces instead")
+            raise InputError("parts contain the tables of whole ranks but not their events; give the traces instead")
         store = self._new_store(self._inputs.traces)
         read_files(store, self._files, self._progress)
         self._add_texts(store)

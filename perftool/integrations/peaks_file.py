@@ -20,7 +20,7 @@ def peaks_document(device: str) -> str:
     peaks = measured_peaks(_SECONDS, device)
     if "fp32" not in peaks.products or peaks.memory_bandwidth is None:
         raise PerfToolError(
-            "other processes keep the cores busy: no product or copy ran undisturbed, so no rate was measured"
+            "other processes keep the cores busy: no matmul or copy ran undisturbed, so no rate was measured"
         )
     return written(_name(device), device, peaks, datetime.now(timezone.utc))
 

@@ -40,11 +40,11 @@ def _product(call: Call) -> Cost:
     tensors = call.tensors()
     matrices = [one for one in tensors if len(one.dims) in (2, 3)]
     if len(matrices) < 3 or len({one.dims[:-2] for one in matrices}) != 1:
-        raise NoModelError("not one product")
+        raise NoModelError("not one matmul")
     first, second, result = (one.dims[-2:] for one in (*matrices[:2], matrices[-1]))
     found = {terms for a, b in ((first, second), (second, first)) for terms in _terms(a, b, result)}
     if len(found) != 1:
-        raise NoModelError("operand sizes that do not match one product")
+        raise NoModelError("operand sizes that do not match one matmul")
     return Cost(2 * matrices[-1].count * found.pop(), moved(*tensors), "matrix", matrices[0].rate_name)
 
 

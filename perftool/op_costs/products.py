@@ -20,7 +20,7 @@ def _product(a: Tensor, b: Tensor, added: Tensor | None = None, result_type: str
         or a.dims[-1] != b.dims[-2]
         or a.dims[:-2] != b.dims[:-2]
     ):
-        raise NoModelError("not a product")
+        raise NoModelError("not a matmul")
     result = Tensor((*a.dims[:-1], b.dims[-1]), result_type or a.type)
     flops = 2 * result.count * a.dims[-1] + (result.count if added else 0)
     return Cost(flops, moved(a, b, result, *([added] if added else [])), "matrix", a.rate_name)
@@ -53,7 +53,7 @@ def _vector(call: Call, first: int) -> Cost:
     """A matrix times a vector; ``first`` is the position of the matrix."""
     a, x = call.tensor(first), call.tensor(first + 1)
     if len(a.dims) != 2 or x.dims != a.dims[1:]:
-        raise NoModelError("not a product")
+        raise NoModelError("not a matmul")
     added = call.tensors(0, first)
     result = x.shaped(a.dims[:1])
     return Cost(2 * a.count + len(added) * result.count, moved(a, x, result, *added), "matrix", a.rate_name)

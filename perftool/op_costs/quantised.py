@@ -35,7 +35,7 @@ class Quantised:
         a = call.tensor(self.a)
         weight = a if self.weight is None else call.tensor(self.weight)
         if not a.dims or len(weight.dims) < 2:
-            raise NoModelError("not a product")
+            raise NoModelError("not a matmul")
         rows = a.shaped(a.dims[:-1]).count
         return rows, self.columns(call, a, weight), a.dims[-1] * self.packed_rows
 
@@ -62,7 +62,7 @@ def _last(call: Call, a: Tensor, weight: Tensor) -> int:
 
 def _fitting(columns: int, wanted: int, terms: int) -> int:
     if wanted != terms:
-        raise NoModelError("not a product")
+        raise NoModelError("not a matmul")
     return columns
 
 
@@ -93,7 +93,7 @@ def _by_scales(call: Call, a: Tensor, weight: Tensor) -> int:
     """The columns of ``_weight_int4pack_mm``, from its scales and zero points, [groups, columns, 2]."""
     scales = call.tensor(3)
     if len(scales.dims) != 3:
-        raise NoModelError("not a product")
+        raise NoModelError("not a matmul")
     return scales.dims[1]
 
 

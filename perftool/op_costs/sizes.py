@@ -92,7 +92,7 @@ def sizes_of(
 
 def _product(a: Tensor, b: Tensor) -> Sizes:
     if len(a.dims) not in (2, 3) or len(b.dims) != len(a.dims):
-        raise NoModelError("not a product")
+        raise NoModelError("not a matmul")
     return Sizes(batch=prod(a.dims[:-2]), m=a.dims[-2], n=b.dims[-1], k=a.dims[-1])
 
 

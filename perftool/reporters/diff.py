@@ -247,7 +247,7 @@ def _combined_lines(result: Comparison) -> list[str]:
     ops = f"{len(known)} op{'s' if several else ''} with the same shapes take{'' if several else 's'}"
     return [
         f"With the calls of the base run, {ops} {format_ns(before)} -> {format_ns(after)} {each}. The devices' "
-        f"peaks alone predict {format_ns(peaks)}; kernels on {_device(side)} stay further below its best, which "
+        f"peaks alone predict {format_ns(peaks)}; kernels on {_device(side)} stay further below its peak, which "
         "explains the rest."
     ]
 
@@ -272,7 +272,7 @@ def _some(side: FusedSide) -> str:
 
 def _reached(op: OpRate) -> str:
     """The time of a call, its rate, and the share of the device's best."""
-    share = "" if op.roofline_ratio is None else share_text(op.roofline_ratio, " of the best")
+    share = "" if op.roofline_ratio is None else share_text(op.roofline_ratio, " of peak")
     return ", ".join(filter(None, (format_ns(op.kernel_ns / max(op.calls, 1)), rate_text(op), share)))
 
 

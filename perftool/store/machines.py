@@ -76,7 +76,7 @@ def device_of(found: Any) -> str | None:
     return f"{_text(machine, 'processor') or 'CPU'}, {threads} thread{'s' if threads > 1 else ''}"
 
 
-_SOURCE = "measured when the trace was recorded, with matrix products and copies in PyTorch"
+_SOURCE = "measured when the trace was recorded, with matmuls and copies in PyTorch"
 
 
 def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:

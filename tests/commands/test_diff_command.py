@@ -127,8 +127,9 @@ INCOMPLETE = "the new run is incomplete, so it is not judged: new/rank1.json"
         (SLOW[:800] + bytes(400) + SLOW[1200:], "", f"{INCOMPLETE}: 1 event (", "new/rank1.json: 1 event ("),
         (b"", "", f"{INCOMPLETE}: empty file", "The new run is incomplete: new/rank1.json: empty file."),
         (rank_of(1, 2000, 0), "",
-         "the ranks differ, so the runs are not judged: rank 0-1 has complete steps, then rank 0", ""),
-        (b"{}", "", "the ranks differ, so the runs are not judged: rank 0-1 was given, then rank 0", ""),
+         "the ranks differ, so the runs are not judged: base has complete steps of ranks 0-1, "
+         "new has complete steps of rank 0", ""),
+        (b"{}", "", "the ranks differ, so the runs are not judged: base has ranks 0-1, new has rank 0", ""),
     ],
 )  # fmt: skip
 def test_the_gate_fails_if_a_rank_is_missing_or_damaged(
@@ -164,7 +165,7 @@ def without_steps(rank: int, dur_us: int) -> bytes:
         # The many steps of a fast rank hide no slow rank with fewer steps of other names.
         (rank_of(1, 2000, 9, first=100), 1, ""),
         (rank_of(1, 2000, 4), 2, "the new run is not judged: each rank needs at least 5 complete steps, and rank 1"),
-        (without_steps(1, 20_000), 2, "the ranks differ, so the runs are not judged: rank 0-1 has complete steps"),
+        (without_steps(1, 20_000), 2, "so the runs are not judged: base has complete steps of ranks 0-1"),
     ],
 )  # fmt: skip
 def test_the_gate_judges_each_rank(run: Run, slow: bytes, code: int, sentence: str) -> None:
@@ -251,7 +252,10 @@ def test_the_gate_does_not_compare_steps_that_were_found_in_different_ways(run: 
     Path("new.json").write_bytes(document(events))
 
     assert run(*DIFF, run_of("base.json", 9000), "new.json", "--fail-if", "slower:5%") == 2
-    assert "the profiler marks steps, then each step ends with a call of the optimizer" in run.err
+    assert (
+        "in the base run the profiler marks steps, in the new run each step ends with a call of the optimizer"
+        in run.err
+    )
 
 
 def test_steps_without_length_are_no_steps(run: Run) -> None:

@@ -214,8 +214,8 @@ def test_different_devices_or_ranks_are_reported_first() -> None:
 
     first = render_diff_text(result).decode().splitlines()[0]
     assert first == (
-        "These runs differ in more than the code: the device is V100, then A100; the run has 8 ranks, then 16; "
-        "rank 0 was given, then rank 1-2."
+        "These runs differ in more than the code: the device changed from V100 to A100; "
+        "the world size changed from 8 to 16; base has rank 0, new has ranks 1-2."
     )
     assert first in render_diff_markdown(result).decode()
     assert len(json.loads(render_diff_json(result))["differences"]) == 3
@@ -258,7 +258,7 @@ def test_ops_compare_by_shapes_whatever_library_ran_them() -> None:
     nothing = dict.fromkeys(BREAKDOWN, 0.0)
     sides = [RunSide("a", (), nothing, (), (), (), rates=tuple(ops)) for ops in (base, new)]
     text = render_diff_text(compare(*sides))
-    reached = "500 ns, 2.0 TFLOP/s, 60.0 % of the best -> 750 ns, 1.3 TFLOP/s, 20.0 % of the best"
+    reached = "500 ns, 2.0 TFLOP/s, 60.0 % of peak -> 750 ns, 1.3 TFLOP/s, 20.0 % of peak"
     assert f"  convolution 1  {reached}  x1.50\n" in text.decode()
 
 
@@ -275,7 +275,7 @@ def test_two_devices_compare_against_the_best_of_each() -> None:
     assert (change.factor, change.by_peaks, change.by_kernels) == (0.8, 0.5, 1.6)
     text = render_diff_text(result).decode()
     assert "With the calls of the base run, 1 op with the same shapes takes 100 ns -> 80 ns a step." in text
-    assert "The devices' peaks alone predict 50 ns; kernels on New stay further below its best, " in text
+    assert "The devices' peaks alone predict 50 ns; kernels on New stay further below its peak, " in text
     assert "x0.80 (peaks x0.50, kernels x1.60)" in text
     assert "peaks" not in render_diff_text(compare(base, base)).decode()
 

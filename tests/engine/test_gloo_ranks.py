@@ -78,7 +78,7 @@ def report(runs: tuple[Path, Path, int]) -> Report:
 def test_a_rank_that_sleeps_is_named_with_the_cost(report: Report, runs: tuple[Path, Path, int]) -> None:
     first = report.findings[0]
     assert report.verdict.headline.startswith(
-        "Rank 1 keeps 2 ranks waiting in 5 of 5 steps: no op computes there for 20"
+        "Rank 1 keeps 2 ranks waiting in 5 of 5 steps: no op computes on it for 20"
     )
     assert first.code == "COL103"
     assert first.gain

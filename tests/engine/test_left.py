@@ -32,7 +32,7 @@ def headline_of(folder: Path, work_us: float, **shapes: Any) -> str:
 def test_a_device_at_its_attainable_rate_has_nothing_left(tmp_path: Path) -> None:
     found = headline_of(tmp_path, 175, **PRODUCT)
 
-    assert "aten::mm 100.0 %, at 79.4 % of its best. " in found
+    assert "aten::mm 100.0 %, at 79.4 % of its peak. " in found
     assert found.endswith("only less work can still save time (fewer operations, smaller types, larger batches).")
 
 
@@ -41,13 +41,15 @@ def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:
     found = headline_of(tmp_path, 400, **{**PRODUCT, "Input Dims": [[8192, 8192], [8192, 8192]]})
 
     assert "aten::mm 100.0 %, above its model. " in found
-    assert "The best time is unknown for 100.0 % of the work." in found
+    assert "The peak is unknown for 100.0 % of the work." in found
 
 
 def test_an_op_without_shapes_advises_to_record_shapes(tmp_path: Path) -> None:
     found = headline_of(tmp_path, 175)
 
-    assert "Largest ops: aten::mm 100.0 %. The best time is unknown for 100.0 % of the work. Shapes are not " in found
+    assert (
+        "Largest ops: aten::mm 100.0 %. The peak is unknown for 100.0 % of the work. Shapes are not " in found
+    )
     assert "record_shapes=True" in found
 
 
@@ -64,8 +66,8 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside_graphs(tmp_path: P
         path.write_bytes(document(events, **H100))
         return analyze(str(path)).verdict.headline
 
-    assert "its matrix products reach 79.4 % of its roofline" in headline(150)
-    assert "matrix products reach" not in headline(1500)
+    assert "its matmuls reach 79.4 % of its roofline" in headline(150)
+    assert "matmuls reach" not in headline(1500)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside_graphs(tmp_path: P
          "At the rates that the device reaches on good shapes, the work would take 6.0 % less time; the table "
          "op_shortfalls shows why, and what to change."),
         ([LargeOp("mm", 0.9, 0.8, "", True, 0.0), LargeOp("mine", 0.1, None, "no model for this op", False, 0.0)],
-         "mm 90.0 %, at 80.0 % of its best. The best time is unknown for 10.0 % of the work."),
+         "mm 90.0 %, at 80.0 % of its peak. The peak is unknown for 10.0 % of the work."),
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),
           *([LargeOp("tiny", 0.01, 0.1, "", False, 0.0)] * 5)],
          "Ops with 95.0 % of the work run as fast as the device can on good shapes, and the others are small: only "

@@ -66,7 +66,7 @@ def test_iterations_in_the_log_give_the_time_of_a_decode() -> None:
     assert (
         next(iter(server_lines(report))) == "According to the log, a decode takes 5.08 ms (median); the batch is 2.88."
     )
-    assert report.verdict.detail == "No trace was read: this answer comes from the other files."
+    assert report.verdict.detail == "No trace was read: this report is based on the other files."
 
 
 def test_the_answer_shows_the_evidence_of_a_first_finding_without_a_gain(slow: Report) -> None:

@@ -83,10 +83,10 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
 
     # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
     far, near = verdict_of(100_000_000), verdict_of(250_000_000)
-    assert "of the time, but only at 36.4 % of its best, " in far.headline
+    assert "of the time, but only at 36.4 % of its peak, " in far.headline
     assert far.detail == "Pointwise, normalisation and copy kernels take 985 us of 1.00 ms."
     assert far.apart == (
-        "Largest ops: aten::add 100.0 %, at 36.4 % of its best. "
+        "Largest ops: aten::add 100.0 %, at 36.4 % of its peak. "
         "At the rates that the device reaches on good shapes, the work would take 57.2 % less time; "
         "the table op_shortfalls shows why, and what to change."
     )

@@ -214,7 +214,7 @@ def test_missing_signals_are_shown_as_missing_never_as_zero() -> None:
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
     assert "Device busy" not in text
     assert "exposed collectives" not in text
-    assert re.search(r"\d+ more numbers are not in this input", text)
+    assert re.search(r"\d+ more metrics are not in this input", text)
     # A device is mentioned only in the reasons why rules for a certain device did not apply.
     assert not re.search(r"device|accelerator", text.partition("Rules that could not be applied")[0], re.IGNORECASE)
 

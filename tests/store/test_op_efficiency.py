@@ -1,4 +1,4 @@
-"""Ops compared with the device's best: every kernel counts once, and unknown values stay empty."""
+"""Ops compared with the device's peak: every kernel counts once, and unknown values stay empty."""
 
 from __future__ import annotations
 

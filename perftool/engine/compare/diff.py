@@ -11,7 +11,7 @@ from perftool.engine.analysis import Run
 from perftool.engine.compare.fusions import fusion_changes
 from perftool.engine.compare.op_rates import rate_changes
 from perftool.engine.compare.run_side import run_side, served_numbers, setting_of
-from perftool.engine.compare.settings import differences, listed
+from perftool.engine.compare.settings import differences, listed, named
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.engine.compare.thresholds import is_near
 from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
@@ -121,13 +121,15 @@ def unjudged(comparison: Comparison, limit: float) -> str:
             return f"the {which} run has no complete step, so it is not judged"
     # Saved reports of earlier versions do not say how steps were found.
     if base.steps_from and new.steps_from and base.steps_from != new.steps_from:
-        return f"the runs are not judged: {_SEPARATED[base.steps_from]}, then {_SEPARATED[new.steps_from]}"
+        ways = f"in the base run {_SEPARATED[base.steps_from]}, in the new run {_SEPARATED[new.steps_from]}"
+        return f"the runs are not judged, because their steps were found in different ways: {ways}"
     for one, other, what in (
-        (base.setting.ranks, new.setting.ranks, "was given"),
-        (_stepped(base), _stepped(new), "has complete steps"),
+        (base.setting.ranks, new.setting.ranks, ""),
+        (_stepped(base), _stepped(new), "complete steps of "),
     ):
         if one != other:
-            return f"the ranks differ, so the runs are not judged: rank {listed(one)} {what}, then rank {listed(other)}"
+            ranks = f"base has {what}{named(one)}, new has {what}{named(other)}"
+            return f"the ranks differ, so the runs are not judged: {ranks}"
     for side, which in ((base, "base"), (new, "new")) if len(base.rank_steps) > 1 else ():
         if few := [rank for rank, steps in side.rank_steps.items() if steps < FEWEST_STEPS]:
             each = f"each rank needs at least {FEWEST_STEPS} complete steps"

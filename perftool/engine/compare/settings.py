@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from perftool.model.diff import Setting
 
@@ -10,15 +10,16 @@ from perftool.model.diff import Setting
 def differences(base: Setting, new: Setting) -> Iterator[str]:
     """A text for each difference; an unknown value equals any other."""
     if base.device and new.device and base.device != new.device:
-        yield f"the device is {base.device}, then {new.device}"
+        yield f"the device changed from {base.device} to {new.device}"
     if base.world_size and new.world_size and base.world_size != new.world_size:
-        yield f"the run has {_ranks(base.world_size)}, then {new.world_size}"
+        yield f"the world size changed from {base.world_size} to {new.world_size}"
     if base.ranks and new.ranks and base.ranks != new.ranks:
-        yield f"rank {listed(base.ranks)} was given, then rank {listed(new.ranks)}"
+        yield f"base has {named(base.ranks)}, new has {named(new.ranks)}"
 
 
-def _ranks(count: int) -> str:
-    return f"{count} rank{'s' if count > 1 else ''}"
+def named(ranks: Collection[int]) -> str:
+    """``rank 3``, or ``ranks 0-3``."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}"
 
 
 def listed(ranks: Iterable[int]) -> str:

@@ -44,13 +44,13 @@ def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
     top = run.device_ops[0]
     known = "known " if run.summary["device_unknown_ratio"].value else ""
     share = f"{format_ratio(top.share)} of the {known}time in {short_name(top.name)}"
-    reached = f"; its matrix products reach {format_ratio(run.reached)} of its roofline" if run.reached else ""
+    reached = f"; its matmuls reach {format_ratio(run.reached)} of its roofline" if run.reached else ""
     best = run.summary["roofline_ratio"].value
-    only = f" but only at {format_ratio(best)} of its best," if best and best < _NEAR_BEST else ""
+    only = f" but only at {format_ratio(best)} of its peak," if best and best < _NEAR_BEST else ""
     if run.device == "cpu":
         # The recording does not show the number of busy cores.
         return f"Ops compute {format_ratio(1 - idle)} of the {known}time{only.rstrip(',')}."
-    return f"The device is the limit: it works {format_ratio(1 - idle)} of the {known}time,{only} {share}{reached}."
+    return f"The device is the limit: it is busy {format_ratio(1 - idle)} of the {known}time,{only} {share}{reached}."
 
 
 def detail_sentence(run: VerdictInput) -> str:
@@ -67,11 +67,11 @@ def detail_sentence(run: VerdictInput) -> str:
         return "No event of the trace shows work, so no times are known."
     if summary["window_ms"].value is None:
         if summary["decode_time_ms"].value is not None:
-            return "No trace was read: this answer comes from the other files."
+            return "No trace was read: this report is based on the other files."
         served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
         missing = "no times of iterations" if served else "no times"
         known = "only the times of nodes" if any(read.kind == "nodes" for read in inputs) else missing
-        return f"No trace was read, so {known} are known: this answer comes from the other files."
+        return f"No trace was read, so {known} are known: this report is based on the other files."
     if summary["device_unknown_ratio"].value == 1:
         return ""
     if idle is None:
@@ -81,7 +81,7 @@ def detail_sentence(run: VerdictInput) -> str:
     if idle < _WELL_FED:
         best = _best(run)
         if best or idle < _NOTEWORTHY_IDLE or not idle_causes:
-            works = "The CPU computes" if run.device == "cpu" else "The device works"
+            works = "The CPU computes" if run.device == "cpu" else "The device is busy"
             return f"{works} {format_ratio(1 - idle)} of the time{unknown}{best}."
     main = idle_causes[0]
     largest = f"; the largest part: {kind_label(main.name)} ({format_ratio(main.share)})"
@@ -111,7 +111,7 @@ def largest_op(run: VerdictInput) -> str:
     top = run.device_ops[0]
     if top.share < _LARGEST:
         return named_parts(run)
-    reached = f", at {format_ratio(run.top_reached)} of the machine's best" if run.top_reached is not None else ""
+    reached = f", at {format_ratio(run.top_reached)} of the machine's peak" if run.top_reached is not None else ""
     enclosing = f", {run.enclosing}" if run.enclosing else ""
     most = f"{short_name(top.name)} takes the most time: {format_ratio(top.share)}{enclosing}{reached}."
     return f"{most} {named_parts(run)}".rstrip()
@@ -181,7 +181,7 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
 def _best(run: VerdictInput) -> str:
     """A clause on how far a busy device is from its best, and why; empty if the gap is small or unknown."""
     best = run.summary["roofline_ratio"].value
-    distance = f", with its {_units(run)} at {format_ratio(best)} of their best" if best and best < _NEAR_BEST else ""
+    distance = f", with its {_units(run)} at {format_ratio(best)} of their peak" if best and best < _NEAR_BEST else ""
     return "; ".join((distance, passes)) if (passes := _passes(run)) else distance
 
 

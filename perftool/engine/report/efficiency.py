@@ -44,17 +44,15 @@ SELECT coalesce(sum(work_ns), 0)::BIGINT AS work_ns, coalesce(sum(bounded_ns), 0
        coalesce(sum(sized_ns), 0)::BIGINT AS sized_ns, coalesce(sum(graph_ns), 0)::BIGINT AS graph_ns
 FROM _efficiency_totals
 """
-NO_SHAPES = "Shapes are not recorded: record_shapes=True adds FLOP/s, bytes/s and the distance from the best."
+NO_SHAPES = "Shapes are not recorded: record_shapes=True adds FLOP/s, bytes/s and the distance from the peak."
 UNKNOWN_DEVICE = (
-    "devices.toml has no device with the name in the trace, so rates are not compared with its best. "
+    "devices.toml has no device with the name in the trace, so rates are not compared with its peak. "
     "--device NAME selects one."
 )
-UNKNOWN_CPU = (
-    "The recording does not show what this machine can do at best; `record` and `perftool.profile` measure it."
-)
+UNKNOWN_CPU = "The recording does not contain this machine's peak rates; `record` and `perftool.profile` measure them."
 IN_GRAPHS = "Most kernels run in captured graphs, which have no shapes: --capture FILE adds the ops of the capture."
 IN_GRAPHS_OF_A_STRANGER = (
-    f"{IN_GRAPHS} Their best rates also depend on the device, which the trace does not name: give --device NAME."
+    f"{IN_GRAPHS} Their peak rates also depend on the device, which the trace does not name: give --device NAME."
 )
 LITTLE_KNOWN = "Ops without a model take most of the time, so no share represents the whole."
 

@@ -71,14 +71,14 @@ class Left:
         lost = sum(op.lost for op in self.ops)
         unknown = sum(op.share for op in self.ops if not op.judged and op.share >= _SMALL)
         if lost >= _SMALL_LOSS and self.on_cpu:
-            return "A CPU's best is measured with matrix products and copies; other ops may not reach it."
+            return "A CPU's peak is measured with matmuls and copies; other ops may not reach it."
         if lost >= _SMALL_LOSS:
             return (
                 f"At the rates that the device reaches on good shapes, the work would take {format_ratio(lost)} less "
                 "time; the table op_shortfalls shows why, and what to change."
             )
         if unknown >= _SMALL_LOSS:
-            return f"The best time is unknown for {format_ratio(unknown)} of the work. {self.missing}".rstrip()
+            return f"The peak is unknown for {format_ratio(unknown)} of the work. {self.missing}".rstrip()
         return (
             f"Ops with {format_ratio(judged)} of the work run as fast as the device can on good shapes, and the others "
             "are small: only less work can still save time (fewer operations, smaller types, larger batches)."
@@ -110,6 +110,6 @@ def _op(row: dict[str, object], work: int) -> LargeOp:
 def _named(op: LargeOp) -> str:
     name = op.name if len(op.name) <= _LONGEST_NAME else f"{op.name[: _LONGEST_NAME - 1]}…"
     if op.reached is not None:
-        reached = "above its model" if op.reached > 1 else f"at {format_ratio(op.reached)} of its best"
+        reached = "above its model" if op.reached > 1 else f"at {format_ratio(op.reached)} of its peak"
         return f"{name} {format_ratio(op.share)}, {reached}"
     return ", ".join(filter(None, (f"{name} {format_ratio(op.share)}", op.why)))

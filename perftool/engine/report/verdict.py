@@ -327,7 +327,7 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
         f"{found.message.split(': ')[0]} ({found.code})"
         for found in others if found.gain and found.gain.share_of_step >= NOTICEABLE
     ]  # fmt: skip
-    return f" Besides, {', and '.join(clauses)}." if clauses else ""
+    return f" In addition, {', and '.join(clauses)}." if clauses else ""
 
 
 def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> float:

@@ -182,7 +182,7 @@ class Keys:
     baseline_paths: bool = row(
         False, "Accept a finding only in its own file, not wherever it is found", panel=GATE, on=("lint",)
     )
-    budgets: Mapping[str, Any] = row({}, 'Limits on numbers, such as step_time_ms = "<= 120"')
+    budgets: Mapping[str, Any] = row({}, 'Limits on metrics, such as step_time_ms = "<= 120"')
     min_severity: str = row(
         "info", "Hide findings of lower severity",
         panel=OUTPUT, metavar="SEVERITY", choices=SEVERITIES, on=("analyze", "lint", "merge"),

@@ -34,7 +34,7 @@ _WORDS = {
 # Texts for runs whose device is the CPU.
 _CPU_WORDS = {
     "compute": "its ops compute for {own}, compared with {usual} on {others}",
-    "host": "no op computes there for {own}, compared with {usual} on {others}",
+    "host": "no op computes on it for {own}, compared with {usual} on {others}",
 }
 _UNKNOWN = "the traces do not show why it takes longer than {others}"
 

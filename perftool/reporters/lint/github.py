@@ -29,7 +29,7 @@ def render_step_summary(result: LintReport) -> bytes:
         lines.append("")
     if result.stale:
         codes = ", ".join(sorted({entry.code for entry in result.stale}))
-        lines += [f"Accepted in the baseline but gone: {len(result.stale)} ({codes}).", ""]
+        lines += [f"In the baseline, but no longer found: {len(result.stale)} ({codes}).", ""]
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 

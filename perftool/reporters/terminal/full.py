@@ -186,7 +186,7 @@ def _print_efficiency(report: Report, console: Console) -> None:
     efficiency = report.efficiency
     if efficiency is None or (efficiency.bounded_ns == 0 and not efficiency.missing):
         return
-    _print_table(f"Ops compared with the {device_word(report)}'s best", efficiency_table(efficiency), console)
+    _print_table(f"Ops compared with the {device_word(report)}'s peak", efficiency_table(efficiency), console)
     for line in efficiency_notes(efficiency):
         console.print(Text(f"  {one_line(line)}", style="dim"))
 

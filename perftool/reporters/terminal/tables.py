@@ -54,7 +54,7 @@ def steps_table(steps: Sequence[Step], word: str) -> Table:
 
 def efficiency_table(efficiency: Efficiency) -> Table:
     """The ops that take the most time: their rates, and their share of the best possible rate."""
-    table = table_of("op", "shapes", "calls", "time", "reached", "of the best")
+    table = table_of("op", "shapes", "calls", "time", "reached", "of peak")
     for op in efficiency.ops[:_MOST_OPS]:
         shapes = Text(one_line(shapes_text(op))[:_SHORTEST_NAME])
         table.add_row(
@@ -70,7 +70,7 @@ def efficiency_table(efficiency: Efficiency) -> Table:
 
 def chain_table(chain: Chain) -> Table:
     """One repeat of a sequence of kernels: the op that launched each, its time and its share of the sequence."""
-    table = table_of("op", "kernel", "time", "share", "of the best")
+    table = table_of("op", "kernel", "time", "share", "of peak")
     for place in chain.places[:_MOST_PLACES]:
         best = "" if place.roofline_ratio is None else share_text(place.roofline_ratio)
         kernel = Text(one_line(kernel_text(place))[:_SHORTEST_NAME])

@@ -14,7 +14,7 @@
 -- column bytes: DOUBLE, bytes of all calls
 -- column kernel_ns: BIGINT, op_efficiency.kernel_ns
 -- column bound: VARCHAR, op_efficiency.bound
--- column best_ns: DOUBLE, time at the device's best
+-- column best_ns: DOUBLE, time at the device's peak
 -- column lost_ns: BIGINT, time beyond the attainable time; 0 if it is less than 10 %; NULL if the device's best is unknown, or if the op takes less than 2 % of the work
 SELECT e.rank, e.name, e.source, e.engine, e.kind, e.input_dims, e.input_types, e.calls, e.flops * e.calls AS flops,
        e.bytes * e.calls AS bytes, e.kernel_ns, e.bound, e.roofline_ratio * e.kernel_ns AS best_ns,

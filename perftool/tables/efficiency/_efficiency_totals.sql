@@ -5,7 +5,7 @@
 -- empty without: _op_work
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, length of all work that runs at the speed of the device
--- column bounded_ns: BIGINT, the part of work_ns in ops whose time at the device's best is known
+-- column bounded_ns: BIGINT, the part of work_ns in ops whose time at the device's peak is known
 -- column best_ns: DOUBLE, time of the bounded_ns ops at the device's best, at most their actual time
 -- column matrix_ns: BIGINT, length of the kernels of matmuls and convolutions
 -- column counted_ns: BIGINT, the part of matrix_ns in ops whose operations and peak rate are known

@@ -23,7 +23,7 @@
 -- column tflops: DOUBLE, achieved TFLOP/s
 -- column tbytes: DOUBLE, achieved TB/s
 -- column bound: VARCHAR, compute or memory, whichever takes longer at the device's best; NULL where the best is unknown
--- column roofline_ratio: DOUBLE, time at the device's best / kernel_ns; NULL where the device or its rate is unknown
+-- column roofline_ratio: DOUBLE, time at the device's peak / kernel_ns; NULL where the device or its rate is unknown
 -- column kind: VARCHAR, op_kinds.kind, collective, generated (kernels of TorchInductor); NULL for others
 -- Floating-point sums need a fixed order to be reproducible.
 WITH merged AS (

@@ -5,7 +5,7 @@
 -- empty without: graph_nodes
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, length of all runs
--- column bounded_ns: BIGINT, the part of work_ns in runs whose time at the device's best is known
+-- column bounded_ns: BIGINT, the part of work_ns in runs whose time at the device's peak is known
 -- column best_ns: DOUBLE, time of the bounded_ns runs at the device's best, at most their actual time
 -- column matrix_ns: BIGINT, length of the runs on the MME
 -- column counted_ns: BIGINT, the part of matrix_ns in runs whose operations and peak rate are known
