@@ -352,7 +352,8 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     stretch = f"; the longest stretch takes {format_ns(longest)}{around}" if longest else ""
     text = cause.text[:1].upper() + cause.text[1:]
     each = f"{format_ns(cause.ns_per_step)}{f' {_with_article(whole.word)}' if whole.steps > 1 else ''}"
-    if whole.steps > 1 and _happened_once(longest or 0, cause.share, whole, run):
+    # A mean of uneven steps describes none of them.
+    if whole.steps > 1 and (whole.mean or _happened_once(longest or 0, cause.share, whole, run)):
         each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
     lost = f"{format_ratio(cause.share)} of the time, {each}"
     text += _mostly_in(run.findings, run.rules, cause.ns_per_step) if cause.name == "python" else ""
@@ -417,6 +418,10 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     # A rule about many ops names the op it found in this column.
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
+    # Work that can be done less often is not lost.
+    if (spent_on := first.evidence.get("spent_on")) and first.gain:
+        spent = f"{format_ratio(first.gain.share_of_step)} of the time, {format_ns(gain)} of {whole},"
+        return f"{spent} goes to {spent_on}."
     if gain and whole.ns:
         predicted = first.gain is not None and first.gain.kind == "predicted"
         lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"

@@ -28,13 +28,33 @@ rarest AS (
         SELECT rank, name, count(*) AS n, max("end") AS until FROM closing GROUP BY rank, name HAVING count(*) >= 3)
     GROUP BY rank
 ),
+-- Optimizers of one class that take turns, as in a GAN, call different numbers of ops, because they update different
+-- parameters. A step ends with the last of them. The first calls also allocate their state, so they are not compared.
+numbered_ends AS (
+    SELECT o.rank, o.name, o.ts, o."end", row_number() OVER (PARTITION BY o.rank ORDER BY o."end") - 1 AS place
+    FROM optimizing AS o SEMI JOIN closing AS c ON c.rank = o.rank AND c.name = o.name AND c."end" = o."end"
+    SEMI JOIN rarest AS r ON r.rank = o.rank AND r.name = o.name
+),
+updates AS (
+    SELECT e.rank, e.place, count(*) AS ops
+    FROM (SELECT rank, ts FROM slices WHERE rank IN (SELECT rank FROM rarest) AND side = 'host' AND cat = 'cpu_op' AND outermost) AS s
+    ASOF JOIN numbered_ends AS e ON e.rank = s.rank AND s.ts >= e.ts WHERE s.ts < e."end" GROUP BY e.rank, e.place
+),
+cycles AS (
+    SELECT u.rank, p.length FROM updates AS u, (SELECT unnest(range(1, 9)) AS length) AS p
+    LEFT JOIN updates AS b ON b.rank = u.rank AND b.place = u.place - p.length
+    WHERE u.place >= 2 * p.length GROUP BY u.rank, p.length
+    HAVING count(*) >= greatest(4, 2 * p.length) AND count(*) FILTER (b.ops = u.ops) >= 0.9 * count(*)
+),
+cycle AS (SELECT rank, min(length) AS length FROM cycles GROUP BY rank),
 begun AS (
     SELECT rank, min(ts) AS ts FROM slices
     WHERE rank IN (SELECT rank FROM rarest) AND side = 'host' AND cat IN ('cpu_op', 'user_annotation') GROUP BY rank
 ),
 by_optimizer AS (
-    SELECT c.rank, c.name, coalesce(lag(c."end") OVER (PARTITION BY c.rank ORDER BY c."end"), b.ts) AS ts, c."end", 'optimizer' AS source
-    FROM closing AS c JOIN rarest AS r ON r.rank = c.rank AND r.name = c.name JOIN begun AS b ON b.rank = c.rank
+    SELECT e.rank, e.name, coalesce(lag(e."end") OVER (PARTITION BY e.rank ORDER BY e."end"), b.ts) AS ts, e."end", 'optimizer' AS source
+    FROM numbered_ends AS e JOIN begun AS b USING (rank) LEFT JOIN cycle AS c USING (rank)
+    WHERE (e.place + 1) % coalesce(c.length, 1) = 0
 ),
 -- From here on: ranks without an optimizer, for which steps are detected from annotations or copies.
 silent AS (SELECT rank FROM _unmarked_ranks EXCEPT SELECT rank FROM rarest),
