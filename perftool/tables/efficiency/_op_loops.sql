@@ -3,7 +3,7 @@
 -- An op belongs to a loop of n ops if the last call of the same op was n calls ago. The time of a loop is the time
 -- between the calls of its longest op.
 --
--- needs: ops, slices, windows, launches
+-- needs: ops, slices, windows, launches, optimizer_steps
 -- empty without: ops, launches
 -- column rank: INTEGER, distributed rank
 -- column length: BIGINT, number of ops in the loop
@@ -13,7 +13,10 @@
 WITH calls AS (
     SELECT o.rank, o.track, o.id, o.name, o.ts, o.dur, row_number() OVER (PARTITION BY o.track ORDER BY o.ts, o.id) AS number
     FROM ops AS o JOIN slices AS s USING (id) JOIN windows AS w ON w.rank = o.rank AND o.ts >= w.host_ts AND o.ts < w.host_end
+    ASOF LEFT JOIN optimizer_steps AS u ON u.track = o.track AND o.ts >= u.ts
     WHERE s.outermost AND contains(o.name, '::') AND o.rank IN (SELECT rank FROM launches WHERE own_work)
+        -- FUS101 is about the loop of an optimizer over its parameters.
+        AND (u.ts IS NULL OR o.ts >= u."end")
 ),
 recurring AS (
     SELECT *, number - lag(number) OVER again AS length, ts - lag(ts) OVER again AS turn_ns
@@ -25,7 +28,8 @@ counted AS (
 loops AS (
     SELECT rank, length, arg_max(n, (ns, name)) AS n, arg_max(loop_ns, (ns, name)) AS loop_ns, sum(ns) AS ns,
            array_to_string(arg_max(cut_text(name, 60), (ns, name), 3), ', ') AS names, count(*) AS kinds
-    FROM counted GROUP BY rank, length HAVING kinds > 1
+    -- A loop of backward functions is the backward pass of equal layers.
+    FROM counted GROUP BY rank, length HAVING kinds > 1 AND sum(ns) FILTER (NOT starts_with(name, 'autograd::')) > 0.2 * sum(ns)
 )
 SELECT l.rank, l.length, l.n / w.steps AS times, least(l.loop_ns / w.dur, 1) AS share, CASE WHEN 3 * l.ns >= l.loop_ns THEN l.names END AS names
 FROM loops AS l JOIN windows AS w USING (rank) WHERE l.n >= 8 * w.steps
