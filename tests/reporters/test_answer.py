@@ -71,7 +71,7 @@ def test_every_part_is_in_its_place(shown: Callable[..., list[str]]) -> None:
         "       Load ahead",
         "",
         "For lines of code: record --stacks, or with_stack=True (slows the run down).",
-        "Next: habana_perf_tool rule GAP901 explains the first; --full prints all tables.",
+        "Next: habana_perf_tool rule GAP901 explains row 1; --full prints all tables.",
     ]
 
 

@@ -230,7 +230,7 @@ def _names(findings: Sequence[Finding]) -> str:
 
 
 def _next(shown: Sequence[_Row]) -> str:
-    explain = f"habana_perf_tool rule {shown[0].finding.code} explains the first change; " if shown else ""
+    explain = f"habana_perf_tool rule {shown[0].finding.code} explains row 1; " if shown else ""
     return f"Next: {explain}--full prints all tables."
 
 
