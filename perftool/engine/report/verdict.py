@@ -162,8 +162,6 @@ _SEVERAL = 8
 _CALLS = 4
 # A model rarely has more equal layers.
 _LAYERS = 12
-# Layers rarely leave the device idle for longer than this share; a loop over small ops does.
-_MOSTLY_IDLE = 0.5
 # A loop with a smaller share of the time is not worth a sentence.
 _LOOPED = 0.3
 # Work comes before minor advice if the device is idle for less than this share.
@@ -214,8 +212,7 @@ def _calls(run: VerdictInput) -> str:
 def _loop(run: VerdictInput) -> str:
     """What a step, or a recording without steps, repeats more often than a model has layers."""
     loop, steps = run.op_loop, run.summary["steps"].value
-    mostly_idle = (run.summary["device_idle_ratio"].value or 0) > _MOSTLY_IDLE
-    if loop is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps and not mostly_idle else _SEVERAL):
+    if loop is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):
         return ""
     names = f" ({loop.names})" if loop.names else ""
     ops = f"about {loop.length:,} ops{names}"
