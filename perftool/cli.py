@@ -64,7 +64,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Say what slows a PyTorch run down, what each cause costs, and what to change.
+    """Find out what slows a PyTorch run down, what each cause costs, and what to change.
 
     Reads the traces that PyTorch's profiler leaves behind, on Gaudi, CUDA, ROCm, XPU, MTIA and CPU.
 

@@ -100,7 +100,7 @@ def benchmark(
 
     Each benchmark runs in separate processes, with one thread each. The rules must fire on the trace of the naive form
     and be silent on the other; if that needs a Gaudi, a simulated one replaces it, and the row says so. A row
-    appears when its benchmark finishes, and an interrupt keeps the rows so far. Exit code 1 when a benchmark failed.
+    appears when its benchmark finishes, and an interrupt keeps the earlier rows. Exit code 1 when a benchmark failed.
 
     Examples:
 

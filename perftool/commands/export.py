@@ -33,7 +33,7 @@ def export(
     """Write the tables for DuckDB, pandas, polars or a spreadsheet
 
     A DuckDB database, a folder of Parquet files, or a workbook (which needs the extra excel), with the documentation of
-    tables and columns. No command reads it back.
+    tables and columns. habana_perf_tool cannot read it back.
 
     Examples:
 

@@ -19,8 +19,9 @@ def config(
 ) -> None:
     """List the keys of the configuration
 
-    Files: .habana_perf_tool.toml, habana_perf_tool.toml, or the table \\[tool.habana_perf_tool] of pyproject.toml,
-    in the folder of the inputs or the closest one above; for lint, of the working directory or above.
+    Settings come from .habana_perf_tool.toml, habana_perf_tool.toml, or the table \\[tool.habana_perf_tool] of
+    pyproject.toml, in the folder of the inputs or the nearest folder above it. lint looks in the working directory
+    and above.
 
     Examples:
 

@@ -50,10 +50,10 @@ def trend(
     quiet: options.Quiet = False,
     silent: options.Silent = False,
 ) -> None:
-    """Show a number over many runs, and fail when it got worse
+    """Show a metric over many runs, and fail if it got worse
 
     A statistical method finds levels and the changes between them. Exit 1: the last level, of at least 3 runs, is worse
-    than the best level before it by more than --threshold. Exit 2: the newest run does not show the number, lacks
+    than the best level before it by more than --threshold. Exit 2: the newest run does not show the metric, lacks
     the chosen rank or a rank that most runs have, or had an input that could not be read in full. Needs the extra
     trend.
 

@@ -37,7 +37,7 @@ class Cores:
         if least_ns <= predicted_ns:
             return 0, None
         busy = min(1.0, (self.own + self.others) / self.usable)
-        return least_ns, f"workers need cores, and the {self.usable:g} of this machine were {format_ratio(busy)} busy"
+        return least_ns, f"workers need cores, and this machine's {self.usable:g} cores were {format_ratio(busy)} busy"
 
 
 def cores_of(store: TraceStore, rank: int) -> Cores:

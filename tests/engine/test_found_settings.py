@@ -102,7 +102,7 @@ def test_the_length_of_a_chain_of_files_is_limited(files: int) -> None:
     for number in range(files):
         (FOLDER / f"{number}.toml").write_text(f'extend = "{number + 1}.toml"')
     (FOLDER / f"{files}.toml").write_text("preview = true")
-    with pytest.raises(SettingsError, match=r"20\.toml: key extend: more than 20 files extend each other"):
+    with pytest.raises(SettingsError, match=r"20\.toml: key extend: a chain of more than 20 files"):
         load_settings([], [str(FOLDER / "0.toml")])
     assert load_settings([], [str(FOLDER / f"{files - 19}.toml")]).selection.preview
 
@@ -110,7 +110,7 @@ def test_the_length_of_a_chain_of_files_is_limited(files: int) -> None:
 def test_a_circle_of_files_or_links_is_reported() -> None:
     CONFIG.write_text('extend = "more.toml"')
     (FOLDER / "more.toml").write_text('extend = "habana_perf_tool.toml"')
-    with pytest.raises(SettingsError, match="the files extend each other in a circle"):
+    with pytest.raises(SettingsError, match="the files extend each other in a cycle"):
         load_settings([str(FOLDER)])
     (FOLDER / "more.toml").unlink()
     os.symlink("more.toml", FOLDER / "more.toml")

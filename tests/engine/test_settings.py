@@ -77,7 +77,7 @@ def test_files_that_extend_each_other_are_refused() -> None:
     write("b.toml", 'extend = "a.toml"\n')
     with pytest.raises(SettingsError) as caught:
         load_settings([], ["a.toml"])
-    assert str(caught.value) == "a.toml: key extend: the files extend each other in a circle"
+    assert str(caught.value) == "a.toml: key extend: the files extend each other in a cycle"
 
 
 def test_options_override_pairs_and_pairs_override_files() -> None:

@@ -34,7 +34,7 @@ _SEPARATED: Mapping[str, str] = {
     "iteration": "each iteration of a server is a step",
     "profiler": "the profiler marks steps",
     "optimizer": "each step ends with a call of the optimizer",
-    "annotation": "each step begins with an annotation that recurs",
+    "annotation": "each step begins with a recurring annotation",
     "copies": "each step begins where inputs are copied to the device",
 }
 

@@ -58,7 +58,7 @@ _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "cop
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}
 _FOUND_BY = {
     "optimizer": "Steps are not marked; each ends with a call of the optimizer.",
-    "annotation": "Steps are not marked; each begins with an annotation that recurs.",
+    "annotation": "Steps are not marked; each begins with a recurring annotation.",
     "copies": "Steps are not marked; each seems to begin where inputs are copied to the device.",
 }
 # A single step does not show whether its compilation recurs.

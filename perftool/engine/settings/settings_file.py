@@ -63,9 +63,9 @@ def file_layers(path: Path, trusted: bool = True, seen: tuple[Path, ...] = ()) -
     """
     real = _real(path)
     if real in seen:
-        raise SettingsError(f"{_shown(path)}: key extend: the files extend each other in a circle")
+        raise SettingsError(f"{_shown(path)}: key extend: the files extend each other in a cycle")
     if len(seen) == _MOST_FILES:
-        raise SettingsError(f"{_shown(path)}: key extend: more than {_MOST_FILES} files extend each other")
+        raise SettingsError(f"{_shown(path)}: key extend: a chain of more than {_MOST_FILES} files")
     values = _read(path)
     check_values(values, _shown(path))
     if not trusted:

@@ -115,7 +115,7 @@ def _limit(folder: str) -> Any:
         def relative_update(self, inc: int = 1) -> None:
             super().relative_update(inc)
             if self.value > most:
-                raise OSError("it takes more than half of the free disk space")
+                raise OSError("it would take more than half of the free disk space")
 
     return Limit()
 

@@ -231,7 +231,7 @@ class _Members:
             ranks = _ranks(found)
         self._left -= len(ranks)
         if self._left < 0:
-            tally.note("members", f"groups after the first {_MOST_MEMBERS:,} members are listed without their members")
+            tally.note("members", f"after the first {_MOST_MEMBERS:,} members, groups are listed without their members")
             return ()
         return ranks
 

@@ -69,7 +69,7 @@ def proof_line(proof: Proof) -> str:
         after = ", ".join(proof.fired_after) or "nothing"
         parts.append(f"{', '.join(proof.fired_before) or 'nothing'} fires before, {after} after")
     else:
-        parts.append("no rule of this row fires")
+        parts.append("none of its rules fires")
     if proof.newly_fired:
         parts.append(f"newly fires: {', '.join(proof.newly_fired)}")
     gains = (

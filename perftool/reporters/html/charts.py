@@ -99,7 +99,7 @@ def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
     parts = [Series(part, kind_label(part), [float(rank.breakdown_ns[part]) for rank in shown]) for part in BREAKDOWN]
     series = [one for one in parts if any(one.values)]
     note = (
-        f"each column shows the rank with the most time outside collectives of {per_column} neighbours"
+        f"each column shows, of {per_column} neighbouring ranks, the one with the most time outside collectives"
         if per_column > 1
         else ""
     )

@@ -234,7 +234,7 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], rep
     rank = "" if finding.rank is None else f"rank {finding.rank}: "
     _paragraph(Text(one_line(rank + finding.message)), console)
     if finding.explained_by:
-        explained = "the gain excludes what {} explains" if finding.gain else "explained by {}"
+        explained = "the gain excludes the part that {} explains" if finding.gain else "explained by {}"
         _paragraph(Text(explained.format(finding.explained_by), style="dim"), console)
     if others:
         ranks = ", ".join(str(one.rank) for one in sorted(others, key=lambda one: one.rank or 0)[:_MOST_RANKS])
