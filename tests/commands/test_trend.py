@@ -155,7 +155,7 @@ def test_other_machines_are_left_out_and_damage_is_counted(run: Run) -> None:
 def test_a_file_of_another_kind_gives_one_sentence(text: bytes, run: Run) -> None:
     Path("n.jsonl").write_bytes(text)
     assert run("trend", "n.jsonl") == 2
-    sentence = "no summaries of runs; analyze TRACE --summary-jsonl FILE writes them"
+    sentence = "no run summaries; analyze TRACE --summary-jsonl FILE writes them"
     assert run.err == f"habana_perf_tool: n.jsonl: {sentence}\n"
 
 

@@ -170,7 +170,7 @@ def _require_one_world(parts: Mapping[int, tuple[str, Part]]) -> None:
                 sizes.setdefault(size, path)
     if len(sizes) > 1:
         (one, first), (other, second), *_ = sizes.items()
-        raise InputError(f"{first} and {second} are parts of two runs: their world sizes are {one} and {other}")
+        raise InputError(f"{first} and {second} are parts of different runs: their world sizes are {one} and {other}")
 
 
 def first_path(part: Part) -> str:

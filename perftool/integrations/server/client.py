@@ -101,7 +101,7 @@ def server_at(address: str) -> Server:
     plain = parts.path in ("", "/") and not (parts.query or parts.fragment)
     # Messages end up in logs, which must not contain passwords.
     if "@" in address:
-        raise InputError("--server: expected http://HOST:PORT, without a user and a password")
+        raise InputError("--server: expected http://HOST:PORT, without a user name or password")
     if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
         raise InputError(f"--server {address}: expected http://HOST:PORT")
     return Server(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80))

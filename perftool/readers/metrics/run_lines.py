@@ -34,7 +34,7 @@ def read_history(path: str) -> History:
             lines += [line] if line else []
             damaged += line is None
     if not lines:
-        raise InputError(f"{path}: no summaries of runs; analyze TRACE --summary-jsonl FILE writes them")
+        raise InputError(f"{path}: no run summaries; analyze TRACE --summary-jsonl FILE writes them")
     return History(tuple(lines), damaged, ends_damaged=line is None)
 
 
@@ -65,7 +65,7 @@ def require_summaries(path: str) -> None:
         try:
             read_history(path)
         except InputError:
-            raise InputError(f"{path}: not only summaries of runs; name another file") from None
+            raise InputError(f"{path}: lines other than run summaries; name another file") from None
 
 
 def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
