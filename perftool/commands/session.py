@@ -143,7 +143,9 @@ def _require_named(found: Inputs) -> None:
         return
     first, more = found.unread[0], len(found.unread) - 1
     others = f", and {more} more" if more else ""
-    raise InputError(f"{first}{others}: a gate checks each file that you name, so check each recording in its own call")
+    raise InputError(
+        f"{first}{others}; a gate checks every file that you name, so check each recording in a separate call"
+    )
 
 
 @contextmanager

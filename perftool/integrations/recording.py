@@ -52,7 +52,7 @@ def profile(
     if place.name.endswith(TRACE_SUFFIXES):
         raise PerfToolError(f"{place}: profile needs a folder; it chooses the names of the files")
     if active < 1 or min(wait, warmup, repeat) < 0:
-        raise PerfToolError("profile needs active of at least 1, and wait, warmup and repeat of at least 0")
+        raise PerfToolError("profile needs active >= 1, and wait, warmup and repeat >= 0")
     watch = Watch(_schedule(wait, warmup, active, repeat))
     profiler = torch_profiler.profile(
         activities=activities_here() if activities is None else activities,

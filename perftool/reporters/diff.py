@@ -156,7 +156,7 @@ def headline(result: Comparison) -> str:
     before, after = _median(result.base), _median(result.new)
     if before is None or after is None:
         # A server has results even without steps.
-        return "" if result.served else "Step times cannot be compared: a side has no complete step."
+        return "" if result.served else "Step times cannot be compared: one side has no complete step."
     times = f"Median {_word(result)} {format_ns(before)} -> {format_ns(after)}"
     interval = result.interval
     if interval is None:

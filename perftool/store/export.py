@@ -74,9 +74,13 @@ def write_workbook(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table
             if rows:
                 shortened = _fill(book.add_worksheet(table.name[:31]), table, _rows(connection, table))
                 if shortened:
-                    cut.append(f"{table.name}: a cell holds {_LONGEST_CELL:,} characters; texts cut: {shortened:,}")
+                    cut.append(
+                        f"{table.name}: a cell holds at most {_LONGEST_CELL:,} characters; texts cut: {shortened:,}"
+                    )
             if rows > _SHEET_ROWS:
-                cut.append(f"{table.name}: a sheet holds {_SHEET_ROWS:,} rows; {rows - _SHEET_ROWS:,} are left out")
+                cut.append(
+                    f"{table.name}: a sheet holds at most {_SHEET_ROWS:,} rows; {rows - _SHEET_ROWS:,} are left out"
+                )
     return cut
 
 

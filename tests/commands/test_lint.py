@@ -189,11 +189,11 @@ def test_a_named_trace_is_not_set_aside_in_silence(run: Run, named: list[str]) -
         Path(name).write_bytes(document([x("aten::mm", at, 5, pid=4000), x("aten::add", at + 10, 5, pid=4000)], **info))
     assert run("lint", *named, "--allow-empty", "--isolated") == 2
     assert run.err.splitlines()[-1] == (
-        "habana_perf_tool: old.json is an older recording of the same process, rank 0, and was set aside for new.json: "
-        "a gate checks each file that you name, so check each recording in its own call"
+        "habana_perf_tool: old.json is an older recording of the same process, rank 0, and was set aside for new.json; "
+        "a gate checks every file that you name, so check each recording in a separate call"
     )
     assert run("diff", ".", "*.json", "--fail-if", "slower:5%") == 2
-    assert "a gate checks each file that you name" in run.err
+    assert "a gate checks every file that you name" in run.err
     assert run("lint", ".", "--select", "SYN101") == 0
     assert run.out.startswith("new.json: TRC108 [info] old.json is an older recording of the same process")
     assert run("analyze", "--each", *named) == 0

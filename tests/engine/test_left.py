@@ -78,8 +78,8 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside_graphs(tmp_path: P
          "mm 90.0 %, at 80.0 % of its peak. The peak is unknown for 10.0 % of the work."),
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),
           *([LargeOp("tiny", 0.01, 0.1, "", False, 0.0)] * 5)],
-         "Ops with 95.0 % of the work run as fast as the device can on good shapes, and the others are small: only "
-         "less work can still save time (fewer operations, smaller types, larger batches)."),
+         "The ops that do 95.0 % of the work run as fast as the device can on good shapes, and the others are small: "
+         "only less work can still save time (fewer operations, smaller types, larger batches)."),
     ],
 )  # fmt: skip
 def test_the_ending_follows_from_the_ops(ops: list[LargeOp], ending: str) -> None:

@@ -66,7 +66,7 @@ def test_an_exception_of_the_training_is_unchanged(tmp_path: Path) -> None:
 
 
 def test_wrong_options_are_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(PerfToolError, match="active of at least 1"):
+    with pytest.raises(PerfToolError, match="active >= 1"):
         ProfileCallback(tmp_path, active=0)
 
 

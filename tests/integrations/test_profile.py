@@ -140,8 +140,8 @@ def test_profiles_one_after_the_other_do_not_disturb_each_other(tmp_path: Path) 
     ("folder", "options", "sentence"),
     [
         ("run.json", {}, "profile needs a folder"),
-        ("runs", {"active": 0}, "active of at least 1"),
-        ("runs", {"wait": -1}, "wait, warmup and repeat of at least 0"),
+        ("runs", {"active": 0}, "active >= 1"),
+        ("runs", {"wait": -1}, "wait, warmup and repeat >= 0"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_runs(

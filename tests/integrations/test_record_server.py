@@ -182,7 +182,7 @@ def test_addresses(address: str) -> None:
     "address", ["http://me:secret@a:1", "http://me:secret@a:b", "ftp://me:secret@a", "me:secret@a"]
 )
 def test_no_message_contains_a_password(address: str) -> None:
-    with pytest.raises(InputError, match="without a user and a password") as refused:
+    with pytest.raises(InputError, match="without a user name or password") as refused:
         server_at(address)
     assert "secret" not in str(refused.value)
 

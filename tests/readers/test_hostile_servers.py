@@ -165,7 +165,7 @@ def test_an_answer_that_never_begins_is_given_up(first: bytes, then: bytes, monk
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/x.json"
         try:
-            with pytest.raises(InputError, match=f"^{url}: .*does not start to answer within"), local_copy(url):
+            with pytest.raises(InputError, match=f"^{url}: .*did not respond within"), local_copy(url):
                 pass
         finally:
             over.set()

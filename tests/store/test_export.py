@@ -81,7 +81,7 @@ def test_rows_beyond_a_sheet_are_left_out_with_a_note(
 
     said = store.export(["ops"], export.write_workbook, tmp_path / "run.xlsx")
 
-    assert said == ["ops: a sheet holds 1 rows; 1 are left out"]
+    assert said == ["ops: a sheet holds at most 1 rows; 1 are left out"]
 
 
 def test_text_beyond_a_cell_is_cut_with_a_note(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_text_beyond_a_cell_is_cut_with_a_note(tmp_path: Path) -> None:
     with store_over([*EVENTS, x("n", 60, 5, **{"Input Dims": [[10] + [1] * 16_381]})]) as store:
         said = store.export(["ops"], export.write_workbook, tmp_path / "run.xlsx")
 
-    assert said == ["ops: a cell holds 32,767 characters; texts cut: 1"]
+    assert said == ["ops: a cell holds at most 32,767 characters; texts cut: 1"]
 
 
 def test_a_failed_export_leaves_no_folder_and_replaces_none(tmp_path: Path) -> None:
@@ -104,5 +104,5 @@ def test_a_failed_export_leaves_no_folder_and_replaces_none(tmp_path: Path) -> N
         broken()
     assert list(tmp_path.iterdir()) == []
 
-    with pytest.raises(PerfToolError, match="already exists"), whole_folder(tmp_path):
+    with pytest.raises(PerfToolError, match="exists already"), whole_folder(tmp_path):
         pass

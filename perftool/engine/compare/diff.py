@@ -150,8 +150,8 @@ def _undescribed(base: RunSide, new: RunSide, limit: float) -> str:
     if after <= before * (1 + limit + _UNEVEN):
         return ""
     return (
-        f"the new run is not judged: its recording lasts {format_ns(after)} a step (base: {format_ns(before)}), "
-        "although its median step is not slower by that much"
+        f"the new run is not judged: it recorded {format_ns(after)} per step (base: {format_ns(before)}), "
+        "but its median step did not become slower by that much"
     )
 
 

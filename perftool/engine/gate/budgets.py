@@ -84,7 +84,7 @@ def check_budgets(
     until = time.monotonic() + _MOST_SECONDS
     for budget in budgets:
         if budget.query is not None and time.monotonic() >= until:
-            raise QueryError(f"budget {budget.name}: not checked; earlier queries took {_MOST_SECONDS} s together")
+            raise QueryError(f"budget {budget.name}: not checked; earlier queries took {_MOST_SECONDS} s in all")
         metric = summary.get(budget.name) if budget.query is None else None
         value = metric.value if metric else _query(budget, query) if budget.query else None
         code = MISSING if value is None else BROKEN

@@ -54,7 +54,7 @@ IN_GRAPHS = "Most kernels run in captured graphs, which have no shapes: --captur
 IN_GRAPHS_OF_A_STRANGER = (
     f"{IN_GRAPHS} Their peak rates also depend on the device, which the trace does not name: give --device NAME."
 )
-LITTLE_KNOWN = "Ops without a model take most of the time, so no share represents the whole."
+LITTLE_KNOWN = "Ops without a cost model take most of the time, so there is no figure for the whole run."
 
 
 def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:

@@ -80,8 +80,8 @@ class Left:
         if unknown >= _SMALL_LOSS:
             return f"The peak is unknown for {format_ratio(unknown)} of the work. {self.missing}".rstrip()
         return (
-            f"Ops with {format_ratio(judged)} of the work run as fast as the device can on good shapes, and the others "
-            "are small: only less work can still save time (fewer operations, smaller types, larger batches)."
+            f"The ops that do {format_ratio(judged)} of the work run as fast as the device can on good shapes, and the "
+            "others are small: only less work can still save time (fewer operations, smaller types, larger batches)."
         )
 
 

@@ -114,7 +114,7 @@ def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
     for folder in folders:
         rules += load_user_pack(folder)
         if len(rules) - len(shipped_rules()) > _MOST_RULES:
-            raise RuleError(f"the packs contain more than {_MOST_RULES:,} rules together")
+            raise RuleError(f"the packs contain more than {_MOST_RULES:,} rules in all")
     _require_unique(rules)
     return sorted(rules, key=lambda rule: rule.code)
 

@@ -76,7 +76,7 @@ def load_settings(
     if len(files) > 1:
         raise SettingsError(f"--config names {len(files)} files; only one is allowed")
     if files and isolated:
-        raise SettingsError("--isolated ignores files, and --config names one")
+        raise SettingsError("--isolated ignores configuration files, so --config cannot name one")
     found = Path(files[0]) if files else None if isolated else discover(paths, gate)
     set_options = {key: value for key, value in (options or {}).items() if value is not None}
     check_values(set_options, COMMAND_LINE)

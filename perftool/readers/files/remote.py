@@ -133,7 +133,7 @@ def _web_options(url: str) -> dict[str, Any]:
             try:
                 return await asyncio.wait_for(super().start(connection), _SILENCE_S)
             except asyncio.TimeoutError:
-                raise OSError(f"it does not start to answer within {_SILENCE_S:.0f} s") from None
+                raise OSError(f"it did not respond within {_SILENCE_S:.0f} s") from None
 
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
     kwargs = {"timeout": timeout, "response_class": Answer}

@@ -130,7 +130,7 @@ class ChromeTrace:
             text = f"{_events(len(second))} in a second traceEvents array were not used"
             self.issues.append(ImportIssue("second event array", len(second), text))
         if found.repaired:
-            text = f"{_events(found.repaired)} mended, the first at byte {found.first_repair:,}"
+            text = f"{_events(found.repaired)} repaired, the first at byte {found.first_repair:,}"
             self.issues.append(ImportIssue("repaired events", found.repaired, text, offset=found.first_repair))
         if found.dropped:
             text = (

@@ -199,7 +199,7 @@ def memory_steps_chart(drawn: MemorySteps, several: bool) -> Chart:
     size, unit = _byte_unit(highest)
     series = [Series(kind, kind_label(kind), values) for kind, values in drawn.kinds.items()]
     several_steps = (
-        f"each column shows the step with the highest peak of {drawn.per_column}" if drawn.per_column > 1 else ""
+        f"each column shows, of {drawn.per_column} steps, the one with the highest peak" if drawn.per_column > 1 else ""
     )
     title = f"{f'Rank {drawn.rank}, ' if several else ''}{drawn.device}: memory in use at the peak of each step"
     chart = Chart(f"memory-steps-{drawn.rank}", title[:1].upper() + title[1:], several_steps)
