@@ -87,6 +87,7 @@ def show_report(session: Session, inputs: Inputs) -> None:
             session.note([*session.choice.warnings, *written_note(cli.part)])
             return
         report = place_sources(run.report, (Path.cwd(), *settings.source_roots))
+        empty = run.unrecognised
     # Files are written first: a reader that closes stdout early ends the program.
     if cli.summary_jsonl is not None:
         from perftool.reporters.run_lines import render_run_lines
@@ -97,7 +98,15 @@ def show_report(session: Session, inputs: Inputs) -> None:
         print_document(_printer(report, session), settings.output_file, cli.color.value)
     else:
         write_document(_document(report, form), settings.output_file)
-    session.note([*session.choice.warnings, *written_note(settings.output_file)])
+    session.note([*session.choice.warnings, *_unrecognised_note(empty), *written_note(settings.output_file)])
+
+
+def _unrecognised_note(paths: Sequence[str]) -> list[str]:
+    if not paths:
+        return []
+    from perftool.engine.gate.lint import unrecognised_text
+
+    return [unrecognised_text(paths)]
 
 
 def _each(paths: Sequence[str], session: Session) -> None:

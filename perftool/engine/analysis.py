@@ -25,6 +25,7 @@ from perftool.model.report import Device, NotApplicable, Report
 from perftool.model.rule import Rule
 from perftool.readers.discover import Inputs, find_inputs
 from perftool.readers.files.remote import shown_path
+from perftool.readers.files.stream import STDIN
 from perftool.replay.tables import replayed_rows
 from perftool.store.catalog import names_in
 from perftool.store.device import decide_device, detect_device
@@ -68,6 +69,13 @@ class Run:
     def report(self) -> Report:
         """The findings of the rules, and the numbers shown in every report."""
         return self._answered(compose)
+
+    @property
+    def unrecognised(self) -> list[str]:
+        """The files that were named, and in which nothing was recognised; traces without events are judged by rank."""
+        named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
+        readings = [read for read in self.report.inputs if read.kind != "trace" and read.status != "unreadable"]
+        return [read.path for read in readings if read.path in named and not read.events]
 
     @cached_property
     def outcome(self) -> Outcome:

@@ -96,7 +96,8 @@ def find_inputs(
     parts = [file for file in selected if file.endswith(PART_SUFFIX)]
     selected_texts = {file for file in selected if not file.endswith(PART_SUFFIX) and _is_text(file)}
     traces = [file for file in selected if not file.endswith(PART_SUFFIX) and file not in selected_texts]
-    named = [file for path in texts for file in _expand(path, Wanted()).files]
+    of_texts = [_expand(path, Wanted()) for path in texts]
+    named = [file for found in of_texts for file in found.files]
     others = [file for file in selected if file in selected_texts]
     if not traces:
         # Use a recording of host calls only if there is no better trace.
@@ -122,7 +123,8 @@ def find_inputs(
     aside = [one for one in every if one.instead in chosen]
     read = {*chosen, *(one.path for one in aside)}
     left_out = (*(file for one in chosen_by for file in one.others), *(file for file in traces if file not in read))
-    itself = [one.files for path, one in zip(paths, expanded, strict=True) if path in one.files or _is_no_folder(path)]
+    given = zip((*paths, *texts), (*expanded, *of_texts), strict=True)
+    itself = [one.files for path, one in given if path in one.files or _is_no_folder(path)]
     return Inputs(
         tuple(chosen),
         tuple(dict.fromkeys(found)),

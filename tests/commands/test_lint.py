@@ -176,6 +176,31 @@ def test_lint_fails_if_it_read_no_record(run: Run, name: str, text: str) -> None
     assert run("lint", "folder", "--allow-empty") == 0
 
 
+@pytest.mark.parametrize(
+    ("named", "text"),
+    [
+        (["--metrics", "lfs.json"], "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
+        (["--log", "train.log"], "epoch 1\n"),
+        (["--log", "*.log"], ""),
+        (["train.log"], "epoch 1\n"),
+    ],
+)  # fmt: skip
+def test_lint_fails_if_a_named_file_has_no_record(run: Run, named: list[str], text: str) -> None:
+    Path("traces").mkdir()
+    Path("traces", "rank0.json").write_bytes(document([x("aten::mm", 0, 5)]))
+    name = "lfs.json" if "lfs.json" in named else "train.log"
+    Path(name).write_text(text, encoding="utf-8")
+
+    assert run("lint", "traces", *named, "--select", "GAP") == 2
+    what = f"{name} contains nothing that this program recognises"
+    assert run.err == f"habana_perf_tool: {what}, so it was not checked; --allow-empty accepts that\n"
+    assert run("lint", "traces", *named, "--select", "GAP", "--allow-empty") == 0
+    assert run("analyze", "traces", *named, "--select", "GAP") == 0
+    assert what in run.err
+    Path("traces", "train.log").write_text(text, encoding="utf-8")
+    assert run("lint", "traces", "--select", "GAP") == 0
+
+
 def test_a_log_with_one_record_counts_as_read(run: Run) -> None:
     Path("train.log").write_text("hello\nCPU fallback digamma : self=HPUBFloat16Type\n", encoding="utf-8")
     assert run("lint", "train.log", "--select", "GAP") == 0

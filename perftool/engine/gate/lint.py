@@ -45,13 +45,17 @@ class LintPlan:
 def lint_run(run: Run, plan: LintPlan) -> LintReport:
     """Lint a run made with the rules of ``plan``.
 
-    Raises InputError when no input can be read, and NoInputError when the traces of a rank hold no event, or no input
-    holds an event or a record: a gate must not pass what it has not checked.
+    Raises InputError when no input can be read, and NoInputError when the traces of a rank hold no event, when no input
+    holds an event or a record, or when a file that was named holds none: a gate must not pass what it has not checked.
     """
     report = run.report
     if not plan.allow_empty:
         _require_events(report, plan)
         _require_records(report, plan)
+        if empty := run.unrecognised:
+            shown = shown_paths(empty, plan.root, plan.stdin_name)
+            what = unrecognised_text([shown[path] for path in empty])
+            raise NoInputError(f"{what}, so it was not checked; --allow-empty accepts that")
     broken = check_budgets(plan.budgets, report.summary, run.query, plan.rules)
     return judge(replace(report, findings=(*report.findings, *broken)), plan)
 
@@ -84,10 +88,16 @@ def _require_records(report: Report, plan: LintPlan) -> None:
     reasons = [issue.message for file in read if file.status == "unreadable" for issue in file.issues]
     empty = [file.path for file in read if file.status != "unreadable"]
     if empty:
-        first, more = shown_paths(empty, plan.root, plan.stdin_name)[empty[0]], len(empty) - 1
-        what = f"{first} and {more} more file{'s' if more > 1 else ''} contain" if more else f"{first} contains"
-        reasons.append(f"{what} nothing that this program recognises")
+        shown = shown_paths(empty, plan.root, plan.stdin_name)
+        reasons.append(unrecognised_text([shown[path] for path in empty]))
     raise NoInputError(f"{'; '.join(reasons)}, so nothing was checked; --allow-empty accepts that")
+
+
+def unrecognised_text(paths: Iterable[str]) -> str:
+    """A clause about files in which nothing was recognised."""
+    first, *more = paths
+    what = f"{first} and {len(more)} more file{'s' if more[1:] else ''} contain" if more else f"{first} contains"
+    return f"{what} nothing that this program recognises"
 
 
 def judge(report: Report, plan: LintPlan) -> LintReport:
