@@ -191,6 +191,7 @@ def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chu
     if repaired is None:
         return 0
     try:
+        trace.no_events += _count_others(connection, repaired)
         return _insert_values(connection, repaired, rank)
     except duckdb.Error as error:
         trace.lost(repaired, str(error).splitlines()[0])
@@ -230,6 +231,13 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
     """
     inserted = connection.execute(statement, {"file": str(chunk.path)})
     return int(inserted.fetchall()[0][0])
+
+
+def _count_others(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
+    """The number of elements in ``chunk`` that are neither objects nor null."""
+    kinds = "json_type(json) NOT IN ('OBJECT', 'NULL')"
+    statement = f"SELECT count(*) FROM read_json_objects($file, format = 'array') WHERE {kinds}"
+    return int(connection.execute(statement, {"file": str(chunk.path)}).fetchall()[0][0])
 
 
 def _to_ns(form: str, source: str) -> str:

@@ -152,7 +152,12 @@ def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
     assert run.err.endswith("without traceEvents, so not a trace\n")
 
 
-@pytest.mark.parametrize("text", ['{"traceEvents": []}', '{"traceEvents": [{"ph": "M", "name": "process_name"}]}'])
+NO_LENGTH = document([step(0, 0, 0), x("aten::mm", 0, 0), step(1, 0, 0), x("aten::mm", 0, 0)]).decode()
+
+
+@pytest.mark.parametrize(
+    "text", ['{"traceEvents": []}', '{"traceEvents": [{"ph": "M", "name": "process_name"}]}', NO_LENGTH]
+)
 def test_lint_fails_if_it_checked_nothing(run: Run, text: str) -> None:
     sentence = "the trace has no event with a duration, so nothing was checked; --allow-empty accepts that\n"
     assert run("lint", trace("none.json", text)) == 2

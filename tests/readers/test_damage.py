@@ -38,6 +38,7 @@ MENDED = [("repaired events", 1, SECOND)]
 DROPPED = [("dropped events", 1, SECOND)]
 GARBAGE = [("dropped events", 1, SECOND - 1)]
 CUT = ("cut off", 1, None)
+OTHERS = [("unknown events", 1, None)]
 
 # The text between two good events -> the names that are read, and the message.
 DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]]]] = {
@@ -74,9 +75,10 @@ DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | Non
     "comma at the end of the arguments": (event(b"x", b'{"v":1,}'), ["a", "x", "b"], []),
     "key given twice": (b'{"ph":"X","name":"x","name":"y","ts":1,"dur":1}', ["a", "x", "b"], []),
     "no phase": (b'{"name":"x"}', ["a", "b"], []),
-    "number": (b"1", ["a", "b"], []),
+    "number": (b"1", ["a", "b"], OTHERS),
+    "text": (b'"x", "y"', ["a", "b"], [("unknown events", 2, None)]),
     "null": (b"null", ["a", "b"], []),
-    "list": (b"[1]", ["a", "b"], []),
+    "list": (b"[1]", ["a", "b"], OTHERS),
 }
 
 
