@@ -67,9 +67,8 @@ def lint_nothing(plan: LintPlan) -> LintReport:
 
 def _require_events(report: Report, plan: LintPlan) -> None:
     traces = [read for read in report.inputs if read.kind == "trace" and read.status != "unreadable"]
-    # A window without length has no event with a duration, either.
-    nothing = not report.summary["window_ms"].value
-    silent = {one.rank for one in report.ranks if one.status == "ok" and not one.window_ns}
+    silent = {one.rank for one in report.ranks if one.status == "ok" and not one.recorded_ns}
+    nothing = not any(one.recorded_ns for one in report.ranks)
     # A snapshot of the allocator next to the traces counts as a rank of its own.
     empty = [read.path for read in traces if nothing or (read.rank in silent and not is_snapshot_file(read.path))]
     if not empty:

@@ -5,7 +5,7 @@
 -- empty without: tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
--- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device, NULL without any
+-- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device, NULL if no activity has a length
 -- column unknown_ns: BIGINT, the part of window_ns in which the trace does not show the device, NULL without device work
 -- column steps: BIGINT, number of complete steps; 1 for a recording without steps
 -- column busy_ns: BIGINT, the device works; NULL without device work in the whole recording
@@ -56,7 +56,7 @@ input_calls AS (
 ),
 recorded AS (
     SELECT rank, max("end") - min(ts) AS ns
-    FROM (SELECT rank, host_ts AS ts, host_end AS "end" FROM _extents UNION ALL SELECT rank, ts, "end" FROM device_ops WHERE valid)
+    FROM (SELECT rank, host_ts AS ts, host_end AS "end" FROM _extents UNION ALL SELECT rank, ts, "end" FROM device_ops WHERE valid AND dur > 0)
     GROUP BY rank
 ),
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)

@@ -1,4 +1,4 @@
--- The start and end of each recording, according to its host events.
+-- The start and end of each recording, according to its host events; a recording without any length has none.
 --
 -- needs: slices
 -- empty without: slices
@@ -8,7 +8,7 @@
 -- column recorded_until: BIGINT, end of the recording according to the profiler, NULL if it did not record this
 WITH host AS (
     SELECT rank, min(ts) AS host_ts, max("end") AS host_end
-    FROM slices WHERE side = 'host' AND cat NOT IN ('trace', 'overhead') GROUP BY rank
+    FROM slices WHERE side = 'host' AND cat NOT IN ('trace', 'overhead') GROUP BY rank HAVING max(dur) > 0
 ),
 noted AS (
     SELECT rank, max(ts) AS recorded_until FROM raw WHERE name = 'Record Window End' AND ph IN ('i', 'I') GROUP BY rank
@@ -16,4 +16,3 @@ noted AS (
 SELECT rank, host_ts, host_end,
        CASE WHEN recorded_until IS NOT NULL THEN greatest(recorded_until, host_end) END AS recorded_until
 FROM host LEFT JOIN noted USING (rank)
-WHERE host_end > host_ts
