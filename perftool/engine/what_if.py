@@ -187,7 +187,8 @@ def _predict_run(
     others = [rule.code for rule in fixes if rule.whatif_ranks is None] + [f"{task.change} {task}" for task in tasks]
     if others or rank is not None:
         one = next(rule.code for rule in fixes if rule.whatif_ranks is not None)
-        raise PerfToolError(f"{one} is about all ranks together, {others[0] if others else f'--rank {rank}'} about one")
+        other = others[0] if others else f"--rank {rank}"
+        raise PerfToolError(f"{one} is about all ranks together, but {other} is about one rank")
     model = run_model_of(store)
     if isinstance(model, str):
         return WhatIf(None, 0, None, None, None, None, (), None, None, model, len(store.metadata))

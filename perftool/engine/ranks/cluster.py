@@ -165,10 +165,8 @@ def _require_version(address: str, client: Any) -> None:
     for worker, version in sorted(client.run(_version, on_error="return").items()):
         if version != __version__:
             has = f"habana_perf_tool {version}" if isinstance(version, str) else f"no habana_perf_tool ({version})"
-            text = (
-                f"--scheduler {address}: the worker {worker} has {has}, and this is {__version__}; install one version"
-            )
-            raise PerfToolError(text)
+            versions = f"the worker {worker} has {has}, but this is {__version__}"
+            raise PerfToolError(f"--scheduler {address}: {versions}; install the same version")
 
 
 def _version() -> str:

@@ -187,7 +187,7 @@ def _require_ours(path: str, head: Mapping[str, Any]) -> None:
         raise InputError(f"{path}: the part has version {head.get('version')}; this program reads version {VERSION}")
     if head.get("tool") != __version__ or head.get("tables") != _tables_digest():
         raise InputError(
-            f"{path}: made by habana_perf_tool {head.get('tool')}, whose tables differ from those of this one "
+            f"{path}: made by habana_perf_tool {head.get('tool')}, whose tables differ from those of this version "
             f"({__version__}); make and merge parts with the same version"
         )
 
