@@ -163,7 +163,7 @@ def test_how_the_scheduler_is_found(dask: dict[str, Any], tmp_path: Path, monkey
 
 def test_workers_with_another_version_are_refused_at_once(dask: dict[str, Any]) -> None:
     for version, says in (
-        ("9.9", "has habana_perf_tool 9.9, and this is"),
+        ("9.9", "has habana_perf_tool 9.9, but this is"),
         (ImportError("none"), "no habana_perf_tool"),
     ):
         dask["versions"] = {"tcp://10.0.0.1:4000": __version__, "tcp://10.0.0.2:4000": version}
