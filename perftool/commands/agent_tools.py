@@ -70,7 +70,9 @@ class Workspace:
         # An analysis reads every file of a folder, and the logs in the folder of a file.
         near = found.rglob("*") if found.is_dir() else found.parent.iterdir()
         if link := next((one for one in near if one.is_symlink() and not self._holds(one.resolve())), None):
-            raise PerfToolError(f"{one_line(link.name)}: a link out of the folder that this server may read")
+            raise PerfToolError(
+                f"{one_line(link.name)}: a link that leads outside the folder that this server may read"
+            )
         # Escaped, because a folder name with wildcards would match other folders, too.
         return escape(str(found))
 
