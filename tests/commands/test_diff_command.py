@@ -305,6 +305,8 @@ def chained(count: int, dur_us: int) -> list[dict[str, Any]]:
         chained(10, 50_000),
         # The slow steps are incomplete.
         [*passes(10, 1000), *passes(9, 50_000, first=10, at=10_000, on_device=False)],
+        # The host does not wait for the device, whose work is longer than the host's recording.
+        [*passes(10, 1000, on_device=False), *late_work(0, "k", 6, 500_000)],
         # Most of the work is in no step.
         [*passes(10, 1000), x("aten::mm", 10_000, 450_000)],
     ],

@@ -54,9 +54,10 @@ input_calls AS (
     SELECT DISTINCT rank FROM slices
     WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')
 ),
+-- Work that was set aside because it outlasts the host's events counts here: the run may be slow on the device only.
 recorded AS (
     SELECT rank, max("end") - min(ts) AS ns
-    FROM (SELECT rank, host_ts AS ts, host_end AS "end" FROM _extents UNION ALL SELECT rank, ts, "end" FROM device_ops WHERE valid AND dur > 0)
+    FROM (SELECT rank, host_ts AS ts, host_end AS "end" FROM _extents UNION ALL SELECT rank, ts, "end" FROM device_ops WHERE set_aside IS DISTINCT FROM 'impossible length' AND dur > 0)
     GROUP BY rank
 ),
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
