@@ -6,9 +6,13 @@
 -- column name: VARCHAR, device_ops.name, one of the three with the most work
 -- column call: VARCHAR, name of the outermost op around the work; NULL if there is none
 -- column ns: BIGINT, work of the inner op inside the outermost op
--- column dims: VARCHAR, the shape of the first input that accounts for most of this work
+-- column dims: VARCHAR, the inputs that account for most of this work: both factors of a matmul, the first input of another op
 WITH work AS (
-    SELECT d.rank, d.name, d.dur, d.id, l.track, l.ts, i.input_dims->>'$[0]' AS dims
+    SELECT d.rank, d.name, d.dur, d.id, l.track, l.ts,
+           -- The first input of addmm is the bias.
+           CASE WHEN regexp_matches(i.name, '^aten::_?(b?add)b?(mm|mv)_?') THEN (i.input_dims->>'$[1]') || ' x ' || (i.input_dims->>'$[2]')
+                WHEN regexp_matches(i.name, '^aten::b?mm$') THEN (i.input_dims->>'$[0]') || ' x ' || (i.input_dims->>'$[1]')
+                ELSE i.input_dims->>'$[0]' END AS dims
     FROM (FROM launches WHERE own_work) AS l JOIN device_ops AS d ON d.launch = l.id JOIN ops AS i ON i.id = d.op
     JOIN windows AS w ON w.rank = d.rank AND d.ts >= w.ts AND d.ts < w."end" WHERE d.valid
 ),
