@@ -118,11 +118,8 @@ def largest_op(run: VerdictInput) -> str:
 
 
 def named_parts(run: VerdictInput) -> str:
-    """The outermost modules, or else annotations, that divide the work; empty if one module does all of it."""
-    level = [one for one in run.modules if one.depth == 1]
-    while len(level) == 1 and level[0].share > _NEARLY_ALL:
-        inside, depth = f"{level[0].path} > ", level[0].depth + 1
-        level = [one for one in run.modules if one.depth == depth and one.path and one.path.startswith(inside)]
+    """The modules, or else annotations, that divide the work; empty if one module does all of it."""
+    level = _dividing(run.modules)
     by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in level]
     by_module.sort(key=lambda part: -part.share)
     # A layer used inside and outside the largest module is larger than both shares show.
@@ -131,11 +128,25 @@ def named_parts(run: VerdictInput) -> str:
         by_module = classes
     for kind, parts in (("module", by_module), ("annotation", run.annotated)):
         large = [part for part in parts if part.share >= _WEIGHTY][:_MOST_PARTS]
-        if large and (kind == "annotation" or len(level) > 1 or large[0].share <= _NEARLY_ALL):
+        if large:
             named = ", ".join(f"{short_name(part.name)} {format_ratio(part.share)}" for part in large)
             included = ", backward pass included" if any(part.backward for part in large) else ""
             return f"By {kind}{included}: {named} of the work."
     return ""
+
+
+def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
+    """The outermost modules that divide the work. If a module with nearly all of it has only layers inside, the module
+    is named rather than its layers, unless it is the whole model.
+    """
+    level = [one for one in modules if one.depth == 1]
+    while level and (most := max(level, key=lambda one: one.share)).share > _NEARLY_ALL:
+        inner = [one for one in modules if one.path and one.path.startswith(f"{most.path} > ")]
+        children = [one for one in inner if one.depth == most.depth + 1]
+        if most.depth > 1 and len(children) == len(inner):
+            break
+        level = children
+    return level
 
 
 def _by_class(modules: Sequence[ModuleTime]) -> list[Part]:
