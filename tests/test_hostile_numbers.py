@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from operator import itemgetter
+from pathlib import Path
 
 import numpy as np
 import pytest
-from events import begin, end, kernel, launch, memcpy, runtime, x
+from events import begin, document, end, kernel, launch, memcpy, runtime, x
 from stores import store_over
 
+import perftool
 from perftool.engine.ranks.plain import from_plain
 from perftool.engine.settings.settings import load_settings
-from perftool.errors import SettingsError
+from perftool.errors import InputError, SettingsError
 from perftool.model.links import rule_url
 from perftool.model.shortfalls import parts_of, tile_of
 from perftool.readers.metrics.run_lines import _metrics
@@ -54,6 +56,15 @@ def test_kernels_whose_lengths_are_impossible_together_are_set_aside() -> None:
     with store_over([x("aten::mm", 0, LONGEST_US), *kernels, kernel("good", 10, 5)]) as store:
         assert store.rows("_device_op_totals")[0]["total_ns"] == 5000
         assert {row["set_aside"] for row in store.rows("device_ops")} == {None, "impossible length"}
+
+
+def test_ranks_that_together_last_for_centuries_are_refused(tmp_path: Path) -> None:
+    for rank in range(2):
+        events = [x("aten::mm", -(2**61) // 1000 + 1, 5), x("aten::mm", 2**61 // 1000 - 9, 5)]
+        (tmp_path / f"rank{rank}.json").write_bytes(document(events, distributedInfo={"rank": rank, "world_size": 2}))
+    assert perftool.analyze(tmp_path / "rank0.json").summary["window_ms"].value
+    with pytest.raises(InputError, match="last more than 146 years"):
+        perftool.analyze(tmp_path)
 
 
 def test_long_recordings_of_many_threads_keep_all_lengths() -> None:

@@ -38,6 +38,9 @@ _TABLES = (
     "chains", "modules", "_annotation_work", "_gap_neighbours", "_memory_uses", *EFFICIENCY_TABLES,
 )  # fmt: skip
 
+# 146 years.
+_LONGEST_RUN_NS = 2**62
+
 
 def compose(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
@@ -123,9 +126,14 @@ def _concluded(
 
 
 def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> Context:
-    """The context for rules: the windows of all ranks, and the usual length of ``steps``."""
+    """The context for rules: the windows of all ranks, and the usual length of ``steps``.
+
+    Raises InputError if the ranks' windows are so long that their sums would not fit in 64 bits.
+    """
     store.build(["windows"])
-    whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur)::BIGINT AS ns FROM windows")[0]
+    whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur) AS ns FROM windows")[0]
+    if (whole["ns"] or 0) > _LONGEST_RUN_NS:
+        raise InputError("the recordings of all ranks together last more than 146 years, so their times are wrong")
     usual_ns, word = overview.usual_step_ns(store, steps), overview.run(store).step_word
     return Context(device, whole["steps"] or 0, usual_ns, whole["ns"] or 0, _simulated(store), word)
 
