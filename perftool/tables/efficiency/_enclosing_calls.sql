@@ -1,6 +1,6 @@
 -- The outermost op around the work of a rank's largest ops on a CPU; for the backward pass, a function of autograd.
 --
--- needs: device_ops, launches, ops, slices, windows
+-- needs: device_ops, launches, ops, windows
 -- empty without: device_ops, launches, ops
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, device_ops.name, one of the three with the most work
@@ -21,7 +21,7 @@ largest AS (
     QUALIFY row_number() OVER (PARTITION BY rank ORDER BY sum(dur) DESC, name) <= 3
 ),
 outer_ops AS (
-    SELECT o.track, o.name, o.ts, o."end" FROM ops AS o JOIN slices AS s USING (id) WHERE s.outermost AND EXISTS (FROM largest)
+    SELECT o.track, o.name, o.ts, o."end" FROM ops AS o WHERE o.outermost AND EXISTS (FROM largest)
 )
 SELECT rank, name, call, sum(ns)::BIGINT AS ns, arg_max(dims, (ns, dims)) AS dims
 FROM (

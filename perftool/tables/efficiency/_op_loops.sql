@@ -3,7 +3,7 @@
 -- An op belongs to a loop of n ops if the last call of the same op was n calls ago. The time of a loop is the time
 -- between the calls of its longest op.
 --
--- needs: ops, slices, windows, launches, optimizer_steps
+-- needs: ops, windows, launches, optimizer_steps
 -- empty without: ops, launches
 -- column rank: INTEGER, distributed rank
 -- column length: BIGINT, number of ops in the loop
@@ -12,9 +12,9 @@
 -- column names: VARCHAR, the longest of the ops that run once in each pass of the loop, joined by ', '; NULL if such ops take less than a third of its time
 WITH calls AS (
     SELECT o.rank, o.track, o.id, o.name, o.ts, o.dur, row_number() OVER (PARTITION BY o.track ORDER BY o.ts, o.id) AS number
-    FROM ops AS o JOIN slices AS s USING (id) JOIN windows AS w ON w.rank = o.rank AND o.ts >= w.host_ts AND o.ts < w.host_end
+    FROM ops AS o JOIN windows AS w ON w.rank = o.rank AND o.ts >= w.host_ts AND o.ts < w.host_end
     ASOF LEFT JOIN optimizer_steps AS u ON u.track = o.track AND o.ts >= u.ts
-    WHERE s.outermost AND contains(o.name, '::') AND o.rank IN (SELECT rank FROM launches WHERE own_work)
+    WHERE o.outermost AND contains(o.name, '::') AND o.rank IN (SELECT rank FROM launches WHERE own_work)
         -- FUS101 is about the loop of an optimizer over its parameters.
         AND (u.ts IS NULL OR o.ts >= u."end")
 ),

@@ -20,9 +20,9 @@ WITH optimizers AS (
 calls AS (
     SELECT o.rank, o.track, o.ts, o."end", o.id, w.host_ts, starts_with(o.name, 'autograd::engine::evaluate_function') AS backward,
            coalesce(o.sequence >= 0, false) AS numbered
-    FROM ops AS o JOIN slices AS s USING (id)
+    FROM ops AS o
     ASOF JOIN steps AS w ON w.rank = o.rank AND o.ts >= w.host_ts
-    WHERE s.outermost AND NOT w.partial AND o.ts < w.host_end AND o.rank IN (SELECT rank FROM launches WHERE own_work)
+    WHERE o.outermost AND NOT w.partial AND o.ts < w.host_end AND o.rank IN (SELECT rank FROM launches WHERE own_work)
 ),
 counted AS (
     SELECT *, count_if(numbered AND NOT backward) OVER (PARTITION BY track ORDER BY ts, id) AS before FROM calls WHERE numbered

@@ -11,6 +11,7 @@
 -- column end: BIGINT, end in ns
 -- column depth: INTEGER, nesting depth on its track
 -- column parent: BIGINT, enclosing slice
+-- column outermost: BOOLEAN, whether no other op directly contains it; profiler steps do not count
 -- column self_ns: BIGINT, length without the slices directly inside the op
 -- column input_dims: VARCHAR, shapes of the inputs as JSON, when recorded
 -- column input_types: VARCHAR, types of the inputs as JSON, when recorded
@@ -28,7 +29,7 @@ facts AS (
         '$."external id"', '$."Sequence number"', '$."Fwd thread id"', '$."Call stack"']) AS a
     FROM raw
 )
-SELECT s.id, s.rank, s.track, s.name, s.ts, s.dur, s."end", s.depth, s.parent,
+SELECT s.id, s.rank, s.track, s.name, s.ts, s.dur, s."end", s.depth, s.parent, s.outermost,
        greatest(s.dur - coalesce(i.inner_ns, 0), 0)::BIGINT AS self_ns,
        inputs_json(coalesce(a[1], a[2])) AS input_dims, inputs_json(a[3]) AS input_types, inputs_json(a[4]) AS concrete_inputs,
        try_cast(coalesce(a[5], a[6]) AS BIGINT) AS external_id, try_cast(a[7] AS BIGINT) AS sequence,

@@ -1,7 +1,7 @@
 -- The ops around the idle time in which the recording shows nothing: around the longest stretch, and the pair of ops with
 -- the most of that time between them.
 --
--- needs: _idle_totals, gap_causes, ops, slices
+-- needs: _idle_totals, gap_causes, ops
 -- empty without: _idle_totals, ops
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, _idle_totals.name: between_ops or unknown
@@ -13,8 +13,8 @@
 -- column pair_ns: BIGINT, their time
 WITH stretches AS (SELECT rank, cause, ts, dur, "end" FROM gap_causes WHERE cause IN ('between_ops', 'unknown')),
 named AS (
-    SELECT o.id, o.rank, o.name, o.ts, o."end" FROM ops AS o JOIN slices AS s USING (id)
-    WHERE s.outermost AND contains(o.name, '::') AND EXISTS (FROM stretches)
+    SELECT o.id, o.rank, o.name, o.ts, o."end" FROM ops AS o
+    WHERE o.outermost AND contains(o.name, '::') AND EXISTS (FROM stretches)
 ),
 ends AS (SELECT rank, "end", arg_max(name, (ts, id)) AS name FROM named GROUP BY rank, "end"),
 begins AS (SELECT rank, ts, arg_min(name, ("end", id)) AS name FROM named GROUP BY rank, ts),

@@ -1,6 +1,6 @@
 -- The outermost op on the feeding threads that accounts for most of the idle time in framework ops or collectives.
 --
--- needs: gap_causes, ops, slices, feeding_tracks, windows, roles
+-- needs: gap_causes, ops, feeding_tracks, windows, roles
 -- empty without: gap_causes, ops
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, gap_causes.cause: framework_op or collective
@@ -12,9 +12,9 @@ WITH stretches AS (
 ),
 outer_ops AS (
     SELECT o.rank, o.name, o.ts, o.name IN (SELECT name FROM roles WHERE role IN ('process_group', 'collective', 'host_collective')) AS collective
-    FROM ops AS o JOIN slices AS s USING (id) JOIN feeding_tracks AS f ON f.track = o.track
+    FROM ops AS o JOIN feeding_tracks AS f ON f.track = o.track
     JOIN windows AS w ON w.rank = o.rank AND o.ts >= w.host_ts AND o.ts < w.host_end
-    WHERE s.outermost AND EXISTS (FROM stretches)
+    WHERE o.outermost AND EXISTS (FROM stretches)
 ),
 around AS (
     SELECT t.rank, t.cause, o.name AS op, t.dur FROM (FROM stretches WHERE cause = 'framework_op') AS t ASOF JOIN outer_ops AS o ON o.rank = t.rank AND t.ts >= o.ts

@@ -5,7 +5,7 @@
 -- lasts from the first such op to the last one before the next differentiated op, backward function or optimizer call.
 -- Empty for a rank in which nothing is differentiated.
 --
--- needs: ops, slices, op_kinds, feeding_tracks, _differentiated, optimizer_steps, dataloader, launches
+-- needs: ops, op_kinds, feeding_tracks, _differentiated, optimizer_steps, dataloader, launches
 -- empty without: _differentiated
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start of the first op in ns
@@ -20,8 +20,8 @@
 -- column device_ns: BIGINT, time from the start of the first device work that it launches to the end of the last; NULL without any
 WITH outermost AS (
     SELECT o.rank, o.track, o.id, o.name, o.input_dims, o.ts, o."end", starts_with(o.name, 'autograd::engine') AS backward
-    FROM ops AS o JOIN slices AS s USING (id)
-    WHERE s.outermost AND o.track IN (SELECT track FROM feeding_tracks) AND o.rank IN (SELECT rank FROM _differentiated WHERE op IS NOT NULL)
+    FROM ops AS o
+    WHERE o.outermost AND o.track IN (SELECT track FROM feeding_tracks) AND o.rank IN (SELECT rank FROM _differentiated WHERE op IS NOT NULL)
 ),
 works AS (
     SELECT DISTINCT o.rank, o.track, o.id, o.name, o.input_dims, o.ts, o."end"
