@@ -34,11 +34,11 @@ LARGE = ("h100_qwen_chat", "cuda_a100_train_rank0")
 # The traces that every program reads: name, path, description.
 RUNS = (
     ("v100_dlrm_8ranks", "traces", "8 ranks of DLRM on V100"),
-    ("mi300_vllm_decode.json.gz", "traces", "a decode of vLLM on an MI300"),
+    ("mi300_vllm_decode.json.gz", "traces", "a vLLM decode on an MI300"),
     (
         "sample_traces/gaudi2_unoptimised/rank0.pt.trace.json.gz",
         "repository",
-        "Gaudi 2, hand-made, as the bridge writes",
+        "Gaudi 2, hand-made in the bridge's format",
     ),
     ("gaudi3_conv_hw_prof_accel0_001.csv", "traces", "the hardware trace of a Gaudi 3, as CSV"),
 )
@@ -190,7 +190,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "no device events": _events(_device),
     "times as text": _events(_texts),
     "an empty file": lambda _: b"",
-    "no JSON": lambda _: b"Killed\n",
+    "not JSON": lambda _: b"Killed\n",
 }
 PARTS = {"speed": speed, "runs": runs, "numbers": numbers, "broken": broken}
 

@@ -97,9 +97,9 @@ def analyze(
     run: str | None = None,
     device: str | None = None,
 ) -> Report:
-    """Analyse ``paths`` (files, folders, globs; several are ranks of one run), with ``rules`` or the shipped pack.
+    """Analyse ``paths`` with ``rules``, or with the shipped pack if ``rules`` is None.
 
-    ``logs`` are logs, metrics files and configuration of the run; by default those next to a trace are used. In a
+    ``paths``: files, folders or globs. Several traces count as the ranks of one run. ``logs`` are logs, metrics files and configuration of the run; by default those next to a trace are used. In a
     folder with several runs, the newest complete one is analysed, or the one called ``run``. ``device`` overrides the
     device that the traces name: a name such as MI300X, or a file of peaks. Raises InputError when no file can be read,
     and when named traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. An

@@ -38,7 +38,8 @@ def build(form: FormName, setting: Setting) -> Form:
         for _ in range(_STEPS):
             step()
 
-    return Form(f"a line every {_EVERY[form]} steps", run, lambda: latest, step, terminal.close)
+    often = "in every step" if form == "naive" else f"every {_EVERY[form]} steps"
+    return Form(f"a line {often}", run, lambda: latest, step, terminal.close)
 
 
 BENCHMARK = Benchmark(

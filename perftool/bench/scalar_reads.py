@@ -55,8 +55,8 @@ def build(form: FormName, setting: Setting) -> Form:
                 float(pending[-1].result())
         losses[:] = [loss.result() for loss in pending]
 
-    title = f"the loss read every {_READ_EVERY[form]} steps; a thread imitates the device"
-    return Form(title, run, lambda: losses, close=device.close)
+    often = "in every step" if form == "naive" else f"every {_READ_EVERY[form]} steps"
+    return Form(f"the loss read {often}; a thread imitates the device", run, lambda: losses, close=device.close)
 
 
 BENCHMARK = Benchmark(

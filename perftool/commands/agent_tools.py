@@ -140,7 +140,7 @@ class Workspace:
                 child.wait(min(_LOOK_S, max(until - time.monotonic(), 0)))
                 ended = True
             if os.fstat(answer.fileno()).st_size > _LONGEST_ANSWER:
-                raise PerfToolError(f"the answer is longer than {_LONGEST_ANSWER >> 20} MB; ask for less (LIMIT)")
+                raise PerfToolError(f"the answer is larger than {_LONGEST_ANSWER >> 20} MiB; ask for less (LIMIT)")
             if not ended and time.monotonic() >= until:
                 raise PerfToolError(f"{command} took longer than {self.seconds:g} s and was stopped")
 

@@ -108,7 +108,7 @@ def _statements(file: str) -> list[str]:
         with _opened(file) as opened:
             data = opened.read(MOST_TEXT + 1)
         if len(data) > MOST_TEXT:
-            raise OSError(0, f"longer than {MOST_TEXT >> 20} MB")
+            raise OSError(0, f"larger than {MOST_TEXT >> 20} MiB")
         text = data.decode()
     except (OSError, ValueError) as error:
         raise PerfToolError(f"{file}: cannot read ({getattr(error, 'strerror', None) or error})") from None

@@ -142,7 +142,7 @@ def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(agent_tools, "_LONGEST_ANSWER", 100)
     shutil.copy(SAMPLES / "gaudi2_optimised" / "rank0.pt.trace.json.gz", tmp_path)
 
-    with pytest.raises(PerfToolError, match=r"the answer is longer than 0 MB; ask for less \(LIMIT\)"):
+    with pytest.raises(PerfToolError, match=r"the answer is larger than 0 MiB; ask for less \(LIMIT\)"):
         Workspace(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path)])
 
 

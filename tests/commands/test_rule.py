@@ -219,7 +219,7 @@ def test_a_case_that_cannot_be_run_is_a_problem_of_the_pack(run: Run, harm: str)
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        ("log = 'x'\nlog_times = 1_000_000_000_000", "key log_times: the log would be longer than 64 MB"),
+        ("log = 'x'\nlog_times = 1_000_000_000_000", "key log_times: the log would be larger than 64 MiB"),
         ("events = [{name = 'a', on = ['MME']}]", "key events: on = ['MME'] is not one of op"),
     ],
 )

@@ -20,7 +20,7 @@ from perftool.model.rule import Rule
 
 ONE = "SELECT 'all' AS subject, 1 AS n, 0 AS rank"
 WHATIF = "SELECT 'prefetch' AS change, id AS task FROM slices WHERE name LIKE '%DataLoader%'"
-SPENT = "the rules of packs may take 120 s and 64 MB in all"
+SPENT = "the rules of packs may use 120 s and 64 MiB in all"
 
 
 def rules(folder: Path, count: int, sql: str = ONE, **keys: str) -> list[Rule]:
@@ -93,11 +93,11 @@ def test_the_size_of_a_pack_is_limited(tmp_path: Path, monkeypatch: pytest.Monke
         load_packs([tmp_path / str(number) for number in range(3)])
     monkeypatch.undo()
     monkeypatch.setattr(pack, "_LARGEST_PACK", 2 * len(TEXT))
-    with pytest.raises(RuleError, match="rules of more than 0 MB in all"):
+    with pytest.raises(RuleError, match="the rules are larger than 0 MiB in all"):
         load_pack(tmp_path)
     (tmp_path / "0" / "USR900.toml").write_text("#" * (65 << 10))
     monkeypatch.undo()
-    with pytest.raises(RuleError, match="longer than 64 kB"):
+    with pytest.raises(RuleError, match="larger than 64 KiB"):
         load_pack(tmp_path)
 
 

@@ -209,7 +209,7 @@ def test_a_server_that_sends_too_slowly_or_too_much_is_given_up(monkeypatch: pyt
     monkeypatch.setattr(client, "_LONGEST", 10_000)
     with _serving(metrics=(200, DRIPS)) as server, pytest.raises(InputError, match=r"no answer \(timed out\)"):
         server_at(_url(server)).metrics()
-    with _serving(metrics=(200, b"#" * 10_001)) as server, pytest.raises(InputError, match=r"longer than 0 MB"):
+    with _serving(metrics=(200, b"#" * 10_001)) as server, pytest.raises(InputError, match=r"larger than 0 MiB"):
         server_at(_url(server)).metrics()
 
 

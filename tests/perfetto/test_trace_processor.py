@@ -17,13 +17,14 @@ TRACES = (
 )  # fmt: skip
 
 OURS = "SELECT upid FROM process WHERE name GLOB 'perftool (rank*'"
-# Every slice except ours, and Perfetto's statistics about the file.
+# Every slice except our own.
 RECORDED = f"""
 SELECT s.name, s.ts, s.dur, s.depth, extract_arg(s.arg_set_id, 'args.Ev Idx')
 FROM slice AS s LEFT JOIN thread_track AS t ON t.id = s.track_id LEFT JOIN thread USING (utid)
 WHERE upid IS NULL OR upid NOT IN ({OURS})
 ORDER BY s.ts, s.dur DESC, s.name, s.depth
 """
+# Errors and lost data, as Perfetto counts them.
 PROBLEMS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0 ORDER BY name"
 LANES = f"""
 SELECT thread.name, s.name, s.ts, s.dur, s.depth, s.category

@@ -84,7 +84,7 @@ def test_a_pickle_is_refused_with_the_way_to_convert_it(tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps(SNAPSHOT))
 
     assert refusal(str(path)) == (
-        f"{path}: a pickled memory snapshot, which is never loaded; save it as JSON: "
+        f"{path}: refused: a pickled memory snapshot; save it as JSON: "
         "json.dump(torch.cuda.memory._snapshot(), f, default=str)"
     )
 
@@ -180,5 +180,5 @@ def test_a_gzipped_snapshot_is_bounded_by_what_it_unpacks_to(tmp_path: Path, mon
     monkeypatch.setattr(memory_snapshot, "_MOST", 1 << 20)
     packed = tmp_path / "bomb.json.gz"
     packed.write_bytes(gzip.compress(b'{"segments": [], "device_traces": [' + b" " * (32 << 20)))
-    with pytest.raises(InputError, match="longer than 1 MB, too long for a memory snapshot"):
+    with pytest.raises(InputError, match="larger than 1 MiB, too large for a memory snapshot"):
         memory_snapshot.write_trace(str(packed), tmp_path / "trace.json")

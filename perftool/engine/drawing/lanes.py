@@ -149,7 +149,7 @@ def _lane(key: str, name: str, side: LaneSide, bars: Sequence[Bar], view: View, 
 
 
 def _nested(bars: Sequence[Bar]) -> list[Bar]:
-    """Bars in time order with rows by nesting: one below the bar that covers them."""
+    """Puts each of ``bars``, which are in time order, one row below the bar that encloses it."""
     open_ends: list[int] = []
     placed = []
     for bar in bars:

@@ -129,7 +129,7 @@ def _case(path: Path, at: int, table: Any) -> Case:
         if key not in table:
             raise RuleError(f"{place}: key {key} is missing")
     if len(table.get("log", "")) * table.get("log_times", 1) > _MOST_LOG:
-        raise RuleError(f"{place}: key log_times: the log would be longer than {_MOST_LOG >> 20} MB")
+        raise RuleError(f"{place}: key log_times: the log would be larger than {_MOST_LOG >> 20} MiB")
     _check_places(place, table.get("events", []))
     keys: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     return Case(code=path.stem, **keys)

@@ -21,7 +21,7 @@ class SpentError(QueryError):
     """Earlier rules used up the shared allowance."""
 
     def __init__(self) -> None:
-        super().__init__(f"the rules of packs may take {MOST_SECONDS:.0f} s and {MOST_BYTES >> 20} MB in all")
+        super().__init__(f"the rules of packs may use {MOST_SECONDS:.0f} s and {MOST_BYTES >> 20} MiB in all")
 
 
 @dataclass

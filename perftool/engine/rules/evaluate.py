@@ -33,7 +33,7 @@ Made = TypeVar("Made")
 # Maximum number of findings per rule and rank.
 MOST_FINDINGS = 1_000
 _TOO_MANY = (
-    f"it found too many rows; only the first {MOST_FINDINGS:,} rows (at most {MOST_BYTES >> 20} MB) become findings"
+    f"it found too many rows; only the first {MOST_FINDINGS:,} rows (at most {MOST_BYTES >> 20} MiB) become findings"
 )
 # The tag of rules whose advice is about recording.
 RECORDER = "recorder"

@@ -76,7 +76,7 @@ def pack_files(folder: Path) -> list[Path]:
     if len(files) > _MOST_RULES:
         raise RuleError(f"{folder}: more than {_MOST_RULES:,} rules")
     if sum(path.stat().st_size for path in files if path.is_file()) > _LARGEST_PACK:
-        raise RuleError(f"{folder}: rules of more than {_LARGEST_PACK >> 20} MB in all")
+        raise RuleError(f"{folder}: the rules are larger than {_LARGEST_PACK >> 20} MiB in all")
     return files
 
 

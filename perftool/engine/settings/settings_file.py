@@ -97,7 +97,7 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
         key, named = row.key, values.get(row.key) or []
         entries, letters = _amount(named)
         if entries > _MOST_ENTRIES or letters > _LONGEST_TEXTS:
-            most = f"at most {_MOST_ENTRIES:,} entries and {_LONGEST_TEXTS >> 10} kB of text"
+            most = f"at most {_MOST_ENTRIES:,} entries and {_LONGEST_TEXTS >> 10} KiB of text"
             raise SettingsError(f"{_shown(path)}: key {key}: a discovered configuration may have {most} per key")
         if named and row.refused:
             raise SettingsError(f"{_shown(path)}: key {key}: a discovered configuration {row.refused}; {remedy}")

@@ -21,7 +21,7 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
         while len(data) <= most and (block := file.read(_BLOCK)):
             data += block
     if len(data) > most:
-        raise OSError(0, f"longer than {most >> 20} MB" if most >> 20 else f"longer than {most >> 10} kB")
+        raise OSError(0, f"larger than {most >> 20} MiB" if most >> 20 else f"larger than {most >> 10} KiB")
     return data
 
 

@@ -184,14 +184,14 @@ class ByteStream:
 def whole(path: str, most: int, what: str = "such a file") -> bytes:
     """The uncompressed content of a file; ``what`` names its kind in errors.
 
-    Raises InputError when it cannot be read or is longer than ``most`` bytes.
+    Raises InputError when it cannot be read or is larger than ``most`` bytes.
     """
     data = bytearray()
     with ByteStream(path) as stream:
         for block in stream.blocks():
             data += block
             if len(data) > most:
-                raise InputError(f"{path}: longer than {most >> 20} MB, too long for {what}")
+                raise InputError(f"{path}: larger than {most >> 20} MiB, too large for {what}")
     return bytes(data)
 
 

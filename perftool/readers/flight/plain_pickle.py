@@ -65,7 +65,7 @@ def load_plain(data: bytes) -> Any:
             machine.do(code.name, argument)
         return machine.result()
     except _Refused as refused:
-        raise InputError(f"a pickle {refused}, which is never loaded") from None
+        raise InputError(f"refused: the pickle {refused}") from None
     except (ValueError, EOFError, IndexError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"damaged pickle ({str(error)[:200]})") from None
 
@@ -101,7 +101,7 @@ class _Machine:
             items = self._pop(_FILLING[name]) if _FILLING[name] else self._pop_marked()
             self._fill(self._top(), items, list if name.startswith("APPEND") else dict)
         elif name not in _NOTHING:
-            raise _Refused(f"with more than plain values ({name})")
+            raise _Refused(f"contains more than plain values ({name})")
 
     def result(self) -> Any:
         """The value left on the stack at the end."""
@@ -137,7 +137,7 @@ class _Machine:
     def _make(self, empty: Any, items: list[_Made]) -> None:
         self._containers -= 1
         if self._containers < 0:
-            raise _Refused("with more lists than its size allows")
+            raise _Refused("contains more lists than its size allows")
         made = _Made(empty)
         if isinstance(empty, tuple):
             self._measure(made, items)
@@ -151,7 +151,7 @@ class _Machine:
         if not isinstance(value, kind):
             raise ValueError(f"items for a {kind.__name__}")
         if into.frozen:
-            raise _Refused("with values that contain themselves")
+            raise _Refused("contains values that contain themselves")
         self._measure(into, items)
         if isinstance(value, list):
             value += [item.value for item in items]

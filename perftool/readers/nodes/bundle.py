@@ -203,7 +203,7 @@ class _Members:
         while block := file.read(_BLOCK):
             size += len(block)
             if size > min(most, MOST_MEMBER_BYTES):
-                raise _BoundError(f"{self._path}: {name} grows to more than {size >> 20} MB: an archive bomb")
+                raise _BoundError(f"{self._path}: {name} grows to more than {size >> 20} MiB: an archive bomb")
             yield block
 
 

@@ -21,7 +21,7 @@ from perftool.readers.trace.envelope import holds_events, top_keys
 
 _KEYS = {"segments", "device_traces"}
 CONVERT = (
-    "a pickled memory snapshot, which is never loaded; save it as JSON: "
+    "refused: a pickled memory snapshot; save it as JSON: "
     "json.dump(torch.cuda.memory._snapshot(), f, default=str)"
 )
 _PICKLE = b"\x80"

@@ -205,7 +205,7 @@ def _print_findings(report: Report, console: Console) -> None:
     for number, (first, *others) in enumerate(grouped(findings), 1):
         _print_finding(number, findings[first], [findings[at] for at in others], report, console)
     if any(finding.gain for finding in findings):
-        note = "Gains are predicted by replay, or upper bounds (up to); they overlap and do not add up."
+        note = "Gains are predicted by replay, or upper bounds (up to). They overlap: do not add them."
         console.print(Text(f"\n{note}", style="dim"))
     if advice := report.advice:
         code = advice[0].code

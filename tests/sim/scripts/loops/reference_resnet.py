@@ -1,4 +1,4 @@
-"""A classifier in the style of Habana's reference models: arguments, FusedSGD, values every few steps."""
+"""A classifier in the style of Habana's reference models, with command-line arguments, FusedSGD, and values read every few steps."""
 
 import argparse
 import os
