@@ -85,7 +85,7 @@ def test_discovered_patterns_stay_in_the_folder(pattern: str, monkeypatch: pytes
 def test_the_length_of_a_key_is_limited(text: str) -> None:
     CONFIG.write_text(text)
     with pytest.raises(
-        SettingsError, match="a discovered configuration may have at most 1,000 entries and 64 kB of text"
+        SettingsError, match="a discovered configuration may have at most 1,000 entries and 64 KiB of text"
     ):
         load_settings([str(FOLDER)])
 

@@ -48,7 +48,7 @@ def test_remaining_rules_do_not_run_and_are_reported_once(tmp_path: Path) -> Non
     assert [(skipped.code, skipped.reason) for skipped in outcome.not_applicable] == [
         (f"USR90{number}", SPENT) for number in range(2, 6)
     ]
-    with pytest.raises(QueryError, match="the rules of packs may take"):
+    with pytest.raises(QueryError, match="the rules of packs may use"):
         found(rules(tmp_path, 2), None)
 
 
