@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class Source:
     """A line of the user's code, or a module if ``file`` is None (``function`` is then its name).
 
-    ``ns`` is its time, and ``share`` its share of the finding's time. ``line`` is None if only the function is known, because it was already running when the recording began. ``file`` is
-    the recorded path or, if the file exists on this machine (``here``), relative to the root of the project.
+    ``ns`` is its time, and ``share`` its share of the finding's time. ``line`` is None if only the function is known,
+    because it was already running when the recording began. ``file`` is the recorded path or, if the file exists on
+    this machine (``here``), relative to the root of the project.
     """
 
     file: str | None
