@@ -21,8 +21,7 @@ from perftool.readers.trace.envelope import holds_events, top_keys
 
 _KEYS = {"segments", "device_traces"}
 CONVERT = (
-    "refused: a pickled memory snapshot; save it as JSON: "
-    "json.dump(torch.cuda.memory._snapshot(), f, default=str)"
+    "refused: a pickled memory snapshot; save it as JSON: json.dump(torch.cuda.memory._snapshot(), f, default=str)"
 )
 _PICKLE = b"\x80"
 _HEAD = 4096
