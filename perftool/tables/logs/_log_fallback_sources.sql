@@ -1,4 +1,4 @@
--- Inputs that would list fallbacks: if there is one, an empty list means that there were no fallbacks. For summary.
+-- Inputs that would list fallbacks: if any was read, an empty list means that there were no fallbacks. For summary.
 --
 -- maker: given
 -- column path: VARCHAR, the file

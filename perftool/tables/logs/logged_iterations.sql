@@ -5,8 +5,8 @@
 -- column iteration: BIGINT, number of the iteration since the start of the engine
 -- column prompts: BIGINT, number of requests whose prompt tokens it processes
 -- column prompt_tokens: BIGINT, number of prompt tokens that it processes
--- column generating: BIGINT, number of requests that generate tokens
--- column generated_tokens: BIGINT, tokens of the requests that generate, including drafts
+-- column generating: BIGINT, number of requests that are generating
+-- column generated_tokens: BIGINT, tokens of these requests, including drafts
 -- column dur: BIGINT, length of the iteration in ns, as the engine measures it
 -- column path: VARCHAR, the log
 -- column line: BIGINT, number of the line, from 1

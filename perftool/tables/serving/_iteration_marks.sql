@@ -24,7 +24,7 @@
 -- column batch: BIGINT, number of requests
 -- column prompt_tokens: BIGINT, prompt tokens that it processes
 -- column context_tokens: BIGINT, tokens in the caches of its requests, including prompt_tokens
--- column generated_tokens: BIGINT, tokens processed for requests that already generate, including drafts
+-- column generated_tokens: BIGINT, tokens processed for requests that are already generating, including drafts
 -- column bucket_batch: BIGINT, batch that the iteration is padded to
 -- column bucket_query: BIGINT, tokens that each prompt is padded to
 -- column bucket_blocks: BIGINT, blocks of cache that the iteration is padded to
