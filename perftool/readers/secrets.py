@@ -81,7 +81,7 @@ _ADDRESS = re.compile(r"""://(?:[^\s/@:"'<>]*:(?P<password>[^\s/"'<>]+)|(?P<user
 
 
 class Certainty(IntEnum):
-    """Whether a name is that of a secret. ``POSSIBLE`` means: if the value also looks like a secret."""
+    """Whether a name is that of a secret. ``POSSIBLE`` means that the value must also look like one."""
 
     NO = 0
     POSSIBLE = 1

@@ -31,7 +31,7 @@ class Nested(NamedTuple):
 
 
 class Nesting:
-    """Nests slices period by period, with the same result as all at once.
+    """Nests slices period by period, with the same result as nesting them all at once.
 
     Keeps possible parents of later slices: those still open, and the last slice of each depth.
     """

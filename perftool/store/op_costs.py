@@ -41,7 +41,7 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
 
 
 def _seen(connection: duckdb.DuckDBPyConnection) -> Results:
-    """The convolutions in the recording that their gradients describe."""
+    """The result shapes of the recording's convolutions, from the ops that compute their gradients."""
     rows = connection.execute(
         "SELECT DISTINCT name, input_dims FROM ops WHERE name IN (SELECT unnest(?)) AND input_dims IS NOT NULL",
         [list(WHOLE)],

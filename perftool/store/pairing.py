@@ -34,7 +34,7 @@ class _OpenBegins:
         self._names[name] += 1
 
     def close(self, name: str | None) -> list[int]:
-        """Pop the innermost begin of ``name`` (None: of any name) and those inside it; nothing if none is open."""
+        """Pop the innermost begin of ``name`` (of any name if None) and those inside it; nothing if none is open."""
         if not (self._stack if name is None else self._names[name]):
             return []
         closed = [self._pop()]

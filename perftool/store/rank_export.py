@@ -58,7 +58,7 @@ def corrupt_as_input_error() -> Iterator[None]:
         if is_interrupt(error):
             raise
         why = str(error).splitlines()[0][:LONGEST_REASON]
-        raise InputError(f"the tables of a part are damaged; make it again ({why})") from None
+        raise InputError(f"the tables of a part are damaged; make the part again ({why})") from None
 
 
 @cache

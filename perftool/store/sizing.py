@@ -11,7 +11,7 @@ from perftool.readers.files.stream import reads_once
 
 # Approximate growth when gzip or zstd is decompressed.
 _COMPRESSION = 12
-# An input of unknown size counts as large, because a large database in memory would be worse than a small one on disk.
+# An input of unknown size counts as large, because a large in-memory database would be worse than a small one on disk.
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750
@@ -19,7 +19,7 @@ _MOST_MB = 750
 _CACHE_MB = 400
 # For more text than this, the database is in a temporary file, where it is compressed and can be spilled.
 _IN_MEMORY = 400 << 20
-# Memory for a database in memory, as a multiple of the text. The tables of a 230 MB trace take 5 times its size.
+# Memory for an in-memory database, as a multiple of the text. The tables of a 230 MB trace take 5 times its size.
 _GROWTH = 8
 # The rest is for Python, its libraries, and memory that DuckDB does not count.
 _SHARE = 0.5
@@ -50,7 +50,7 @@ def fits_in_memory(input_bytes: int, limit_mb: int) -> bool:
 
 
 def in_memory_limit_mb(input_bytes: int, limit_mb: int) -> int:
-    """The memory in MB that a database in memory may use for this much text, before it spills to disk."""
+    """The memory in MB that an in-memory database may use for this much text, before it spills to disk."""
     return limit_mb if limit_mb < _MOST_MB else max(limit_mb, _GROWTH * input_bytes >> 20)
 
 

@@ -53,7 +53,7 @@ def sweep(rank: Int64s, bits: Int64s, ts: Int64s, end: Int64s) -> Intervals:
 
 
 class Sweep:
-    """Sweeps intervals period by period, with the same result as all at once.
+    """Sweeps intervals period by period, with the same result as sweeping them all at once.
 
     ``marks`` are (rank, ts, end) of intervals that only mark their ends. With several periods, each rank needs a mark
     over its whole extent.

@@ -26,7 +26,7 @@ _Key = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class SetAside:
-    """The trace ``path``, which is not read because ``instead`` is of the same rank."""
+    """The trace ``path``, which is not read because ``instead`` has the same rank."""
 
     path: str
     rank: int

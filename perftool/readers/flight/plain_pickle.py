@@ -162,7 +162,7 @@ class _Machine:
             # Only strings may be keys: an attacker can choose numbers that collide, and hashing a tuple hashes all its
             # contents.
             if not isinstance(key.value, str):
-                raise _Refused("with keys that are not strings")
+                raise _Refused("contains keys that are not strings")
             value[key.value] = item.value
 
     def _measure(self, into: _Made, items: list[_Made]) -> None:
@@ -171,6 +171,6 @@ class _Machine:
             into.size += item.size
             into.depth = max(into.depth, item.depth + 1)
         if into.size > self._most:
-            raise _Refused("that repeats its values too often")
+            raise _Refused("repeats its values too often")
         if into.depth > _DEEPEST:
-            raise _Refused(f"that nests more than {_DEEPEST} deep")
+            raise _Refused(f"nests more than {_DEEPEST} levels deep")

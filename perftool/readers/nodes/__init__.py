@@ -12,7 +12,7 @@ from perftool.errors import InputError
 from perftool.readers.files.stream import reads_once
 
 HOST_TRACE = ".host_trace.json"
-# In bytes. File names have at most 255.
+# Bytes of a name without its suffix. File systems allow 255 for the whole name.
 _LONGEST_STEM = 200
 
 

@@ -65,10 +65,10 @@ def _decode(text: str, start: re.Pattern[str], tally: IssueTally) -> Iterator[di
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             tally.note("damaged record", "a record is cut off or damaged")
-            # Limit the work: records inside may also be cut off, and decoding each of them would get to the same place.
+            # Limit the work: inner records may also be cut off, and decoding each of them would fail at the same place.
             left -= error.pos - at + _CALL if isinstance(error, json.JSONDecodeError) else _DEEP
             if left < 0:
-                tally.note("damaged text", "a long text without anything readable was left out")
+                tally.note("damaged text", "a long stretch of unreadable text was left out")
                 return
             if at > _FAR:
                 # Shorten the text, since each error counts the lines up to its position.

@@ -83,7 +83,7 @@ def read_lines(
 
 
 def shortest(texts: Iterable[str]) -> tuple[str, ...]:
-    """The ``texts`` that contain no other of them. A line contains one of these if and only if it contains one of
+    """The ``texts`` that contain none of the others. A line contains one of these if and only if it contains one of
     ``texts``."""
     every = sorted(set(texts))
     return tuple(text for text in every if not any(other in text for other in every if other != text))

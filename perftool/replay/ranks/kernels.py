@@ -1,4 +1,4 @@
-"""Explains why kernels take longer on late ranks: each is slower, has more data, or there are more of them."""
+"""Explains why kernels take longer on late ranks: each runs slower, each processes more data, or more of them run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perftool.store.trace_store import TraceStore
 
 # Kernels of equal work differ by a percent or two from rank to rank.
 _NOTICED = 1.02
-# Kernels with this share of the time must be equally slower to count as all kernels, as with a lower clock.
+# If kernels with this share of the time are equally slower, all kernels count as slower, as with a lower clock.
 _MOST, _ALIKE = 0.8, 0.05
 # A single kernel is named if it makes up more than half of the difference.
 _NAMED = 0.5

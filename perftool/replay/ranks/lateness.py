@@ -20,7 +20,7 @@ _TOGETHER = 0.5
 
 @dataclass(frozen=True)
 class Late:
-    """Ranks that are late, in the given steps (None: in every step in which they are late)."""
+    """Ranks that are late, in the given steps or, if None, in every step in which they are late."""
 
     ranks: tuple[int, ...]
     steps: tuple[int, ...] | None = None

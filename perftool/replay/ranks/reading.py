@@ -17,7 +17,7 @@ TABLES = (
     "collectives", "_collective_matches", "_collective_waits", "_rank_stretches", "clocks", "windows", "steps",
     "gain_limits", "_cpu_runs",
 )  # fmt: skip
-# Smaller differences between ranks are normal; a share of the step.
+# Differences between ranks below this share of the step are normal.
 LEAST = 0.02
 _MET = "m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL"
 # The steps that all ranks have. A rank with few steps, whose recording was cut off, is left out unless the others wait
