@@ -19,7 +19,7 @@ def build(form: FormName, setting: Setting) -> Form:
 BENCHMARK = on_ranks(
     name="bucket_size",
     rules=(),
-    summary="Gradients reduced in buckets of 100 or 200 MB instead of 25",
+    summary="Gradients reduced in buckets of 100 or 200 MiB instead of 25",
     build=build,
     traced_size="recorded",
     sizes=tuple(_ADVISED),

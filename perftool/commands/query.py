@@ -264,7 +264,7 @@ def _as_json(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> bytes:
     twice = next((column for column in columns if columns.count(column) > 1), None)
     if twice is not None:
         raise PerfToolError(
-            f"two columns are called {twice}, but the keys of an object must differ; rename one with AS"
+            f"two columns are called {twice}, but the keys of a JSON object must be unique; rename one with AS"
         )
     objects = [dict(zip(columns, row, strict=True)) for row in rows]
     return orjson.dumps(cleaned(objects), option=orjson.OPT_APPEND_NEWLINE)

@@ -62,7 +62,7 @@ OutputOption = Annotated[
         "--output-file",
         "-o",
         metavar="FILE",
-        help="Trace to write (.json or .json.gz), with log and metrics beside it. Default: SCRIPT.simulated.json.gz.",
+        help="Trace to write (.json or .json.gz), with log and metrics next to it. Default: SCRIPT.simulated.json.gz.",
     ),
 ]
 ArgsArgument = Annotated[
@@ -148,7 +148,7 @@ def _report_ranks(written: Sequence[Path], report: bool, color: Color, quiet: bo
     traces = [_shown(each) for each in written]
     sys.stdout.flush()
     if not quiet and traces:
-        print_notes([f"Wrote {', '.join(traces)}, and log and metrics of each beside it"], color)
+        print_notes([f"Wrote {', '.join(traces)}, each with its log and metrics next to it"], color)
     if report and traces:
         show_report_on(traces, color)
 

@@ -72,7 +72,7 @@ class Run:
 
     @property
     def unrecognised(self) -> list[str]:
-        """The files that were named, and in which nothing was recognised; traces without events are judged by rank."""
+        """The named files in which nothing was recognised. Traces without events are judged by rank."""
         named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
         readings = [read for read in self.report.inputs if read.kind != "trace" and read.status != "unreadable"]
         return [read.path for read in readings if read.path in named and not read.events]

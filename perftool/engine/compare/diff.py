@@ -23,7 +23,7 @@ from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
 from perftool.units import format_ns
 
-# Smaller changes are not listed; a share of the step.
+# Changes below this share of the step are not listed.
 _LEAST_SHARE = 0.01
 # The share by which a mean differs from its median if steps are uneven, as in the table _usual_steps.
 _UNEVEN = 0.25
@@ -116,7 +116,7 @@ def unjudged(comparison: Comparison, limit: float) -> str:
         if side.lost:
             more = f" (and {len(side.lost) - 1} more)" if side.lost[1:] else ""
             return f"the {which} run is incomplete, so it is not judged: {side.lost[0]}{more}"
-        # Work that lasts as long as the recording leaves the steps behind its launch no time.
+        # Work as long as the recording leaves no time for the steps that follow its launch.
         if not median(side.step_ns or [0]):
             return f"the {which} run has no complete step, so it is not judged"
     # Saved reports of earlier versions do not say how steps were found.

@@ -42,7 +42,7 @@ _FUSIONS = (
     ),
 )  # fmt: skip
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
-# Limits the total length of the names of generated kernels, in which every op is searched.
+# Limits the total length of the names of generated kernels, in which every op is looked up.
 _MOST_TEXT = 1 << 18
 # A generated kernel for a single op is not a fusion.
 _LEAST_PARTS = 2

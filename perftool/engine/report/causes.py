@@ -11,7 +11,7 @@ from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, format_ratio
 
-# As a share of the window; every report names larger causes.
+# Every report names the causes that take a larger share of the window than this.
 LARGE = 0.2
 
 CLAUSES = {
@@ -52,7 +52,7 @@ _ON_CPU = {
     "unknown": "no op computes, and the recording does not show what the program does",
     "start_up": "no op computes during one-off start-up calls",
 }
-# The text states a smaller share.
+# A share below this is stated in the text.
 _NEARLY_ALL = 0.9
 # Names of ops from a trace are cut to this length in sentences.
 _LONGEST_NAME = 60
@@ -137,7 +137,7 @@ def cut_name(name: str) -> str:
 
 
 def _mostly_in(row: dict[str, Any]) -> str:
-    """A clause on the op, or the two ops around, most of the time of a cause; empty without one."""
+    """A clause on the op in which, or the two ops between which, a cause has most of its time; empty if unknown."""
     if pair := row["pair"]:
         between = f"{cut_name(pair['before'])} and {cut_name(pair['after'])}"
         return f", much of it between {between} ({pair['times']:,} times, {format_ns(pair['ns'])})"

@@ -63,7 +63,7 @@ class Left:
         for op in self.ops[:_MOST_NAMED]:
             if sum(one.share for one in named) < _NAMED_SHARE and op.share >= _LARGE:
                 named.append(op)
-        # The ending says once that no shapes are recorded.
+        # The ending says, once for all ops, that no shapes are recorded.
         return "Largest ops: " + "; ".join(_named(op).removesuffix(f", {WITHOUT_SHAPES}") for op in named)
 
     def _ending(self) -> str:

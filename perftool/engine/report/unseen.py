@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
-# Shorter silences are not mentioned; a share of the window.
+# Silences below this share of the window are not mentioned.
 _NOTICEABLE = 0.05
 _SIGN = """
 SELECT r.name FROM roles AS r JOIN slices AS s ON s.name = r.name AND s.cat = r.cat

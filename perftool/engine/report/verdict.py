@@ -176,8 +176,8 @@ def _is_minor(first: Finding) -> bool:
 
 
 def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> str:
-    """Sentences on how steps were found, on what repeats unless the ``headline`` says it, and on the phases that the
-    recording has besides the steady one and ``named``.
+    """Sentences on how steps were found, on what repeats (unless the ``headline`` says it), and on the phases of the
+    recording other than the steady one and ``named``.
     """
     whole = sum(phase.total_ns for phase in run.phases)
     weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
@@ -234,7 +234,7 @@ def _phase_clause(phase: Phase) -> str:
 def _lengths(run: VerdictInput, headline: str) -> str:
     """A sentence on steps of two lengths, and on the extra work of the long ones if the recording shows it.
 
-    Without a finding, an overloaded machine may explain the lengths, so it is empty. Does not repeat the ``headline``.
+    Empty if there is no finding and an overloaded machine may explain the lengths. Does not repeat the ``headline``.
     """
     found = _finding(run.findings, _UNSTABLE)
     if not run.run.lengths or (found is None and _finding(run.findings, _OVERLOADED)):
@@ -297,7 +297,7 @@ def _disturbed(findings: Sequence[Finding]) -> str:
     times = (
         f"the worst takes {format_ns(found.evidence['longest_ns'])} instead of {format_ns(found.evidence['usual_ns'])}"
     )
-    return f"Identical calls vary ({times}), as on a machine that also does other work."
+    return f"Identical calls vary in length ({times}), as they do on a machine that is also doing other work."
 
 
 def _combined_gain(model: ReplayModel | None) -> str:

@@ -75,7 +75,7 @@ def without_predictions(
 
 
 def changes_of(store: TraceStore, rule: Rule, model: Model, context: Context) -> list[tuple[str | None, Change]]:
-    """The changes that the fix of ``rule`` makes to the steps of ``model``, each with its subject (None: all).
+    """The changes that the fix of ``rule`` makes to the steps of ``model``, each with its subject (None means all).
 
     Raises QueryError when the rule's query fails, or returns something other than changes.
     """

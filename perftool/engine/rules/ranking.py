@@ -110,7 +110,7 @@ def ranked(
 
 
 def weight_ns(finding: Finding, step_ns: int) -> float:
-    """The value of ``finding`` in a step of ``step_ns``: its gain, or else the share of the time that a request waits.
+    """The value of ``finding`` in a step of ``step_ns``: its gain, or else the share of time that requests wait.
 
     A fix that only spreads a pause over many steps does not shorten the mean step, but requests wait less. The evidence
     calls that share ``waited_ratio``. Without either, the value is negative.

@@ -213,5 +213,5 @@ def _with_value(param: Param, value: Any, place: str) -> Param:
 
 
 def describe(settings: Settings) -> list[tuple[str, Any, str]]:
-    """Every key with its value (None: the default) and the place that set it."""
+    """Every key with its value (None for the default) and the place that set it."""
     return [(key, settings.values.get(key), settings.origins.get(key, DEFAULTS)) for key in BY_KEY]

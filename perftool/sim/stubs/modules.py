@@ -39,7 +39,7 @@ from perftool.sim.stubs.lightning import lightning_modules
 
 @contextmanager
 def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str | None) -> Iterator[None]:
-    """Provide ``habana_frameworks`` and the rest of the device while the script runs."""
+    """Provide ``habana_frameworks``, and patch PyTorch for the simulated device, while the script runs."""
     with ExitStack() as stack:
         stack.enter_context(installed(_modules(simulation)))
         stack.callback(_forget_default_device)
