@@ -124,7 +124,7 @@ def numbers(places: Places, _: float) -> dict[str, Any]:
 
 
 def broken(places: Places, _: float) -> dict[str, Any]:
-    """How each program ends on copies of one trace, each damaged in another way."""
+    """How each program ends on copies of one trace, each damaged in a different way."""
     whole = places.plain(places.traces / BASE).read_bytes()
     found = {}
     for what, damage in DAMAGES.items():
@@ -137,7 +137,7 @@ def broken(places: Places, _: float) -> dict[str, Any]:
 
 
 def _events(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[bytes], bytes]:
-    """A damage that changes the list of events."""
+    """Damage that changes the list of events."""
 
     def damage(whole: bytes) -> bytes:
         trace = json.loads(whole)
@@ -148,7 +148,7 @@ def _events(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[bytes
 
 
 def _first(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
-    """A damage that replaces the first ``old`` after the middle."""
+    """Damage that replaces the first ``old`` after the middle."""
 
     def damage(whole: bytes) -> bytes:
         at = whole.index(old, len(whole) // 2)

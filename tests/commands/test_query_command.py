@@ -29,8 +29,8 @@ def test_numbers_of_the_database_are_numbers(run: Run) -> None:
 def test_two_columns_of_one_name_are_refused(run: Run) -> None:
     assert run("query", "run.json", "SELECT 1 AS a, 2 AS a", "--output-format", "json") == 2
     assert (
-        run.err
-        == "habana_perf_tool: two columns are called a, but the keys of an object must differ; rename one with AS\n"
+        run.err == "habana_perf_tool: two columns are called a, but the keys of a JSON object must be unique; "
+        "rename one with AS\n"
     )
 
 

@@ -335,7 +335,8 @@ def test_calls_that_vary_on_a_cpu_limit_the_recording_and_give_no_advice(tmp_pat
     assert found.gain is None
     assert "longer" not in report.verdict.headline
     assert report.verdict.caveats == (
-        "Identical calls vary (the worst takes 200 us instead of 20.0 us), as on a machine that also does other work."
+        "Identical calls vary in length (the worst takes 200 us instead of 20.0 us), "
+        "as they do on a machine that is also doing other work."
     )
 
 

@@ -21,7 +21,7 @@ def launched_inside(trace: Trace) -> list[list[Work]]:
 
 
 def outlasts(works: list[Work], later: list[list[Work]]) -> list[Work]:
-    """The ``works`` of a step that end after all work of the next step that launches about as much."""
+    """Those of a step's ``works`` that end after all work of the next step with about as many launches."""
     following = next(filter(None, later), [])
     comparable = following and 2 * len(following) >= len(works)
     return [work for work in works if comparable and work.end > max(other.end for other in following)]

@@ -28,7 +28,7 @@ def backward(name: str, ts: float, correlation: int, us: float, sequence: int) -
 
 
 def trained() -> list[Event]:
-    """A model of two layers of a matmul and an activation, its backward pass, and an optimizer."""
+    """A model of two layers, each a matmul and an activation; its backward pass; and an optimizer."""
     events = [step(1, 0, 20_000), module("Model_0", 10, 190)]
     for layer in range(2):
         at, number = 20 + 80 * layer, 2 * layer
