@@ -239,7 +239,7 @@ def _server(desk: Workspace) -> Any:
 
     @tool
     def diff(base: str, new: str) -> dict[str, Any]:
-        """What became slower or quicker between two runs, with a confidence interval."""
+        """What became slower or faster between two runs, with a confidence interval."""
         return small(desk.run("diff", ["--output-format", "json"], [desk.path(base), desk.path(new)]))
 
     @tool

@@ -154,7 +154,7 @@ def _several_ranks(run: Run) -> tuple[Annotations, Callable[[], Iterator[bytes]]
 
 
 def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile], place: str) -> InputFile:
-    """The only trace in ``read``; for a URL, its copy at ``place``. Raises PerfToolError without a trace in JSON."""
+    """The only trace in ``read``; for a URL, its copy at ``place``. Raises PerfToolError if there is no JSON trace."""
     from perftool.readers.files.remote import is_url
     from perftool.readers.nodes import is_bundle
     from perftool.readers.trace.memory_snapshot import is_snapshot_file

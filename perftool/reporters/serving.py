@@ -27,7 +27,7 @@ _STAGES = {
 
 
 def server_lines(report: Report) -> Iterator[str]:
-    """Lines on the recorded iterations, and on measurements by clients and counters of the server."""
+    """Lines on the recorded iterations, on what clients measured, and on the server's counters."""
     if report.serving:
         yield from serving_lines(report.serving)
     known = {name: format_metric(metric) for name, metric in report.summary.items() if metric.value is not None}
