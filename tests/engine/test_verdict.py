@@ -86,7 +86,7 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
     assert "of the time, but only at 36.4 % of its peak, " in far.headline
     assert far.detail == "Pointwise, normalisation and copy kernels take 985 us of 1.00 ms."
     assert far.apart == (
-        "Largest ops: aten::add 100.0 %, at 36.4 % of its peak. "
+        "Largest ops, by share of the work: aten::add 100.0 %, at 36.4 % of its peak. "
         "At the rates that the device reaches on good shapes, the work would take 57.2 % less time; "
         "the table op_shortfalls shows why, and what to change."
     )

@@ -64,7 +64,9 @@ class Left:
             if sum(one.share for one in named) < _NAMED_SHARE and op.share >= _LARGE:
                 named.append(op)
         # The ending says, once for all ops, that no shapes are recorded.
-        return "Largest ops: " + "; ".join(_named(op).removesuffix(f", {WITHOUT_SHAPES}") for op in named)
+        texts = [_named(op).removesuffix(f", {WITHOUT_SHAPES}") for op in named]
+        # Shares of the time that ops compute, not of the window.
+        return "Largest ops, by share of the work: " + "; ".join(texts)
 
     def _ending(self) -> str:
         judged = sum(op.share for op in self.ops if op.judged)

@@ -39,9 +39,10 @@ converted AS (
     SELECT id, sum(ns)::BIGINT AS ns, least(sum(list_product(size)), 1e18)::BIGINT AS elements FROM inner_ops
     WHERE name = 'aten::as_strided_' AND previous = 'aten::empty' AND ns > 0 AND len(size) = 4 GROUP BY id
 )
--- For a single channel or pixel, both layouts are the same.
+-- For a single channel or pixel, both layouts are the same. A row of pixels comes from a convolution in one dimension,
+-- whose tensors have no channels_last layout.
 SELECT n.id, rank, name, input_dims, input_types, ts, dur,
-       n.size[2] > 1 AND n.size[3] * n.size[4] > 1 AND stride[4] = 1 AND stride[2] = n.size[3] * n.size[4]
+       n.size[2] > 1 AND least(n.size[3], n.size[4]) > 1 AND stride[4] = 1 AND stride[2] = n.size[3] * n.size[4]
        AND NOT (filter_stride[2] = 1 AND filter[3] * filter[4] > 1) AS channels_apart,
        c.ns AS converted_ns, c.elements AS converted_elements
 FROM named AS n LEFT JOIN converted AS c USING (id) WHERE len(n.size) = 4
