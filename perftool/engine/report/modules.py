@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from perftool.engine.report.causes import cut_name
 from perftool.model.modules import ModuleTime, OpLoop, Part
 from perftool.store.trace_store import TraceStore
@@ -45,9 +47,19 @@ def enclosing_call(store: TraceStore, op: str) -> str:
     if not rows or not rows[0]["call"] or 2 * rows[0]["ns"] <= rows[0]["whole_ns"]:
         return ""
     name, dims = rows[0]["call"].removeprefix(_FUNCTION), rows[0]["dims"]
-    # The backward functions of PyTorch's own ops end in a number and say no more than the op.
-    inside = "" if name == op or name[-1:].isdigit() else f"mostly inside {cut_name(name)}"
+    inside = "" if _says_no_more(name, op) else f"mostly inside {cut_name(name)}"
     return ", ".join(filter(None, (inside, f"on shapes such as {cut_name(dims)}" if dims and dims != "[]" else "")))
+
+
+def _says_no_more(function: str, op: str) -> bool:
+    """Whether the name of ``function`` follows from ``op``: the same op, or the backward pass of one like it, as
+    MmBackward0 of aten::mm. AddmmBackward0 calls aten::mm, and ConvolutionBackward0 aten::convolution_backward.
+    """
+    differentiated = re.fullmatch(r"(\w+?)Backward\d*", function)
+    if differentiated is None:
+        return function == op
+    plain = op.removeprefix("aten::").replace("_", "").removesuffix("backward")
+    return plain in differentiated[1].lower() or differentiated[1].lower() in plain
 
 
 def backward_passes(store: TraceStore) -> tuple[float, int] | None:
