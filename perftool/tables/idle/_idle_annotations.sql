@@ -1,4 +1,5 @@
--- The program's annotation that contains most of the idle time of a cause; if several do, the shortest.
+-- The program's annotation that contains most of the idle time of a cause; if several do, the shortest. Annotations of
+-- one library, such as FSDP::all_gather and FSDP::post_backward, count together, as FSDP::*.
 --
 -- needs: gap_causes, slices, _name_roles
 -- empty without: gap_causes, _name_roles.cat=user_annotation
@@ -7,7 +8,7 @@
 -- column annotation: VARCHAR, name of the annotation
 -- column ns: BIGINT, idle time of the cause inside the annotation
 WITH marked AS (
-    SELECT s.rank, s.name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
+    SELECT s.rank, regexp_replace(s.name, '^(\w+::).*$', '\1*') AS name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
     WHERE s.cat = 'user_annotation' AND s.side = 'host' AND len(n.roles) = 0 AND NOT is_step(s.name)
 ),
 -- Each annotation has a bit of a mask. Names with numbers are left out, because there could be many of them.

@@ -10,7 +10,7 @@
 -- column end: BIGINT, end in ns
 -- column source: VARCHAR, optimizer, annotation or copies
 WITH optimizing AS (
-    SELECT rank, name, ts, "end", lead(ts) OVER (PARTITION BY rank ORDER BY ts) AS next_ts FROM slices
+    SELECT rank, name, ts, "end", lead("end") OVER (PARTITION BY rank ORDER BY ts) AS next_end FROM slices
     WHERE rank IN (FROM _unmarked_ranks) AND side = 'host' AND cat IN ('user_annotation', 'cpu_op')
         AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
 ),
@@ -19,9 +19,11 @@ passes AS (
     WHERE rank IN (SELECT rank FROM optimizing) AND side = 'host' AND cat = 'cpu_op' AND outermost
         AND name IN (SELECT name FROM roles WHERE role = 'backward')
 ),
+-- A call ends a step if a backward pass follows before the next call ends: a closure, which Lightning passes, runs it
+-- inside the call.
 closing AS (
     SELECT o.rank, o.name, o."end" FROM optimizing AS o ASOF LEFT JOIN passes AS p ON p.rank = o.rank AND o."end" <= p.ts
-    WHERE o.next_ts IS NULL OR p.ts < o.next_ts OR o.rank NOT IN (SELECT rank FROM passes)
+    WHERE o.next_end IS NULL OR p.ts < o.next_end OR o.rank NOT IN (SELECT rank FROM passes)
 ),
 rarest AS (
     SELECT rank, arg_min(name, (n, -until)) AS name FROM (
