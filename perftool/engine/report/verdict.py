@@ -425,7 +425,9 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     if gain and whole.ns:
         predicted = first.gain is not None and first.gain.kind == "predicted"
         lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"
-        return f"{lost} is lost ({'predicted' if predicted else 'estimate'}): {_lower(title)}."
+        # A busy device does not lose time, but its work may be unnecessary.
+        what = "can be saved" if rule is not None and rule.relieves == "device" else "is lost"
+        return f"{lost} {what} ({'predicted' if predicted else 'estimate'}): {_lower(title)}."
     return f"{title.rstrip('.')}."
 
 
