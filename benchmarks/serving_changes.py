@@ -157,7 +157,7 @@ def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> N
 
 
 def _predicted(change: Change, rule: str, reports: Sequence[Mapping[str, Any]]) -> str:
-    """The prediction in a report on the first run before the change."""
+    """The prediction from the report on the first of the runs before the change."""
     findings = [one for report in reports for one in report["findings"] if one["code"] == rule]
     if not findings:
         return f"[{rule}](rules/{rule}.md) does not fire"

@@ -1,4 +1,4 @@
-"""Makes one test from a check of many members, because pytest's overhead of milliseconds per test exceeds the check."""
+"""Makes one test from a check of many members, because pytest's overhead of milliseconds per test exceeds the time of a check."""
 
 from __future__ import annotations
 

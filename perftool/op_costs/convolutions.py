@@ -79,7 +79,7 @@ def _backward(call: Call) -> Cost:
     gradient, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
     wanted = call.text(10)
     if wanted.count("True") + wanted.count("False") != 3:
-        raise NoModelError("which gradients are wanted is not recorded")
+        raise NoModelError("the recording does not show which gradients are computed")
     of_input, of_weight, of_bias = (word.strip("[] ") == "True" for word in wanted.split(","))
     once = _inner(x if call.flag(7) else gradient, weight)
     flops = once * (of_input + of_weight) + of_bias * gradient.count

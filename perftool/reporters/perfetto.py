@@ -22,7 +22,7 @@ _EVENTS_PER_BLOCK = 1000
 _FIRST_OF_RANKS, _PER_RANK, _MOST_PROCESSES = 10_000_000, 10_000, 5_000
 # Viewers require numeric flow ids, which are made from the recorded id and the rank. Our own ids are larger.
 _RANKS, _IDS = 2**12, 2**40
-# Numbers that some profilers write but JSON does not have, so that a viewer may reject the file.
+# Numbers that some profilers write but JSON does not allow; a viewer may reject the file because of them.
 _NOT_FINITE = re.compile(r"([:\[,]\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,\]}])", re.IGNORECASE)
 
 

@@ -54,7 +54,7 @@ def test_a_client_gets_answers_and_reasons_for_refusals(tmp_path: Path) -> None:
 
 
 async def conversation(talk: Callable[[Callable[[str, dict[str, Any]], Awaitable[Any]]], Awaitable[Any]]) -> Any:
-    """The result of ``talk``, which gets a function that calls a tool of a server for the samples."""
+    """The result of ``talk``, called with a function that calls the tools of a server for the samples."""
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 

@@ -1,4 +1,4 @@
-"""Finds lines that contain any of many texts."""
+"""Finds the lines that contain at least one of many texts."""
 
 from __future__ import annotations
 
