@@ -1,4 +1,4 @@
-"""Makes one test from a check of many members, because pytest's overhead of milliseconds per test exceeds the time of a check."""
+"""Makes one test of a check of many members, because pytest takes milliseconds per test, longer than the check."""
 
 from __future__ import annotations
 
