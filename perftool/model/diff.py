@@ -45,7 +45,8 @@ class RunSide:
     modules of one rank by path; their times exclude inner modules. ``steps_from`` names the signal that separates steps
     (None without steps). ``lost`` has a sentence for each input that was not read in full, and ``rank_steps`` the
     number of complete steps of each rank. ``recorded_per_step_ns`` is the time of the whole recording for each complete
-    step, without left-out steps (None when unknown).
+    step, without left-out steps (None when unknown). ``device_ranks`` has the ranks with work on an accelerator (None
+    when unknown).
     """
 
     name: str
@@ -64,6 +65,7 @@ class RunSide:
     lost: tuple[str, ...] = ()
     rank_steps: Mapping[int, int] = field(default_factory=dict)
     recorded_per_step_ns: float | None = None
+    device_ranks: tuple[int, ...] | None = None
 
     @property
     def step_word(self) -> str:

@@ -183,6 +183,40 @@ def test_the_gate_does_not_pass_a_rank_that_has_no_steps_on_both_sides(run: Run)
     assert run.out.startswith("Median step 1.00 ms -> 1.00 ms")
 
 
+def with_kernels(name: str, dur_us: int | None) -> str:
+    """Ten steps of 1 ms, each with a kernel of ``dur_us``; without kernels if it is None."""
+    events = []
+    for number in range(10):
+        at = number * 1000
+        events += [step(number, at, 1000), x("aten::mm", at + 1, 900), *launch(number, at + 10, 5, at + 20, 900)]
+        if dur_us is None:
+            events.pop()
+        else:
+            events[-1]["dur"] = dur_us
+    Path(name).write_bytes(document(events))
+    return name
+
+
+@pytest.mark.parametrize(
+    ("dur_us", "sentence"),
+    [
+        (-1, "the new run is incomplete, so it is not judged: new.json: device events of impossible length"),
+        (10**13, "the new run is incomplete, so it is not judged: new.json: device events of impossible length"),
+        (10**9, "the new run is incomplete, so it is not judged: new.json: device events of impossible length"),
+        (None, "the runs are not judged: base has device work of rank 0, new has device work of no rank"),
+    ],
+)
+def test_the_gate_fails_if_device_work_is_missing(run: Run, dur_us: int | None, sentence: str) -> None:
+    base, new = with_kernels("base.json", 900), with_kernels("new.json", dur_us)
+    assert run(*DIFF, base, base, "--fail-if", "slower:5%") == 0
+    assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 2
+    assert sentence in run.err
+    for name in (base, new):
+        assert run("analyze", "--select", "GAP101", name, "--output-format", "json", "-o", f"{name}.report") == 0
+    assert run(*DIFF, f"{base}.report", f"{new}.report", "--fail-if", "slower:5%") == 2
+    assert sentence in run.err
+
+
 def test_the_gate_fails_for_a_run_without_steps(run: Run) -> None:
     Path("empty.json").write_text('{"traceEvents": []}')
     assert run(*DIFF, run_of("base.json", 1000), "empty.json", "--fail-if", "slower:5%") == 2
@@ -298,6 +332,13 @@ def chained(count: int, dur_us: int) -> list[dict[str, Any]]:
     return [*passes(count, dur_us), *(event for work in works for event in work)]
 
 
+def test_the_gate_does_not_judge_work_that_is_longer_than_the_recording_of_the_host(run: Run) -> None:
+    Path("base.json").write_bytes(document(passes(10, 1000)))
+    Path("new.json").write_bytes(document([*passes(10, 1000, on_device=False), *late_work(0, "k", 6, 500_000)]))
+    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
+    assert "new.json: device events of impossible length, set aside: 1" in run.err
+
+
 @pytest.mark.parametrize(
     "slow",
     [
@@ -305,8 +346,6 @@ def chained(count: int, dur_us: int) -> list[dict[str, Any]]:
         chained(10, 50_000),
         # The slow steps are incomplete.
         [*passes(10, 1000), *passes(9, 50_000, first=10, at=10_000, on_device=False)],
-        # The host does not wait for the device, whose work is longer than the host's recording.
-        [*passes(10, 1000, on_device=False), *late_work(0, "k", 6, 500_000)],
         # Most of the work is in no step.
         [*passes(10, 1000), x("aten::mm", 10_000, 450_000)],
     ],

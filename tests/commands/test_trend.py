@@ -86,6 +86,13 @@ def test_the_gate_fails_if_the_steps_of_the_newest_run_were_found_in_another_way
     assert "its steps were not found in the same way" in run.err
 
 
+def test_the_gate_fails_if_only_the_newest_run_shows_no_device_work(run: Run) -> None:
+    shown = {"step_time_ms": 100.0, "device_busy_ratio": 0.9}
+    Path("n.jsonl").write_text("".join(line(at, 0, metrics=shown) for at in range(1, 9)) + line(9, 25.0))
+    assert run("trend", "n.jsonl") == 2
+    assert "the newest run (run.json) is not judged: it shows no device work, which most runs show" in run.err
+
+
 def test_the_gate_fails_if_the_newest_run_lacks_the_rank(run: Run) -> None:
     Path("n.jsonl").write_text("".join(line(at, 1.0, rank=1) for at in range(1, 9)) + line(9, 1.0))
     assert run("trend", "n.jsonl", "--rank", "1") == 2

@@ -249,7 +249,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (1, 0, 1, None, 'unknown', 'torch.compile', 100_000, 500_000, 600_000),
         (4, 0, 2, None, 'unknown', 'torch.compile', 12_000_000, 1_000_000, 13_000_000),
     ]),
-    # Begins and ends beyond the edges of the recording; events that cannot be slices. TRC104 covers the kernel.
+    # Begins and ends beyond the edges of the recording; events that cannot be slices.
     "input_issues": ([
         begin("pair", 20), end(25, "pair"), end(30, "other"), begin("open", 40), x("backwards", 50, -5),
         {**HOST, "ph": "X", "name": "endless", "ts": 1}, {**HOST, "ph": "X", "name": "timeless", "dur": 1},
@@ -257,6 +257,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
     ], [
         ('PATH', 'events without times', 3, None, None,
          'complete events without a start, or with a missing or impossible length, dropped: 3'),
+        ('PATH', 'impossible device events', 1, None, None, 'device events of impossible length, set aside: 1'),
         ('PATH', 'unmatched begins', 1, None, None,
          'begin events without an end, closed with the events around them: 1'),
         ('PATH', 'unmatched ends', 1, None, None,

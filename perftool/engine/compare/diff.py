@@ -54,6 +54,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
         served=served_numbers({name: metric.value for name, metric in report.summary.items()}), modules=report.modules,
         steps_from=report.run.steps_from, inputs=report.inputs,
         recorded_ns={one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None},
+        device_ranks=() if report.device.type == "cpu" else [one.rank for one in report.ranks if one.busy_ns is not None],
     )  # fmt: skip
 
 
@@ -126,8 +127,10 @@ def unjudged(comparison: Comparison, limit: float) -> str:
     for one, other, what in (
         (base.setting.ranks, new.setting.ranks, ""),
         (_stepped(base), _stepped(new), "complete steps of "),
+        (base.device_ranks, new.device_ranks, "device work of "),
     ):
-        if one != other:
+        # Saved reports of early versions do not say which ranks have device work.
+        if one is not None and other is not None and one != other:
             ranks = f"base has {what}{named(one)}, new has {what}{named(other)}"
             return f"the ranks differ, so the runs are not judged: {ranks}"
     for side, which in ((base, "base"), (new, "new")) if len(base.rank_steps) > 1 else ():

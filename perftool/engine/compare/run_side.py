@@ -31,12 +31,13 @@ def run_side(
     steps_from: StepSource | None = None,
     inputs: Iterable[InputFile] = (),
     recorded_ns: Mapping[int, int] | None = None,
+    device_ranks: Iterable[int] | None = None,
 ) -> RunSide:
     """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
 
     ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``,
-    ``steps_from`` the signal that separates steps, ``inputs`` the files that it was read from, and ``recorded_ns`` the
-    length of each rank's recording.
+    ``steps_from`` the signal that separates steps, ``inputs`` the files that it was read from, ``recorded_ns`` the
+    length of each rank's recording, and ``device_ranks`` the ranks with work on an accelerator.
     """
     steps = tuple(steps)
     complete = counted(steps)
@@ -59,6 +60,7 @@ def run_side(
         lost=(*filter(None, (read.loss for read in inputs)), *mostly_incomplete(steps)),
         rank_steps={rank: per_rank[rank] for rank in sorted({step.rank for step in steps})},
         recorded_per_step_ns=recorded_per_step(steps, recorded_ns or {}),
+        device_ranks=None if device_ranks is None else tuple(sorted(device_ranks)),
     )
 
 

@@ -77,6 +77,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         steps_from=next((known for known in get_args(StepSource) if known == run.get("steps_from")), None),
         inputs=from_plain(tuple[InputFile, ...], [_fields(read, _INPUT) for read in data["inputs"]]),
         recorded_ns=from_plain(dict[int, int], _recorded(data.get("ranks", []))),
+        device_ranks=_device_ranks(data),
     )
 
 
@@ -85,6 +86,14 @@ def _setting(data: Mapping[str, Any]) -> Setting:
     ranks = [read["rank"] for read in data["inputs"] if read["kind"] == "trace"]
     setting = setting_of(device["name"] or device["type"], ranks, run.get("world_size"))
     return from_plain(Setting, to_plain(setting))
+
+
+def _device_ranks(data: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The ranks with work on an accelerator; None for reports of earlier versions, which lack them."""
+    if "ranks" not in data:
+        return None
+    shown = [one["rank"] for one in data["ranks"] if one["busy_ns"] is not None and data["device"]["type"] != "cpu"]
+    return from_plain(tuple[int, ...], shown)
 
 
 def _recorded(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

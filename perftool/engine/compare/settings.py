@@ -18,7 +18,9 @@ def differences(base: Setting, new: Setting) -> Iterator[str]:
 
 
 def named(ranks: Collection[int]) -> str:
-    """``rank 3``, or ``ranks 0-3``."""
+    """``rank 3``, ``ranks 0-3`` or ``no rank``."""
+    if not ranks:
+        return "no rank"
     return f"rank{'s' if len(ranks) > 1 else ''} {listed(ranks)}"
 
 

@@ -32,6 +32,8 @@ from perftool.model.trend import (
 _PENALTY = 2.0
 # The assumed noise, as a share of the number, when all runs give identical numbers.
 _LEAST_NOISE = 0.005
+# Known for each run and rank that shows device work.
+_DEVICE_WORK = "device_busy_ratio"
 
 
 def trend_of(
@@ -71,6 +73,7 @@ def trend_of(
         sum(line.metrics.get(metric) is None for line in whole), history.damaged,
         _unjudged(newest, max(lines, key=_when), metric, history)
         or _without_usual_ranks(newest, whole, lines)
+        or _without_device_work(newest, whole)
         or _with_other_steps(newest, wanted),
         len(alike) - len(whole),
     )  # fmt: skip
@@ -109,6 +112,14 @@ def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequen
     missing = [rank for rank, count in counts.items() if 2 * count > len(runs)]
     lacks = f"the newest run ({newest.label}) lacks rank {listed(missing)}, which most runs have, so it is not judged"
     return lacks if missing else ""
+
+
+def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
+    """Why ``newest`` is not judged if it shows no device work and most ``runs`` do: its steps then lack that work."""
+    shown = [run for run in runs if run.metrics.get(_DEVICE_WORK) is not None]
+    if newest in shown or 2 * len(shown) <= len(runs):
+        return ""
+    return f"the newest run ({newest.label}) is not judged: it shows no device work, which most runs show"
 
 
 def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:

@@ -1,6 +1,6 @@
 -- One row per kind of data loss or repair in an input.
 --
--- needs: _issues, _overlapping_steps, _pairs, inputs
+-- needs: _issues, _overlapping_steps, _pairs, _set_aside, inputs
 -- column path: VARCHAR, the file
 -- column kind: VARCHAR, what happened, for example dropped events
 -- column count: BIGINT, number of events, records or lines
@@ -13,3 +13,7 @@ UNION ALL
 SELECT i.path, 'overlapping steps', o.steps, NULL, NULL,
        format('profiler steps that overlap earlier ones, not counted as steps: {:,}', o.steps)
 FROM _overlapping_steps AS o JOIN inputs AS i ON i.rank = o.rank AND i.kind = 'trace'
+UNION ALL
+SELECT i.path, 'impossible device events', s.events, NULL, NULL,
+       format('device events of impossible length, set aside: {:,}', s.events)
+FROM _set_aside AS s JOIN inputs AS i ON i.rank = s.rank AND i.kind = 'trace'
