@@ -43,6 +43,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
     """A side of the comparison, the ``run`` at ``path``, with paths relative to ``root``. Raises InputError."""
     report = make_portable(run.report, shown_paths([read.path for read in run.report.inputs], root))
     device_ops, ops = shares(run.store, DEVICE_OPS), shares(run.store, OPS)
+    worked = [one.rank for one in report.ranks if one.busy_ns is not None and report.device.type != "cpu"]
     setting = setting_of(
         report.device.name or report.device.type,
         [read.rank for read in report.inputs if read.kind == "trace"],
@@ -54,7 +55,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
         served=served_numbers({name: metric.value for name, metric in report.summary.items()}), modules=report.modules,
         steps_from=report.run.steps_from, inputs=report.inputs,
         recorded_ns={one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None},
-        device_ranks=() if report.device.type == "cpu" else [one.rank for one in report.ranks if one.busy_ns is not None],
+        device_ranks=worked,
     )  # fmt: skip
 
 
