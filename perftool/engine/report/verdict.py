@@ -105,7 +105,8 @@ def verdict(run: VerdictInput) -> Verdict:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
         headline += _other_culprits(first, findings, rules)
         if _is_minor(first) and not _blames(first, rules) and (limit := limit_sentence(run, _MOSTLY_BUSY)):
-            headline, detail, most = f"{limit} {headline}", busy_detail(run), work_sentences(run) or most
+            headline = limit if _gain_share(first) < _TABLE_ONLY else f"{limit} {headline}"
+            detail, most = busy_detail(run), work_sentences(run) or most
     elif limit := limit_sentence(run):
         headline, detail, most = limit, busy_detail(run), work_sentences(run) or most
     else:
@@ -168,11 +169,17 @@ _LOOPED = 0.3
 _MOSTLY_BUSY = 0.3
 # Advice with a smaller gain comes after the sentence on where the time goes.
 _MINOR = 0.15
+# Beside a busy device, advice with a smaller gain is only in the table.
+_TABLE_ONLY = 0.1
 
 
 def _is_minor(first: Finding) -> bool:
     """Whether the best advice gains so little that the verdict starts with the work itself."""
-    return first.gain is not None and first.gain.share_of_step < _MINOR
+    return first.gain is not None and _gain_share(first) < _MINOR
+
+
+def _gain_share(finding: Finding) -> float:
+    return finding.gain.share_of_step if finding.gain else 0.0
 
 
 def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> str:

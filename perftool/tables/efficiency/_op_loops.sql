@@ -27,7 +27,7 @@ counted AS (
 ),
 loops AS (
     SELECT rank, length, arg_max(n, (ns, name)) AS n, arg_max(loop_ns, (ns, name)) AS loop_ns, sum(ns) AS ns,
-           array_to_string(arg_max(cut_text(name, 60), (ns, name), 3), ', ') AS names, count(*) AS kinds
+           array_to_string(arg_max(cut_text(name, 60), (ns, name), 3)[:length], ', ') AS names, count(*) AS kinds
     -- A loop of backward functions is the backward pass of equal layers.
     FROM counted GROUP BY rank, length HAVING kinds > 1 AND sum(ns) FILTER (NOT starts_with(name, 'autograd::')) > 0.2 * sum(ns)
 )

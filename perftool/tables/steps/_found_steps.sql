@@ -42,11 +42,13 @@ updates AS (
     FROM (SELECT rank, ts FROM slices WHERE rank IN (SELECT rank FROM rarest) AND side = 'host' AND cat = 'cpu_op' AND outermost) AS s
     ASOF JOIN numbered_ends AS e ON e.rank = s.rank AND s.ts >= e.ts WHERE s.ts < e."end" GROUP BY e.rank, e.place
 ),
+-- Each update next to the one that is up to eight calls earlier.
+earlier AS (
+    SELECT rank, place + length AS place, length, ops FROM updates, (SELECT unnest(range(1, 9)) AS length) WHERE place >= length
+),
 cycles AS (
-    SELECT u.rank, p.length FROM updates AS u, (SELECT unnest(range(1, 9)) AS length) AS p
-    LEFT JOIN updates AS b ON b.rank = u.rank AND b.place = u.place - p.length
-    WHERE u.place >= 2 * p.length GROUP BY u.rank, p.length
-    HAVING count(*) >= greatest(4, 2 * p.length) AND count(*) FILTER (b.ops = u.ops) >= 0.9 * count(*)
+    SELECT u.rank, b.length FROM updates AS u JOIN earlier AS b USING (rank, place) WHERE place >= 2 * b.length GROUP BY u.rank, b.length
+    HAVING count(*) >= greatest(4, 2 * b.length) AND count(*) FILTER (b.ops = u.ops) >= 0.9 * count(*)
 ),
 cycle AS (SELECT rank, min(length) AS length FROM cycles GROUP BY rank),
 begun AS (
