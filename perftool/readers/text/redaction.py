@@ -147,8 +147,8 @@ class Redactor:
         return found
 
     def _named(self, piece: bytes, at: int, name: str, option: bool) -> Generator[_Edit, None, int]:
-        """The spans of secrets in the value at ``at``, called ``name``, and in its members; returns the end of the
-        value."""
+        """The spans of secrets in the value at ``at``, whose key is ``name``, and in its members; returns where the
+        value ends."""
         depth, key = 0, name
         while found := _PART.search(piece, at):
             start, at = found.span()

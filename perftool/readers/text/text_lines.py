@@ -123,7 +123,7 @@ def _split(chunks: Iterator[str], tally: IssueTally, max_line: int, wanted: Want
             pending = text[whole:]
             for piece in _pieces(text, whole, wanted):
                 if len(piece) >= _PIECE_OF_ALL and piece.isspace():
-                    # A fast path for many blank lines.
+                    # Many blank lines are skipped without reading each.
                     pass
                 elif wanted.texts is None or len(piece) > MAX_LINE or not _is_unicode(piece):
                     for at, line in enumerate(piece[:-1].split("\n"), number):
