@@ -222,14 +222,15 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
 
 
 def _unknown(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """Issues for events that no table contains: of a phase outside the trace event format, or slices without a name."""
+    """Issues for events that no table contains: of no phase of the trace event format, or slices without a
+    name."""
     found = connection.execute(
         f"""SELECT rank, count(*) FROM raw
             WHERE NOT contains('{_PHASES}', ph) OR strlen(ph) <> 1 OR (ph IN ('X', 'B') AND name IS NULL)
             GROUP BY rank ORDER BY rank"""
     ).fetchall()
     for rank, count in found:
-        text = f"events of an unknown phase, or slices without a name, left out: {count:,}"
+        text = f"events of no known phase, or slices without a name, left out: {count:,}"
         yield rank, ImportIssue("unknown events", count, text)
 
 

@@ -46,6 +46,13 @@ _EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
 # Longer names are cut, because names are compared with many patterns and copied into rows. The longest names known,
 # those of template kernels, are 5 kB long.
 LONGEST_NAME = 6 << 10
+# Elements without a phase are loaded with an empty one, which counts as unknown. ``{}``, with which some writers
+# end the array, is no event.
+# ``annotate`` adds no complete events, so those with its category are part of the run.
+_IS_EVENT = (
+    "(ph IS NOT NULL OR coalesce(name, ts::VARCHAR, dur::VARCHAR) IS NOT NULL) "
+    f"AND (cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('B', 'E', 'C', 'M', 's', 'f'))"
+)
 _CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"
 
 Progress = Callable[[int], None]
@@ -76,9 +83,10 @@ def load_trace(
     trace.finish()
     if RANKS_KEY in trace.metadata:
         raise InputError(f"{path}: a timeline of several ranks, as annotate writes it; give the traces of the ranks")
-    _settle_rank(here(), batches.rank, rank_for(trace.metadata))
-    if not loading.events:
-        _require_trace(trace)
+    rank = rank_for(trace.metadata)
+    _settle_rank(here(), batches.rank, rank)
+    if trace.bare and not _has_phase(here(), rank):
+        raise InputError(f"{trace.path}: a JSON array without a single trace event")
     status: InputStatus = "truncated" if trace.truncated else "repaired" if trace.issues else "ok"
     shown = "<stdin>" if path == STDIN else path
     issues = (*_origin(trace.metadata), *trace.issues)
@@ -210,9 +218,9 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
     name = _CUT_NAME.format("name")
     statement = f"""
         INSERT INTO raw
-        SELECT {rank}, ph, cat, {name}, pid, tid, {_to_ns(form, "ts")}, {_to_ns(form, "dur")}, id, args
+        SELECT {rank}, coalesce(ph, ''), cat, {name}, pid, tid, {_to_ns(form, "ts")}, {_to_ns(form, "dur")}, id, args
         FROM read_json($files, format = 'array', columns = $columns)
-        WHERE ph IS NOT NULL AND cat IS DISTINCT FROM '{CATEGORY}'
+        WHERE {_IS_EVENT}
     """
     inserted = connection.execute(statement, {"files": [str(file) for file in files], "columns": columns})
     return int(inserted.fetchall()[0][0])
@@ -220,14 +228,15 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
 
 def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: int) -> int:
     """Insert a chunk that the fast path refuses: some elements are not objects, or repeat a key."""
-    keys = ", ".join(_CUT_NAME.format(f"(json ->> '{key}')") for key in _COLUMNS if key != "id")
-    ts, dur = (_to_ns(_EXACT_TIME[1], f"(json ->> '{key}')") for key in ("ts", "dur"))
+    fields = ", ".join(f"json ->> '{key}' AS {key}" for key in (*_COLUMNS, "ts", "dur"))
+    keys = ", ".join(_CUT_NAME.format(key) for key in ("cat", "name", "pid", "tid"))
+    ts, dur = (_to_ns(_EXACT_TIME[1], key) for key in ("ts", "dur"))
     statement = f"""
         INSERT INTO raw
-        SELECT {rank}, {keys}, {ts}, {dur}, json ->> 'id', json -> 'args'
-        FROM read_json_objects($file, format = 'array')
-        WHERE json_type(json) = 'OBJECT' AND (json ->> 'ph') IS NOT NULL
-              AND (json ->> 'cat') IS DISTINCT FROM '{CATEGORY}'
+        SELECT {rank}, {_CUT_NAME.format("coalesce(ph, '')")}, {keys}, {ts}, {dur}, id, args
+        FROM (SELECT {fields}, json -> 'args' AS args FROM read_json_objects($file, format = 'array')
+              WHERE json_type(json) = 'OBJECT')
+        WHERE {_IS_EVENT}
     """
     inserted = connection.execute(statement, {"file": str(chunk.path)})
     return int(inserted.fetchall()[0][0])
@@ -246,6 +255,9 @@ def _to_ns(form: str, source: str) -> str:
     return f"CASE WHEN {possible} THEN {form.format(source)} END"
 
 
-def _require_trace(trace: ChromeTrace) -> None:
-    if trace.bare:
-        raise InputError(f"{trace.path}: a JSON array without a single trace event")
+def _has_phase(connection: duckdb.DuckDBPyConnection, rank: int) -> bool:
+    """Whether an event of ``rank`` has a phase. If not, its other elements are removed."""
+    if connection.execute(f"SELECT 1 FROM raw WHERE rank = {rank} AND ph <> '' LIMIT 1").fetchall():
+        return True
+    connection.execute(f"DELETE FROM raw WHERE rank = {rank}")
+    return False

@@ -257,8 +257,9 @@ def test_the_gate_does_not_judge_a_run_whose_device_work_ends_early(run: Run) ->
 
 @pytest.mark.parametrize(
     ("damage", "lost"),
-    [({"dur": None}, "complete events without a start"), ({"ph": "x"}, "events of an unknown phase"),
-     ({"name": None}, "events of an unknown phase, or slices without a name")],
+    [({"dur": None}, "complete events without a start"), ({"ph": "x"}, "events of no known phase"),
+     ({"ph": None}, "events of no known phase"),
+     ({"name": None}, "events of no known phase, or slices without a name")],
 )  # fmt: skip
 def test_the_gate_does_not_judge_a_run_that_lost_events(run: Run, damage: dict[str, Any], lost: str) -> None:
     base = run_of("base.json", 1000)
@@ -267,6 +268,33 @@ def test_the_gate_does_not_judge_a_run_that_lost_events(run: Run, damage: dict[s
 
     assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
     assert lost in run.err
+
+
+def test_events_with_the_category_of_annotations_are_part_of_the_run(run: Run) -> None:
+    more = [{**event, "cat": "habana_perf_tool"} for event in passes(30, 4000, first=10, at=10_000)]
+    Path("new.json").write_bytes(document([*passes(10, 1000), *more]))
+    Path("base.json").write_bytes(document(passes(10, 1000)))
+
+    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
+    assert "it recorded " in run.err
+
+
+@pytest.mark.parametrize("launched", [0, 3])
+def test_a_long_incomplete_step_hides_no_time(run: Run, launched: int) -> None:
+    def steps(slow_us: int) -> list[dict[str, Any]]:
+        events = []
+        for number in range(10):
+            at, dur = number * 1000, slow_us if number == 9 else 1000
+            events += [step(number, at, dur), x("aten::mm", at + 1, dur - 2)]
+            for work in range(launched if number == 9 else 8):
+                events += launch(10 * number + work, at + 5 * work + 2, 2, at + 100 * work + 50, 90)
+        return events
+
+    Path("base.json").write_bytes(document(steps(1000)))
+    Path("new.json").write_bytes(document(steps(120_000)))
+    assert run(*DIFF, "base.json", "base.json", "--fail-if", "slower:5%") == 0
+    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
+    assert "it recorded " in run.err
 
 
 def test_the_gate_does_not_judge_the_first_of_two_documents(run: Run) -> None:
@@ -303,9 +331,10 @@ def test_steps_without_length_are_no_steps(run: Run) -> None:
 
 @pytest.mark.parametrize("until", [98_000, 58_000])
 def test_a_kernel_as_long_as_the_recording_hides_no_slow_steps(run: Run, until: int) -> None:
+    Path("base.json").write_bytes(document(passes(10, 9000)))
     Path("new.json").write_bytes(document([*late_work(0, "persistent", 10, until), *passes(10, 10_000)]))
 
-    assert run(*DIFF, run_of("base.json", 9000), "new.json", "--fail-if", "slower:5%") == 1
+    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 1
     assert "-> 10.0 ms" in run.out
     assert run("lint", "new.json", "--select", "GAP101", "--budget", "step_time_ms<=9") == 1
 

@@ -41,6 +41,8 @@ def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
 def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
     """The time of the whole recording for each step, in ns, without left-out steps: the longest of all ranks.
 
+    At most a median step is subtracted for an incomplete step. Warm-up may take longer.
+
     ``recorded_ns`` has the length of each rank's recording. None if it is known for no rank with steps.
     """
     own = _by_rank(step for step in steps if step.name != WHOLE_TRACE)
@@ -51,9 +53,11 @@ def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> 
 def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
     # A recording cuts off its first and last step at most, so other incomplete steps count.
     are_cut = sum(step.left_out == "incomplete" for step in steps) <= _CUT_OFF
-    left_out = [step.dur_ns for step in steps if step.partial and (are_cut or step.left_out != "incomplete")]
+    left_out = [step for step in steps if step.partial and (are_cut or step.left_out != "incomplete")]
     count = len(steps) - len(left_out)
-    return (recorded_ns - sum(left_out)) / count if count else None
+    usual_ns = _median_ns(counted(steps))
+    left_out_ns = sum(min(one.dur_ns, usual_ns) if one.left_out == "incomplete" else one.dur_ns for one in left_out)
+    return (recorded_ns - left_out_ns) / count if count else None
 
 
 def median_step_ns(steps: Iterable[Step]) -> float:
