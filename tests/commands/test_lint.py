@@ -146,6 +146,13 @@ def test_damage_shows_whatever_is_selected(run: Run, options: list[str], code: i
     assert run.out.splitlines()[-1] == last
 
 
+def test_impossible_device_events_show_whatever_is_selected(run: Run) -> None:
+    call = x("cudaLaunchKernel", 10, 5, "cuda_runtime", correlation=1)
+    events = [step(0, 0, 100), x("aten::mm", 0, 20), call, x("gemm", 20, -30, "kernel", pid=0, tid=7, correlation=1)]
+    assert run("lint", trace("negative.json", document(events).decode()), "--select", "SYN101") == 1
+    assert "TRC104 [warning]" in run.out
+
+
 def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
     assert run("lint", trace("half.json", '{"schemaVersion": 1, "deviceProper')) == 2
     assert run.err.startswith("habana_perf_tool: half.json: ")

@@ -108,7 +108,10 @@ def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequen
     for line in lines:
         if line.rank is not None:
             ranks[_when(line)].add(line.rank)
-    counts = Counter(rank for run in runs for rank in ranks[_when(run)] - ranks[_when(newest)])
+    times = Counter(_when(run) for run in runs)
+    counts: Counter[int] = Counter()
+    for when, count in times.items():
+        counts.update(dict.fromkeys(ranks[when] - ranks[_when(newest)], count))
     missing = [rank for rank, count in counts.items() if 2 * count > len(runs)]
     lacks = f"the newest run ({newest.label}) lacks rank {listed(missing)}, which most runs have, so it is not judged"
     return lacks if missing else ""
