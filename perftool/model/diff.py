@@ -43,10 +43,10 @@ class RunSide:
     longest ops are known, as in a saved report. ``rates`` holds the rates that the ops with the most time reach on
     ``device``, ``served`` the numbers of the summary that only a language-model server has. ``modules`` holds the
     modules of one rank by path; their times exclude inner modules. ``steps_from`` names the signal that separates steps
-    (None without steps). ``lost`` has a sentence for each input that was not read in full, and ``rank_steps`` the
-    number of complete steps of each rank. ``recorded_per_step_ns`` is the time of the whole recording for each complete
-    step, without left-out steps (None when unknown). ``device_ranks`` has the ranks with work on an accelerator (None
-    when unknown).
+    (None without steps), ``step_unit`` the call that makes a detected step. ``lost`` has a sentence for each input that
+    was not read in full, and ``rank_steps`` the number of complete steps of each rank. ``recorded_per_step_ns`` is the
+    time of the whole recording for each complete step, without left-out steps (None when unknown). ``device_ranks`` has
+    the ranks with work on an accelerator (None when unknown).
     """
 
     name: str
@@ -62,6 +62,7 @@ class RunSide:
     served: Mapping[str, float] = field(default_factory=dict)
     modules: tuple[OpTotal, ...] = ()
     steps_from: StepSource | None = None
+    step_unit: str | None = None
     lost: tuple[str, ...] = ()
     rank_steps: Mapping[int, int] = field(default_factory=dict)
     recorded_per_step_ns: float | None = None

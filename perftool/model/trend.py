@@ -28,7 +28,8 @@ class RunLine:
     state it), ``name`` the name of the inputs, ``folder`` their folder. ``metrics`` holds the numbers of the summary by
     name (None if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the report.
     ``origin`` marks inputs that no device recorded (simulated, handMade). ``lost`` counts the inputs of the run that
-    could not be read in full. ``steps_from`` names the signal that separates steps (empty if unknown).
+    could not be read in full. ``steps_from`` names the signal that separates steps, and
+    ``step_unit`` the call that makes a detected step (both empty if unknown).
     """
 
     time: str
@@ -43,6 +44,7 @@ class RunLine:
     folder: str = ""
     lost: int = 0
     steps_from: str = ""
+    step_unit: str = ""
 
     @property
     def at(self) -> str:

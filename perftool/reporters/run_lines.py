@@ -31,7 +31,7 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
         "name": run_name(report), "origin": origin(report), "device": report.device.name or report.device.type,
         "world_size": report.run.world_size or len(report.ranks) or None, "folder": run_folder(report),
         "recorded": _recorded(report), "lost": sum(bool(read.loss) for read in report.inputs),
-        "steps_from": report.run.steps_from or "",
+        "steps_from": report.run.steps_from or "", "step_unit": report.run.step_unit or "",
     }  # fmt: skip
     if file is not None:
         head["file"] = asdict(file)

@@ -22,8 +22,8 @@ EXPORTED = (
     "_idle_totals", "_idle_annotations", "_idle_ops", "_device_op_totals", "_op_totals", "_traced_compilations",
     "fallback_calls", "run_kinds", "device_windows", "_rank_stretches", "_roofline_totals", "_efficiency_totals",
     "_efficiency_top", "_efficiency_peaks", "gain_limits", "_cpu_runs", "_overlapping_steps", "_set_aside",
-    "_phase_totals", "chains", "modules", "serving_iterations", "_memory_uses", "_annotation_work", "_enclosing_calls",
-    "repeated_passes", "_op_loops", "_gap_neighbours",
+    "_step_units", "_phase_totals", "chains", "modules", "serving_iterations", "_memory_uses", "_annotation_work",
+    "_enclosing_calls", "repeated_passes", "_op_loops", "_gap_neighbours",
 )  # fmt: skip
 # Limit for one table of one part. A large trace has about ten thousand collectives.
 MOST_ROWS = 5_000_000

@@ -279,6 +279,31 @@ def test_events_with_the_category_of_annotations_are_part_of_the_run(run: Run) -
     assert "it recorded " in run.err
 
 
+def annotated(name: str, *, outer: bool) -> str:
+    """Ten repetitions of ``train_step``, each with two of ``micro_batch``; without the former unless ``outer``."""
+    events = []
+    for number in range(20):
+        at = 1000 * number
+        events += [x("train_step", at, 1990, "user_annotation")] if outer and number % 2 == 0 else []
+        events.append(x("micro_batch", at + 1, 980, "user_annotation"))
+        for call in range(8):
+            events += launch(8 * number + call, at + 50 * call + 2, 4, at + 100 * call + 50, 90)
+    Path(name).write_bytes(document(events))
+    return name
+
+
+def test_the_gate_does_not_compare_steps_of_different_calls(run: Run) -> None:
+    base, new = annotated("base.json", outer=True), annotated("new.json", outer=False)
+    for name in (base, new):
+        assert run("analyze", "--select", "GAP101", name, "--output-format", "json", "-o", f"{name}.report") == 0
+    assert json.loads(Path("base.json.report").read_text())["run"]["step_unit"] == "train_step"
+
+    assert run(*DIFF, base, base, "--fail-if", "slower:5%") == 0
+    for suffix in ("", ".report"):
+        assert run(*DIFF, base + suffix, new + suffix, "--fail-if", "slower:5%") == 2
+        assert "in the base run a step is train_step, in the new run micro_batch" in run.err
+
+
 @pytest.mark.parametrize("launched", [0, 3])
 def test_a_long_incomplete_step_hides_no_time(run: Run, launched: int) -> None:
     def steps(slow_us: int) -> list[dict[str, Any]]:
@@ -404,3 +429,14 @@ def test_a_report_without_the_length_of_the_recording_is_judged_by_its_steps(run
         Path(f"{name}.json").write_text(json.dumps(report))
 
     assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 0
+
+
+def test_optimizers_that_take_turns_count_in_the_unit_of_a_step(run: Run) -> None:
+    events, at = [], 0
+    for number in range(20):
+        events += [x("aten::mm", at, 900), x("Optimizer.step#Adam.step", at + 900, 90, "user_annotation")]
+        events += [x("aten::add_", at + 901 + 4 * op, 3) for op in range(3 + 4 * (number % 2))]
+        at += 1000
+    Path("run.json").write_bytes(document(events))
+    assert run("analyze", "--select", "GAP101", "run.json", "--output-format", "json", "-o", "r.json") == 0
+    assert json.loads(Path("r.json").read_text())["run"]["step_unit"] == "2 calls of Optimizer.step#Adam.step"

@@ -77,10 +77,19 @@ def test_the_gate_fails_if_the_newest_run_lacks_the_number(last: str, said: str,
     assert said in run.err
 
 
-def test_the_gate_fails_if_the_steps_of_the_newest_run_were_found_in_another_way(run: Run) -> None:
-    write(STEADY, steps_from="profiler")
+@pytest.mark.parametrize(
+    ("usual", "other"),
+    [
+        ({"steps_from": "profiler"}, {"steps_from": "annotation"}),
+        ({"steps_from": "optimizer", "step_unit": "2 calls of Adam"}, {"steps_from": "optimizer", "step_unit": "Adam"}),
+    ],
+)
+def test_the_gate_fails_if_the_steps_of_the_newest_run_were_found_in_another_way(
+    usual: dict[str, str], other: dict[str, str], run: Run
+) -> None:
+    write(STEADY, **usual)
     with Path("n.jsonl").open("a") as file:
-        file.write(line(9, 5.0, steps_from="annotation"))
+        file.write(line(9, 5.0, **other))
 
     assert run("trend", "n.jsonl") == 2
     assert "its steps were not found in the same way" in run.err

@@ -53,7 +53,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
         path, report.steps, device_ops, ops, report.findings, setting=setting,
         rates=report.efficiency.ops if report.efficiency else (), device=report.device.name,
         served=served_numbers({name: metric.value for name, metric in report.summary.items()}), modules=report.modules,
-        steps_from=report.run.steps_from, inputs=report.inputs,
+        steps_from=report.run.steps_from, step_unit=report.run.step_unit, inputs=report.inputs,
         recorded_ns={one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None},
         device_ranks=worked,
     )  # fmt: skip
@@ -125,6 +125,9 @@ def unjudged(comparison: Comparison, limit: float) -> str:
     if base.steps_from and new.steps_from and base.steps_from != new.steps_from:
         ways = f"in the base run {_SEPARATED[base.steps_from]}, in the new run {_SEPARATED[new.steps_from]}"
         return f"the runs are not judged, because their steps were found in different ways: {ways}"
+    if base.step_unit and new.step_unit and base.step_unit != new.step_unit:
+        units = f"in the base run a step is {base.step_unit}, in the new run {new.step_unit}"
+        return f"the runs are not judged, because their steps differ: {units}"
     for one, other, what in (
         (base.setting.ranks, new.setting.ranks, ""),
         (_stepped(base), _stepped(new), "complete steps of "),

@@ -29,6 +29,7 @@ def run_side(
     served: Mapping[str, float] | None = None,
     modules: Sequence[ModuleTime] = (),
     steps_from: StepSource | None = None,
+    step_unit: str | None = None,
     inputs: Iterable[InputFile] = (),
     recorded_ns: Mapping[int, int] | None = None,
     device_ranks: Iterable[int] | None = None,
@@ -36,8 +37,8 @@ def run_side(
     """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
 
     ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``,
-    ``steps_from`` the signal that separates steps, ``inputs`` the files that it was read from, ``recorded_ns`` the
-    length of each rank's recording, and ``device_ranks`` the ranks with work on an accelerator.
+    ``steps_from`` and ``step_unit`` say what separates steps, ``inputs`` the files that it was read from,
+    ``recorded_ns`` the length of each rank's recording, and ``device_ranks`` the ranks with work on an accelerator.
     """
     steps = tuple(steps)
     complete = counted(steps)
@@ -57,6 +58,7 @@ def run_side(
         served=served or {},
         modules=_modules(modules, complete),
         steps_from=steps_from,
+        step_unit=step_unit,
         lost=(*filter(None, (read.loss for read in inputs)), *mostly_incomplete(steps)),
         rank_steps={rank: per_rank[rank] for rank in sorted({step.rank for step in steps})},
         recorded_per_step_ns=recorded_per_step(steps, recorded_ns or {}),

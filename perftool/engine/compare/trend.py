@@ -34,6 +34,8 @@ _PENALTY = 2.0
 _LEAST_NOISE = 0.005
 # Known for each run and rank that shows device work.
 _DEVICE_WORK = "device_busy_ratio"
+# How steps were found; empty in the lines of earlier versions.
+_STEP_KEYS = ("steps_from", "step_unit")
 
 
 def trend_of(
@@ -127,8 +129,9 @@ def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
 
 def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
     """Why ``newest`` is not judged if its steps were found in another way than those of most runs."""
-    signals = Counter(line.steps_from for line in wanted if line.steps_from)
-    if not newest.steps_from or 2 * signals[newest.steps_from] >= signals.total():
+    known = {key: Counter(getattr(line, key) for line in wanted) - Counter([""] * len(wanted)) for key in _STEP_KEYS}
+    own = {key: getattr(newest, key) for key in _STEP_KEYS}
+    if not any(own[key] and 2 * known[key][own[key]] < known[key].total() for key in _STEP_KEYS):
         return ""
     return (
         f"the newest run ({newest.label}) is not judged: its steps were not found in the same way as those of most runs"
@@ -137,10 +140,8 @@ def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
 
 def _are_comparable(one: RunLine, newest: RunLine) -> bool:
     """Whether the numbers of two runs are comparable. Earlier versions did not write how steps were found."""
-    signals = {one.steps_from, newest.steps_from} - {""}
-    return len(signals) < 2 and all(
-        getattr(one, key) == getattr(newest, key) for key in ("device", "world_size", "origin")
-    )
+    same = all(getattr(one, key) == getattr(newest, key) for key in ("device", "world_size", "origin"))
+    return same and all(len({getattr(one, key), getattr(newest, key)} - {""}) < 2 for key in _STEP_KEYS)
 
 
 def _value(line: RunLine, metric: str) -> float:

@@ -116,8 +116,14 @@ def run(store: TraceStore) -> Run:
     source, confidence = max(found, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
     return Run(
         "training" if "training" in kinds else kind, world_size(store.metadata), source, confidence,
-        lengths=lengths(store), mean_step_ns=_mean_step_ns(store),
+        lengths=lengths(store), mean_step_ns=_mean_step_ns(store), step_unit=_step_unit(store),
     )  # fmt: skip
+
+
+def _step_unit(store: TraceStore) -> str | None:
+    """The calls that make the detected steps of all ranks; None without such steps."""
+    units = {(row["name"], row["calls"]) for row in store.rows("_step_units")}
+    return ", ".join(name if calls == 1 else f"{calls} calls of {name}" for name, calls in sorted(units)) or None
 
 
 _LENGTHS = """

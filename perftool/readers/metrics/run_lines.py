@@ -96,7 +96,9 @@ def _run_line(text: bytes) -> RunLine | None:
     metrics = _metrics(found.get("metrics"))
     whole = (
         all(isinstance(found.get(key), str) for key in ("time", "name"))
-        and all(isinstance(found.get(key, ""), str) for key in ("origin", "recorded", "folder", "steps_from"))
+        and all(
+            isinstance(found.get(key, ""), str) for key in ("origin", "recorded", "folder", "steps_from", "step_unit")
+        )
         and isinstance(found.get("device"), str | None)
         and all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in (rank, world))
         and type(lost) is int
@@ -109,7 +111,7 @@ def _run_line(text: bytes) -> RunLine | None:
     return RunLine(
         found["time"], found["name"], found.get("device"), world, metrics, tuple(codes), rank, found.get("origin", ""),
         found.get("recorded", ""), found.get("folder", ""), lost,
-        found.get("steps_from", ""),
+        found.get("steps_from", ""), found.get("step_unit", ""),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column source: VARCHAR, optimizer, annotation or copies
+-- column calls: BIGINT, number of calls of this name in a step
 WITH optimizing AS (
     SELECT rank, name, ts, "end", lead("end") OVER (PARTITION BY rank ORDER BY ts) AS next_end FROM slices
     WHERE rank IN (FROM _unmarked_ranks) AND side = 'host' AND cat IN ('user_annotation', 'cpu_op')
@@ -56,7 +57,8 @@ begun AS (
     WHERE rank IN (SELECT rank FROM rarest) AND side = 'host' AND cat IN ('cpu_op', 'user_annotation') GROUP BY rank
 ),
 by_optimizer AS (
-    SELECT e.rank, e.name, coalesce(lag(e."end") OVER (PARTITION BY e.rank ORDER BY e."end"), b.ts) AS ts, e."end", 'optimizer' AS source
+    SELECT e.rank, e.name, coalesce(lag(e."end") OVER (PARTITION BY e.rank ORDER BY e."end"), b.ts) AS ts, e."end", 'optimizer' AS source,
+           coalesce(c.length, 1) AS calls
     FROM numbered_ends AS e JOIN begun AS b USING (rank) LEFT JOIN cycle AS c USING (rank)
     WHERE (e.place + 1) % coalesce(c.length, 1) = 0
 ),
@@ -104,6 +106,6 @@ agreed AS (
         AND count(*) FILTER ("end" - ts BETWEEN 0.5 * length AND 1.5 * length) >= 0.8 * n
 ),
 best AS (SELECT rank, arg_min(source, (place, n, name)) AS source, arg_min(name, (place, n, name)) AS name FROM agreed GROUP BY rank)
-SELECT rank, name, ts, "end", source FROM by_optimizer
+SELECT rank, name, ts, "end", source, calls FROM by_optimizer
 UNION ALL
-SELECT c.rank, c.name, c.ts, c."end", c.source FROM checked AS c JOIN best AS b ON b.rank = c.rank AND b.source = c.source AND b.name = c.name
+SELECT c.rank, c.name, c.ts, c."end", c.source, 1 FROM checked AS c JOIN best AS b ON b.rank = c.rank AND b.source = c.source AND b.name = c.name
