@@ -1,7 +1,6 @@
 -- The call that makes the detected steps of a rank.
 --
 -- needs: _found_steps
--- empty without: _found_steps
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the annotation or of the optimizer's call
 -- column calls: BIGINT, number of its calls in a step
