@@ -21,7 +21,7 @@ from perftool.commands.options import NO_VALUE, CliSettings, with_options
 from perftool.engine.settings.table import ROOT
 from perftool.errors import OutputClosedError, PerfToolError, UnforeseenError, is_interrupt
 from perftool.model.choices import ReportFormat
-from perftool.reporters.escape import shown
+from perftool.reporters.escape import one_line, shown
 
 app = typer.Typer(
     name="habana_perf_tool",
@@ -132,7 +132,8 @@ def _run(ending: Ending) -> None:
         sys.exit(closed.exit_code if isinstance(closed, OutputClosedError) else 0)
     except PerfToolError as error:
         _report_signal(ending)
-        _fail(str(error), error.exit_code)
+        # Names of files may contain line feeds, which would begin a line of their own.
+        _fail("\n".join(one_line(str(line)) for line in error.args), error.exit_code)
     except KeyboardInterrupt:
         _fail(ending.word, ending.code)
     except SystemExit as left:

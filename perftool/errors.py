@@ -8,9 +8,12 @@ LONGEST_REASON = 200
 
 
 class PerfToolError(Exception):
-    """A condition that the user can understand and act on; its text is one line."""
+    """A condition that the user can understand and act on. Each argument is a line of its text."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 def is_interrupt(error: BaseException) -> bool:

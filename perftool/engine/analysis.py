@@ -72,10 +72,12 @@ class Run:
 
     @property
     def unrecognised(self) -> list[str]:
-        """The named files in which nothing was recognised. Traces without events are judged by rank."""
+        """The named files in which nothing was recognised. Traces without events are judged by rank; an archive may
+        hold a trace and readings."""
         named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
-        readings = [read for read in self.report.inputs if read.kind != "trace" and read.status != "unreadable"]
-        return [read.path for read in readings if read.path in named and not read.events]
+        inputs = [read for read in self.report.inputs if read.status != "unreadable"]
+        used = {read.path for read in inputs if read.kind == "trace" or read.events}
+        return [path for path in dict.fromkeys(read.path for read in inputs) if path in named - used]
 
     @cached_property
     def outcome(self) -> Outcome:

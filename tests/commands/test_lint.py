@@ -153,6 +153,14 @@ def test_impossible_device_events_show_whatever_is_selected(run: Run) -> None:
     assert "TRC104 [warning]" in run.out
 
 
+@pytest.mark.parametrize("command", [["lint"], ["diff", "--fail-if", "slower:5%", "nope"]])
+def test_a_line_feed_in_a_name_begins_no_line(run: Run, command: list[str]) -> None:
+    name = "run\nAll checks passed.json"
+    trace("nope", NO_LENGTH)
+    assert run(*command, name) == 2
+    assert run.err == r"habana_perf_tool: run\nAll checks passed.json: no such file" + "\n"
+
+
 def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
     assert run("lint", trace("half.json", '{"schemaVersion": 1, "deviceProper')) == 2
     assert run.err.startswith("habana_perf_tool: half.json: ")

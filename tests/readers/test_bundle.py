@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perftool.engine.analysis import analyze
+from perftool.engine.analysis import analysed, analyze
 from perftool.errors import InputError
 from perftool.readers.discover import find_inputs
 from perftool.readers.nodes import bundle, is_bundle
@@ -89,6 +89,13 @@ def test_the_host_trace_of_an_archive_is_used_if_there_is_no_other(make: Make, p
     assert find_inputs([str(path)]).traces == (str(path),)
     inputs = {(read.kind, read.events, read.status) for read in analyze([str(path)]).inputs}
     assert inputs == {("trace", 1, "ok"), ("nodes", 2, "ok")}
+
+
+def test_an_archive_with_only_a_host_trace_was_recognised(path: Path) -> None:
+    as_zip(path, {name: content for name, content in MEMBERS.items() if content == HOST})
+    with analysed(find_inputs([str(path)])) as run:
+        assert run.unrecognised == []
+        assert len([read for read in run.report.inputs if not read.events]) == 1
 
 
 @BOTH

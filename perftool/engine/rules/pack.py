@@ -62,7 +62,7 @@ def load_pack(folder: Path) -> list[Rule]:
         except RuleError as error:
             problems.append(str(error))
     if problems:
-        raise RuleError("\n".join(problems))
+        raise RuleError(*problems)
     if not rules:
         raise RuleError(f"{folder}: no rules (*.toml)")
     return sorted(rules, key=lambda rule: rule.code)

@@ -204,7 +204,7 @@ def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[s
     if len(runs) < 2:
         return tuple(traces)
     ways = "pick one with --run NAME, analyse --each trace, or join them with --as-one-run"
-    raise InputError("\n".join([f"these {len(traces)} traces belong to {len(runs)} runs; {ways}:", *_listed(runs)]))
+    raise InputError(f"these {len(traces)} traces belong to {len(runs)} runs; {ways}:", *_listed(runs))
 
 
 def _listed(runs: Sequence[Run]) -> list[str]:
