@@ -75,7 +75,8 @@ _NAMED = re.compile(
 )
 _QUOTE = re.compile(r"""\\*["']""")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
-_BARE = re.compile(r"""[^\s"'&;<>\\]+""")
+# An ``&`` ends a value only if another name follows, as in an address.
+_BARE = re.compile(r"""(?:[^\s"'&;<>\\]|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\]))+""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
 _ADDRESS = re.compile(r"""://(?:[^\s/@:"'<>]*:(?P<password>[^\s/"'<>]+)|(?P<user>[^\s/@:"'<>]{16,}))@""")
 

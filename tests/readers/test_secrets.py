@@ -65,6 +65,11 @@ FORMS = {
 }  # fmt: skip
 
 
+def test_an_ampersand_in_a_password_does_not_end_it() -> None:
+    [found] = secrets_in("run DB_PASSWORD=QW00erty&Zx00cvbnMq now")
+    assert (found.start, found.end) == (16, 35)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_a_secret_is_found_in_a_text(form: str) -> None:
     text = FORMS[form]
