@@ -154,7 +154,7 @@ def test_impossible_device_events_show_whatever_is_selected(run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", [["lint"], ["diff", "--fail-if", "slower:5%", "nope"]])
-def test_a_line_feed_in_a_name_begins_no_line(run: Run, command: list[str]) -> None:
+def test_a_line_feed_in_the_name_of_a_missing_file_begins_no_line(run: Run, command: list[str]) -> None:
     name = "run\nAll checks passed.json"
     trace("nope", NO_LENGTH)
     assert run(*command, name) == 2
