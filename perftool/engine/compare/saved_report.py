@@ -75,7 +75,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         ),
         modules=from_plain(tuple[ModuleTime, ...], data.get("modules", [])),
         steps_from=next((known for known in get_args(StepSource) if known == run.get("steps_from")), None),
-        step_unit=from_plain(str | None, run.get("step_unit")),
+        step_unit=None if (unit := run.get("step_unit")) is None else from_plain(str, unit),
         inputs=from_plain(tuple[InputFile, ...], [_fields(read, _INPUT) for read in data["inputs"]]),
         recorded_ns=from_plain(dict[int, int], _recorded(data.get("ranks", []))),
         device_ranks=_device_ranks(data),
