@@ -163,9 +163,9 @@ class Run:
     ``steps_from`` names the signal that separates steps (None without steps), and ``steps_confidence`` says how
     reliable it is. ``parallel`` says how the ranks are split, as in ``tp 4 x dp 2``; None where their process groups do
     not show it. ``lengths`` describes the short and the long steps, over all ranks, if steps have two lengths; else it
-    is empty. ``step_unit`` names the annotation or optimizer call that makes a step, with the number of calls if
-    several make one; None unless steps are detected. ``mean_step_ns`` is the mean step where steps are so uneven that
-    the median describes few of them; else None.
+    is empty. ``mean_step_ns`` is the mean step where steps are so uneven that the median describes few of them; else
+    None. ``step_unit`` says what makes a detected step: an annotation or the optimizer, and the number of its calls.
+    None unless steps are detected.
     """
 
     kind: Literal["training", "inference", "serving"] | None

@@ -122,8 +122,7 @@ def run(store: TraceStore) -> Run:
 
 def _step_unit(store: TraceStore) -> str | None:
     """The calls that make the detected steps of all ranks; None without such steps."""
-    units = {(row["name"], row["calls"]) for row in store.rows("_step_units")}
-    return ", ".join(name if calls == 1 else f"{calls} calls of {name}" for name, calls in sorted(units)) or None
+    return ", ".join(sorted({row["unit"] for row in store.rows("_step_units")})) or None
 
 
 _LENGTHS = """

@@ -1,7 +1,9 @@
--- The call that makes the detected steps of a rank.
+-- The calls that make the detected steps of a rank. The class of an optimizer does not matter: a run with another one is
+-- still comparable.
 --
 -- needs: _found_steps
 -- column rank: INTEGER, distributed rank
--- column name: VARCHAR, name of the annotation or of the optimizer's call
--- column calls: BIGINT, number of its calls in a step
-SELECT rank, min(name) AS name, max(calls) AS calls FROM _found_steps GROUP BY rank
+-- column unit: VARCHAR, the annotation or the optimizer, and the number of its calls in a step
+SELECT rank, CASE WHEN max(calls) > 1 THEN max(calls) || ' calls of ' ELSE 'one call of ' END
+             || CASE WHEN min(source) = 'optimizer' THEN 'the optimizer' ELSE min(name) END AS unit
+FROM _found_steps GROUP BY rank
