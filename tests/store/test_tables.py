@@ -110,10 +110,10 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
           "Concrete Inputs": ["1"], "Sequence number": 4, "Fwd thread id": 0, "Call stack": "a.py"}),
         x("t", 10, 20), x("addmm", 40, 50), runtime("cudaLaunchKernel", 50, 10),
     ], [
-        (0, 0, 0, 'linear', 0, 100_000, 100_000, 0, None, 30_000, '[[2,3]]', '["float"]', '["1"]', 7, 4, 0,
+        (0, 0, 0, 'linear', 0, 100_000, 100_000, 0, None, True, 30_000, '[[2,3]]', '["float"]', '["1"]', 7, 4, 0,
          'a.py'),
-        (1, 0, 0, 't', 10_000, 20_000, 30_000, 1, 0, 20_000, None, None, None, None, None, None, None),
-        (2, 0, 0, 'addmm', 40_000, 50_000, 90_000, 1, 0, 40_000, None, None, None, None, None, None, None),
+        (1, 0, 0, 't', 10_000, 20_000, 30_000, 1, 0, False, 20_000, None, None, None, None, None, None, None),
+        (2, 0, 0, 'addmm', 40_000, 50_000, 90_000, 1, 0, False, 40_000, None, None, None, None, None, None, None),
     ]),
     # Kinds, engines, and the submitter of the work.
     "device_ops": ([
