@@ -96,7 +96,7 @@ def _slowest_rank(report: Report) -> str:
 
 
 def _hosts(ranks: Sequence[RankSummary]) -> str:
-    """The ranks by host, for a few hosts; empty if a host is unknown, and for a single host."""
+    """The ranks of each host; empty if a host is unknown, and for a single host or more than ``_MOST_HOSTS``."""
     places: dict[str, list[int]] = {}
     for rank in ranks:
         places.setdefault(one_line(rank.host or ""), []).append(rank.rank)

@@ -8,7 +8,7 @@ from typing import Any
 from perftool.model.chains import Chain, ChainPlace
 from perftool.store.trace_store import TraceStore
 
-# Ranks of one run have the same layers, so the first rank represents all.
+# Only the first rank is shown: ranks usually have the same layers (the stages of a pipeline do not).
 _CHAINS = """
 SELECT * FROM chains WHERE rank = (SELECT min(rank) FROM chains) ORDER BY chain, place
 """

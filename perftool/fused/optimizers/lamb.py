@@ -15,7 +15,7 @@ from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group
 from perftool.fused.optimizers.tensors import is_sharded, local_part, norms, total_norm
 
 _ATTRIBUTES = ("set_grad_none", "dtype", "use_lamb", "adam_w_mode", "fused")
-"""The constructor's arguments by the names that Gaudi's class uses."""
+"""Constructor arguments kept as attributes, under the names that Gaudi's class uses; pickled with the state."""
 
 _ZEROS = (
     "FusedLamb never trains a parameter that starts at zero, as on a Gaudi: the trust ratio is its norm."

@@ -136,7 +136,7 @@ class IntervalScanner:
         return {**counts, "acceptance_length": kept / steps}
 
     def _time(self, time_ns: int | None) -> int | None:
-        """``time_ns``, but for lines without a year, times keep growing past midnight."""
+        """``time_ns``. Lines without a year give only the time of day; a day is added to these at each midnight."""
         if time_ns is None or time_ns >= DAY_NS:
             return time_ns
         # Lines of several processes may be out of order, but by less than half a day.

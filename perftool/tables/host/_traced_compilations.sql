@@ -25,8 +25,8 @@ traced AS (
     SELECT rank, source, first(id ORDER BY ts, id) AS id, max(recipe) AS recipe, min(ts) AS ts, max("end") AS "end"
     FROM numbered GROUP BY rank, source, compilation
 ),
--- A recipe that first runs after the first step was compiled (or loaded from disk) late, even if the trace has no
--- compile event.
+-- If the first run of a recipe comes after the first step, the recipe was compiled (or loaded from disk) late, even if
+-- the trace has no compile event.
 named AS (
     SELECT d.rank, p.name AS recipe, min(d.ts) AS ts
     FROM device_ops AS d JOIN _recipe_parts AS p USING (id) WHERE p.name LIKE '%HabanaFusedOpLazy\_%' ESCAPE '\'
