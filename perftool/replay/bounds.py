@@ -74,7 +74,7 @@ def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> 
 
 
 def _time_inside(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Times, and how much of the time before each of them lies in ``spans``, which are sorted by start."""
+    """Points in time, and for each the total time before it that ``spans`` cover. ``spans`` are sorted by start."""
     times, covered = [spans[0][0]], [0]
     for ts, end in spans:
         begin = max(ts, times[-1])

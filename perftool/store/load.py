@@ -199,7 +199,7 @@ def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chu
     if repaired is None:
         return 0
     try:
-        trace.no_events += _count_others(connection, repaired)
+        trace.not_objects += _count_others(connection, repaired)
         return _insert_values(connection, repaired, rank)
     except duckdb.Error as error:
         trace.lost(repaired, str(error).splitlines()[0])

@@ -124,6 +124,9 @@ CREATE MACRO class_of(doing) AS enum_code(doing::activity)::INTEGER;
 CREATE MACRO shows(mask, doing) AS
     (mask) & list_sum(list_transform(doing::activity[], lambda a: 1::BIGINT << enum_code(a)::INTEGER))::BIGINT > 0;
 
+-- The function of the backward pass that differentiates x[i] or x[i:j].
+CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$');
+
 -- A name of at most this many characters. --redact finds what a cut left of a secret by the mark.
 CREATE MACRO cut_text(name, most) AS CASE WHEN length(name) > most THEN left(name, most - 1) || '…' ELSE name END;
 

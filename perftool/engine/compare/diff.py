@@ -10,7 +10,7 @@ from statistics import median
 from perftool.engine.analysis import Run
 from perftool.engine.compare.fusions import fusion_changes
 from perftool.engine.compare.op_rates import rate_changes
-from perftool.engine.compare.run_side import run_side, served_numbers, setting_of
+from perftool.engine.compare.run_side import device_ranks, run_side, served_numbers, setting_of
 from perftool.engine.compare.settings import differences, listed, named
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.engine.compare.thresholds import is_near
@@ -43,7 +43,6 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
     """A side of the comparison, the ``run`` at ``path``, with paths relative to ``root``. Raises InputError."""
     report = make_portable(run.report, shown_paths([read.path for read in run.report.inputs], root))
     device_ops, ops = shares(run.store, DEVICE_OPS), shares(run.store, OPS)
-    worked = [one.rank for one in report.ranks if one.busy_ns is not None and report.device.type != "cpu"]
     setting = setting_of(
         report.device.name or report.device.type,
         [read.rank for read in report.inputs if read.kind == "trace"],
@@ -55,7 +54,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
         served=served_numbers({name: metric.value for name, metric in report.summary.items()}), modules=report.modules,
         steps_from=report.run.steps_from, step_unit=report.run.step_unit, inputs=report.inputs,
         recorded_ns={one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None},
-        device_ranks=worked,
+        worked=device_ranks({one.rank: one.busy_ns for one in report.ranks}, report.device.type),
     )  # fmt: skip
 
 

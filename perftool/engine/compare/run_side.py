@@ -32,13 +32,13 @@ def run_side(
     step_unit: str | None = None,
     inputs: Iterable[InputFile] = (),
     recorded_ns: Mapping[int, int] | None = None,
-    device_ranks: Iterable[int] | None = None,
+    worked: tuple[int, ...] | None = None,
 ) -> RunSide:
     """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
 
     ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``,
     ``steps_from`` and ``step_unit`` say what separates steps, ``inputs`` the files that it was read from,
-    ``recorded_ns`` the length of each rank's recording, and ``device_ranks`` the ranks with work on an accelerator.
+    ``recorded_ns`` the length of each rank's recording, and ``worked`` its ``device_ranks`` (None when unknown).
     """
     steps = tuple(steps)
     complete = counted(steps)
@@ -62,7 +62,7 @@ def run_side(
         lost=(*filter(None, (read.loss for read in inputs)), *mostly_incomplete(steps)),
         rank_steps={rank: per_rank[rank] for rank in sorted({step.rank for step in steps})},
         recorded_per_step_ns=recorded_per_step(steps, recorded_ns or {}),
-        device_ranks=None if device_ranks is None else tuple(sorted(device_ranks)),
+        device_ranks=worked,
     )
 
 
@@ -76,6 +76,11 @@ def served_numbers(values: Mapping[str, float | None]) -> dict[str, float]:
     """The known ``values`` of the summary about a language-model server, in the order of reports."""
     known = ((kind.name, values.get(kind.name)) for kind in metric_kinds() if kind.serving)
     return {name: value for name, value in known if value is not None}
+
+
+def device_ranks(busy_ns: Mapping[int, int | None], device: str | None) -> tuple[int, ...]:
+    """The ranks with work on an accelerator, from each rank's busy time and the type of the ``device``."""
+    return tuple(sorted(rank for rank, ns in busy_ns.items() if ns is not None and device != "cpu"))
 
 
 def setting_of(device: str | None, ranks: Iterable[int | None], world_size: int | None) -> Setting:

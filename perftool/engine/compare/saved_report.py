@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import orjson
 
-from perftool.engine.compare.run_side import run_side, served_numbers, setting_of
+from perftool.engine.compare.run_side import device_ranks, run_side, served_numbers, setting_of
 from perftool.engine.ranks.plain import from_plain, to_plain
 from perftool.errors import InputError
 from perftool.model.diff import RunSide, Setting
@@ -78,7 +78,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         step_unit=None if (unit := run.get("step_unit")) is None else from_plain(str, unit),
         inputs=from_plain(tuple[InputFile, ...], [_fields(read, _INPUT) for read in data["inputs"]]),
         recorded_ns=from_plain(dict[int, int], _recorded(data.get("ranks", []))),
-        device_ranks=_device_ranks(data),
+        worked=_worked(data),
     )
 
 
@@ -89,12 +89,12 @@ def _setting(data: Mapping[str, Any]) -> Setting:
     return from_plain(Setting, to_plain(setting))
 
 
-def _device_ranks(data: Mapping[str, Any]) -> tuple[int, ...] | None:
+def _worked(data: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The ranks with work on an accelerator; None for reports of earlier versions, which lack them."""
     if "ranks" not in data:
         return None
-    shown = [one["rank"] for one in data["ranks"] if one["busy_ns"] is not None and data["device"]["type"] != "cpu"]
-    return from_plain(tuple[int, ...], shown)
+    shown = device_ranks({one["rank"]: one["busy_ns"] for one in data["ranks"]}, data["device"]["type"])
+    return from_plain(tuple[int, ...], list(shown))
 
 
 def _recorded(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

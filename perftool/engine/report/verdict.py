@@ -104,8 +104,8 @@ def verdict(run: VerdictInput) -> Verdict:
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
         headline += _other_culprits(first, findings, rules)
-        if _is_minor(first) and not _blames(first, rules) and (limit := limit_sentence(run, _MOSTLY_BUSY)):
-            headline = limit if _gain_share(first) < _TABLE_ONLY else f"{limit} {headline}"
+        if _gains_below(_MINOR, first) and not _blames(first, rules) and (limit := limit_sentence(run, _MOSTLY_BUSY)):
+            headline = limit if _gains_below(_TABLE_ONLY, first) else f"{limit} {headline}"
             detail, most = busy_detail(run), work_sentences(run) or most
     elif limit := limit_sentence(run):
         headline, detail, most = limit, busy_detail(run), work_sentences(run) or most
@@ -173,13 +173,9 @@ _MINOR = 0.15
 _TABLE_ONLY = 0.1
 
 
-def _is_minor(first: Finding) -> bool:
-    """Whether the best advice gains so little that the verdict starts with the work itself."""
-    return first.gain is not None and _gain_share(first) < _MINOR
-
-
-def _gain_share(finding: Finding) -> float:
-    return finding.gain.share_of_step if finding.gain else 0.0
+def _gains_below(share: float, first: Finding) -> bool:
+    """Whether the gain of ``first`` is known and a smaller share of the step."""
+    return first.gain is not None and first.gain.share_of_step < share
 
 
 def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> str:

@@ -46,7 +46,7 @@ class Chunk:
 class ChromeTrace:
     """Reads one trace file; ``metadata`` and ``issues`` are complete after ``finish``.
 
-    ``no_events`` counts the elements of the event array that are not objects, as found by whoever loads the chunks.
+    The loader of the chunks counts in ``not_objects`` the elements of the event array that are not objects.
     One thread may cut chunks while another repairs some. Once all chunks are cut, ``events_end`` is the offset of the
     bracket that closes the events; None when it is unknown, or when there is damage before it.
     """
@@ -57,7 +57,7 @@ class ChromeTrace:
         self.issues: list[ImportIssue] = []
         self.truncated = False
         self.size = 0
-        self.no_events = 0
+        self.not_objects = 0
         self._spool = spool
         self.bare = False
         self.ended = False
@@ -142,9 +142,9 @@ class ChromeTrace:
             issue = ImportIssue("dropped events", found.dropped, text, found.dropped_bytes, found.first_drop)
             self.issues.append(issue)
 
-        if self.no_events:
-            text = f"elements of the event array that are not objects, left out: {self.no_events:,}"
-            self.issues.append(ImportIssue("unknown events", self.no_events, text))
+        if self.not_objects:
+            text = f"elements of the event array that are not objects, left out: {self.not_objects:,}"
+            self.issues.append(ImportIssue("unknown events", self.not_objects, text))
 
     def lost(self, chunk: Chunk, why: str) -> None:
         """Record that a whole chunk could not be loaded even after its repair."""

@@ -23,7 +23,7 @@ passes AS (
 -- A call ends a step if a backward pass follows before the next call ends: a closure, which Lightning passes, runs it
 -- inside the call.
 closing AS (
-    SELECT o.rank, o.name, o."end" FROM optimizing AS o ASOF LEFT JOIN passes AS p ON p.rank = o.rank AND o."end" <= p.ts
+    SELECT o.rank, o.name, o.ts, o."end" FROM optimizing AS o ASOF LEFT JOIN passes AS p ON p.rank = o.rank AND o."end" <= p.ts
     WHERE o.next_end IS NULL OR p.ts < o.next_end OR o.rank NOT IN (SELECT rank FROM passes)
 ),
 rarest AS (
@@ -34,9 +34,8 @@ rarest AS (
 -- Optimizers of one class that take turns, as in a GAN, call different numbers of ops, because they update different
 -- parameters. A step ends with the last of them. The first calls also allocate their state, so they are not compared.
 numbered_ends AS (
-    SELECT o.rank, o.name, o.ts, o."end", row_number() OVER (PARTITION BY o.rank ORDER BY o."end") - 1 AS place
-    FROM optimizing AS o SEMI JOIN closing AS c ON c.rank = o.rank AND c.name = o.name AND c."end" = o."end"
-    SEMI JOIN rarest AS r ON r.rank = o.rank AND r.name = o.name
+    SELECT rank, name, ts, "end", row_number() OVER (PARTITION BY rank ORDER BY "end") - 1 AS place
+    FROM closing SEMI JOIN rarest USING (rank, name)
 ),
 updates AS (
     SELECT e.rank, e.place, count(*) AS ops
