@@ -125,7 +125,7 @@ def _run(ending: Ending) -> None:
         try:
             app()
         finally:
-            # Flush now: at exit, Python would print its own error message.
+            # Flush now: if this fails at exit, Python prints an error message of its own.
             sys.stdout.flush()
     except (OutputClosedError, BrokenPipeError) as closed:
         _discard_stdout()

@@ -59,7 +59,7 @@ class RuleError(PerfToolError):
 
 
 class QueryError(PerfToolError):
-    """SQL from a user or a rule that fails."""
+    """The SQL of a user or a rule failed."""
 
 
 class QueryTimeoutError(QueryError):

@@ -1,4 +1,4 @@
-"""Writes output files atomically and never over an input, or appends to them."""
+"""Writes output files atomically and never over an input, and appends to files."""
 
 from __future__ import annotations
 
@@ -62,10 +62,11 @@ def write_file(blocks: Iterable[bytes], target: Path) -> None:
 
 
 def append_to_file(block: bytes, target: Path) -> None:
-    """Append ``block``, whole lines, to ``target`` in one write, so that lines of several programs do not mix.
+    """Append ``block``, which consists of whole lines, to ``target`` in one write, so that lines of several programs do
+    not mix.
 
-    Completes a truncated last line with a newline first. A device, a pipe or a socket is written directly. Raises
-    PerfToolError when the file cannot be written, or accepts only part of the block.
+    If the last line of ``target`` lacks its newline, adds it first. A device, a pipe or a socket is written directly.
+    Raises PerfToolError when the file cannot be written, or accepts only part of the block.
     """
     with write_errors_named(target), open(target, "ab", buffering=0) as file:
         found = os.fstat(file.fileno())
@@ -82,7 +83,7 @@ def _ends_a_line(target: Path) -> bool:
 
 
 def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` as one gzip stream without name and time."""
+    """``blocks`` as one gzip stream, without a file name or a time."""
     squeeze = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_FORMAT)
     for block in blocks:
         yield squeeze.compress(block)

@@ -29,7 +29,7 @@ SIMULATED_DEVICE = "gaudi"
 # The number of steps in which graphs are compiled.
 WARM_UP_STEPS = 4
 _SIMULATION_TIMEOUT_S = 300.0
-# If the whole interval of a ratio is below this, the advice does harm here, rather than have no effect.
+# The advice does harm, rather than nothing, if the whole interval of its ratio is below this.
 _HARM = 0.9
 # The caveat of a simulated row.
 CIRCULAR = "circular: our own rule judges a device that our own model simulates"

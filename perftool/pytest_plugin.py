@@ -24,7 +24,7 @@ _OPTIONS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add flags, and an ini key as the default of each."""
+    """Add the flags; an ini key gives the default of each."""
     group = parser.getgroup("habana_perf_tool", "habana_perf_tool: lint traces that tests record")
     for name, text in _OPTIONS.items():
         group.addoption(f"--perf-{name.replace('_', '-')}", dest=f"perf_{name}", default=None, help=text)

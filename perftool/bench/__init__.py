@@ -1,7 +1,8 @@
 """Micro-benchmarks: each reproduces a problem, applies the advice, checks that the results agree and measures the gain.
 
-Each is a module, named as in the rules. ``fused_optimizers`` is a table of benchmarks that differ only by an
-op, and ``simulated`` lists those that only the simulator can show, each with a script. ``harness`` measures them.
+Each benchmark is a module with the name that the rules use. ``fused_optimizers`` is a table of benchmarks that differ
+only by an op, and ``simulated`` lists the benchmarks that run only on the simulator, each with a script. ``harness``
+measures them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 # Modules that contain no benchmark, or several.
 _OTHER = {"harness", "workloads", "scripts", "simulated", "fused_optimizers"}
-# Listed here so that listing the names need not import torch.
+# Written out, so that ``benchmark_names`` need not import torch.
 _OPTIMIZERS = {
     *("adamw_moments", "functional_adamw", "fused_adagrad", "fused_adamw", "fused_clip_norm", "fused_ema"),
     *("fused_lamb", "fused_lars", "fused_sgd"),

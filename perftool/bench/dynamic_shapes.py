@@ -1,4 +1,4 @@
-"""Sequences of many lengths through a compiled model: a graph for each length, or one for all, padded."""
+"""Sequences of many lengths through a compiled model: one graph for each length, or one for all, with padding."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch.nn import functional
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# Sequence lengths; few enough that torch.compile keeps recompiling instead of giving up. "automatic" keeps
-# torch.compile's default, which switches to dynamic shapes after the second length.
+# The number of sequence lengths is so small that torch.compile keeps recompiling instead of giving up. "automatic"
+# keeps torch.compile's default, which switches to dynamic shapes after the second length.
 _LENGTHS = {"small": 4, "large": 7, "automatic": 7}
 _SHORTEST, _APART = 24, 8
 _PASSES = 4
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A few passes over batches of all lengths in a separate process, so that the first compilation counts."""
+    """A few passes over batches of all lengths, in a separate process. The time includes the first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(Tokens(), setting, automatic=setting.size == "automatic")
     lengths = [_SHORTEST + _APART * index for index in range(_LENGTHS[setting.size])]

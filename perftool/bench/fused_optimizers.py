@@ -102,7 +102,8 @@ def _average(form: FormName, setting: Setting) -> Form:
 def _clip(form: FormName, setting: Setting) -> Form:
     """clip_grad_norm_ with torch's defaults, which are its fastest option, or FusedClipNorm.
 
-    All runs clip the same gradients, so the limit falls a little with each run. Otherwise only the first would clip.
+    All runs clip the same gradients, so the limit falls a little with each run. Otherwise only the first run would
+    clip.
     """
     params = weights_of(setting)
     gradients = [param.grad for param in params if param.grad is not None]

@@ -16,7 +16,7 @@ _BLOCKS = 10
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Inference by the plain model, or by wrap_in_hpu_graph; capturing is not in the timing."""
+    """Inference by the plain model, or by wrap_in_hpu_graph; the time does not include capturing."""
     width, rows = _SHAPES[setting.size]
     model = deep_network(width, _BLOCKS, setting)
     inputs = torch.randn(rows, width, generator=setting.generator()).to(setting.device)

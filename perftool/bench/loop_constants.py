@@ -9,13 +9,13 @@ import torch
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# Iterations; few enough that torch.compile keeps recompiling instead of giving up.
+# The number of iterations is so small that torch.compile keeps recompiling instead of giving up.
 _ITERATIONS = {"small": 4, "large": 7}
 _TOKENS = 32
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """All iterations in a separate process, so that the first compilation counts."""
+    """All iterations, in a separate process. The time includes the first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(Tokens(), setting)
     batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)

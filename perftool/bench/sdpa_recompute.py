@@ -1,4 +1,4 @@
-"""Compares FusedSDPA that keeps the attention probabilities for backward with recomputing them."""
+"""FusedSDPA keeps the attention probabilities for backward, or recomputes them."""
 
 from __future__ import annotations
 

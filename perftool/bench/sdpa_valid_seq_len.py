@@ -14,7 +14,7 @@ _TITLES = {
     "advised": "FusedSDPA with valid_seq_len",
     "torch": "F.scaled_dot_product_attention for each sample",
 }
-# Sequences and tokens of a batch; inference, padded on the right.
+# Sequences in a batch, and tokens in each with its padding on the right; inference only.
 _SHAPES = {"small": (8, 256), "large": (8, 1024)}
 
 

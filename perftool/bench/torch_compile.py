@@ -8,7 +8,7 @@ from torch import nn
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# Calls; few enough that torch.compile keeps recompiling instead of giving up.
+# The number of calls is so small that torch.compile keeps recompiling instead of giving up.
 _CALLS = {"small": 4, "large": 7}
 _TOKENS = 32
 # The output grows during this number of calls.
@@ -16,7 +16,7 @@ _WARM_UP = 10
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """All calls in a separate process, so that the first compilation counts, with torch.compile's own defaults."""
+    """All calls, in a separate process, with torch.compile's defaults. The time includes the first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(_Counting() if form == "naive" else _Buffered(), setting, automatic=True)
     batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)
@@ -33,7 +33,7 @@ def build(form: FormName, setting: Setting) -> Form:
 
 
 class _Counting(nn.Module):
-    """torch.compile guards the value of the attribute, so each call compiles again."""
+    """Counts in an attribute; torch.compile guards its value, so each call compiles again."""
 
     def __init__(self) -> None:
         super().__init__()

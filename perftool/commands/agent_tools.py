@@ -1,6 +1,6 @@
 """The tools of ``habana_perf_tool mcp``, for agents that speak the Model Context Protocol.
 
-Each call runs the command line in separate processes, which end when they take too long, and when the client leaves
+Each call runs the command line in a separate process, which ends when it takes too long, or when the client disconnects
 or cancels the call. A tool reads files below one folder and writes nothing.
 """
 
@@ -77,9 +77,8 @@ class Workspace:
         return escape(str(found))
 
     def place(self, name: str) -> Path:
-        """The file or folder ``name`` below the root. Raises PerfToolError for a place outside it, or one that does not
-        exist.
-        """
+        """The file or folder ``name`` below the root. Raises PerfToolError if it is outside the root, or does not
+        exist."""
         found = (self.root / name).resolve()
         if not self._holds(found):
             raise PerfToolError(f"{name}: outside the folder that this server may read")
@@ -173,7 +172,7 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> None:
 
 
 def serve(root: Path, seconds: float) -> None:
-    """Serve the runs below ``root`` on stdin and stdout, until the client leaves.
+    """Serve the runs below ``root`` on stdin and stdout, until the client disconnects.
 
     Raises PerfToolError without the SDK.
     """
@@ -257,7 +256,7 @@ def listed(desk: Workspace, folder: str) -> dict[str, Any]:
     place = desk.place(folder)
     found = []
     for file in place.rglob("*"):
-        # A file may be deleted meanwhile.
+        # A file may be deleted during the search.
         with suppress(OSError):
             if file.name.lower().endswith(_RUN_SUFFIXES) and file.is_file() and desk.root in file.resolve().parents:
                 found.append((-file.stat().st_mtime, str(file.relative_to(desk.root)), file.stat().st_size))

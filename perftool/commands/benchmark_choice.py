@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def choose(names: Sequence[str], codes: Sequence[str], saved: Sequence[str] | None) -> list[str]:
-    """The benchmarks to run: those given by name, by rule, and by a saved report; all when nothing is given.
+    """The benchmarks to run: those given by name, by rule, or by a saved report; all benchmarks if none of these is
+    given.
 
     Raises PerfToolError for an unknown name, and for a rule without a benchmark.
     """
@@ -61,7 +62,7 @@ def named_in(path: str) -> list[str]:
 
 
 def left_out(names: Sequence[str]) -> str:
-    """Sentences on what ``--quick`` skips for the benchmarks ``names``."""
+    """Sentences that say what ``--quick`` skips in the benchmarks ``names``."""
     from perftool.bench import find_benchmark
 
     found = [find_benchmark(name) for name in names]

@@ -26,7 +26,7 @@ _NAME_WIDTH = 24
 
 
 def print_each(traces: Sequence[str], session: Session) -> None:
-    """Print one line for each of ``traces`` as soon as its analysis ends, also for an unreadable one."""
+    """Print a line for each of ``traces`` as soon as its analysis ends; an unreadable trace gets a line, too."""
     from perftool.engine.ranks.schedule import IN_PROCESS
 
     if not traces:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from perftool.signals import ENDING, after_native_imports
 
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "the terminal was closed"}
-# The largest analysis removes its temporary files in less time.
+# Longer than the largest analysis needs to remove its temporary files.
 _UNWINDING_S = 3.0
 
 
 @dataclass
 class Ending:
-    """The exit code and the message of an interrupted run; ``signalled`` says whether a signal came."""
+    """The exit code and the message of an interrupted run; ``signalled`` says whether a signal arrived."""
 
     code: int = 128 + signal.SIGINT
     word: str = _WORDS["SIGINT"]

@@ -50,7 +50,7 @@ class _ByName(Mapping[str, Any]):
 
 
 class _Answering:
-    """Escapes arguments in usage errors: a shell or CI may have expanded file names into them."""
+    """Escapes arguments in usage errors: a shell or CI may have expanded a pattern into odd file names."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Escape the arguments in a UsageError from parsing."""
@@ -81,9 +81,8 @@ class Commands(_Answering, TyperGroup):
     """All commands."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the named command. Raises UnforeseenError for EOFError and BrokenPipeError: typer would exit with 1 on
-        them, the code of a failed gate.
-        """
+        """Run the named command. Raises UnforeseenError for EOFError and BrokenPipeError, because typer would exit with
+        1, the code of a failed gate."""
         try:
             return super().invoke(ctx)
         except (EOFError, BrokenPipeError) as error:

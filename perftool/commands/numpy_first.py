@@ -10,8 +10,8 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 def load_numpy() -> None:
     """Import numpy with a single linear algebra thread, unless the environment sets another number.
 
-    Its BLAS library would start a thread per core on import, which we don't use. The environment is restored, so that
-    child processes and Python code that imports ``perftool`` keep their threads.
+    On import, numpy's BLAS library would start a thread per core, which we do not use. The environment is restored, so
+    that child processes and Python code that imports ``perftool`` keep their threads.
     """
     previous = os.environ.get(_THREADS)
     os.environ[_THREADS] = previous or "1"

@@ -1,4 +1,4 @@
-"""Bypasses typer's conversion of text options and defaults, which need none.
+"""Bypasses typer's conversion of text options and of defaults, because they need none.
 
 Current releases of typer use a pydantic adapter for every option. Importing pydantic and building the adapters takes 70
 ms, half of the time of parsing a command line.

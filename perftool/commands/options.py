@@ -116,7 +116,7 @@ def option(name: str, command: str = "") -> Any:
 
 
 def time_option(least: float, text: str, metavar: str = "SECONDS", panel: str | None = None) -> Any:
-    """The option for a time from ``least`` seconds to a day: timers of the system refuse much longer times."""
+    """The option for a time from ``least`` seconds to a day; the system's timers reject much longer times."""
     return typer.Option(metavar=metavar, min=least, callback=_at_most_a_day, help=text, rich_help_panel=panel)
 
 
@@ -180,7 +180,7 @@ _KINDS: dict[str, Any] = {
 
 
 def _is_given(made: Row, value: Any) -> bool:
-    """Whether the command line has the option; an absent pair of switches (--preview/--no-preview) is None."""
+    """Whether the command line has the option; a pair of switches (--preview/--no-preview) is None without either."""
     return value not in (None, []) and (value is not False or "/" in made.flag)
 
 
@@ -202,7 +202,8 @@ def _as_key(made: Row, value: Any) -> Any:
 
 
 def _per_file(values: Sequence[str]) -> dict[str, list[str]]:
-    """The rules by file pattern in ``GLOB:RULE,RULE,GLOB:RULE``; raises PerfToolError for a rule without a pattern."""
+    """The rules for each file pattern in ``GLOB:RULE,RULE,GLOB:RULE``. Raises PerfToolError for a rule without a
+    pattern."""
     rules: dict[str, list[str]] = {}
     for value in values:
         pattern = ""

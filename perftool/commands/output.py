@@ -37,9 +37,9 @@ def print_notes(messages: Sequence[str], color: Color = Color.auto) -> None:
 
 @contextmanager
 def exit_code(code: int, unjudged: str = "") -> Iterator[None]:
-    """Exit with ``code`` after this block, which prints a gate's result, even if the reader of stdout has exited.
+    """Run the block, which prints a gate's result, then exit with ``code``, even if the reader of stdout has exited.
 
-    Raises InputError, which exits with 2, if ``unjudged`` says why there is no result.
+    Raises InputError (exit code 2) if ``unjudged`` says why there is no result.
     """
     closed = False
     try:
@@ -101,7 +101,7 @@ def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
 
 
 def warn_of_secrets(places: Collection[str], redacted: bool) -> list[str]:
-    """Warnings about secrets in the output; ``places`` says where the input has them."""
+    """Warnings about secrets in the output; ``places`` are the places of the secrets in the input."""
     names = ", ".join(sorted(places)[:_NAMED]) + (f" and {len(places) - _NAMED} more" if len(places) > _NAMED else "")
     if not places:
         return []

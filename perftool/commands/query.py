@@ -136,7 +136,7 @@ def _answer(
                 results.append(_result(opened, sql, bounds))
             except QueryError as error:
                 raise QueryError(f"statement {number}: {error}" if len(statements) > 1 else str(error)) from None
-    # Each answer in JSON is one line; other formats need a blank line in between.
+    # Each answer in JSON is one line; other formats need a blank line between answers.
     between = b"" if form is Format.json and not bounds.explain else b"\n"
     write_document(between.join(_rendered(result, form, bounds) for result in results), output_file)
     cut = [note for one in results for note in _cut_note(one)]

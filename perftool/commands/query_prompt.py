@@ -25,7 +25,7 @@ _DOTTED = (".help", ".tables", ".schema", ".quit")
 # The word before the cursor, reversed. It may start with a dot only at the beginning of a line.
 _WORD = re.compile(r"^(\w*\.$|\w*)")
 _TABLE_NEXT = re.compile(r"(^\s*\.schema|\b(FROM|JOIN))\s+\w*$", re.IGNORECASE)
-# Windows has neither of these modules.
+# On Windows, neither constant exists.
 _NEITHER_LINK_NOR_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _KEYWORDS = (
     *("SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "JOIN", "USING", "ASOF JOIN", "DESC", "WITH"),
@@ -58,7 +58,7 @@ def _answer(ask: Ask, statement: str) -> tuple[str, bool]:
 
 
 def separated(text: str) -> list[str]:
-    """The statements in ``text``; all of it if DuckDB cannot parse it, so that running it reports the error."""
+    """The statements in ``text``; if DuckDB cannot parse it, the whole text, so that running it reports the error."""
     import duckdb
 
     try:
@@ -68,13 +68,13 @@ def separated(text: str) -> list[str]:
 
 
 def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iterator[str]:
-    """The statements in the lines that ``read`` returns for a prompt; ``say`` receives the answers to dot commands."""
+    """The statements in the lines that ``read`` returns; ``say`` prints the answers to dot commands."""
     lines: list[str] = []
     while True:
         try:
             line = read(_MORE if lines else _FIRST)
         except KeyboardInterrupt:
-            # As in a shell: Ctrl-C drops what was typed.
+            # As in a shell, Ctrl-C discards what was typed.
             lines = []
             continue
         except EOFError:
@@ -94,7 +94,8 @@ def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iter
 
 
 def whole_entries(keep: Callable[[str], None]) -> tuple[Callable[[], None], Callable[[str], None]]:
-    """Functions that begin an entry of the history and add a line to it; ``keep`` gets each entry when it is complete.
+    """Two functions: one begins an entry of the history, the other adds a line to it. ``keep`` receives complete
+    entries.
 
     A statement of several lines is one entry, so that the arrow keys recall all of it.
     """

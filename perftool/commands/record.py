@@ -160,7 +160,7 @@ def _notes(left: Sequence[Note], made: Sequence[Path], code: int) -> list[str]:
 
 
 def _require_writable(folder: Path) -> None:
-    """Make ``folder``. Raises InputError now, not after hours, if it is not writable."""
+    """Make ``folder``. If it is not writable, raises InputError before the program runs, not hours later."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:
@@ -181,7 +181,7 @@ def _own_folder(folder: Path) -> Path:
 
 
 def _made(left: Sequence[Note], found: set[Path]) -> list[Path]:
-    """The traces of the program, in the folder or elsewhere."""
+    """The traces that the program wrote, in the folder or elsewhere."""
     here = {path.resolve() for path in found}
     for trace in (Path(one.trace) for one in left if one.trace):
         # Our recorders compress a trace after they write it.

@@ -54,7 +54,8 @@ def report(cli: CliSettings, paths: Paths = None, static: Static = False) -> Non
 def make_document(
     session: Session, inputs: Inputs, static: bool, target: str | None, redact: bool = False
 ) -> tuple[bytes, set[str]]:
-    """The report on ``inputs`` as one HTML file for ``target``, and the places of secrets in it, or left out of it."""
+    """The report on ``inputs`` as one HTML file for ``target``, and the places of the secrets that it shows or leaves
+    out."""
     from perftool.readers.text.redaction import Redactor
     from perftool.reporters.html import render_html
 

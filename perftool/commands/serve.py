@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self._head():
             with open(self.server.file, "rb") as file:
                 copyfileobj(file, self.wfile)
-            # Other requests do not end the wait.
+            # Only the request of the UI ends the wait.
             if self.headers.get("Origin") == UI:
                 self.server.served.set()
 
@@ -121,7 +121,7 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
 
 
 def ui_address(name: str, drawn: Annotations, port: int = PORT) -> str:
-    """The UI address that loads ``name`` from here, expands our tracks, and shows the first finding."""
+    """The UI address that loads ``name`` from this server, expands our tracks, and shows the first finding."""
     address = f"{UI}/#!/?url=http://127.0.0.1:{port}/{quote(name)}&startupCommands={quote(_EXPAND)}"
     if drawn.select:
         start, end = _shown(drawn.select)

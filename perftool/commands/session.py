@@ -48,8 +48,9 @@ class RuleChoice:
 class Session:
     """The command line ``cli`` for the inputs ``paths``, and the configuration that applies to them.
 
-    For a ``gate``, whose verdict the author of the inputs must not change, no configuration next to them applies unless
-    the user trusts it. Raises SettingsError. With --show-settings, it prints the settings and ends the program.
+    The author of the inputs must not change the verdict of a ``gate``. So no configuration next to the inputs applies
+    to a gate unless the user trusts it. Raises SettingsError. With --show-settings, it prints the settings and ends the
+    program.
     """
 
     def __init__(self, cli: CliSettings, paths: Sequence[str], *, gate: bool = False) -> None:
@@ -130,7 +131,7 @@ class Session:
         return self._described(find_inputs([trace]))
 
     def _described(self, found: Inputs) -> Inputs:
-        """``found`` with what the settings say about the run."""
+        """``found`` with the captures and the device that the settings name."""
         return replace(found, captures=self.settings.capture, device=self.settings.device)
 
     def note(self, messages: Sequence[str]) -> None:

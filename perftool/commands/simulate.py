@@ -144,7 +144,7 @@ def _as_options(values: Mapping[str, object]) -> list[str]:
 
 
 def _report_ranks(written: Sequence[Path], report: bool, color: Color, quiet: bool) -> None:
-    """Report on the traces of several ranks together; ``written`` may be incomplete when one failed."""
+    """Report on the traces of several ranks together; ``written`` lacks the traces of ranks that failed."""
     traces = [_shown(each) for each in written]
     sys.stdout.flush()
     if not quiet and traces:
@@ -170,7 +170,8 @@ def _no_step_note(done: Simulated, skip_steps: int | None, steps_option: str | N
 
 
 def _causes(done: Simulated) -> list[str]:
-    """The script lines that cause recompilations, fallbacks, reads and graph cuts, without those of mark_step."""
+    """The script lines that cause recompilations, fallbacks, reads and graph cuts; lines with mark_step are left out.
+    """
     causes = [cause for cause in done.causes if cause.what != "host step marker"]
     if not causes:
         return []

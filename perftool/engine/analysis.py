@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from perftool.model.pictures import Pictures
 
 Answer = TypeVar("Answer")
-# A function that makes a report or a part of it, from a store, rules, the run's device, and a function that evaluates
-# the rules in a context.
+# A function that makes a report or a part of it. Its arguments are a store, rules, the run's device, and a function
+# that evaluates the rules in a context.
 Answering = Callable[[TraceStore, Sequence[Rule], Device, Callable[[Context], Outcome]], Answer]
 
 
@@ -72,8 +72,8 @@ class Run:
 
     @property
     def unrecognised(self) -> list[str]:
-        """The named files in which nothing was recognised. Traces without events are judged by rank; an archive may
-        hold a trace and readings."""
+        """The named files in which nothing was recognised. A trace without events counts as used if a rank has it, and
+        an archive may hold a trace and readings."""
         named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
         inputs = [read for read in self.report.inputs if read.status != "unreadable"]
         used = {read.path for read in inputs if read.kind == "trace" or read.events}
@@ -206,7 +206,7 @@ class Run:
 
     @cached_property
     def _parts(self) -> list[Part]:
-        """The ranks from parts and those analysed now, without replays if there are many."""
+        """The ranks from parts and the ranks analysed now; if there are many, without replays."""
         made = analyse(self._batches, self._shared, self._schedule, self._progress)
         before = self._before.parts
         return unpredicted(sorted([*before, *made], key=first_path)) if before else made
@@ -274,7 +274,7 @@ def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:
 def answered_by(answer: Answering[Answer], store: TraceStore, rules: Sequence[Rule]) -> Answer:
     """The result of ``answer`` for ``store``, which holds all ranks, with the findings of ``rules``."""
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
-    # Device work identifies the device. Ops are built at the same time, because every report needs them.
+    # The store needs device work to detect the device. Ops are built at the same time, because every report needs them.
     store.build(["device_ops", "ops"])
     return answer(store, rules, detect_device(store), lambda context: evaluate(store, rules, context, crashed))
 

@@ -8,7 +8,7 @@ import tomli
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The tables in ``text``. Raises ValueError with the reason, also for values that nest too deeply."""
+    """The tables in ``text``. Raises ValueError with the reason, even for values that nest too deeply."""
     try:
         return tomli.loads(text)
     except RecursionError:

@@ -88,9 +88,9 @@ def _measure_separately(
 
 @dataclass(frozen=True)
 class Recorded:
-    """``files`` are the traces of each form, one per rank, and the file with its environment if it sets any. ``ratio``
-    compares the step times without the profiler. ``max_error`` is the difference of the results of simulated forms.
-    """
+    """``files`` are the traces of each form, one per rank, and the file with the form's environment variables if it
+    sets any. ``ratio`` compares the step times without the profiler. ``max_error`` is the difference of the results of
+    simulated forms."""
 
     files: Mapping[FormName, list[Path]]
     ratio: Ratio | None
@@ -110,7 +110,7 @@ def record_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -
 
 
 def _outputs_of(order: Order, form: FormName) -> list[Path]:
-    """The traces of ``form``, and the file with its environment if it sets any."""
+    """The traces of ``form``, and the file with its environment variables if it sets any."""
     traces = [order.of_rank(rank).trace(form) for rank in range(order.ranks)]
     return traces + [path for path in (order.environment(form),) if path.exists()]
 

@@ -12,8 +12,8 @@ from perftool.model.benchmark import FormFigures, Ratio
 
 @dataclass(frozen=True)
 class Order:
-    """Measure ``forms`` of the benchmark ``name`` at ``size``, then record them at the size ``traced``; None skips
-    either.
+    """Measure ``forms`` of the benchmark ``name`` at ``size``, then record them at the size ``traced``; a size of None
+    skips that part.
 
     Only the naive and the advised form are recorded. ``folder`` is for the files of this benchmark: traces, results to
     compare, and the answer.

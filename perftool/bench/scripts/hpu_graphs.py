@@ -22,7 +22,7 @@ loader = DataLoader(torch.randn(STEPS * 8, 64), batch_size=8)
 with torch.no_grad():
     for batch in loader:
         state = batch.to(device)
-        # Each pass refines the result of the one before.
+        # Each pass refines the result of the previous pass.
         for _ in range(PASSES):
             state = model(state)
             htcore.mark_step()

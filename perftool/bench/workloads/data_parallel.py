@@ -29,7 +29,7 @@ def on_ranks(
     sizes: Sequence[str] = tuple(SIZES),
     **fields: Any,
 ) -> Benchmark:
-    """A benchmark whose forms run on gloo processes that wait for each other, so it uses wall time."""
+    """A benchmark whose forms run on gloo processes. They wait for each other, so the clock is wall time."""
     return Benchmark(
         name=name,
         rules=rules,

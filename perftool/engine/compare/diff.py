@@ -109,15 +109,14 @@ def fails(comparison: Comparison, limit: float) -> bool:
 
 
 def unjudged(comparison: Comparison, limit: float) -> str:
-    """Why a gate with this ``limit`` cannot judge the new run; empty if it can. A gate must not pass what it has not
-    checked.
-    """
+    """Why a gate with this ``limit`` cannot judge the new run; empty if it can. A gate must not pass a run that it has
+    not checked."""
     base, new = comparison.base, comparison.new
     for side, which in ((base, "base"), (new, "new")):
         if side.lost:
             more = f" (and {len(side.lost) - 1} more)" if side.lost[1:] else ""
             return f"the {which} run is incomplete, so it is not judged: {side.lost[0]}{more}"
-        # Work as long as the recording leaves no time for the steps that follow its launch.
+        # If work takes as long as the recording, the steps after its launch have no time left.
         if not median(side.step_ns or [0]):
             return f"the {which} run has no complete step, so it is not judged"
     # Saved reports of earlier versions do not say how steps were found.
@@ -146,7 +145,7 @@ def unjudged(comparison: Comparison, limit: float) -> str:
 
 
 def _undescribed(base: RunSide, new: RunSide, limit: float) -> str:
-    """A sentence if the new recording is so much longer per step that its steps do not describe it; else empty.
+    """A sentence if the new run records so much more time per step that its steps do not represent it; else empty.
 
     The time between the iterations of a server depends on its requests.
     """

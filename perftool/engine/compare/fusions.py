@@ -44,7 +44,7 @@ _FUSIONS = (
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
 # Limits the total length of the names of generated kernels, in which every op is looked up.
 _MOST_TEXT = 1 << 18
-# A generated kernel for a single op is not a fusion.
+# A kernel generated from a single op is not a fusion.
 _LEAST_PARTS = 2
 # The side that fuses may still run some of the separate ops elsewhere in the model.
 _FEWER = 0.5

@@ -48,7 +48,7 @@ def _key(op: OpRate) -> object:
 
 
 def op_name(op: OpRate) -> str:
-    """The name of an op without that of the library or device that ran it."""
+    """The name of an op without the name of the library or device that ran it."""
     name = _LIBRARY.sub("", op.name)
     return "attention" if _ATTENTION.match(name) else name
 

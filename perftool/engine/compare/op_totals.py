@@ -10,7 +10,7 @@ from perftool.model.report import Share
 
 
 def totals(ranking: Iterable[Share], steps: int) -> tuple[OpTotal, ...]:
-    """A ranking over ``steps`` steps as ops per step; ops with the same normalised name are merged."""
+    """The ops of a ranking over ``steps`` steps, per step; ops with the same normalised name are merged."""
     merged: dict[str, tuple[int, int]] = {}
     for row in ranking:
         name = normalised(row.name)

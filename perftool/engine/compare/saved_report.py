@@ -90,7 +90,7 @@ def _setting(data: Mapping[str, Any]) -> Setting:
 
 
 def _worked(data: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The ranks with work on an accelerator; None for reports of earlier versions, which lack them."""
+    """The ranks with work on an accelerator; None if the report is of an earlier version, which lacks them."""
     if "ranks" not in data:
         return None
     shown = device_ranks({one["rank"]: one["busy_ns"] for one in data["ranks"]}, data["device"]["type"])
@@ -98,7 +98,7 @@ def _worked(data: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _recorded(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The length of each rank's recording, in plain form; reports of earlier versions lack it."""
+    """The length of each rank's recording as plain data; reports of earlier versions lack it."""
     return {str(one["rank"]): one["recorded_ns"] for one in ranks if one.get("recorded_ns") is not None}
 
 

@@ -32,7 +32,7 @@ from perftool.model.trend import (
 _PENALTY = 2.0
 # The assumed noise, as a share of the number, when all runs give identical numbers.
 _LEAST_NOISE = 0.005
-# Known for each run and rank that shows device work.
+# Every run and rank with device work has this metric.
 _DEVICE_WORK = "device_busy_ratio"
 # How steps were found; empty in the lines of earlier versions.
 _STEP_KEYS = ("steps_from", "step_unit")
@@ -87,7 +87,7 @@ def _when(line: RunLine) -> tuple[str, str]:
 
 
 def _unjudged(newest: RunLine, last: RunLine, metric: str, history: History) -> str:
-    """Why the newest run cannot be judged; empty if it can. A gate must not pass what it has not checked.
+    """Why the newest run cannot be judged; empty if it can. A gate must not pass a run that it has not checked.
 
     ``newest`` is the newest line to judge, ``last`` a line of the newest run: it may be of another rank.
     """
@@ -105,7 +105,8 @@ def _unjudged(newest: RunLine, last: RunLine, metric: str, history: History) -> 
 
 
 def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if it lacks ranks that most ``runs`` have: a missing rank may be the slowest."""
+    """Why ``newest`` is not judged if it lacks ranks that most ``runs`` have; empty if not. A missing rank may be the
+    slowest."""
     ranks: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for line in lines:
         if line.rank is not None:
@@ -120,7 +121,7 @@ def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequen
 
 
 def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if it shows no device work and most ``runs`` do: its steps then lack that work."""
+    """Why ``newest`` is not judged if it has no device work but most ``runs`` do: its steps lack that work."""
     shown = [run for run in runs if run.metrics.get(_DEVICE_WORK) is not None]
     if newest in shown or 2 * len(shown) <= len(runs):
         return ""
@@ -194,8 +195,8 @@ def _ends(values: Sequence[float]) -> list[int]:
 
 
 def _at_the_changes(values: Sequence[float], ends: Sequence[int]) -> list[int]:
-    """Move each of ``ends`` to where its two neighbouring levels differ most: the search requires ``FEWEST_RUNS`` runs
-    in a level, which may move its start. A last level with fewer runs is dropped.
+    """Move each of ``ends`` to where its two neighbouring levels differ most. The search requires ``FEWEST_RUNS`` runs
+    in a level, so it may place the start of a level too early. A last level with fewer runs is dropped.
     """
     moved = list(ends)
     for at in range(len(ends) - 1):

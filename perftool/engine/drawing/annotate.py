@@ -14,7 +14,7 @@ from perftool.units import format_ratio
 
 _T = TypeVar("_T")
 _FIRST_PID, _MOST_DIGITS = 9001, 15
-# More lanes for a rule, or memory counters, would be unreadable.
+# More lanes for a rule, or more memory counters, would be unreadable.
 _MOST_LANES = 64
 _NUMBERS = "SELECT pid AS number FROM raw UNION SELECT tid FROM raw"
 _IDLE = "SELECT cause, ts, dur FROM _idle_stretches WHERE rank = $rank ORDER BY ts"
@@ -28,7 +28,8 @@ WHERE rank = $rank AND device_type = $device_type AND device = $device ORDER BY 
 
 
 def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
-    """The annotations for ``rank``: its own and run-wide findings, critical path, idle time by cause, counters.
+    """The annotations for ``rank``: its findings, findings on the whole run, critical path, idle time by cause,
+    counters.
 
     Idle time and counters are read from ``store`` lazily, while they are written.
     """

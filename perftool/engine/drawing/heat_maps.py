@@ -40,7 +40,7 @@ _LABELS = {"compute": "kernels", "host": "the host", "link": "collectives"}
 
 
 def heat_maps(store: TraceStore) -> tuple[HeatMap, ...]:
-    """The heat maps of a run with differing ranks; empty if they do not differ, or there is only one."""
+    """The heat maps of a run whose ranks differ; empty if they do not differ, or if there is only one rank."""
     store.build(["rank_excess", "_step_work", "waits_for", "windows"])
     causes = _map(store, "cause", "By cause, mean over the steps", _CAUSES, {})
     steps = _map(store, "step", "By step, without waiting for other ranks", _STEPS, {"most": _MOST_STEPS})

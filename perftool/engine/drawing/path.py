@@ -32,7 +32,8 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The timeline of the step of ``rank`` closest to the median length of its steps with a path; None without any."""
+    """The timeline of one step of ``rank``: of its steps with a path, the closest to the median length. None if no step
+    has one."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
     if not found:
@@ -50,8 +51,8 @@ def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | No
 
 
 def _bars(rows: Sequence[dict[str, Any]], begin: int, until: int) -> list[Bar]:
-    """Bars of what bounds most of each bin. Adjacent bins of a kind form one bar, with a name if one name fills most of
-    it."""
+    """A bar for each bin, which shows what bounds most of its time. Adjacent bins of a kind form one bar, which has a
+    name if one name fills most of it."""
     width = (until - begin) / _BINS
     bins: list[dict[tuple[str, str | None], float]] = [{} for _ in range(_BINS)]
     for row in rows:

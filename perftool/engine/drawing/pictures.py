@@ -16,7 +16,7 @@ from perftool.model.pictures import MemoryCurve, MemorySteps, Pictures, RankTime
 from perftool.model.report import BREAKDOWN, Finding, Report, Step
 from perftool.store.trace_store import TraceStore
 
-# These limits show what matters; the page states what is omitted.
+# The pictures show the longest and most important items up to these limits; the page states what is omitted.
 MOST_TIMELINES = 12
 MOST_BARS = 240
 MOST_STRIPS = 8

@@ -57,7 +57,8 @@ def _ranks(run: Run) -> list[int]:
 
 
 def rank_timelines(run: Run) -> Iterator[RankTimeline]:
-    """The timeline of each rank of ``run``. Only one rank is in memory, so read each to its end before the next."""
+    """The timeline of each rank of ``run``. Only one rank is in memory at a time, so read a timeline to its end before
+    the next."""
     for rank, offset_ns in clock_offsets(run).items():
         with run.only_rank(rank) as store:
             drawn = annotate(store, run.report, rank)

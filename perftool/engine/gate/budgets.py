@@ -20,7 +20,7 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 # Runs a SELECT over the tables of the run; returns column names and rows.
 Query = Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]
 BROKEN, MISSING = "BUD101", "BUD102"
-# Each query has its own time limit; a configuration may hold hundreds.
+# The limit for all queries together: each query has a limit of its own, but a configuration may hold hundreds.
 _MOST_SECONDS = 120
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,

@@ -46,7 +46,7 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
     """Lint a run made with the rules of ``plan``.
 
     Raises InputError when no input can be read, and NoInputError when the traces of a rank hold no event, when no input
-    holds an event or a record, or when a file that was named holds none: a gate must not pass what it has not checked.
+    holds an event or a record, or when a named file holds none: a gate must not pass input that it has not checked.
     """
     report = run.report
     if not plan.allow_empty:

@@ -19,7 +19,7 @@ from perftool.readers.identity import metadata_of
 from perftool.store.ranks import assumed_rank, number_ranks, rank_of
 from perftool.store.sizing import text_size
 
-# Building the tables costs 0.25 s, for one small trace or many.
+# Building the tables takes 0.25 s, whether for one small trace or for many.
 BATCH_BYTES = 256 << 20
 # Each parallel process holds a batch: a batch of 48 MB of text needs 400 MiB of memory.
 BATCH_BYTES_SIDE_BY_SIDE = 48 << 20
@@ -39,7 +39,7 @@ class RankFile:
 
     @property
     def place(self) -> str:
-        """The path of the file, also for a process with another working directory."""
+        """The path of the file, valid in a process with another working directory, too."""
         return self.path if is_url(self.path) else os.path.join(self.folder, self.path)
 
 

@@ -144,7 +144,7 @@ def _keep(rank: int, _: int | None) -> int:
 
 
 def _concerns(reading: Reading, own: Mapping[int, Any]) -> bool:
-    """True if a log belongs to one of these ranks or to the whole run."""
+    """Whether a log belongs to one of these ranks or to the whole run."""
     ranks = reading.reading.ranks
     return len(ranks) != 1 or ranks[0] in own
 
@@ -153,7 +153,7 @@ def _part(store: TraceStore, rules: Sequence[Rule], ranks_of_run: int) -> Part:
     tables = store.export_ranks()
     signs = device_signs(store)
     own = decide_device([signs]).type
-    # Only other ranks may show the run's device.
+    # If these ranks show no device, others may still show the run's device.
     context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     rank_rules = [rule for rule in rules if rule.sql and rule.scope == "rank"]

@@ -49,7 +49,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class PartFile:
-    """The contents of a part: ranks, what was read from logs, inputs that could not be read, and the rules that ran.
+    """The contents of a part: ranks, readings of logs, inputs that could not be read, and the rules that ran.
 
     ``rules`` maps each code to a digest.
     """

@@ -54,7 +54,7 @@ class InProcess:
 
     @property
     def workers(self) -> int:
-        """This process."""
+        """One task at a time."""
         return 1
 
     def share(self) -> tuple[int, int]:

@@ -40,7 +40,7 @@ def ranks_to_show(ranks: Sequence[RankSummary], findings: Sequence[Finding], mos
         return list(ranks)
     late = {rank for found in findings for rank in found.evidence.get("late_ranks") or ()}
     counts = Counter(found.code for found in findings if found.rank is not None)
-    # A finding on every rank does not single out any.
+    # A finding on many ranks does not single out any of them.
     late |= {found.rank for found in findings if found.rank is not None and counts[found.code] <= most // 2}
     columns = [[_times(row)[at] for row in ranks if row.status == "ok"] for at in range(4)]
     usual = [sorted(column)[len(column) // 2] if column else 0.0 for column in columns]

@@ -148,8 +148,8 @@ def _mostly_in(row: dict[str, Any]) -> str:
 
 
 def _place(longest: dict[str, Any] | None, *, named: bool) -> Location | None:
-    """The place of the ``longest`` stretch. If nothing shows what runs in it, its name gives the ops around it if
-    ``named``."""
+    """The place of the ``longest`` stretch. If nothing shows what runs in it, and ``named`` is set, its name gives the
+    ops around it."""
     if longest is None:
         return None
     known = named and longest["before"] and longest["after"]

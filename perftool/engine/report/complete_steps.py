@@ -30,7 +30,7 @@ def mostly_incomplete(steps: Iterable[Step]) -> Iterator[str]:
 
 
 def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
-    """The counted steps of the rank with the longest median step, the lowest if several have it.
+    """The counted steps of the rank with the longest median step; if several ranks share it, of the lowest rank.
 
     Empty without complete steps. Ranks wait for one another, so the slowest one sets the pace. The steps of all ranks
     together would hide a slow rank that has few steps.
@@ -39,7 +39,7 @@ def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
 
 
 def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
-    """The time of the whole recording for each step, in ns, without left-out steps: the longest of all ranks.
+    """The length of the recording per step, in ns, without the steps left out; the largest value of all ranks.
 
     At most a median step is subtracted for an incomplete step. Warm-up may take longer.
 

@@ -25,7 +25,7 @@ _NEAR_BEST = 0.80
 _NEARLY_ALL = 0.9
 # Smaller parts are not named.
 _WEIGHTY = 0.05
-# A largest op with a smaller share is not worth naming alone.
+# The largest op is not worth naming alone if its share is smaller than this.
 _LARGEST = 0.1
 _MOST_PARTS = 3
 # The rule for a recording without work.
@@ -122,7 +122,7 @@ def named_parts(run: VerdictInput) -> str:
     level = _dividing(run.modules)
     by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in level]
     by_module.sort(key=lambda part: -part.share)
-    # A layer used inside and outside the largest module is larger than both shares show.
+    # A class of layers may be spread over several modules, so the whole class may be larger than the largest module.
     classes = _by_class(run.modules)
     if classes and classes[0].name in [part.name for part in by_module] and classes[0].share > by_module[0].share:
         by_module = classes

@@ -12,8 +12,8 @@ EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_peaks", "_efficiency_totals
 _TOP = 60
 # If less than this share of the work is known, it does not represent the rest.
 KNOWN = 0.5
-# Floating-point sums need a fixed order to be reproducible.
-# Merges the same op across ranks. Means hide differing ranks; the table op_efficiency lists each rank.
+# Merges the same op across ranks. Means hide differences between ranks; the table op_efficiency lists each rank. The
+# order is fixed, because the sum of floating-point numbers depends on it.
 _OPS = """
 WITH merged AS (
     SELECT name, source, engine, kind, input_dims, input_types,

@@ -55,7 +55,8 @@ class Left:
     on_cpu: bool = False
 
     def sentence(self, by_module: str = "") -> str:
-        """The largest ops with their shares of the best, and ``by_module``; then what to record, or what is left."""
+        """The largest ops with their shares of the best rate, then ``by_module``, then what to record, or what can be
+        gained."""
         return " ".join(filter(None, (f"{self._largest()}.", by_module, self._ending()))) if self.ops else ""
 
     def _largest(self) -> str:
@@ -65,7 +66,7 @@ class Left:
                 named.append(op)
         # The ending says, once for all ops, that no shapes are recorded.
         texts = [_named(op).removesuffix(f", {WITHOUT_SHAPES}") for op in named]
-        # Shares of the time that ops compute, not of the window.
+        # The shares are of the time in which ops compute, not of the window.
         return "Largest ops, by share of the work: " + "; ".join(texts)
 
     def _ending(self) -> str:
@@ -88,7 +89,7 @@ class Left:
 
 
 def left(store: TraceStore, efficiency: Efficiency | None) -> Left:
-    """The ops of ``store`` with their shares of the best; none if the input shows no device work."""
+    """The ops of ``store`` with their shares of the best rate; none if the input shows no device work."""
     if efficiency is None:
         return Left((), "")
     rows = store.select(_OPS)

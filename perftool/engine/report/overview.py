@@ -76,7 +76,7 @@ def median(values: Sequence[int]) -> int:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
 
 
-# Work of other devices is grouped by its kind. The vendor's file says which lanes belong to an engine.
+# Selects the lanes that the vendor's file assigns to an engine; the table groups other work by its kind.
 _ENGINES = "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine"
 _RECIPES = (
     f"SELECT * EXCLUDE (ts, kernels, kernel_names) FROM recipes ORDER BY busy_ns DESC, rank, recipe, name LIMIT {_TOP}"
@@ -112,7 +112,7 @@ def run(store: TraceStore) -> Run:
     kind: Literal["serving", "inference"] | None = "inference" if kinds == {"inference"} else None
     kind = "serving" if store.has_rows("serving_iterations") else kind
     found = {(row["source"], row["confidence"]) for row in store.rows("steps") if row["step"] is not None}
-    # If ranks differ, the least certain answer counts.
+    # If the ranks differ, the least certain answer is used.
     source, confidence = max(found, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
     return Run(
         "training" if "training" in kinds else kind, world_size(store.metadata), source, confidence,
@@ -150,7 +150,7 @@ def _mean_step_ns(store: TraceStore) -> int | None:
 
 def usual_step_ns(store: TraceStore, steps: Iterable[Step]) -> int:
     """The step time to compare gains with: the median of the complete ``steps`` of all ranks, or the mean if they are
-    uneven. Evidence adds up over all ranks."""
+    uneven. It covers all ranks, because evidence adds up over all ranks."""
     return _mean_step_ns(store) or median([step.dur_ns for step in counted(steps)])
 
 
