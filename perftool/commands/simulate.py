@@ -170,8 +170,7 @@ def _no_step_note(done: Simulated, skip_steps: int | None, steps_option: str | N
 
 
 def _causes(done: Simulated) -> list[str]:
-    """The script lines that cause recompilations, fallbacks, reads and graph cuts; lines with mark_step are left out.
-    """
+    """The script lines that cause recompilations, fallbacks, reads and graph cuts; mark_step is left out."""
     causes = [cause for cause in done.causes if cause.what != "host step marker"]
     if not causes:
         return []

@@ -57,9 +57,9 @@ def all_reduce_gradients(
 ) -> None:
     """Replace every gradient of `model` with its mean over the ranks of the default process group.
 
-    Call it between backward and the optimizer's step, on all ranks. It does nothing if there are no gradients.
-    The first call fixes which parameters take part: NotImplementedError when a gradient has vanished or
-    appeared since. ValueError for gradients on several devices. The buffer stays on the model, outside its
+    Call it between backward and the optimizer's step, on all ranks. It does nothing if there are no gradients. The
+    first call fixes which parameters take part; later calls raise NotImplementedError when a gradient has vanished or
+    appeared since. Raises ValueError for gradients on several devices. The buffer stays on the model, outside its
     state_dict. `use_hpu_graphs` records the copies where the device is a Gaudi and has no effect elsewhere.
     """
     active = [parameter for parameter in model.parameters() if parameter.grad is not None]

@@ -246,7 +246,8 @@ def _with_causal(mask: Tensor, queries: int, keys: int) -> Tensor:
 
 
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor, dropout_p: float) -> None:
-    """ValueError unless q, k, v are [batch, heads, tokens, size] or [batch, tokens, size], match, and p is below 1."""
+    """Raises ValueError unless q, k, v are [batch, heads, tokens, size] or [batch, tokens, size], match, and p is below
+    1."""
     if not 0.0 <= dropout_p < 1.0:
         raise ValueError(f"dropout_p must be at least 0 and below 1, not {dropout_p}")
     dtype, queries, keys, values = q.dtype, q.shape, k.shape, v.shape

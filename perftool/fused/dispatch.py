@@ -70,7 +70,8 @@ def _reason(device_type: str, devices: tuple[str, ...], obstacle: Callable[[], s
 
 
 def choose(op: str, device_type: str) -> str:
-    """The implementation of `op` on a type of device; BackendError if the one named in the environment cannot run."""
+    """The implementation of `op` on a type of device. Raises BackendError if the one that the environment names cannot
+    run."""
     key = op, device_type, wanted
     if key not in _choices:
         _choices[key] = _chosen(op, device_type)[0]
@@ -123,7 +124,7 @@ def has_gaudi() -> bool:
 
 
 def native(module: str, name: str) -> Any:
-    """`habana_frameworks.torch.<module>.<name>`; ImportError or AttributeError without it.
+    """`habana_frameworks.torch.<module>.<name>`; raises ImportError or AttributeError without it.
 
     The stub modules of ported and simulated scripts are not native.
     """
@@ -143,7 +144,7 @@ def native_obstacle(module: str, name: str) -> str | None:
 
 
 def native_op(op: str) -> Any:
-    """Gaudi's class of a public name; ImportError or AttributeError without it."""
+    """Gaudi's class of a public name; raises ImportError or AttributeError without it."""
     return native(_PLACE[op], op)
 
 
@@ -154,7 +155,7 @@ def register_native(op: str, module: str | None = None) -> None:
 
 
 def register_everywhere(op: str, obstacle: Callable[[], str | None] | None = None) -> None:
-    """Register an op with a native implementation on a Gaudi, unless `obstacle()`, and PyTorch's elsewhere."""
+    """Register an op: natively on a Gaudi unless `obstacle()` gives a reason against it, and PyTorch's op elsewhere."""
     if obstacle is None:
         register_native(op)
     else:

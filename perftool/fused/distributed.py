@@ -34,7 +34,7 @@ class FusedAdamW:
         _allow_empty_param_list: bool = False,
         moments_dtype: adamw.MomentsDtype = None,
     ) -> None:
-        """ValueError for arguments out of range, and for no parameters unless they may be empty."""
+        """Raises ValueError for arguments out of range, and for an empty list of parameters unless it is allowed."""
         refuse_negative({"learning rate": lr, "epsilon value": eps})
         for index, beta in enumerate(betas):
             if not 0.0 <= beta < 1.0:

@@ -25,7 +25,7 @@ Weights = Sequence[Tensor]
 
 
 def _native_obstacle() -> str | None:
-    """Import `core`, which loads Gaudi's ops."""
+    """Why Gaudi's op cannot run here, or None. Imports `core`, which loads Gaudi's ops."""
     if (obstacle := native_obstacle("core", "__name__")) is not None:
         return obstacle
     return None if hasattr(torch.ops.hpu, OP) else f"torch.ops.hpu has no {OP}"
@@ -43,8 +43,8 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
     experts_max, inclusive, contribute; the weight lists hold these, or all experts.
 
     With a value for `measurement_mode` the result is a pair: the output, and per expert the largest input element of
-    its last matmul (float32, plain maximum; 0 for an expert without tokens). RuntimeError for an unknown activation,
-    ValueError for shapes and dtypes that do not fit.
+    its last matmul (float32, plain maximum; 0 for an expert without tokens). Raises RuntimeError for an unknown
+    activation, and ValueError for shapes and dtypes that do not fit.
     """
     bound = (_JOINED if _is_joined(args, kwargs) else _SEPARATE).bind(*args, **kwargs)
     if choose(OP, bound.arguments["hidden_states"].device.type) == "habana":

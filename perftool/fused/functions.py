@@ -63,7 +63,7 @@ class CustomSoftmax(AppliedOp):
     @staticmethod
     def apply(inp: Tensor, flavor: int, /) -> Tensor:
         """The softmax of `inp` [..., size]. `flavor` 0 is exact, and 1 and 2 are faster and less exact on a Gaudi;
-        here all three are exact. ValueError for another dtype or flavor.
+        here all three are exact. Raises ValueError for another dtype or flavor.
         """
         if (outputs := natively_applied("CustomSoftmax", inp, flavor)) is not None:
             return outputs
@@ -98,7 +98,7 @@ class FusedRMSNorm(AppliedOp):
 
         With two dtypes, the wider one is used for the computation and the result, as on a Gaudi: bfloat16 data with a
         float32 `gamma` become float32. `use_stages`, `bwd_mode` and `fast_math` choose between kernels of a Gaudi and
-        change nothing elsewhere. ValueError for a `gamma` of another size.
+        change nothing elsewhere. Raises ValueError for a `gamma` of another size.
         """
         arguments = data_in, gamma, eps, use_stages, bwd_mode, fast_math
         if (outputs := natively_applied("FusedRMSNorm", *arguments)) is not None:

@@ -43,7 +43,7 @@ class HomeThread:
 
 
 class _ThreadEnd:
-    """A local variable of a thread. Python deletes it when the thread ends, but while the thread can still run code."""
+    """A local variable of a thread. Python deletes it at the end of the thread, while the thread can still run code."""
 
     def __init__(self, home: HomeThread, move: int) -> None:
         self._home = home

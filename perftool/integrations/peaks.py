@@ -1,7 +1,7 @@
 """Measured peaks of a device: the rate of matmuls by type, and the memory bandwidth.
 
 Rates are measured rather than computed, because the clock rate under load is unknown, and because PyTorch's limits
-count: its number of threads, ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA.
+matter: its number of threads, ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class InputFile:
 
     @property
     def loss(self) -> str:
-        """What is wrong with an input of which events are lost; empty for any other."""
+        """What is wrong with an input that lost events; empty for any other input."""
         if self.status == "unreadable":
             return self.issues[0].message if self.issues else f"{self.path} cannot be read"
         if self.status == "truncated":

@@ -16,8 +16,8 @@ BaselineState = Literal["new", "unchanged"]
 class LintFinding:
     """A finding with its place for CI.
 
-    ``file`` is relative to the root of the project, with forward slashes. ``baseline`` is None without a baseline;
-    an ``unchanged`` finding is accepted and fails nothing. ``step_word`` is what the run calls a step.
+    ``file`` is relative to the root of the project, with forward slashes. ``baseline`` is None without a baseline; an
+    ``unchanged`` finding is accepted and does not fail the run. ``step_word`` is what the run calls a step.
     """
 
     finding: Finding

@@ -97,13 +97,13 @@ class Call:
         return position < min(len(self.dims), len(self.types)) and self.types[position] in _TYPES
 
     def tensor(self, position: int) -> Tensor:
-        """The tensor at ``position``; NoModelError if there is none, or if its shape is not plain numbers."""
+        """The tensor at ``position``; raises NoModelError if there is none, or if its shape is not plain numbers."""
         if not self.has(position):
             raise NoModelError(f"no tensor at {position}")
         return Tensor(shape_of(self.dims[position]), self.types[position])
 
     def many(self, position: int) -> list[Tensor]:
-        """The list of tensors at ``position``; NoModelError if shapes or the size of elements are unknown."""
+        """The list of tensors at ``position``; raises NoModelError if shapes or the size of elements are unknown."""
         listed = self.dims[position] if position < len(self.dims) else None
         kind = _OF_SIZE.get(self.element_bytes or 0)
         if kind is None or not self.has_list(position) or not isinstance(listed, list) or not listed:
@@ -124,7 +124,7 @@ class Call:
         return position < len(self.scalars) and self.scalars[position] not in ("", None)
 
     def text(self, position: int) -> str:
-        """The scalar at ``position`` as recorded, "" for None; NoModelError if it is not recorded."""
+        """The scalar at ``position`` as recorded, "" for None; raises NoModelError if it is not recorded."""
         if position >= len(self.scalars) or not isinstance(self.scalars[position], str):
             raise NoModelError(f"no argument at {position}")
         return str(self.scalars[position])
@@ -165,7 +165,7 @@ def spelled(types: Sequence[Any]) -> list[Any]:
 
 
 def shape_of(dims: Any) -> Shape:
-    """Recorded sizes as a shape; NoModelError if they are not plain numbers."""
+    """Recorded sizes as a shape; raises NoModelError if they are not plain numbers."""
     if not isinstance(dims, list) or any(type(size) is not int or not 0 <= size <= _LARGEST for size in dims):
         raise NoModelError("no shape")
     return tuple(dims)

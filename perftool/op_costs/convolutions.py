@@ -47,7 +47,7 @@ class Convolution:
         return max(call.numbers(self.dilation), default=1)
 
     def result(self, call: Call, x: Tensor, weight: Tensor) -> tuple[int, ...]:
-        """The shape of the result; NoModelError if the record does not show it."""
+        """The shape of the result; raises NoModelError if the record does not show it."""
         kernel, inside = weight.dims[2:], x.dims[2:]
         if not kernel or len(kernel) != len(inside) or 0 in weight.dims:
             raise NoModelError("not a convolution of a batch")

@@ -106,7 +106,8 @@ def _by_grids(call: Call) -> Mixture:
 
 
 def _choices(tokens: int, experts: int, tile: int, blocks: int) -> int:
-    """The number of experts per token for which the tokens fill ``blocks`` tiles; NoModelError unless it is unique."""
+    """The number of experts per token for which the tokens fill ``blocks`` tiles. Raises NoModelError unless it is
+    unique."""
     found = []
     for choices in range(1, min(experts, 64) + 1):
         filled = min(experts, tokens * choices)

@@ -27,7 +27,7 @@ class Lengths:
 
 
 def lengths_of(annotation: str) -> Lengths:
-    """The sums in ``annotation``; NoModelError if it has none."""
+    """The sums in ``annotation``; raises NoModelError if it has none."""
     sums = [[int(number[:_LONGEST]) for number in found] for found in _SUMS.findall(annotation)]
     if sums:
         queries, keys, squares, products = (sum(column) for column in zip(*sums, strict=True))

@@ -67,7 +67,7 @@ def run_side(
 
 
 def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTotal, ...]:
-    """The work of each module without its inner modules, per step of its rank."""
+    """The work of each module without its inner modules, per step of the rank that ran it."""
     count = max(1, sum(step.rank == module.rank for step in steps for module in modules[:1]))
     return tuple(OpTotal(module.path or NO_MODULE, module.own_ns / count, module.calls / count) for module in modules)
 

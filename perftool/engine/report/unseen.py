@@ -64,7 +64,7 @@ def unseen(store: TraceStore) -> Unseen | None:
         return None
     store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])
     signs = store.select(_SIGN)
-    # Runtime calls give rules enough evidence about the device.
+    # Runtime calls already give the rules evidence about the device.
     if not signs and not store.select(_CALLS):
         signs = store.select(_STATED) or store.select(_BACKWARD)
     return Unseen(signs[0]["name"], _shown(store)) if signs else None

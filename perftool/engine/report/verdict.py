@@ -149,7 +149,7 @@ _PHASES = {
 }  # fmt: skip
 # The profiler's notation of a Python function.
 _FRAME = re.compile(r".+\(\d+\): (.+)")
-# If the longest stretch has at least this share of a loss, it counts as the loss.
+# If the longest stretch has at least this share of a loss, it is treated as the whole loss.
 _AT_ONCE = 0.5
 # A function that runs for more than this share of a loss is named with the loss.
 _MOSTLY = 0.5
@@ -169,7 +169,7 @@ _LOOPED = 0.3
 _MOSTLY_BUSY = 0.3
 # Advice with a smaller gain comes after the sentence on where the time goes.
 _MINOR = 0.15
-# Beside a busy device, advice with a smaller gain is only in the table.
+# If the device is busy, advice with a smaller gain appears only in the table.
 _TABLE_ONLY = 0.1
 
 
@@ -193,7 +193,7 @@ def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> st
 
 
 def _backward_passes(run: VerdictInput) -> str:
-    """How many backward passes a step runs, if there are several: a batch could replace them."""
+    """How many backward passes a step runs, if there are several: one pass over a batch could replace them."""
     passes, times = run.backward_passes or (0.0, 0)
     if passes < _SEVERAL:
         return ""
@@ -421,7 +421,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     # A rule about many ops names the op it found in this column.
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
-    # Work that can be done less often is not lost.
+    # Time for work that can be done less often is spent, not lost.
     if (spent_on := first.evidence.get("spent_on")) and first.gain:
         spent = f"{format_ratio(first.gain.share_of_step)} of the time, {format_ns(gain)} of {whole},"
         return f"{spent} goes to {spent_on}."

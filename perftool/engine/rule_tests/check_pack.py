@@ -115,6 +115,6 @@ def _case_problems(cases: Sequence[Any], rule: Rule) -> Iterator[str]:
             except PerfToolError as error:
                 texts = [str(error)]
             except (OSError, *UNFORESEEN) as error:
-                # The author's cases may cause any error.
+                # A case of a user's pack may raise any error.
                 texts = [f"the case cannot run ({type(error).__name__}: {str(error)[:LONGEST_REASON]})"]
         yield from (f"case {case.name!r}: {text}" for text in texts)

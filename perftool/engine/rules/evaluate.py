@@ -86,7 +86,7 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
         if reason:
             return Answer(rule.code, why_not=reason)
         try:
-            # If no name in ``needs_names`` occurs, a rule finds nothing, so its query need not check for that.
+            # A rule finds nothing if none of its ``needs_names`` occurs, so its query does not run.
             silent = rule.needs_names and not _occur(store, rule)
             return Answer(rule.code) if silent else _query_rows(store, rule, context)
         except SpentError:

@@ -19,8 +19,8 @@ CONFIDENCE_WEIGHTS: dict[Confidence, float] = {"high": 1.0, "medium": 0.5, "low"
 def graded(finding: Finding, rule: Rule) -> Finding:
     """``finding`` of ``rule`` with a severity that follows from its cost.
 
-    The rule's own severity holds if the user set it, the rule states an error or concerns the trace, or the finding has
-    no gain. A symptom whose time is counted as the gain of its cause is an info.
+    The rule's own severity applies if the user set it, if it is "error", if the rule concerns the trace, or if the
+    finding has no gain. A symptom gets the severity "info" if its time is counted as the gain of its cause.
     """
     if rule.severity_is_set or rule.severity == "error" or not finding.advice:
         return finding

@@ -1,4 +1,4 @@
-"""Predicts the gain of the whole run without the delays of a rank, by replaying all ranks with their collectives."""
+"""Predicts the step time of a run without the delays of a rank, by replaying all ranks with their collectives."""
 
 from __future__ import annotations
 

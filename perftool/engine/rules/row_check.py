@@ -19,7 +19,7 @@ _LARGEST = 1 << 63
 
 
 def checked(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``rows`` without reserved columns. Raises QueryError for an invalid value in a column with a meaning."""
+    """``rows`` without reserved columns. Raises QueryError for an invalid value in a column that the engine uses."""
     return [_checked(row) for row in rows]
 
 

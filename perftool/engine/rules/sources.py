@@ -95,10 +95,11 @@ def _launching(
 
 
 def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
-    """The lines of ``ran`` with the most time from ``begins`` to ``ends``; ``idle`` marks it as device idle time."""
+    """The lines of ``ran`` with the most time from ``begins`` to ``ends``; ``idle`` means that this is idle time of the
+    device."""
     spent = _overlap(ran, begins, ends, loops=idle)
     if idle and not spent.any():
-        # If only ops have stacks, the time before an op counts for the line that calls it.
+        # If only ops have stacks, the time before an op is attributed to the line that calls it.
         spent = _before_lines(ran, begins, ends)
     return _shares(ran, spent, int((ends - begins).sum()))
 

@@ -128,8 +128,8 @@ def _is_later(key: str, than: str, layers: Sequence[Layer]) -> bool:
 
 
 def _is_file(text: str) -> bool:
-    """Whether a value of --config names a file. A valid pair is never a file name, as someone else may add such a
-    file."""
+    """Whether a value of --config names a file. A valid pair is never read as a file name, because someone else may
+    have added a file of that name."""
     if "=" not in text:
         return True
     try:

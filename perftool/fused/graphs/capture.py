@@ -76,7 +76,7 @@ class HPUGraph:
         self._outputs: list[Tensor] = []
 
     def capture_begin(self, dry_run: bool = False) -> None:
-        """Start capturing on the current stream; RuntimeError if this graph is capturing already.
+        """Start capturing on the current stream; raises RuntimeError if this graph is capturing already.
 
         `dry_run` matters on a Gaudi only.
         """
@@ -87,7 +87,7 @@ class HPUGraph:
         self._region, self._owner = region, self._stream()
 
     def capture_end(self) -> None:
-        """Stop capturing; RuntimeError on another stream (on a CPU: thread) than the one it was started on."""
+        """Stop capturing; raises RuntimeError on another stream (on a CPU: thread) than the one it was started on."""
         if self._region is None or self._owner != self._stream():
             raise RuntimeError(OTHER_STREAM)
         self._owner = None
@@ -121,7 +121,7 @@ class HPUGraph:
         self.replay(asynchronous)
 
     def replayV3(self, tlistI: Sequence[Tensor], asynchronous: bool = False) -> None:
-        """Copy `tlistI` into the marked inputs, then replay; RuntimeError when their sizes differ."""
+        """Copy `tlistI` into the marked inputs, then replay; raises RuntimeError when their sizes differ."""
         self.replayV2(self._inputs, tlistI, asynchronous)
 
     def mark_user_inputs(self, static_tlist: Sequence[Tensor]) -> None:

@@ -41,9 +41,8 @@ class CallInputs:
         return args, kwargs
 
     def key(self) -> GraphKey:
-        """The key under which a graph is reused; GraphCaptureError for an unhashable value. Unlike Gaudi's key, it
-        includes the dtype, because copying a float tensor into an integer one would truncate.
-        """
+        """The key under which a graph is reused. Unlike Gaudi's key, it includes the dtype, because copying a float
+        tensor into an integer one would truncate. Raises GraphCaptureError for an unhashable value."""
         for leaf in self.leaves:
             if not isinstance(leaf, Hashable):
                 raise GraphCaptureError(f"An argument of type {type(leaf).__name__} cannot be part of a graph.")

@@ -87,7 +87,7 @@ def wrap_in_hpu_graph(
     A new graph is captured for each combination of argument structure, tensor layouts and dtypes, autocast
     state and other values; see `InferenceCache` for the keywords of a call and the lifetime of results.
     The module gains `clear_cache()` and `clear_inputs()`. `asynchronous`, `disable_tensor_cache` and
-    `dry_run` matter on a Gaudi only. TypeError for anything but a module.
+    `dry_run` matter on a Gaudi only. Raises TypeError for anything but a module.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"wrap_in_hpu_graph takes a torch.nn.Module, not {type(module).__name__}")
@@ -128,7 +128,7 @@ class ModuleCacher:
         With `use_lfu` nothing is captured until `model.capture_start()` ... `model.capture_end()` has
         counted inputs; the most frequent kinds get the graphs. `verbose` logs hits every `log_frequency`
         calls. `have_grad_accumulation` has no effect here, as accumulation happens outside the graphs;
-        `asynchronous`, `disable_tensor_cache` and `dry_run` matter on a Gaudi only. AssertionError for a
+        `asynchronous`, `disable_tensor_cache` and `dry_run` matter on a Gaudi only. Raises AssertionError for a
         model that is wrapped in DataParallel already or takes positional-only or `*args` arguments.
         """
         options = (use_lfu, inplace, allow_unused_input, asynchronous, have_grad_accumulation,
@@ -202,7 +202,7 @@ class TrainingCache(GraphCache):
 
 
 def _argument_names(forward: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of forward's arguments; AssertionError for kinds of arguments that graphs do not support."""
+    """The names of forward's arguments; raises AssertionError for kinds of arguments that graphs do not support."""
     names: list[str] = []
     for name, parameter in inspect.signature(forward).parameters.items():
         unsupported = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL)
@@ -229,9 +229,9 @@ def make_graphed_callables(
     capture, and is the original otherwise. A function is not changed; a new one is returned. Samples are a tuple of
     tensors, or a tuple of such tuples. Results are overwritten by the next call.
 
-    AssertionError for a module with hooks or with buffers that need gradients, and for samples that are not
-    tensors; ValueError for a call with shapes other than the sample's. The last three options matter on a
-    Gaudi only.
+    Raises AssertionError for a module with hooks or with buffers that need gradients, and for samples that are not
+    tensors; a call with shapes other than the sample's raises ValueError. The last three options matter on a Gaudi
+    only.
     """
     several = isinstance(callables, tuple)
     functions = callables if several else (callables,)

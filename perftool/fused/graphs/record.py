@@ -130,7 +130,8 @@ def _view(tensor: Tensor) -> tuple[View, StorageWeakRef]:
 
 
 def _refuse_unreplayable(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """GraphCaptureError for operators that depend on values: a replay runs the same operators on other values."""
+    """Raises GraphCaptureError for operators that depend on values, because a replay runs the same operators on other
+    values."""
     if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
         raise GraphCaptureError(f"{func} depends on the values of its input and cannot be captured.")
     for leaf in tree_leaves((args, kwargs)):

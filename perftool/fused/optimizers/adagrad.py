@@ -84,7 +84,7 @@ class FusedAdagrad(FusedOptimizer):
         initial_accumulator_value: float = 0,
         eps: float = 1e-10,
     ) -> None:
-        """ValueError for a negative argument."""
+        """Raises ValueError for a negative argument."""
         rates = {"learning rate": lr, "lr_decay value": lr_decay, "weight_decay value": weight_decay}
         start = {"initial_accumulator_value value": initial_accumulator_value}
         refuse_negative({**rates, **start, "epsilon value": eps})

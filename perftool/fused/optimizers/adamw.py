@@ -87,7 +87,7 @@ def is_scaled(dtype: torch.dtype | None) -> bool:
 
 
 def moment_dtypes(moments_dtype: MomentsDtype) -> tuple[torch.dtype | None, torch.dtype | None]:
-    """The dtypes of both moments, None for the parameter's own dtype; ValueError if only one of them is FP8."""
+    """The dtypes of both moments, None for the parameter's own dtype; raises ValueError if only one of them is FP8."""
     pair = moments_dtype if isinstance(moments_dtype, tuple) else (moments_dtype, moments_dtype)
     if len(set(map(is_scaled, pair))) > 1:
         raise ValueError("expects both or neither of the moments to be FP8")
@@ -95,7 +95,7 @@ def moment_dtypes(moments_dtype: MomentsDtype) -> tuple[torch.dtype | None, torc
 
 
 def check_lr_and_eps(lr: float, eps: float) -> None:
-    """ValueError for a negative learning rate or epsilon, with the message of Gaudi's class."""
+    """Raises ValueError for a negative learning rate or epsilon, with the message of Gaudi's class."""
     if lr < 0.0:
         raise ValueError(f"Invalid learning rate: {lr} - should be >= 0.0")
     if eps < 0.0:
@@ -199,7 +199,7 @@ def _pieces(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
 
 
 def new_scale(param: Tensor) -> Tensor:
-    """The scale of an FP8 moment at the start; NotImplementedError for a sharded parameter."""
+    """The scale of an FP8 moment at the start; raises NotImplementedError for a sharded parameter."""
     if is_sharded(param):
         raise NotImplementedError(
             "FP8 moments have one scale per parameter; for sharded parameters use bfloat16 moments."

@@ -30,7 +30,7 @@ class FusedClipNorm:
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
         """Scale the gradients in place; returns their former norm, of shape [1], or 0.0 on the CPU if there are none.
 
-        ValueError when `norm_type` was set to anything but 2.
+        Raises ValueError when `norm_type` was set to anything but 2.
         """
         if self.norm_type != 2.0:
             raise ValueError(f"FusedClipNorm computes the 2-norm only, not norm_type={self.norm_type}")

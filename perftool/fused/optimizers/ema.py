@@ -24,7 +24,7 @@ class FusedEMA:
     """
 
     def __init__(self, model: nn.Module, decay: float = 0.9999, updates: int = 0) -> None:
-        """`model` may be wrapped in (Distributed)DataParallel; ValueError for a negative decay."""
+        """`model` may be wrapped in (Distributed)DataParallel; raises ValueError for a negative decay."""
         if decay < 0.0:
             raise ValueError(f"Invalid decay value: {decay}")
         self._limit, self.updates = decay, updates

@@ -56,7 +56,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         weight_decay: float = 0,
         nesterov: bool = False,
     ) -> None:
-        """ValueError for a negative rate, and for Nesterov without momentum."""
+        """Raises ValueError for a negative rate, and for Nesterov without momentum."""
         refuse_negative({"learning rate": lr, "momentum value": momentum, "weight_decay value": weight_decay})
         if nesterov and momentum == 0:
             raise ValueError("Nesterov momentum requires a momentum")

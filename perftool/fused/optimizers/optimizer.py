@@ -108,7 +108,7 @@ def batches(owners: list[Tensor], grads: list[Any], states: dict[str, list[Tenso
 
 
 def refuse_negative(values: dict[str, float]) -> None:
-    """ValueError for a negative argument, which has the name that Gaudi's class uses."""
+    """Raises ValueError for a negative argument; the message gives its name in Gaudi's class."""
     for name, value in values.items():
         if value < 0:
             raise ValueError(f"Invalid {name}: {value}")

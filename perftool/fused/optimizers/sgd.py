@@ -62,7 +62,7 @@ class FusedSGD(FusedOptimizer):
         dampening: float = 0,
         nesterov: bool = False,
     ) -> None:
-        """ValueError for negative rates, and for Nesterov without momentum or with dampening."""
+        """Raises ValueError for negative rates, and for Nesterov without momentum or with dampening."""
         rates = {"learning rate": lr, "momentum value": momentum, "weight_decay value": weight_decay}
         refuse_negative({**rates, "dampening value": dampening})
         if nesterov and (momentum <= 0 or dampening != 0):

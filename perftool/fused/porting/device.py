@@ -170,7 +170,7 @@ class HostEvent:
         return True
 
     def elapsed_time(self, end_event: HostEvent) -> float:
-        """Milliseconds from this event to another; RuntimeError when one was not recorded."""
+        """Milliseconds from this event to another; raises RuntimeError when one was not recorded."""
         if self._seconds is None or end_event._seconds is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         return (end_event._seconds - self._seconds) * 1e3

@@ -1,4 +1,5 @@
-"""What to record, passed to the program through its environment. Imports no PyTorch, because the command uses it."""
+"""What to record, passed to the program through its environment. Without PyTorch, because the command imports this
+module."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ class Plan:
     def note(self, note: Note) -> None:
         """Leave ``note`` for the command that started the program, unless that command has ended.
 
-        The file is opened early, because a program may become another user, change its root or lower its limits. If the
+        The file is opened early, because a program may change its user, change its root or lower its limits. If the
         file's disk is full, a note that says why nothing was recorded is printed instead.
         """
         line = json.dumps(asdict(note)).encode() + b"\n"

@@ -55,7 +55,8 @@ class Recorder:
     Once the profiler runs, only the steps of its thread count, and the recording ends before that thread ends.
 
     How long saving will take is estimated from the memory that each of the first recorded steps adds. The smallest
-    increase counts, because the program itself allocates memory, too. Ranks of one job always record all planned steps.
+    increase is used, because the program itself allocates memory, too. Ranks of one job always record all planned
+    steps.
     """
 
     def __init__(self, plan: Plan) -> None:
