@@ -119,8 +119,8 @@ WHOLE_TRACE = "whole trace"
 
 @dataclass(frozen=True)
 class Step:
-    """A step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``. Collectives count as kernels in ``breakdown_ns``, and
-    as communication in ``time_ns`` (empty when unknown). ``left_out`` says why a ``partial`` step does not count."""
+    """A step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``. Collectives are kernels in ``breakdown_ns``, and
+    communication in ``time_ns`` (empty when unknown). ``left_out`` says why a ``partial`` step is left out."""
 
     rank: int
     name: str
@@ -164,8 +164,8 @@ class Run:
     reliable it is. ``parallel`` says how the ranks are split, as in ``tp 4 x dp 2``; None where their process groups do
     not show it. ``lengths`` describes the short and the long steps, over all ranks, if steps have two lengths; else it
     is empty. ``mean_step_ns`` is the mean step where steps are so uneven that the median describes few of them; else
-    None. ``step_unit`` says what makes a detected step: an annotation or the optimizer, and the number of its calls.
-    None unless steps are detected.
+    None. ``step_unit`` says what makes a detected step: an annotation or the optimizer, and the number of its calls; it
+    is None if no steps are detected.
     """
 
     kind: Literal["training", "inference", "serving"] | None

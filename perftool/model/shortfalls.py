@@ -61,7 +61,7 @@ class Generation:
 class Reason:
     """A reason why an op is slow: ``when`` is a condition in SQL, the texts are templates over the same columns.
 
-    ``on`` says where it can hold. On the CPU the work of an op is the op itself.
+    ``on`` says on which devices it can apply. On a CPU, an op launches no kernel, so its work is the op itself.
     """
 
     name: str

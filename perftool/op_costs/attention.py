@@ -1,8 +1,7 @@
-"""Attention without the score matrix in memory. Forward takes two matmuls, backward five, one of which
-recomputes the scores (Dao, FlashAttention-2, 2023; its benchmarks also halve the work under a causal mask). As in
-that paper, the operations of softmax do not count. The matmuls count for every head of the queries; keys and values
-that heads share are read once.
-"""
+"""Attention without the score matrix in memory. Forward takes two matmuls, backward five, one of which recomputes the
+scores (Dao, FlashAttention-2, 2023; its benchmarks also halve the work under a causal mask). As in that paper, the
+operations of softmax are left out. The matmuls are counted for every head of the queries; keys and values that heads
+share are read once."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _NAMED = {
 }  # fmt: skip
 # Integer types. Type promotion goes from bool to integer, float and complex.
 _WHOLE = {"long int", "long", "int", "short", "signed char", "unsigned char"}
-# Substitute types, by element size, for elements of which only the size is known.
+# Substitute types, by element size, for elements whose type is unknown.
 _OF_SIZE = {1: "unsigned char", 2: "c10::BFloat16", 4: "float", 8: "double"}
 # Types by their c10::ScalarType numbers, which arguments use.
 _SCALAR_TYPES = {
@@ -44,7 +44,7 @@ class NoModelError(ValueError):
 
 @dataclass(frozen=True)
 class Tensor:
-    """Shape and type of one input or result; the type has its name in the trace."""
+    """Shape and type of one input or result; ``type`` is the name in the trace."""
 
     dims: tuple[int, ...]
     type: str

@@ -1,7 +1,6 @@
 """Mixtures of experts as one op: each token goes through two matmuls in each of its experts. An expert's weights are
-read if it gets any token. Records do not show how many experts do; if T tokens choose k of E experts each, and choose
-evenly, they reach E (1 - (1 - k/E)^T) experts.
-"""
+read if it gets any token. Records do not show the number of such experts; if T tokens choose k of E experts each, and
+choose evenly, they reach E (1 - (1 - k/E)^T) experts."""
 
 from __future__ import annotations
 

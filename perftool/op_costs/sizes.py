@@ -1,7 +1,6 @@
-"""The sizes of a call's matrices, filters or sequences, which decide how well it fills a device. A convolution counts
-as a matmul (cuDNN, "implicit GEMM") with a row for each position of the result, a column for each filter, and a term
-for each weight of a filter.
-"""
+"""The sizes of a call's matrices, filters or sequences, which decide how well it fills a device. A convolution is
+treated as a matmul (cuDNN, "implicit GEMM") with a row for each position of the result, a column for each filter, and a
+term for each weight of a filter."""
 
 from __future__ import annotations
 

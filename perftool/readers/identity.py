@@ -95,8 +95,8 @@ def base_ns(path: str) -> int:
 
 
 def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
-    """``metadata`` with the roles of the process groups by name (``pg_roles``) instead of the groups themselves, in
-    which each rank lists all ranks, so that their total size is quadratic."""
+    """``metadata`` with the roles of the process groups by name (``pg_roles``) instead of the groups themselves. Their
+    total size would be quadratic, because each rank lists all ranks in them."""
     info = metadata.get("distributedInfo")
     if not isinstance(info, dict) or "pg_config" not in info:
         return metadata

@@ -45,7 +45,7 @@ _CERTAIN = re.compile(
     r"passw(?:or)?d|passphrase|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$|[a-z0-9]_pwd_$"
     r"|(?:api|access|account|auth|encryption|master|private|service|signing|ssh|storage|subscription)_?keys?_$"
 )
-# Every name of a secret contains one of these. Most texts contain none, which makes them fast.
+# Every name of a secret contains one of these. Most texts contain none, so they need no further check.
 _HINT = re.compile(r"pass|pwd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
 _POSSIBLE = re.compile(r"token_$|[a-z0-9]_pass_$|_auth_")
 _UNIT = re.compile(

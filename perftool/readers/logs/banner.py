@@ -13,7 +13,7 @@ TITLES = ("HABANA PT BRIDGE CONFIGURATION", "HABANA SW VERSION", ": System Confi
 _VARIABLE = re.compile(r"\s*(?P<key>[A-Z][A-Z0-9_]*) = ?(?P<value>.*)")
 _SYSTEM = re.compile(r"\s*(?P<key>Num CPU Cores|CPU RAM)\s*: (?P<value>.*)")
 _END = re.compile(r"\s*-{20,}\s*$")
-# A banner has about twenty lines. Limits the settings read after a truncated banner.
+# Limits what is read after a truncated banner; a complete one has about twenty lines.
 _MAX_LINES = 60
 
 
