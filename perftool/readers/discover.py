@@ -44,9 +44,8 @@ class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts`` (ranks
     that were analysed separately). ``set_aside`` holds traces that duplicate others, ``left_out`` files of other runs,
     ``captures`` device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` overrides the
-    device that the traces name: a name, or a file of peaks. ``named`` holds the files that were given themselves, or
-    by a pattern, and not by their folder.
-    """
+    device that the traces name: a name, or a file of peaks. ``named`` holds the files that were given directly or by a
+    pattern, rather than by their folder."""
 
     traces: tuple[str, ...]
     texts: tuple[str, ...]
@@ -67,7 +66,7 @@ class Inputs:
 
     @property
     def unread(self) -> tuple[SetAside, ...]:
-        """The named traces whose contents are not read: they were set aside, and not as copies."""
+        """The named traces whose contents are not read: they were set aside, but not because they are copies."""
         return tuple(one for one in self.set_aside if one.path in self.named and one.why != "copy")
 
 
@@ -118,7 +117,7 @@ def find_inputs(
     found = (*others, *named, *companion_files.files)
     chosen_by = (*expanded, companion_files)
     notes = tuple(one.note for one in chosen_by if one.note)
-    # A file may be given itself and by its folder.
+    # A file may be given both directly and by its folder.
     every = dict.fromkeys([*(one for found in expanded for one in found.aside), *aside])
     aside = [one for one in every if one.instead in chosen]
     read = {*chosen, *(one.path for one in aside)}
@@ -171,7 +170,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     remaining = [file for file in files if file not in recordings and wanted.allows(file)]
     strange, unclear = _of_other_programs(remaining)
     if recordings:
-        # Other files in the folder may not be well-formed JSON.
+        # With recordings in the folder, files that are malformed or too long to check are left out.
         strange |= unclear
         unread += [f"{file} does not begin like a trace and was left out (name it to read it)" for file in unclear]
     elif len(strange) == len(remaining):
@@ -350,7 +349,7 @@ def _begins_trace(path: str) -> bool:
     with ByteStream(path) as stream:
         head, data = envelope.head_of(stream)
     if head is None:
-        # No other file begins with an object this long: it is the metadata of a trace.
+        # An object this long must be the metadata of a trace: no other file begins with one.
         known = dump.begins_dump(data) or post_graph.begins_graphs(data)
         return len(data) >= BLOCK and data.lstrip()[:1] == b"{" and not known
     return not head.bare or EVENT_START.match(data[head.start : head.start + _CHECKED_BYTES].lstrip()) is not None

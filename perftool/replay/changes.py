@@ -24,7 +24,8 @@ _WAITS = (Kind.DONE, Kind.QUEUE, Kind.THREAD)
 
 @dataclass(frozen=True)
 class Change:
-    """One primitive, on the device task ``task`` (slices.id), or on the host from ``ts`` to ``end`` of ``track``.
+    """One primitive change, to the device task ``task`` (slices.id), or to the host from ``ts`` to ``end`` of
+    ``track``.
 
     ``skip`` removes it and the work it launched. ``shorten`` multiplies its time by ``factor``. ``detach``: the host no
     longer waits in it or for it. ``prefetch``: it runs concurrently, on ``parallel`` threads or streams. ``merge``: its
@@ -42,10 +43,9 @@ class Change:
 
 @dataclass
 class Altered:
-    """Lags and durations of a graph after changes. ``concurrent_ns`` is the time of concurrent work, the least length
-    of a step. ``by_workers`` says that other host processes do some of this work and need cores. ``saved`` maps a host
-    thread to times of the recording and the work removed before each of them.
-    """
+    """Lags and durations of a graph after changes. ``concurrent_ns`` is the time of concurrent work; a step takes at
+    least this long. ``by_workers`` says that other host processes do some of this work and need cores. ``saved`` maps a
+    host thread to times of the recording and the work removed before each of them."""
 
     lag: Int64s
     dur: Int64s

@@ -35,9 +35,8 @@ class Order:
 
 
 def lane_order(recording: Recording) -> Order:
-    """The order of tasks on their lanes. ``done_before`` is the last finished task of the lane when a task starts. A
-    task that starts soon after both its launch and other work follows the better explanation.
-    """
+    """The order of tasks on their lanes. ``done_before`` is the last finished task of the lane when a task starts. If a
+    task starts soon after both its launch and other work, the one that explains its start better is its predecessor."""
     tasks, count = recording.tasks, len(recording.tasks)
     by_lane = np.lexsort((np.arange(count), tasks.lane))
     before = np.full(count, NONE, dtype=np.int64)

@@ -54,7 +54,7 @@ def build_graph(recording: Recording) -> Graph:
     waits = wait_links(recording, points, handovers, first)
     position, ordered = _time_order(recording, points, submitted, handovers)
     waiting = _in_order(waits.links, position)
-    # An unexplained wait counts as work.
+    # An unexplained wait is treated as work.
     ended = np.zeros(len(points), dtype=bool)
     ended[waiting.target] = True
     least = np.where(ended | waits.unexplained, waits.least_ns, NONE)

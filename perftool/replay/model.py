@@ -82,7 +82,7 @@ class Model:
         return self.why_not is None
 
     def predict(self, changes: Sequence[Change]) -> Prediction:
-        """The steps with ``changes``; concurrent work is a lower bound."""
+        """The steps with ``changes``; a step takes at least the time of its concurrent work."""
         result = altered(self.graph, changes)
         replayed = _replay(self.graph, self.repeats, result.lag, result.dur)
         step_ns = max(replayed.step_ns, result.concurrent_ns)

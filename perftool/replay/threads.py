@@ -50,7 +50,7 @@ class Runs:
         return cls(ts[begins], end[ends])
 
     def at_work(self, begin: Int64s, end: Int64s) -> Bools:
-        """Whether any of them overlaps the time from ``begin`` to ``end``."""
+        """Whether any stretch overlaps the time from ``begin`` to ``end``."""
         before = np.searchsorted(self.ts, end, side="left") - 1
         return (before >= 0) & (self.end[np.maximum(before, 0)] > begin)
 

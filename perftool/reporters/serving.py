@@ -11,7 +11,7 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 # Phases and stages below this share are not mentioned.
 _NAMED = 0.01
-# A pause of five tokens is noticeable (SRV104).
+# A pause that lasts as long as five tokens is noticeable (SRV104).
 _LONG = 5
 _RATES = {"output_tokens_per_s": "output tokens/s", "requests_per_s": "requests/s", "preemptions": "preemptions"}
 _TIMES = {

@@ -54,8 +54,8 @@ class _Evidence:
 def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]:
     """One total per op over all ``readings`` (one reading per file), most frequent first.
 
-    Call lines name no overload. They count only if neither a table nor the metrics list the op; otherwise they only add
-    argument types.
+    Call lines name no overload. They are counted only if neither a table nor the metrics list the op; otherwise they
+    only add argument types.
     """
     evidence: dict[str, _Evidence] = {}
     loose: list[tuple[int, FallbackRecord]] = []

@@ -37,7 +37,7 @@ class ProgressScanner:
     """Collects progress bars from the lines of a log, fed in order. A bar that restarts for the next epoch is the same
     bar.
 
-    Only distances between refreshes count, because the log may begin in the middle of a run.
+    Only distances between refreshes are used, because the log may begin in the middle of a run.
     """
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ _DRAFT_COUNTS = {
     "accepted": re.compile(rf"Accepted: {_WHOLE} tokens"),
     "drafted": re.compile(rf"Drafted: {_WHOLE} tokens"),
 }
-# V0 prints totals since its start. Emitted tokens count, because accepted tokens may follow a rejected one.
+# V0 prints totals since its start. Emitted tokens are used, because accepted tokens may follow a rejected one.
 _TOTALS_V0 = re.compile(
     rf"Number of speculative tokens: {_WHOLE}, Number of accepted tokens: {_WHOLE}, "
     rf"Number of draft tokens: {_WHOLE}, Number of emitted tokens: {_WHOLE}"

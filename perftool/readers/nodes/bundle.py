@@ -207,7 +207,7 @@ class _Members:
             yield block
 
 
-# Other headers make tarfile recurse, or seek to any offset.
+# Damaged headers can make tarfile recurse, or seek to any offset, so the last two errors occur, too.
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError,
     OverflowError, RecursionError,

@@ -79,7 +79,7 @@ class ResultScanner:
                 self._numbers[_LABELS[found[1]]] = float(found[2])
 
     def reading(self) -> LogReading:
-        """The results so far; a truncated one counts with the numbers it has."""
+        """The results so far; a truncated result keeps the numbers that were printed."""
         self._close()
         return LogReading(results=tuple(self._results), kind="runtime_log")
 

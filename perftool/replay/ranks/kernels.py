@@ -81,7 +81,7 @@ def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _where(mine: Mapping[str, float], usual: Mapping[str, float], length: float) -> str:
-    """A clause that all kernels are equally slower, or on the one with most of the difference."""
+    """A clause which says that all kernels are equally slower, or names the one that makes most of the difference."""
     both = {name: (mine[name], usual[name]) for name in mine if usual.get(name, 0) > 0}
     whole = sum(ns for _, ns in both.values())
     alike = sum(ns for own, ns in both.values() if abs(own / ns - length) <= _ALIKE * length)

@@ -14,7 +14,7 @@ from perftool.replay.ranks.model import RunModel
 from perftool.replay.ranks.reading import LEAST
 from perftool.store.trace_store import TraceStore
 
-# A rank counts as late with the latest rank if it is at least half as late.
+# A rank is late together with the latest rank if it is at least half as late.
 _TOGETHER = 0.5
 
 

@@ -112,7 +112,7 @@ class Meetings:
         less = np.stack([self._less(changes) for changes in many], axis=1)
         wire = np.stack([self._wires(changes) for changes in many], axis=1)
         ends = self._ends(less, wire)
-        # Counts from the last rank's start to the last rank's end, because ranks that start early waited for a rank
+        # The time from the last rank's start to the last rank's end, because ranks that start early waited for a rank
         # that was late before the recording.
         took: Floats = (ends[len(ends) - len(self.ranks) :].max(axis=0) - self.begin.max()) / len(self.steps)
         return took

@@ -47,7 +47,7 @@ class Bar:
 def render_trend_html(trend: Trend, source: str) -> bytes:
     """The trend as a self-contained page."""
     values = [point.value for point in trend.points]
-    # The axis starts at 0, which keeps noise small.
+    # The axis starts at 0, so that noise looks small.
     top = max([*values, 0.0]) or 1.0
     wide = (_WIDTH - _LEFT - _EDGE) / max(len(values) - 1, 1)
 

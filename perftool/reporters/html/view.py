@@ -21,7 +21,7 @@ from perftool.reporters.sources import plain_source, weighed_source
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# The page says how many are left out; the JSON report has all.
+# The page says how many are left out; the JSON report has all of them.
 MOST_FINDINGS = 40
 MOST_LISTED = 200
 OPEN_FINDINGS = 1
