@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Int64s = npt.NDArray[np.int64]
 
 # The roles that a slice can have for an allocation inside it, as bits. For a role in _INNERMOST, the innermost slice
-# with the role counts; for others, the outermost.
+# with the role is used; for others, the outermost.
 _COMPUTING, _MODULE, _LINE, _CALL, _OP, _SETUP = range(6)
 _MEANINGS = f"""
 WITH caller AS (

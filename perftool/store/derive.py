@@ -222,8 +222,8 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
 
 
 def _unknown(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """Issues for events that no table contains: of no phase of the trace event format, or slices without a
-    name."""
+    """Issues for events that no table contains: events whose phase is not in the trace event format, and slices without
+    a name."""
     found = connection.execute(
         f"""SELECT rank, count(*) FROM raw
             WHERE NOT contains('{_PHASES}', ph) OR strlen(ph) <> 1 OR (ph IN ('X', 'B') AND name IS NULL)

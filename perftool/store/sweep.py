@@ -68,8 +68,8 @@ class Sweep:
     ) -> Intervals:
         """Sweep the period from ``begin``, where the previous period ended, to ``until``.
 
-        Takes all intervals that reach into the period. The next call returns the stretches that last until its end. The
-        first period has no begin, and the last no end.
+        Takes all intervals that reach into the period. The stretches that last until the end of the period are returned
+        by the next call, because they may continue. The first period has no begin, and the last no end.
         """
         rank, kind, ts, end = unite(rank, kind, *_clipped(ts, end, begin, until))
         mark_rank, mark_ts, mark_end = self._marks

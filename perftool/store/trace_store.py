@@ -108,7 +108,8 @@ class TraceStore:
     def add_trace(self, path: str, progress: load.Progress | None = None, number: Number | None = None) -> InputFile:
         """Read one trace file, here or at a URL. Raises InputError when it cannot be read at all.
 
-        ``number`` maps the rank it states to the rank it gets; the default keeps that rank if it is free.
+        ``number`` maps the rank that the trace states to the rank that it gets; the default keeps a stated rank if it
+        is free.
         """
         self._require_open()
         with local_copy(path) as place, as_trace(place) as native, snapshot_as_trace(native) as events:

@@ -20,8 +20,8 @@ def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None 
     A script that uses PyTorch's profiler marks its steps itself, so the result is empty. Otherwise a step ends at the
     request for the next batch after an optimizer step; without a loader, at the end of the optimizer step. Without an
     optimizer, a batch is a step. With neither, a step ends at ``mark_step``. If there are several optimizers, as in a
-    GAN, the one that steps least often counts; if some are equal, the last of them. The same holds for several lines
-    that call ``mark_step``. With a ``source``, one of SOURCES, only its marks count.
+    GAN, the one that steps least often is used; if several step equally rarely, the last of them. Lines that call
+    ``mark_step`` are chosen in the same way. With a ``source``, one of SOURCES, only its marks are used.
     """
     counted = [mark for mark in marks if source is None or mark.name.startswith(SOURCES[source])]
     ordered = sorted(counted, key=lambda mark: mark.begin)
@@ -48,8 +48,7 @@ def warm_up(bounds: Sequence[tuple[int, int]], compiled_at: Sequence[int]) -> in
 
 def _updates(marks: Sequence[Mark]) -> list[int]:
     """The ends of iterations: the end times of the owner with the fewest marks, the last owner if some are equal. An
-    owner with a single mark does not count if others have several.
-    """
+    owner with a single mark is ignored if others have several."""
     counts = Counter(mark.owner for mark in marks)
     order = {owner: place for place, owner in enumerate(counts)}
     closing = min(counts, key=lambda owner: (counts[owner] == 1, counts[owner], -order[owner]), default=0)

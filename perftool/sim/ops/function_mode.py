@@ -187,4 +187,4 @@ def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _ignore(call: Any) -> None:
-    """An op that is not accounted for."""
+    """Do not account for an op."""

@@ -155,7 +155,7 @@ def _unpack(simulation: Simulation) -> Callable[[Any], Any]:
     plain: Callable[[Any], Any] = dataloader._MultiProcessingDataLoaderIter._get_data
 
     def _get_data(self: Any) -> Any:
-        # The order in which batches arrive differs from run to run, so their tensors must not count here.
+        # The order in which batches arrive differs from run to run, so ops on their tensors are not accounted for here.
         with simulation.dispatch.handing_to(_ignore):
             return plain(self)
 
@@ -179,4 +179,4 @@ def _receive(simulation: Simulation) -> Callable[..., Any]:
 
 
 def _ignore(call: Call) -> None:
-    """An op without cost."""
+    """Do not account for an op."""
