@@ -18,6 +18,16 @@ _FRAMEWORKS = {
     "tqdm", "perftool", "_distutils_hack", "pkg_resources", "pytorch_lightning", "lightning", "lightning_fabric",
     "lightning_utilities", "torchmetrics", "accelerate", "deepspeed",
 }  # fmt: skip
+# Common libraries of models and training loops. Their code can be the place of a loss, but is not part of the script.
+_LIBRARIES = {
+    "transformers", "diffusers", "timm", "peft", "trl", "tokenizers", "sentence_transformers", "huggingface_hub",
+    "vllm", "sglang", "megatron", "xformers", "flash_attn", "bitsandbytes", "fairscale", "fairseq", "torchtitan",
+    "torchtune", "torchrec", "torchdata", "torchtext", "tensordict", "torchrl", "ignite", "fastai", "fastcore",
+    "skorch", "composer", "torch_geometric", "torch_scatter", "dgl", "e3nn", "gpytorch", "linear_operator", "botorch",
+    "pyro", "torchdiffeq", "torchsde", "opacus", "monai", "kornia", "einops", "segmentation_models_pytorch",
+    "detectron2", "mmcv", "mmengine", "ultralytics", "open_clip", "speechbrain", "stable_baselines3", "gymnasium",
+    "tianshou", "scipy", "sklearn", "pandas", "cv2", "albumentations", "matplotlib", "dask", "joblib",
+}  # fmt: skip
 # Top-level key in traces from our recorder, for the packages installed on the recording machine.
 INSTALLED_KEY = "perftoolInstalled"
 # A line number has at most nine digits.
@@ -42,6 +52,11 @@ def is_own(file: str, installed: Collection[str] = ()) -> bool:
     absolute = file.startswith(("/", "\\")) or file[1:2] == ":"
     top = package_of(file)
     return absolute or (top not in sys.stdlib_module_names and top not in _FRAMEWORKS and top not in installed)
+
+
+def is_library(file: str) -> bool:
+    """Whether ``file`` belongs to a well-known library of models or training loops."""
+    return package_of(file) in _LIBRARIES
 
 
 def package_of(file: str) -> str:

@@ -454,6 +454,53 @@ def test_a_model_that_a_step_calls_many_times_is_counted(tmp_path: Path) -> None
     assert "A step calls Net 10 times." in analyze([str(path)]).verdict.apart
 
 
+def python(name: str, ts: float, dur: float, number: int) -> Event:
+    return x(name, ts, dur, "python_function", **{"Python id": number})
+
+
+def test_a_layer_that_its_module_calls_again_and_again_is_counted(tmp_path: Path) -> None:
+    calls = [python("nn.Module: Cell_0", 100 + 1000 * k, 900, k + 3) for k in range(9)]
+    ops = [x("aten::mul", 150 + 1000 * k, 800) for k in range(9)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1), python("nn.Module: Rnn_0", 10, 9900, 2),
+        *calls, *ops,
+    ]))  # fmt: skip
+
+    assert "Each call of Rnn calls the same Cell 9 times: 100.0 % of the work." in analyze([str(path)]).verdict.apart
+
+
+def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> None:
+    """The caller of both functions has all of the time, and a library's functions belong to their caller."""
+    library = [python("transformers/models/clip/modeling_clip.py(9): forward", 110, 6800, 5)]
+    encoded = [python("run.py(8): encode", 100 + 3500 * k, 3500, 3 + 10 * k) for k in range(2)]
+    events = [
+        python("run.py(3): <module>", 0, 10_000, 1), python("run.py(20): main", 10, 9900, 2), *encoded, *library,
+        python("run.py(14): score", 7200, 2600, 4), python("run.py(15): <listcomp>", 7300, 2400, 6),
+    ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([*events, x("aten::add", 0, 50), x("aten::mul", 120, 6700), x("aten::exp", 7300, 2700)]))
+
+    said = analyze([str(path)]).verdict.apart
+
+    assert "By function of the script: encode (run.py:8) 70.0 %, 2 calls; score (run.py:14) 26.0 %." in said
+
+
+def test_a_function_with_all_of_the_time_is_not_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(
+        document(
+            [
+                python("run.py(3): <module>", 0, 10_000, 1),
+                python("run.py(20): main", 10, 9900, 2),
+                x("aten::mul", 120, 9700),
+            ]
+        )
+    )
+
+    assert "By function" not in analyze([str(path)]).verdict.apart
+
+
 def test_unannotated_backward_work_belongs_to_the_annotation_of_its_forward_op(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document([

@@ -9,6 +9,7 @@ from perftool.engine.report import overview
 from perftool.engine.report.causes import causes
 from perftool.engine.report.chains import chains
 from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency, reached_by
+from perftool.engine.report.functions import functions_sentence
 from perftool.engine.report.left import left
 from perftool.engine.report.memory import memory_uses
 from perftool.engine.report.modules import annotated_work, backward_passes, enclosing_call, modules, op_loop
@@ -71,6 +72,7 @@ def compose(
         memory, modules(store), annotated_work(store),
         enclosing_call(store, device_ops[0].name) if on_cpu and device_ops else "",
         backward_passes(store) if on_cpu else None, op_loop(store) if on_cpu else None,
+        functions_sentence(store, run.steps_from is not None) if on_cpu else "",
     )  # fmt: skip
     return Report(
         inputs=inputs,

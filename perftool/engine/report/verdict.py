@@ -20,6 +20,7 @@ from perftool.engine.report.device_words import (
 )  # fmt: skip
 from perftool.engine.report.verdict_input import VerdictInput
 from perftool.engine.rules.ranking import LOOSE, weight_ns
+from perftool.model.modules import INSIDE
 from perftool.model.replayed import ReplayModel
 from perftool.model.report import BREAKDOWN, Cause, Finding, Phase, Verdict
 from perftool.model.rule import Rule
@@ -119,7 +120,7 @@ def verdict(run: VerdictInput) -> Verdict:
     caveats = " ".join(
         filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _disturbed(findings)))
     )
-    about_steps = " ".join(filter(None, (most, _steps_and_phases(run, named_phase, headline))))
+    about_steps = " ".join(filter(None, (most, run.by_function, _steps_and_phases(run, named_phase, headline))))
     texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), about_steps, caveats)]
     return Verdict(texts[0], texts[1], tuple(causes), *texts[2:])
 
@@ -203,13 +204,27 @@ def _backward_passes(run: VerdictInput) -> str:
 
 
 def _calls(run: VerdictInput) -> str:
-    """How often a step calls the model, if it does so many times."""
-    steps = run.summary["steps"].value or 1
-    outermost = [one for one in run.modules if one.depth == 1 and one.modules == 1]
-    most = max(outermost, key=lambda one: one.share, default=None)
-    if run.device != "cpu" or most is None or most.calls < _CALLS * steps:
+    """How often a step calls the model, or a module calls one of its modules, if it does so many times."""
+    if run.device != "cpu":
         return ""
-    return f"{_repeated(run)} calls {short_name(most.module or '')} {round(most.calls / steps):,} times."
+    steps = run.summary["steps"].value or 1
+    single = {one.path: one for one in run.modules if one.path and one.modules == 1}
+    outermost = max((one for one in single.values() if one.depth == 1), key=lambda one: one.share, default=None)
+    if outermost and outermost.calls >= _CALLS * steps:
+        return f"{_repeated(run)} calls {short_name(outermost.module or '')} {round(outermost.calls / steps):,} times."
+    inner = [
+        (one, around)
+        for path, one in single.items()
+        if one.share >= _LOOPED
+        and (around := single.get(path.rpartition(INSIDE)[0]))
+        and one.calls >= _CALLS * around.calls
+    ]
+    if not inner:
+        return ""
+    one, around = max(inner, key=lambda pair: pair[0].share)
+    times = round(one.calls / around.calls)
+    names = short_name(around.module or ""), short_name(one.module or "")
+    return f"Each call of {names[0]} calls the same {names[1]} {times:,} times: {format_ratio(one.share)} of the work."
 
 
 def _loop(run: VerdictInput) -> str:

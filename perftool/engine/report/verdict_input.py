@@ -22,7 +22,7 @@ class VerdictInput:
     ``reached`` is the share of their roofline that matmuls reach, or None; ``top_reached`` is the same for the
     first of ``device_ops``. ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that are late
     only because they wait for another rank. ``enclosing`` is a clause on the call that contains most of the time of the
-    first of ``device_ops``.
+    first of ``device_ops``. ``by_function`` is a sentence on the user's functions.
     """
 
     inputs: Sequence[InputFile]
@@ -49,3 +49,4 @@ class VerdictInput:
     enclosing: str = ""
     backward_passes: tuple[float, int] | None = None
     op_loop: OpLoop | None = None
+    by_function: str = ""

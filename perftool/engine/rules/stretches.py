@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from perftool.model.own_code import INSTALLED_KEY, Line, innermost, is_own
+from perftool.model.own_code import INSTALLED_KEY, Line, innermost, is_library, is_own
 from perftool.store.trace_store import TraceStore
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ WHERE k.kind IS NOT NULL OR c.call_line IS NOT NULL
 ORDER BY c.track, c.ts, c."end" DESC, c.id
 """
 
+_WINDOW = "SELECT host_ts, host_end FROM windows WHERE rank = $rank"
+# Python's names for a comprehension or a lambda: part of the function around it.
+_PART_OF_FUNCTION = re.compile(r"<(?!module>).+>")
+
 # A call: start, end, its line of the user's code (None if not the user's), and the user's line that made it.
 Call = tuple[int, int, Line | None, int | None]
 # The callee in frames: file, line, function and stack.
@@ -66,12 +70,28 @@ class Track:
     loops: Int64s
 
 
+@dataclass
+class FunctionTime:
+    """A function of the user at one place in the hierarchy of the user's calls: its time inside the rank's window, in
+    ns, callees included, the number of its calls, and the user's functions that it calls, by line.
+    """
+
+    line: Line
+    ns: int = 0
+    calls: int = 0
+    inner: dict[Line, FunctionTime] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class FeedingLines:
-    """The lines that ran on the threads that feed the device of a rank; ``lines`` holds all lines, by number."""
+    """The lines that ran on the threads that feed the device of a rank; ``lines`` holds all lines, by number.
+
+    ``outermost`` contains the user's outermost functions on the thread that runs them longest.
+    """
 
     lines: tuple[Line, ...]
     tracks: tuple[Track, ...]
+    outermost: tuple[FunctionTime, ...] = ()
 
 
 _numbering = Lock()
@@ -83,8 +103,12 @@ def lines_run(store: TraceStore, rank: int) -> FeedingLines:
     with _numbering:
         known = _known.setdefault(store, {})
         if rank not in known:
-            store.build(["frames", "feeding_tracks", "roles"])
-            known[rank] = _numbered([_nested(calls) for calls in _calls(store, rank).values()])
+            store.build(["frames", "feeding_tracks", "roles", "windows"])
+            tracks = list(_calls(store, rank).values())
+            windows = store.select(_WINDOW, {"rank": rank})
+            by_track = [_functions(calls, one["host_ts"], one["host_end"]) for one in windows for calls in tracks]
+            longest = max(by_track, key=lambda functions: sum(one.ns for one in functions), default=())
+            known[rank] = replace(_numbered([_nested(calls) for calls in tracks]), outermost=longest)
         return known[rank]
 
 
@@ -143,6 +167,31 @@ def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> FeedingLines:
         ]
         arrays.append(Track(*np.array(rows, dtype=np.int64).reshape(-1, 4).T.copy()))
     return FeedingLines(tuple(numbers), tuple(arrays))
+
+
+def _is_of_script(line: Line) -> bool:
+    """Whether ``line`` is a function of the user's own files."""
+    return line[0] is not None and not is_library(line[0]) and not _PART_OF_FUNCTION.fullmatch(line[2])
+
+
+def _functions(calls: Sequence[Call], begin: int, finish: int) -> tuple[FunctionTime, ...]:
+    """The user's outermost functions in the sorted ``calls``, with their time between ``begin`` and ``finish``."""
+    root = FunctionTime(_NOWHERE)
+    around: list[tuple[int, FunctionTime]] = []
+    of_script = {line for _, _, line, _ in calls if line and _is_of_script(line)}
+    for ts, end, line, _ in calls:
+        if line not in of_script or end <= begin or ts >= finish:
+            continue
+        while around and around[-1][0] <= ts:
+            around.pop()
+        parent = around[-1][1] if around else root
+        if parent.line == line:
+            continue
+        function = parent.inner.setdefault(line, FunctionTime(line))
+        function.ns += min(end, finish) - max(ts, begin)
+        function.calls += 1
+        around.append((end, function))
+    return tuple(root.inner.values())
 
 
 def _nested(calls: Sequence[Call]) -> list[_Stretch]:
