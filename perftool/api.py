@@ -99,7 +99,7 @@ def analyze(
 ) -> Report:
     """Analyse ``paths`` with ``rules``, or with the shipped pack if ``rules`` is None.
 
-    ``paths`` are files, folders or globs; several traces count as the ranks of one run. ``logs`` are logs, metrics
+    ``paths`` are files, folders or globs; several traces are read as the ranks of one run. ``logs`` are logs, metrics
     files and configurations of the run; by default, those next to a trace are used. In a folder with several runs, the
     newest complete one is analysed, or the one called ``run``. ``device`` overrides the device that the traces name: a
     name such as MI300X, or a file of peaks. Raises InputError when no file can be read, and when named traces belong to

@@ -161,8 +161,8 @@ def proof_of(
 ) -> Proof:
     """What all rules find in the traces of the two forms, which are simulated unless a measured ratio is given.
 
-    The gains are those of findings of ``rules``. ``work`` is the work in a step of the advised form, as a multiple of
-    the naive form's.
+    The gains are the gains of the findings of ``rules``. ``work`` is the work in a step of the advised form, as a
+    multiple of the naive form's.
     """
     own = set(rules)
     before, after = analyze(naive), analyze(advised)

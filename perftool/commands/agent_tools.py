@@ -206,7 +206,7 @@ def _server(desk: Workspace) -> Any:
             try:
                 answer = function(*args, **options)
             except (PerfToolError, OSError, ValueError) as error:
-                # The client sees only the text of this error. Arguments may hold a zero byte, or be too long.
+                # The client sees only the text of this error. An argument may contain a zero byte, or be too long.
                 raise sdk_errors.ToolError(one_line(str(error)).removeprefix(_OUR_NAME)) from None
             # The SDK would indent the text, and could exceed the limit.
             text = types.TextContent(type="text", text=_text(answer))
@@ -265,14 +265,14 @@ def listed(desk: Workspace, folder: str) -> dict[str, Any]:
 
 
 def analyzed(desk: Workspace, path: str, findings: int) -> dict[str, Any]:
-    """The parts of the JSON report that answer what is slow and what to change."""
+    """The parts of the JSON report that say what is slow and what to change."""
     report = desk.run("analyze", ["--output-format", "json"], [desk.path(path)])
     advice = [found for found in report["findings"] if found["advice"]]
     trace = [found for found in report["findings"] if not found["advice"]]
     shown = max(0, findings)
     return small(
         {
-            # A folder may hold several runs; this is the newest complete one.
+            # A folder may contain several runs; this is the newest complete one.
             "traces": [
                 os.path.relpath(read["path"], desk.root) for read in report["inputs"] if read["kind"] == "trace"
             ],

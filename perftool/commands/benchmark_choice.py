@@ -47,7 +47,7 @@ def _of_rule(code: str, known: Sequence[str]) -> list[str]:
 def named_in(path: str) -> list[str]:
     """The benchmarks of the findings in a saved JSON report, in the order of findings.
 
-    Raises InputError when ``path`` holds no report.
+    Raises InputError when ``path`` contains no report.
     """
     import orjson
 

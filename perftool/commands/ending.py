@@ -18,7 +18,7 @@ _UNWINDING_S = 3.0
 
 @dataclass
 class Ending:
-    """The exit code and the message of an interrupted run; ``signalled`` says whether a signal arrived."""
+    """The exit code and the message of an interrupted run; ``signalled`` is true if a signal arrived."""
 
     code: int = 128 + signal.SIGINT
     word: str = _WORDS["SIGINT"]

@@ -183,7 +183,7 @@ def _finish(result: LintReport, session: Session, sinks: list[Sink], call: _Call
 
 
 def _accepted_notes(result: LintReport, target: str | None) -> list[str]:
-    """The findings accepted by the new baseline, and those that no baseline can accept."""
+    """The findings accepted by the new baseline, and the findings that no baseline can accept."""
     if target is None:
         return []
     counts = Counter(found.finding.code for found in result.findings if found.suppressed)

@@ -30,7 +30,7 @@ class Sink:
 
 
 def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> list[Sink]:
-    """The sink of the settings, then those of --also. Raises PerfToolError for invalid or conflicting sinks."""
+    """The sink of the settings, then the sinks of --also. Raises PerfToolError for invalid or conflicting sinks."""
     known = settings.output_format in {form.value for form in LintFormat}
     first = Sink(LintFormat(settings.output_format) if known else LintFormat.text, settings.output_file)
     if statistics and first.format is not LintFormat.text:

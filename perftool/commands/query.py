@@ -98,7 +98,7 @@ def query(
 
 
 def _statements(file: str) -> list[str]:
-    """The statements in ``file``. Raises PerfToolError when it cannot be read or holds none."""
+    """The statements in ``file``. Raises PerfToolError when it cannot be read or contains no statement."""
     import duckdb
 
     from perftool.readers.files.small_file import MOST_TEXT

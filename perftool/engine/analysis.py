@@ -72,8 +72,8 @@ class Run:
 
     @property
     def unrecognised(self) -> list[str]:
-        """The named files in which nothing was recognised. A trace without events counts as used if a rank has it, and
-        an archive may hold a trace and readings."""
+        """The named files in which nothing was recognised. Traces are never listed, because a gate judges them by rank.
+        An archive is read twice if it contains a trace and readings."""
         named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
         inputs = [read for read in self.report.inputs if read.status != "unreadable"]
         used = {read.path for read in inputs if read.kind == "trace" or read.events}

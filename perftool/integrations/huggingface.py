@@ -21,8 +21,8 @@ class ProfileCallback(TrainerCallback):
     """Records a few training steps, and prints what slows them down when the training ends.
 
     Use it as ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is an optimizer step, also with gradient
-    accumulation. ``options`` are those of ``perftool.profile``; every rank saves its own trace in ``folder``. If the
-    training ends with an error, the recording is saved, but no report is printed.
+    accumulation. ``options`` are the options of ``perftool.profile``; every rank saves its own trace in ``folder``. If
+    the training ends with an error, the recording is saved, but no report is printed.
     """
 
     def __init__(self, folder: str | PathLike[str] = "hpu_profile", **options: Any) -> None:

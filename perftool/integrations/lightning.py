@@ -36,11 +36,11 @@ _STEP_FUNCTIONS = ("training_step", "validation_step", "test_step", "predict_ste
 class HPUProfiler(_PyTorchProfiler):
     """Records a few steps of a Trainer, host and device, and says at the end what slows them down.
 
-    Use it as ``Trainer(profiler=HPUProfiler())``. It is Lightning's PyTorchProfiler; by default it records the host
-    and every device of this machine. Every rank saves its trace in ``dirpath`` (else the Trainer's log directory, else
-    ``hpu_profile``); the trace's name begins with ``filename``. Record your own actions with
-    ``with profiler.profile("name"):``, or ``start`` and ``stop``. ``report=False`` prints no report at the end. Other
-    arguments are those of PyTorchProfiler and torch.profiler.profile.
+    Use it as ``Trainer(profiler=HPUProfiler())``. It is Lightning's PyTorchProfiler; by default it records the host and
+    every device of this machine. Every rank saves its trace in ``dirpath`` (else the Trainer's log directory, else
+    ``hpu_profile``); the trace's name begins with ``filename``. Record your own actions with ``with
+    profiler.profile("name"):``, or ``start`` and ``stop``. ``report=False`` prints no report at the end. Other
+    arguments are as for PyTorchProfiler and torch.profiler.profile.
 
     Limits: recording slows the run down (use SimpleProfiler to time it); ``summary()`` is not supported; the Trainer
     does not accept the name "hpu", so pass the object.

@@ -97,8 +97,8 @@ class Watch:
 
     @property
     def usual_step_ns(self) -> int | None:
-        """The median time of the last steps without the profiler; None if there were too few of them. Earlier steps do
-        not count, because the first steps are slow."""
+        """The median time of the last steps without the profiler; None if there were too few of them. Earlier steps are
+        left out, because the first steps are slow."""
         last = self._quiet_steps[-_MOST_QUIET:]
         return round(median(last)) if len(last) >= _FEWEST_QUIET else None
 
@@ -178,7 +178,7 @@ def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
 
 
 def _differences(begin: Mapping[int, _Usage], end: Mapping[int, _Usage]) -> list[dict[str, Any]]:
-    """The usage of each thread or process of ``end`` since ``begin``; a new one counts from zero."""
+    """The usage of each thread or process of ``end`` since ``begin``; a new one starts from zero."""
     found = []
     for tid, used in end.items():
         before = begin.get(tid, _Usage("", 0, 0))

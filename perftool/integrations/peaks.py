@@ -26,7 +26,7 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Accelerators have units for more types, and larger caches; launching a short copy would take longer than the copy.
 _MORE_DTYPES = {"fp16": torch.float16}
 _MORE_BYTES, _FEWER_COPIES = 1 << 30, 2
-# The process must be on a core for this share of a run, as a matmul takes a hundred times as long if one of its
+# The process must be on a core for this share of a run because a matmul takes a hundred times as long if one of its
 # threads has no core.
 _ON_A_CORE = 0.9
 

@@ -138,7 +138,7 @@ class Recording:
 
     @property
     def report(self) -> Report:
-        """The report on the newest trace (that of this rank). Raises PerfToolError when nothing was recorded."""
+        """The report on the newest trace of this rank. Raises PerfToolError when nothing was recorded."""
         if self._report is None:
             if not self.traces:
                 raise PerfToolError(self._nothing())

@@ -27,7 +27,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The time of the naive form divided by that of the advised form: the median over rounds, and its confidence
+    """The time of the naive form divided by the time of the advised form: the median over rounds, and its confidence
     interval.
 
     ``confidence`` is the coverage of the interval, 0 to 1. A few rounds cannot give 95 %, and a single one gives 0.
@@ -98,7 +98,7 @@ class Proof:
     trace, as a share of the naive step, and ``gain_predicted`` the replay's prediction (None without one). ``ratio`` is
     the true ratio of the naive step to the advised step, measured without the profiler, or taken from the simulated
     traces. ``interval`` bounds the measured gain, as shares of the naive step; None where it is unknown. ``max_error``
-    is the difference between the results of simulated scripts, relative to that of the naive script.
+    is the difference between the results of simulated scripts, relative to the result of the naive script.
     """
 
     simulated: bool

@@ -186,7 +186,7 @@ class Comparison:
     """The result of ``diff``. ``interval`` is None, and ``reason`` says why, when there are too few steps.
 
     ``differences`` describes how the settings differ. A finding in only one run that is just above its rule's threshold
-    counts as neither new nor fixed, because noise may have caused it.
+    is neither new nor fixed, because noise may have caused it.
     """
 
     base: RunSide

@@ -42,8 +42,8 @@ class AssumedPeak:
 class Efficiency:
     """The ops that took the most time on the devices, and the assumed peaks.
 
-    ``work_ns`` is the length of all device work except transfers, ``bounded_ns`` that of ops with a known best time,
-    and ``best_ns`` that best time. ``missing`` names signals that the input lacks; empty when it lacks none.
+    ``work_ns`` is the length of all device work except transfers, ``bounded_ns`` the length of ops with a known best
+    time, and ``best_ns`` that best time. ``missing`` names signals that the input lacks; empty when it lacks none.
     """
 
     ops: tuple[OpRate, ...]

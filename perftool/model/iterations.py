@@ -29,7 +29,7 @@ class ServingPhase:
 class TokenGaps:
     """The time between two tokens of a request. ``prompt_tokens`` were processed in the longest gap.
 
-    ``compiling`` iterations are left out because they compile.
+    ``compiling`` counts the iterations that are left out because they compile.
     """
 
     median_ns: int

@@ -24,5 +24,5 @@ def cause_url(cause: str) -> str:
 
 
 def without_query(path: str) -> str:
-    """``path``; for a web address, the part before the query, which may hold its signature."""
+    """``path``; for a web address, the part before the query, which may contain its signature."""
     return path.split("?")[0].split("#")[0] if path.lower().startswith(("http://", "https://")) else path

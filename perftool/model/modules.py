@@ -35,7 +35,7 @@ class ModuleTime:
 class Part:
     """A part of a rank's work that an annotation or a module names, and its share of the work.
 
-    ``backward`` says that the share includes the backward pass.
+    ``backward`` is true if the share includes the backward pass.
     """
 
     name: str

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection
 from itertools import pairwise
 
-# Folders that hold installed packages.
+# Folders of installed packages.
 _INSTALLED = {"site-packages", "dist-packages"}
 # Folders to which torch.compile writes code.
 _GENERATED = "torchinductor_"

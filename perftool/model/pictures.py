@@ -60,8 +60,8 @@ class Timeline:
 class Strip:
     """The whole window of a rank in bins of ``bin_ns``, each divided into shares by kind of device activity.
 
-    The kinds are those of device work and, with the prefix ``idle:``, the causes of idle time; the shares of a bin add
-    up to 1.
+    The keys of ``shares`` are kinds of device work and, with the prefix ``idle:``, the causes of idle time. The
+    shares of a bin add up to 1.
     """
 
     rank: int

@@ -172,7 +172,7 @@ class FlightEntry:
 
 @dataclass(frozen=True, slots=True)
 class FlightGroup:
-    """A process group as one rank knows it: its ``members`` (empty if unknown), and the numbers of the last collectives
+    """A process group as one rank sees it: its ``members`` (empty if unknown), and the numbers of the last collectives
     that this rank called and completed (0 for none, None where batches of sends also use up numbers)."""
 
     rank: int

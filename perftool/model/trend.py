@@ -24,12 +24,12 @@ TrendVerdict = Literal["worse", "better", "steady", "changed", "cannot be judged
 class RunLine:
     """One line of a summary file: a run or, where ``rank`` is a number, one of its ranks.
 
-    ``time`` is the time of the analysis, ``recorded`` that of the recording (ISO 8601, UTC; empty if the trace does not
-    state it), ``name`` the name of the inputs, ``folder`` their folder. ``metrics`` holds the numbers of the summary by
-    name (None if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the report.
-    ``origin`` marks inputs that no device recorded (simulated, handMade). ``lost`` counts the inputs of the run that
-    could not be read in full. ``steps_from`` names the signal that separates steps, and
-    ``step_unit`` the call that makes a detected step (both empty if unknown).
+    ``time`` is the time of the analysis, ``recorded`` the time of the recording (ISO 8601, UTC; empty if the trace does
+    not state it), ``name`` the name of the inputs, ``folder`` their folder. ``metrics`` holds the numbers of the
+    summary by name (None if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the
+    report. ``origin`` marks inputs that no device recorded (simulated, handMade). ``lost`` counts the inputs of the run
+    that could not be read in full. ``steps_from`` names the signal that separates steps, and ``step_unit`` the call
+    that makes a detected step (both empty if unknown).
     """
 
     time: str

@@ -1,7 +1,7 @@
 """Pointwise ops, reductions, copies and fills: one operation per element of the result, or of the reduced tensor. A
-function (exp, erf, a square root) counts as one operation, because these ops are bound by memory anyway. Copies, fills
-and conversions have no operations. Ops that draw random numbers have no model: their generator limits them, and its
-rate is not published.
+function (exp, erf, a square root) is counted as one operation, because these ops are bound by memory anyway. Copies,
+fills and conversions have no operations. Ops that draw random numbers have no model: their generator limits them, and
+its rate is not published.
 """
 
 from __future__ import annotations

@@ -34,6 +34,6 @@ def lengths_of(annotation: str) -> Lengths:
         return Lengths(queries, keys, products - squares / 2)
     if old := _OLD.search(annotation):
         queries, squares = (int(number[:_LONGEST]) for number in old.groups())
-        # The old form has no keys: in requests that start, the keys are those of the queries themselves.
+        # The old form has no keys, because a request that starts has as many keys as queries.
         return Lengths(queries, queries, squares / 2)
     raise NoModelError("no annotation has the lengths")

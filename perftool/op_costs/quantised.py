@@ -1,9 +1,9 @@
 """Matmuls with low-bit weights, by their public signatures: vLLM's (csrc/torch_bindings.cpp), SGLang's, AITER's,
 bitsandbytes' and PyTorch's own.
 
-The operations are those of a plain matmul. Bytes are those of the tensors as they are stored, packed weights and
-scales included. Matmuls of 8-bit operands run at the 8-bit rate. If only the weights are narrow, the kernel converts
-them first, and the matmul runs at the rate of the other operand.
+The operations are counted as for a plain matmul. The bytes are counted for the tensors as they are stored, packed
+weights and scales included. Matmuls of 8-bit operands run at the 8-bit rate. If only the weights are narrow, the kernel
+converts them first, and the matmul runs at the rate of the other operand.
 """
 
 from __future__ import annotations

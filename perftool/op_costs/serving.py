@@ -58,7 +58,7 @@ def _cached(call: Call) -> Cost:
 
 
 def _group_norm(call: Call) -> Cost:
-    """AITER's ``_groupnorm_run(input, groups, weight, bias, epsilon)``, as PyTorch's."""
+    """AITER's ``_groupnorm_run(input, groups, weight, bias, epsilon)``, like PyTorch's group norm."""
     x = call.tensor(0)
     return Cost(8 * x.count, moved(x, x, *call.tensors(2, 4)), "vector", x.rate_name)
 

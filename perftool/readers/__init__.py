@@ -1,1 +1,1 @@
-"""Reads files into rows, with one module per file format. Readers know no tables or rules."""
+"""Reads files into rows, with one module per file format. Readers do not depend on tables or rules."""

@@ -245,7 +245,7 @@ def _profiler_csvs(folder: Path, exclude: Sequence[str]) -> list[str]:
 
 
 def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The ``files`` that are well-formed JSON of other programs, such as a trainer's state, and those that are
+    """The ``files`` that are well-formed JSON of other programs, such as a trainer's state, and the files that are
     malformed or too long to check. A document with events is a trace.
     """
     strange: set[str] = set()
@@ -323,7 +323,7 @@ def is_own_output(path: str) -> bool:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a file begins like a log, a metrics file or a configuration; stdin and pipes count as traces."""
+    """Whether a file begins like a log, a metrics file or a configuration; stdin and pipes are treated as traces."""
     if is_url(path):
         return not without_query(path).lower().endswith(TRACE_SUFFIXES)
     try:
@@ -362,7 +362,7 @@ def _named_like_companion(path: str) -> bool:
 def _companions_of(traces: Iterable[str]) -> list[str]:
     folders = dict.fromkeys(Path(trace).parent for trace in traces if not (reads_once(trace) or is_url(trace)))
     read = set(traces)
-    # The folder may hold unrelated logs, so files not named by the user must be of a known kind.
+    # The folder may contain unrelated logs, so files not named by the user must be of a known kind.
     return [
         file
         for folder in folders

@@ -60,7 +60,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9
 # Longer texts are not names of secrets.
 _LONGEST_NAME = 100
 
-# Shorter texts do not count as secrets; they would also occur in other words.
+# Shorter texts are not treated as secrets, because they would also occur in other words.
 SHORTEST = 8
 # A longer text is not a token, unless it has a known prefix.
 _LONGEST = 256
@@ -82,7 +82,7 @@ _ADDRESS = re.compile(r"""://(?:[^\s/@:"'<>]*:(?P<password>[^\s/"'<>]+)|(?P<user
 
 
 class Certainty(IntEnum):
-    """Whether a name is that of a secret. ``POSSIBLE`` means that the value must also look like one."""
+    """Whether a name is the name of a secret. ``POSSIBLE`` means that the value must also look like one."""
 
     NO = 0
     POSSIBLE = 1
@@ -98,7 +98,7 @@ class Found(NamedTuple):
 
 
 def certainty(name: str) -> Certainty:
-    """Whether ``name``, a key or an option in any style (``apiToken``, ``db-password``), is that of a secret."""
+    """Whether ``name``, a key or an option in any style (``apiToken``, ``db-password``), is the name of a secret."""
     return _certainty(name[-_LONGEST_NAME:])
 
 
@@ -149,7 +149,7 @@ def without_secrets(text: str) -> str:
 
 
 def replaced(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """``text`` with REPLACEMENT for each of ``spans``; those that overlap or touch count as one."""
+    """``text`` with REPLACEMENT for each of ``spans``; spans that overlap or touch are replaced together."""
     parts, at = [], 0
     for start, end in joined(sorted(spans)):
         parts += [text[at:start], REPLACEMENT]
@@ -158,7 +158,7 @@ def replaced(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """``spans``, which are in order, with those that overlap or touch joined."""
+    """``spans``, which are in order, with overlapping and touching ones joined."""
     found: list[tuple[int, int]] = []
     for start, end in spans:
         if found and start <= found[-1][1]:
@@ -173,7 +173,7 @@ def _begun_in(text: str) -> Iterator[Found]:
     start = 0
     while (at := text.find(CUT, start)) >= 0:
         rest = text[start:at]
-        # The beginning of a token counts if it could continue as a token.
+        # The beginning of a token is found if it could continue as a token.
         for found in _BEGUN.finditer(rest + _REST) if len(rest) >= SHORTEST else ():
             if found.end() > len(rest) >= found.start() + SHORTEST:
                 yield Found(start + found.start(), at, _KIND_OF[found.lastgroup or ""])

@@ -44,8 +44,8 @@ class Change:
 @dataclass
 class Altered:
     """Lags and durations of a graph after changes. ``concurrent_ns`` is the time of concurrent work; a step takes at
-    least this long. ``by_workers`` says that other host processes do some of this work and need cores. ``saved`` maps a
-    host thread to times of the recording and the work removed before each of them."""
+    least this long. ``by_workers`` is true if other host processes do some of this work and need cores. ``saved`` maps
+    a host thread to times of the recording and the work removed before each of them."""
 
     lag: Int64s
     dur: Int64s

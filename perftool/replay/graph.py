@@ -22,7 +22,7 @@ class Graph:
 
     ``dur`` is the length of each node in ns (0 for points). ``step_begin`` and ``step_end`` are the points of the
     steps, ``step_of`` the step that launched a task (NONE for queued work). ``by_target`` sorts the links by target,
-    and those of node n are ``by_target[bounds[n]:bounds[n + 1]]``.
+    and the links of node n are ``by_target[bounds[n]:bounds[n + 1]]``.
     """
 
     recording: Recording

@@ -15,7 +15,7 @@ from perftool.replay.threads import Handovers, Runs
 
 # A call that takes this many times the usual time was delayed.
 _HELD_UP = 5
-# Percentiles of call times and of return delays that count as undelayed.
+# Percentiles of call times and of return delays that are treated as undelayed.
 _UNDELAYED, _QUICKEST = 25, 2
 
 

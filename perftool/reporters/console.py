@@ -92,7 +92,7 @@ def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextI
         color_system="auto" if coloured else None,
         no_color=not coloured,
         width=None if terminal or os.environ.get("COLUMNS") else _PIPE_WIDTH,
-        # No markup, as names from traces may look like it.
+        # No markup, because names from traces may look like it.
         markup=False,
         emoji=False,
         highlight=False,

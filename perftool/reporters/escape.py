@@ -1,4 +1,4 @@
-"""Escapes names from traces, which may hold any character, for output formats."""
+"""Escapes names from traces, which may contain any character, for output formats."""
 
 from __future__ import annotations
 

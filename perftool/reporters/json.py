@@ -141,7 +141,7 @@ def plain(value: Any) -> Any:
 
 
 def cleaned(value: Any) -> Any:
-    """``value`` without values that JSON cannot hold: replaces lone surrogates, integers beyond 64 bits, and
+    """``value`` without values that JSON cannot represent: replaces lone surrogates, integers beyond 64 bits, and
     decimals."""
     if isinstance(value, str):
         return json_text(value)

@@ -39,7 +39,7 @@ def run_name(report: Report) -> str:
 
 
 def run_folder(report: Report) -> str:
-    """The name of the folder that holds the traces; empty for the working directory, and for several folders."""
+    """The name of the folder that contains the traces; empty for the working directory, and for several folders."""
     return _folder([read for read in report.inputs if read.kind == "trace"])
 
 
@@ -88,7 +88,7 @@ def _median_step(report: Report) -> str:
 
 
 def _slowest_rank(report: Report) -> str:
-    """The median step of the slowest rank if it is clearly longer than that of all ranks."""
+    """The median step of the slowest rank if it is clearly longer than the median of all ranks."""
     slowest = of_slowest_rank(report.steps)
     slowest_ns = median_step_ns(slowest)
     clear = slowest_ns > _CLEARLY * median_step_ns(report.steps)
@@ -114,7 +114,7 @@ def steps_text(report: Report, steps: int) -> str:
 
 
 def _busy(report: Report, ratio: float) -> str:
-    """The busy share of the device. A collective that waits for another rank does not count as busy."""
+    """The busy share of the device. The time in which a collective waits for another rank is not busy time."""
     # On a CPU, collectives run on other threads than compute does.
     if report.device.type == "cpu":
         return f"busy {format_ratio(ratio)}"

@@ -1,4 +1,4 @@
-"""The report in a notebook cell: that of the terminal, styled like the HTML page.
+"""The terminal's report in a notebook cell, styled like the HTML page.
 
 A fragment without scripts and style sheets; it inherits the notebook's text and background colours.
 """

@@ -67,7 +67,8 @@ def _blocks(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 
 def _of_rank(timeline: RankTimeline, place: int) -> Iterator[dict[str, Any]]:
-    """The events of the ``place``-th rank; its processes are named after it and follow those of the previous rank."""
+    """The events of the ``place``-th rank; its processes are named after it and follow the processes of the previous
+    rank."""
     first, offset = _FIRST_OF_RANKS + place * _PER_RANK, timeline.offset_ns or 0
     shown = timeline.processes[:_MOST_PROCESSES]
     numbers = {pid: first + at for at, pid in enumerate(shown, 1)}

@@ -16,7 +16,7 @@ from perftool.reporters.verdict import origin
 from perftool.units import NS_PER_MS, NS_PER_S
 
 _MOST_CODES = 5
-# Earlier times (before 2001) count from another zero, such as the start of the machine.
+# Earlier times (before 2001) have another origin, such as the start of the machine.
 _EARLIEST_NS = 10**18
 
 

@@ -19,7 +19,7 @@ from perftool.sim.session.simulation import Simulation
 from perftool.sim.stubs.modules import standing_in
 
 _ENTRANCE = "perftool"
-# Finalizers with a higher priority run earlier; those of Python's own modules have lower ones.
+# Finalizers with a higher priority run earlier; the finalizers of Python's own modules have lower priorities.
 _EARLY = 200
 
 

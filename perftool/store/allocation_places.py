@@ -137,7 +137,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
     names = ("computing", "module", "line", "call", "op", "setup")
     arrays = {"id": allocations, **dict(zip(names, found, strict=True))}
     connection.register("_found", {name: np.ascontiguousarray(values) for name, values in arrays.items()})
-    # The line of a nested call is more precise than that of the function, so use it if there is one.
+    # The line of a nested call is more precise than the line of the function, so use it if there is one.
     connection.execute(
         """INSERT INTO _memory_places
            SELECT f.id, coalesce(nullif(f.computing, -1), nullif(f.op, -1)), nullif(f.module, -1),

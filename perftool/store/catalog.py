@@ -44,7 +44,7 @@ class Table:
     """One analysis table: its documentation, and the SELECT or the ``maker`` that makes it.
 
     ``absent`` says why the table may be empty; ``drops`` lists tables that are no longer used once it is made. If no
-    precondition in a group of ``empty_without`` holds, the table is created empty, and its other needs are not made.
+    precondition in a group of ``empty_without`` is met, the table is created empty, and its other needs are not made.
     """
 
     name: str

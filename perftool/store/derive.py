@@ -30,7 +30,7 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 """
 
 
-# Sums of lengths must fit in 64 bits, also those of many ranks: 4.5 years for the events of one store.
+# Sums of lengths must fit in 64 bits, even over many ranks: 4.5 years for the events of one store.
 _LONGEST_TOTAL_NS = 2**57
 
 # The phases of the trace event format, with its deprecated ones.
@@ -179,7 +179,7 @@ UNION ALL SELECT rank, min(ts), max("end") FROM (
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, wanted: str) -> list[npt.NDArray[np.int64]]:
-    """The columns of SELECT ``wanted``, none of which may hold NULL, as 64-bit integers."""
+    """The columns of SELECT ``wanted`` as 64-bit integers; they must not contain NULL."""
     import numpy as np
 
     return [

@@ -1,8 +1,8 @@
 """Stores event names and categories as numbers (ENUM types of DuckDB), because a recording has millions of events, but
 few names. The values are sorted, so rows sort as their texts would. Users' queries see text (``Table.as_text``).
 
-If the names are too many or too long for an ENUM, each row holds a copy, which needs much memory for long names. They
-are then cut in the middle, because template kernels often differ at the end of their names.
+If the names are too many or too long for an ENUM, each row has a copy, which needs much memory for long names. They are
+then cut in the middle, because template kernels often differ at the end of their names.
 """
 
 from __future__ import annotations

@@ -125,4 +125,4 @@ def _rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[tuple
 
 
 WRITERS: Mapping[str, Writer] = {".duckdb": write_duckdb, ".parquet": write_parquet, ".xlsx": write_workbook}
-"""The writer for each suffix of the output; ``.parquet`` stands for a folder of Parquet files."""
+"""The writer for each suffix of the output; ``.parquet`` means a folder of Parquet files."""

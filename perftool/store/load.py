@@ -46,9 +46,8 @@ _EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
 # Longer names are cut, because names are compared with many patterns and copied into rows. The longest names known,
 # those of template kernels, are 5 kB long.
 LONGEST_NAME = 6 << 10
-# Elements without a phase are loaded with an empty one, which counts as unknown. ``{}``, with which some writers
-# end the array, is no event.
-# ``annotate`` adds no complete events, so those with its category are part of the run.
+# Elements without a phase are loaded with an empty one, which is reported as unknown. ``{}``, with which some writers
+# end the array, is not an event. ``annotate`` adds no complete events, so those with its category are part of the run.
 _IS_EVENT = (
     "(ph IS NOT NULL OR coalesce(name, ts::VARCHAR, dur::VARCHAR) IS NOT NULL) "
     f"AND (cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('B', 'E', 'C', 'M', 's', 'f'))"

@@ -41,7 +41,8 @@ class Nesting:
         self._depth = _NONE
 
     def add(self, slices: Slices, until: int | None = None) -> Nested:
-        """Nest ``slices``, which start before ``until`` and not before those of earlier calls; keeps their order."""
+        """Nest ``slices``, which start before ``until`` and not before the slices of earlier calls; keeps their
+        order."""
         known = len(self._depth)
         every = Slices(*map(np.concatenate, zip(self._kept, slices, strict=True)))
         order, depth, parent = nest(every.id, every.track, every.start, every.end, self._depth)
@@ -102,7 +103,7 @@ def _possible_parents(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, 
 def _open_slices(track: Int64s, start: Int64s, end: Int64s, nonempty: npt.NDArray[np.bool_]) -> Int64s:
     """For each slice, the number of earlier slices of its track that are open at its start.
 
-    Only ``nonempty`` slices count, because empty ones contain nothing.
+    Only ``nonempty`` slices are counted, because empty slices contain nothing.
     """
     earlier: Int64s = np.cumsum(nonempty) - nonempty
     ended = np.empty(len(start), dtype=np.int64)

@@ -120,7 +120,7 @@ def _name_owners(connection: duckdb.DuckDBPyConnection, files: Sequence[str], pa
 
 
 def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
-    """Raise duckdb.Error when the file at ``path`` holds more than its size allows.
+    """Raise duckdb.Error when the file at ``path`` contains more than its size allows.
 
     Parquet writes a repeated value of a column once, so a few bytes can unpack to billions of rows.
     """

@@ -44,7 +44,7 @@ def judge_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
 
 
 def holding_sql() -> str:
-    """SQL for the names of the reasons that hold for a row of ``op_shortfalls``, in the order of shortfalls.toml."""
+    """SQL for the names of the reasons that apply to a row of ``op_shortfalls``, in the order of shortfalls.toml."""
     cases = ", ".join(f"CASE WHEN {reason.condition} THEN '{reason.name}' END" for reason in shortfalls().reason)
     return f"list_filter([{cases}], lambda name: name IS NOT NULL)"
 

@@ -11,7 +11,8 @@ from perftool.readers.files.stream import reads_once
 
 # Approximate growth when gzip or zstd is decompressed.
 _COMPRESSION = 12
-# An input of unknown size counts as large, because a large in-memory database would be worse than a small one on disk.
+# An input of unknown size is treated as large, because a large in-memory database would be worse than a small one on
+# disk.
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750

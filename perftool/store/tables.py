@@ -71,7 +71,7 @@ class Tables:
             return None
         table = catalog()[name]
         for group in table.empty_without:
-            # A precondition that holds makes the rest of its group unnecessary.
+            # If one precondition is met, the rest of its group is not needed.
             for precondition in group:
                 if precondition.table in catalog() and precondition.table not in self._made:
                     return [precondition.table]

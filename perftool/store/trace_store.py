@@ -195,7 +195,8 @@ class TraceStore:
         return as_dicts(self._connection.execute(sql, params or {}))
 
     def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of our own SQL as numpy arrays; masked where one holds NULL. Whole numbers have 64 bits.
+        """The columns of our own SQL as numpy arrays; a column that contains NULL is masked. Whole numbers have 64
+        bits.
 
         Otherwise, narrow columns, such as ranks, could not be combined with times.
         """

@@ -50,7 +50,7 @@ class Benchmark:
     """A recommendation to prove. ``build(form, setting)`` makes one of the forms: ``naive`` with torch's defaults,
     ``advised`` with the advice followed, and with ``torch_best`` also ``torch``, the fastest way in torch itself.
     ``rules`` are the codes that must fire on the trace of the naive form and stay quiet on the advised one. Without
-    rules, only the ratio counts.
+    rules, only the ratio is judged.
 
     How it is measured: ``tolerance`` is the largest allowed difference of the results, relative to their largest value.
     ``clock`` is "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting.

@@ -24,6 +24,6 @@ def this_machine() -> Machine:
 
 
 def _processor() -> str:
-    """The processor's name, and those of its features that decide how fast kernels are."""
+    """The processor's name, and its features that determine how fast kernels are."""
     name = processor_name() or platform.machine() or "an unknown processor"
     return f"{name} ({torch.backends.cpu.get_cpu_capability()})"

@@ -67,8 +67,8 @@ class Order:
 @dataclass(frozen=True)
 class Answer:
     """The measurements of one process; ``seconds`` are the times of each form by round, ``figures`` the summary of each
-    form. ``ratios`` are the first form's time over that of each other form; ``step_ratio`` is the same for the recorded
-    steps, timed without the profiler.
+    form. ``ratios`` are the first form's time divided by the time of each other form; ``step_ratio`` is the same for
+    the recorded steps, timed without the profiler.
     """
 
     seconds: tuple[tuple[float, ...], ...] = ()

@@ -50,7 +50,7 @@ class Timed:
 class Race:
     """Forms timed in the same rounds; ``bandwidth`` is the memory bandwidth during these rounds, in bytes/s.
 
-    ``ratios`` are the first form's time over that of each other form.
+    ``ratios`` are the first form's time divided by the time of each other form.
     """
 
     timed: tuple[Timed, ...]

@@ -14,7 +14,7 @@ MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 def weights_of(setting: Setting) -> list[nn.Parameter]:
-    """2,000 small weights with gradients, or those of ResNet-50."""
+    """2,000 small weights with gradients, or the weights of ResNet-50."""
     return parameters(small_shapes() if setting.size == "small" else resnet50_shapes(), setting)
 
 

@@ -170,7 +170,8 @@ def _changes(
 ) -> tuple[OpChange, ...]:
     """Ops that appeared, vanished or changed by at least ``floor`` ns per step, largest change first.
 
-    If a side does not list all of its ops, a missing op does not count as appeared or vanished: it may just be short.
+    If a side does not list all of its ops, a missing op is not listed as appeared or vanished, because it may just be
+    short.
     """
     before, after = {op.name: op for op in base}, {op.name: op for op in new}
     changes = []

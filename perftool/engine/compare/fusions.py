@@ -13,8 +13,8 @@ from perftool.model.efficiency import OpRate
 
 @dataclass(frozen=True)
 class _Fusion:
-    """``fused`` matches the names of ops that do all of ``work``. Each of ``needed`` matches one of the separate ops,
-    all of which must be found.
+    """``fused`` matches the names of ops that do all of ``work``. Each of ``needed`` matches one of the separate ops;
+    all of them must be found.
     """
 
     work: str

@@ -129,7 +129,7 @@ def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
 
 
 def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if its steps were found in another way than those of most runs."""
+    """Why ``newest`` is not judged if its steps were found in another way than in most runs."""
     known = {key: Counter(filter(None, (getattr(line, key) for line in wanted))) for key in _STEP_KEYS}
     own = {key: getattr(newest, key) for key in _STEP_KEYS}
     if not any(own[key] and 2 * known[key][own[key]] < known[key].total() for key in _STEP_KEYS):

@@ -98,7 +98,7 @@ def take_pictures(store: TraceStore, wanted: Wanted) -> Taken:
 
 
 def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) -> Pictures:
-    """All pictures of ``report``, merged from those of its ranks."""
+    """All pictures of ``report``, merged from the pictures of its ranks."""
     timelines = {number: timeline for part in parts for number, timeline in part.timelines.items()}
     return Pictures(
         dict(sorted(timelines.items())),

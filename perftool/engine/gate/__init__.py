@@ -1,1 +1,1 @@
-"""The CI gate: which findings count, which are accepted, which budgets hold."""
+"""The CI gate: which findings fail a run, which are accepted, and which budgets are met."""

@@ -45,8 +45,9 @@ class LintPlan:
 def lint_run(run: Run, plan: LintPlan) -> LintReport:
     """Lint a run made with the rules of ``plan``.
 
-    Raises InputError when no input can be read, and NoInputError when the traces of a rank hold no event, when no input
-    holds an event or a record, or when a named file holds none: a gate must not pass input that it has not checked.
+    Raises InputError when no input can be read, and NoInputError when the traces of a rank contain no event, when no
+    input contains an event or a record, or when a named file contains none: a gate must not pass input that it has not
+    checked.
     """
     report = run.report
     if not plan.allow_empty:
@@ -69,7 +70,7 @@ def _require_events(report: Report, plan: LintPlan) -> None:
     traces = [read for read in report.inputs if read.kind == "trace" and read.status != "unreadable"]
     silent = {one.rank for one in report.ranks if one.status == "ok" and not one.recorded_ns}
     nothing = not any(one.recorded_ns for one in report.ranks)
-    # A snapshot of the allocator next to the traces counts as a rank of its own.
+    # A snapshot of the allocator next to the traces is read as a separate rank.
     empty = [read.path for read in traces if nothing or (read.rank in silent and not is_snapshot_file(read.path))]
     if not empty:
         return

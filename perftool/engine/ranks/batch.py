@@ -101,7 +101,7 @@ def batches(files: Sequence[RankFile], workers: int = 1, *, separate: bool = Fal
         return (Batch(tuple(files)),)
     if separate:
         return tuple(Batch((file,)) for file in files)
-    # Empty files count as one byte.
+    # The size of an empty file is taken as one byte.
     sizes = [text_size(file.path) + 1 for file in files]
     total = sum(sizes)
     most = BATCH_BYTES if workers == 1 else BATCH_BYTES_SIDE_BY_SIDE

@@ -26,7 +26,7 @@ _PATIENCE_S = 5.0
 _RETRIES = 2
 # Tasks submitted per thread: enough to keep the thread busy, few enough for ten thousand ranks.
 _AHEAD = 4
-# After this long without a result, the outstanding tasks count as hung.
+# After this long without a result, the outstanding tasks are treated as hung.
 _STALLED_S = 900.0
 
 

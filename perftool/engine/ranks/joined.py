@@ -127,7 +127,7 @@ def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tup
 
 
 def _deduplicated(rows: Sequence[tuple[int | None, Mapping[str, Any]]], ranks: int) -> Iterable[Mapping[str, Any]]:
-    """The rows of all ``ranks``. Equal rows without a rank come from a log and count once.
+    """The rows of all ``ranks``. Equal rows without a rank come from a log and are used once.
 
     If a row of a user's rule has no rank column, it gets the rank the rule ran on, unless all ranks give the same row.
     """

@@ -116,7 +116,7 @@ class Count:
 
 def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count) -> dict[Batch, Made | TaskFailed]:
     """The results from ``workers`` new processes, until one of them dies."""
-    # Imported here, as reading a trace in this process does not need them.
+    # Imported here because reading a trace in this process does not need them.
     import multiprocessing
     from concurrent.futures import Future, ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
@@ -157,7 +157,7 @@ _ended_by: list[int] = []
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Block Ctrl-C. Processes started in this block never receive it, as this process ends them."""
+    """Block Ctrl-C. Processes started in this block never receive it because this process ends them itself."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,4 +1,4 @@
-"""The steps that per-step numbers count, and those of the rank that sets the pace."""
+"""The steps that per-step numbers are based on, and the steps of the rank that sets the pace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CUT_OFF = 2
 
 
 def counted(steps: Iterable[Step]) -> list[Step]:
-    """The complete ``steps``. A recording in which nothing marks steps counts as one step, unless other ranks have
+    """The complete ``steps``. A recording in which nothing marks steps is treated as one step, unless other ranks have
     steps."""
     complete = [step for step in steps if not step.partial]
     return [step for step in complete if step.name != WHOLE_TRACE] or complete
@@ -51,7 +51,7 @@ def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> 
 
 
 def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
-    # A recording cuts off its first and last step at most, so other incomplete steps count.
+    # A recording cuts off its first and last step at most, so other incomplete steps are not left out.
     are_cut = sum(step.left_out == "incomplete" for step in steps) <= _CUT_OFF
     left_out = [step for step in steps if step.partial and (are_cut or step.left_out != "incomplete")]
     count = len(steps) - len(left_out)

@@ -21,7 +21,7 @@ _WELL_FED = 0.10
 _BUSY = 0.20
 # Kernels this close to the device's best leave little to gain.
 _NEAR_BEST = 0.80
-# A part with a larger share counts as all of the work.
+# A part with a larger share is treated as all of the work.
 _NEARLY_ALL = 0.9
 # Smaller parts are not named.
 _WEIGHTY = 0.05

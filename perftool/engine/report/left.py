@@ -1,4 +1,4 @@
-"""What is left to gain on a busy device without advice: its largest ops, and how far each is from its best."""
+"""What a busy device without advice could still gain: its largest ops, and how far each is from its best."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
 def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> str | None:
     """How ``ranks`` ranks are split, as in ``tp 4 x dp 2``; None if the groups do not show it.
 
-    A role counts if its groups are equally large and hold each rank once.
+    A role splits the ranks if its groups are equally large and contain each rank once.
     """
     sets: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for row in store.rows("process_groups"):

@@ -48,7 +48,7 @@ def _found(file: str, roots: Sequence[Path]) -> str | None:
     parts = _parts(file)[-_MOST_PARTS:]
     for at in range(len(parts)):
         below = "/".join(parts[at:])
-        # Unlike Path.is_file, this returns False for a name that no file system can hold.
+        # Unlike Path.is_file, this returns False for a name that no file system accepts.
         root = next((root for root in roots if os.path.isfile(root / below)), None)
         if root is not None:
             return _below(root / below, roots[0]) or below

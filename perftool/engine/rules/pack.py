@@ -87,7 +87,7 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def is_shipped(rule: Rule) -> bool:
-    """Whether the queries of ``rule`` equal those of a shipped rule exactly; anyone can use a shipped code.
+    """Whether ``rule`` has exactly the queries of a shipped rule; anyone can use a shipped code.
 
     The queries for its replay may be missing: rule cases without a prediction omit them.
     """

@@ -93,7 +93,7 @@ def _what_changes(
     values = sql_values(rule, rule.whatif, context)
     if is_shipped(rule):
         return _named(*run_sql(store, rule, placed(sql=rule.whatif), values, _MOST_CHANGES)[:2])
-    # Third-party SQL runs separately, as it could break out of a statement of ours.
+    # Third-party SQL runs separately, because it could break out of our statement.
     rows = _named(*run_sql(store, rule, rule.whatif, values, _MOST_CHANGES)[:2])
     tasks = [whole("task", row.get("task")) for row in rows]
     slices = store.select(placed(sql="SELECT DISTINCT unnest($tasks::BIGINT[]) AS task"), {"tasks": tasks})
@@ -156,7 +156,7 @@ def _with_prediction(
 
 
 def uneven_mean_ns(store: TraceStore, model: Model) -> float | None:
-    """The mean step of an uneven run, of which ``model`` replays only the usual steps; None for an even run."""
+    """The mean step of an uneven run; ``model`` replays only its usual steps. None for an even run."""
     own = own_steps_ns(store, model.rank)
     return None if own is None or own["gain_ns"] < _UNEVEN * model.measured_ns else own["gain_ns"]
 

@@ -89,7 +89,7 @@ def successor(text: str, rules: Iterable[Rule]) -> Rule | None:
 
 
 def redirect(chosen: Iterable[Selector], rules: Sequence[Rule]) -> Redirected:
-    """``chosen`` with retired codes and names replaced by those of their successors."""
+    """``chosen`` with retired codes and names replaced by the codes and names of their successors."""
     selectors: list[Selector] = []
     warnings: list[str] = []
     for selector in chosen:

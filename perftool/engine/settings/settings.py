@@ -18,7 +18,7 @@ from perftool.model.rule import Param, Rule
 
 DEFAULTS = "the defaults"
 
-# Limits the time, as each pattern is compared with every input.
+# Limits the time, because each pattern is compared with every input.
 _MOST_PER_FILE = 1000
 
 

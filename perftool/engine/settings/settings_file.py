@@ -18,7 +18,7 @@ from perftool.readers.files.small_file import read_small
 # In the search order within a folder.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
 _TABLE = "habana_perf_tool"
-# Limits for each key of a discovered file, as each entry is looked up or compared with every input.
+# Limits for each key of a discovered file, because each entry is looked up or compared with every input.
 _MOST_ENTRIES, _LONGEST_TEXTS = 1_000, 64 << 10
 # Limits the depth of files that extend each other.
 _MOST_FILES = 20
@@ -139,7 +139,7 @@ def _counts(path: Path) -> bool:
     # Unlike Path.is_file, this returns False when permission is denied; reading the inputs reports the error later.
     if not os.path.isfile(path):
         return False
-    # A pyproject.toml counts only with our table. A malformed one counts, so that its error is reported.
+    # A pyproject.toml is used only if it has our table. A malformed one is used, too, so that its error is reported.
     return path.name != "pyproject.toml" or _TABLE in _tools(_load(path))
 
 

@@ -125,11 +125,11 @@ class ModuleCacher:
     ) -> torch.nn.Module:
         """The wrapped model: `model` itself, or a copy of it with `inplace` False.
 
-        With `use_lfu` nothing is captured until `model.capture_start()` ... `model.capture_end()` has
-        counted inputs; the most frequent kinds get the graphs. `verbose` logs hits every `log_frequency`
-        calls. `have_grad_accumulation` has no effect here, as accumulation happens outside the graphs;
-        `asynchronous`, `disable_tensor_cache` and `dry_run` matter on a Gaudi only. Raises AssertionError for a
-        model that is wrapped in DataParallel already or takes positional-only or `*args` arguments.
+        With `use_lfu` nothing is captured until `model.capture_start()` ... `model.capture_end()` has counted inputs;
+        the most frequent kinds get the graphs. `verbose` logs hits every `log_frequency` calls.
+        `have_grad_accumulation` has no effect here because accumulation happens outside the graphs; `asynchronous`,
+        `disable_tensor_cache` and `dry_run` matter on a Gaudi only. Raises AssertionError for a model that is wrapped
+        in DataParallel already or takes positional-only or `*args` arguments.
         """
         options = (use_lfu, inplace, allow_unused_input, asynchronous, have_grad_accumulation,
                    log_frequency, verbose, disable_tensor_cache, dry_run)  # fmt: skip

@@ -40,7 +40,7 @@ _ADDING = (
 class FusedResourceApplyMomentum(FusedOptimizer):
     """Momentum that adds gradients unscaled: the optimizer for FusedLars, which scales them by lr. `lr`, `weight_decay`
     and `nesterov` are kept in the groups but not used. As on Gaudi, the first step of a group adds the gradient and all
-    later ones subtract it; without momentum every step counts as the first, and a warning says so once.
+    later ones subtract it; without momentum every step is treated as the first, and a warning says so once.
     """
 
     op = "FusedResourceApplyMomentum"
@@ -83,9 +83,9 @@ class FusedResourceApplyMomentum(FusedOptimizer):
 class FusedLars(Optimizer):
     """LARS (https://arxiv.org/abs/1708.03888) around another optimizer, whose groups and state it shares.
 
-    `skip_mask` has 1 for parameters that are adapted and 0 for those whose gradients are only multiplied by lr; its
-    positions count from 0 in every group. The ratio is 1 where norm(w) or norm(g) is 0. Gradients are overwritten, then
-    the wrapped optimizer steps without weight decay. It must not multiply by a learning rate again: wrap
+    `skip_mask` has 1 for parameters that are adapted and 0 for parameters whose gradients are only multiplied by lr;
+    its positions count from 0 in every group. The ratio is 1 where norm(w) or norm(g) is 0. Gradients are overwritten,
+    then the wrapped optimizer steps without weight decay. It must not multiply by a learning rate again: wrap
     FusedResourceApplyMomentum. Gaudi's documentation calls `eeta` `a`.
     """
 

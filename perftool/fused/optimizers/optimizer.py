@@ -39,8 +39,8 @@ class Kernel:
     """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and a plain loop that checks it.
 
     Both take params, grads and a list per state, then the same options, and write in place. All tensors of a call share
-    device and dtype, and those of one parameter share their memory layout: the private `torch._fused_*_` ops do not
-    check this. `states` counts the lists of states, `probe` holds the options with which `fused` is tried.
+    device and dtype, and the tensors of one parameter share their memory layout: the private `torch._fused_*_` ops do
+    not check this. `states` counts the lists of states, `probe` holds the options with which `fused` is tried.
     """
 
     fused: Callable[..., None]

@@ -44,8 +44,8 @@ SGD = Kernel(fused_sgd_, sgd_, states=1, probe=_PROBE)
 class FusedSGD(FusedOptimizer):
     """Stochastic gradient descent, with momentum as in torch.optim.SGD except for its start.
 
-    The momentum buffer starts at zero, so the first step takes (1-dampening)*g, where torch takes g. The
-    order of the arguments is that of Gaudi's code; its documentation puts `dampening` before `weight_decay`.
+    The momentum buffer starts at zero, so the first step takes (1-dampening)*g, where torch takes g. The order of the
+    arguments follows Gaudi's code; its documentation puts `dampening` before `weight_decay`.
     """
 
     op = "FusedSGD"

@@ -88,12 +88,12 @@ def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
     """The 2-norms, [n], of tensors of one device and dtype, computed and returned in at least float32.
 
     `owners` are the parameters whose local parts the tensors are; for a sharded parameter, the norm covers all of its
-    parts. Norms of wrappers are on the CPU, as a wrapper may not support the operators that follow.
+    parts. Norms of wrappers are on the CPU because a wrapper may not support the operators that follow.
     """
     if not are_ordinary(tensors):
         found = torch.tensor([float(torch.linalg.vector_norm(each)) for each in tensors])
     else:
-        # The result stays in float32, as a float16 norm might overflow.
+        # The result stays in float32 because a float16 norm might overflow.
         dtype = torch.float32 if tensors[0].dtype == torch.float16 else None
         parts = [_norms_of_parts(each, dtype) if each.numel() > LARGE else each for each in tensors]
         found = torch.stack(torch._foreach_norm(parts, 2, dtype=dtype))

@@ -1,7 +1,7 @@
 """Provides `habana_frameworks` on machines without a Gaudi, so that a script written for one runs unedited.
 
-Ops and optimizers are those of this package; the device `hpu` means the best device of the machine. Importing or
-accessing a missing name says that it is not provided.
+Ops and optimizers come from this package; the device `hpu` means the best device of the machine. Importing or accessing
+a missing name says that it is not provided.
 """
 
 from __future__ import annotations

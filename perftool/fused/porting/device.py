@@ -69,12 +69,12 @@ def _on_cuda() -> Members:
 
 
 def _without_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` without its device argument, as there is only one `hpu`."""
+    """`function` without its device argument, because there is only one `hpu`."""
     return lambda device=None: function()
 
 
 def _on_the_host() -> Members:
-    """`hpu` on the host: its memory is that of this process, and calls run in order as on one stream."""
+    """`hpu` on the host: its memory is the memory of this process, and calls run in order as on one stream."""
     cpu: Any = torch.cpu
     return {
         **{name: getattr(cpu, name) for name in ("Stream", "StreamContext", "stream", "current_stream")},

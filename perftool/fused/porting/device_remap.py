@@ -73,7 +73,7 @@ def _replace_past_operators(here: DeviceRemap, device: str) -> None:
 
 
 def _translating(function: Call, here: DeviceRemap) -> Call:
-    """`function` with its devices translated, also those in a table such as `map_location`."""
+    """`function` with its devices translated, including devices in a table such as `map_location`."""
 
     def device(value: Any) -> Any:
         if isinstance(value, dict):
@@ -178,7 +178,7 @@ def _follow_into_processes(device: str) -> None:
 
 
 def _replace_groups(own: str, device: str) -> None:
-    """Replace process groups of Gaudi's library with those of the device."""
+    """Replace process groups of Gaudi's library with process groups of the device."""
     distributed: Any = torch.distributed
     if not distributed.is_available():
         return

@@ -37,7 +37,7 @@ class _Made(ModuleType):
 
 
 class Absent(MetaPathFinder):
-    """Raises the ImportError for an unknown submodule of a package, if no other finder knows it."""
+    """Raises the ImportError for an unknown submodule of a package, if no other finder finds it."""
 
     def __init__(self, package: str, missing: Sentence) -> None:
         self._package, self._missing = package, missing

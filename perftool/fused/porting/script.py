@@ -60,7 +60,7 @@ def _shortened(error: BaseException, trace: TracebackType | None) -> TracebackTy
 
 
 def without(trace: TracebackType | None, hidden: Callable[[FrameType], bool]) -> TracebackType | None:
-    """A traceback without the `hidden` frames; None if none is left."""
+    """A traceback without the `hidden` frames; None if no frame remains."""
     shown: TracebackType | None = None
     for frame, line in reversed(list(traceback.walk_tb(trace))):
         if not hidden(frame):

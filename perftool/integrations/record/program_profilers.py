@@ -1,4 +1,4 @@
-"""Finds the traces that the program's own profilers write, and saves those that would be lost."""
+"""Finds the traces that the program's own profilers write, and saves the traces that would be lost."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Recorder:
     """Records ``plan.active`` steps of this process.
 
     A child that is forked before the first step records its own steps; a child that is forked later records nothing.
-    Once the profiler runs, only the steps of its thread count, and the recording ends before that thread ends.
+    Once the profiler runs, only the steps of its thread are counted, and the recording ends before that thread ends.
 
     How long saving will take is estimated from the memory that each of the first recorded steps adds. The smallest
     increase is used, because the program itself allocates memory, too. Ranks of one job always record all planned
@@ -205,7 +205,7 @@ class Recorder:
         self._ours = True
         try:
             with warnings.catch_warnings():
-                # The profiler warns about how we use it, which is no concern of the program.
+                # The profiler warns about how we use it, which does not concern the program.
                 warnings.filterwarnings("ignore", module="torch.profiler")
                 yield
         except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
@@ -217,7 +217,7 @@ class Recorder:
             self._ours = False
 
     def _stop_for_other_profilers(self) -> None:
-        """Stop recording if the program creates its own profiler, as PyTorch runs only one at a time."""
+        """Stop recording if the program creates its own profiler, because PyTorch runs only one at a time."""
         original = autograd_profiler.profile.__init__
 
         @wraps(original)

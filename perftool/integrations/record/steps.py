@@ -21,7 +21,7 @@ from torch.utils.data import dataloader
 
 from perftool.integrations.record.plan import StepsFrom
 
-# After this many batches without a step, an existing optimizer counts as unused.
+# After this many batches without a step, an existing optimizer is treated as unused.
 _PATIENCE = 50
 # Modules that observe weights while a model is quantised. Their calls come before the model's own.
 _OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
@@ -73,7 +73,7 @@ class Steps:
         self._settle("optimizer")
         leader = self._leader() if self._leader else None
         if leader is None or id(optimizer) in self._followers:
-            # The first optimizer counts; another one takes over if it steps twice while the first does not.
+            # The first optimizer is used; another one replaces it if it steps twice while the first does not.
             leader, self._leader = optimizer, weakref.ref(optimizer)
         if optimizer is leader:
             self._followers.clear()

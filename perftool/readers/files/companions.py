@@ -1,7 +1,7 @@
 """Decides which logs, metrics files and configurations next to traces belong to the same run.
 
-A folder may hold the files of several runs. A file named after a run belongs to traces of that name, a file that names
-a rank to a trace of that rank, and a file of Gaudi's bridge to traces of a Gaudi.
+A folder may contain the files of several runs. A file named after a run belongs to traces of that name, a file that
+names a rank to a trace of that rank, and a file of Gaudi's bridge to traces of a Gaudi.
 """
 
 from __future__ import annotations

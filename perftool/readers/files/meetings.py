@@ -24,7 +24,7 @@ Collectives = dict[str, tuple[int, int]]
 
 
 def met(one: str, other: str) -> bool:
-    """Whether both traces hold a collective of the same name at overlapping times."""
+    """Whether both traces contain a collective of the same name at overlapping times."""
     first, second = _collectives(one), _collectives(other)
     return any(
         first[name][0] <= second[name][1] and second[name][0] <= first[name][1] for name in first.keys() & second.keys()

@@ -13,7 +13,7 @@ from perftool.readers.files.runs import Chosen, is_recording, newest_run
 
 @dataclass(frozen=True)
 class Wanted:
-    """Selects files of a folder: those of ``run``, of the newest run, or of all runs. Leaves out files that match
+    """Selects files of a folder: the files of ``run``, of the newest run, or of all runs. Leaves out files that match
     ``exclude``."""
 
     exclude: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from urllib.parse import urljoin, urlsplit
 from perftool.errors import LONGEST_REASON, InputError, MissingExtraError, is_interrupt
 from perftool.model.links import without_query
 
-# Only silence counts as a failure, because a large file may take any time.
+# Only silence is treated as a failure, because a large file may take any time.
 _SILENCE_S = 60.0
 _WEB = ("http://", "https://")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -149,7 +149,7 @@ def _web_options(url: str) -> dict[str, Any]:
             raise OSError("it is redirected to an address in a private network")
 
     class Outside(aiohttp.ThreadedResolver):  # type: ignore[misc, unused-ignore]
-        """Checks the resolved addresses at connection time, as they may differ from those checked before."""
+        """Checks the resolved addresses at connection time because they may differ from those checked before."""
 
         async def resolve(self, *place: Any, **options: Any) -> Any:
             found = await super().resolve(*place, **options)

@@ -179,7 +179,7 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
 def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) -> Chosen:
     """The ``traces`` of the newest complete run in ``folder``, or of the run called ``wanted``.
 
-    Training counts as newer than the validation that Lightning records in the same run. Raises InputError unless
+    Training is treated as newer than the validation that Lightning records in the same run. Raises InputError unless
     exactly one run matches ``wanted``.
     """
     runs = list_runs(traces) if len(traces) > 1 or wanted is not None else ()
@@ -271,7 +271,7 @@ def _age(run: Run) -> tuple[bool, int, str]:
 
 
 def _name(runs: Sequence[Run]) -> None:
-    """Name each run after the folder that holds only this run, else after its first trace."""
+    """Name each run after the folder that contains only this run, else after its first trace."""
     if not runs:
         return
     paths = [PurePath(file) for run in runs for file in run.files]

@@ -1,4 +1,4 @@
-"""Loads pickles that hold only plain values.
+"""Loads pickles that contain only plain values.
 
 Unpickling can call any function, and a few hundred bytes can build huge values. So nothing is unpickled: this module
 interprets only the operations that make plain values, and limits each value by the length of the data.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 class LinePattern:
     """One known line; it becomes a LogEvent of ``kind`` whose number is in ``unit``.
 
-    With ``above_limit``, the line counts only if its value exceeds its limit. ``name`` is the name if the pattern
+    With ``above_limit``, the line is used only if its value exceeds its limit. ``name`` is the name if the pattern
     captures none.
     """
 

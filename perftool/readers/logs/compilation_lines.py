@@ -1,8 +1,8 @@
 """Reads compilations that a log reports line by line.
 
 There are three sources: the recipe cache logs each recipe that it stores, ``PT_HPU_PRINT_STATS`` prints running totals,
-and ``detect_recompilation_auto_model`` prints one line per call of each module. From the third source, only lines
-with a step are used: they are about the outermost module, whose number of graphs includes those of inner modules.
+and ``detect_recompilation_auto_model`` prints one line per call of each module. From the third source, only lines with
+a step are used: they are about the outermost module, whose number of graphs includes the graphs of inner modules.
 """
 
 from __future__ import annotations

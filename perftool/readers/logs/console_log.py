@@ -34,8 +34,9 @@ _TEXTS_AND_ROWS = shortest((*_TEXTS, "::"))
 def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) -> LogReading:
     """Read a whole log in one pass; ``rank`` applies to lines without a rank.
 
-    ``wanted`` tells the reader of ``source`` which lines are needed. The kind is ``fallback_log`` when the log holds
-    nothing but fallbacks. Raises InputError when the file cannot be opened or read.
+    ``wanted`` is kept up to date with the lines that are needed, so that the reader of ``source`` can skip the others.
+    The kind is ``fallback_log`` when the log contains only fallbacks. Raises InputError when the file cannot be opened
+    or read.
     """
     tally = IssueTally()
     fallbacks, settings = FallbackScanner(tally), BannerScanner(tally)

@@ -1,7 +1,7 @@
 """Reads environment variables: output of ``env`` or ``export -p``, ``.env``, ``/proc/<pid>/environ``.
 
-An environment holds passwords and tokens, so only variables that configure the run are kept, without those whose names
-look like secrets.
+An environment may contain passwords and tokens, so only variables that configure the run are kept, except variables
+whose names look like secrets.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class EventScanner:
     _seen: dict[tuple[str, str, int | None], _Seen] = field(default_factory=dict)
 
     def feed(self, line: LogLine) -> None:
-        """Process one line; it can hold several known texts."""
+        """Process one line; it can contain several known texts."""
         for known in _known_in(line.text):
             self._search(known, line)
 

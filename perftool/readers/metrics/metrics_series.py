@@ -23,7 +23,7 @@ from perftool.readers.text.op_names import op_name
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record as found in the file; ``statistics`` may hold anything."""
+    """A record as found in the file; ``statistics`` may be any value."""
 
     metric: str
     trigger: str | None

@@ -59,7 +59,7 @@ def _file_of(text: bytes) -> FileState | None:
 
 
 def require_summaries(path: str) -> None:
-    """Raise InputError when ``path`` holds anything but summaries."""
+    """Raise InputError when ``path`` contains anything but summaries."""
     target = Path(path)
     if target.is_file() and target.stat().st_size:
         try:

@@ -36,7 +36,7 @@ def holds_host_trace(path: str) -> bool:
 
 @contextmanager
 def as_trace(path: str) -> Iterator[str]:
-    """The file that holds the trace of ``path``: itself, or a copy of the host calls in an archive.
+    """The file with the trace of ``path``: the file itself, or a copy of the host calls in an archive.
 
     Raises InputError for an archive without host calls; errors inside the block name ``path`` instead of the copy.
     """

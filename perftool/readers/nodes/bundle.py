@@ -93,7 +93,7 @@ def _reader(name: str) -> Callable[[bytes, int | None, str], LogReading] | None:
 
 
 def has_host_trace(path: str) -> bool:
-    """Whether the archive holds host calls. False if damage or a limit is reached before they are found."""
+    """Whether the archive contains host calls. False if damage or a limit is reached before they are found."""
     try:
         with _Members(path) as members:
             return any(name == _HOST for name, _ in members)

@@ -1,6 +1,6 @@
 """Reads compiled graphs from the graph compiler: ``prof-data/post-graph/*.json`` or GRAPH_VISUALIZATION=1.
 
-The keys are those of ``post_graph_serializer.cpp`` in the open Gaudi software. The file has the fastest dimension of
+The keys are defined in ``post_graph_serializer.cpp`` in the open Gaudi software. The file has the fastest dimension of
 a shape first; this reader puts the slowest first, as PyTorch does.
 """
 
@@ -19,7 +19,7 @@ from perftool.readers.nodes.json_list import list_under
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.trace import envelope
 
-# Larger than any graph: that of a large model has about ten thousand nodes of a few kB each.
+# Larger than any graph: the graph of a large model has about ten thousand nodes of a few kB each.
 MOST_BYTES = 512 << 20
 _HEAD = 256 << 10
 _KEY = b'"graphs"'
@@ -28,7 +28,7 @@ _ENGINES = ("TPC", "MME", "DMA", "NIC", "ROT")
 _MOST_DIMENSIONS = 32
 _MOST_NUMBER = 1 << 48
 _LONGEST_TEXT = 1000
-# Limits the dimensions of all operands together, as nodes may repeat one tensor many times.
+# Limits the dimensions of all operands together, because nodes may repeat one tensor many times.
 _BYTES_PER_DIMENSION = 8
 
 

@@ -18,7 +18,7 @@ def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
 
 def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
     """The numbers between the first and the last page of one server, or since its start if there is one page. Uses the
-    server with the most output tokens, because a folder may hold pages of a restarted server. Pages are ordered by
+    server with the most output tokens, because a folder may contain pages of a restarted server. Pages are ordered by
     their totals.
     """
     ordered = sorted(pages, key=lambda page: page.totals.get("output_tokens", 0))

@@ -80,7 +80,7 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
             known = Prefix(behind.rank, time_ns, behind.level, behind.logger, behind.tid)
             prefix, text = _logger_groups(known, text[timed.end() :])
             return prefix, _without_source_line(text)
-    # Labels nest: those of the container runtime, the launcher and the logger follow one another.
+    # Labels nest: the labels of the container runtime, the launcher and the logger follow one another.
     for _ in range(_MAX_LABELS):
         label = _LABEL.match(text)
         if label is None:

@@ -50,7 +50,7 @@ class TextLine(NamedTuple):
 @dataclass
 class Wanted:
     """The lines a reader wants, which it may change after every line. It wants all lines if ``texts`` is None or
-    ``every`` is set, else those with one of ``texts``. Other lines are only counted, which is ten times faster than
+    ``every`` is set, else the lines with one of ``texts``. Other lines are only counted, which is ten times faster than
     delivering them.
     """
 

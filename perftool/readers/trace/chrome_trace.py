@@ -74,7 +74,7 @@ class ChromeTrace:
     def chunks(self) -> Iterator[Chunk]:
         """Spool the events; each chunk's file exists when it is yielded and belongs to the caller.
 
-        Raises InputError when the file cannot be read or holds no event array.
+        Raises InputError when the file cannot be read or contains no event array.
         """
         with ByteStream(self.path) as stream:
             blocks = stream.blocks()

@@ -82,8 +82,8 @@ def read_head(data: bytes) -> Head | None:
 def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
     """The head of the file, with ``stream`` at its start, and the text in which it was found.
 
-    The metadata of a large cluster exceeds the first block. None when the first 8 MiB hold no event array; blocks of
-    blanks before them do not count.
+    The metadata of a large cluster exceeds the first block. None when the first 8 MiB contain no event array; blocks of
+    blanks before them are skipped.
     """
     data = b""
     for block in stream.blocks():
@@ -126,7 +126,7 @@ class Tail:
 def read_tail(data: bytes, *, bare: bool) -> Tail | None:
     """Find the end of the event array in ``data``, the last piece of a file; None when it is cut off.
 
-    It is a ``]`` after an event such that the rest closes the document. A ``]`` inside an event leaves unbalanced
+    It is a ``]`` after an event, and the text after it closes the document. A ``]`` inside an event leaves unbalanced
     braces, and a ``]`` in the metadata has no event before it. When the last event is damaged, it is the first ``]``
     after an object that closes the document.
     """
@@ -171,7 +171,7 @@ def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
 
 
 def is_event_line(data: bytes) -> bool:
-    """Whether the first line of ``data`` is an event by itself, as in a file of one event per line."""
+    """Whether the first line of ``data`` is a complete event, as in a file with one event per line."""
     return is_event(data.split(b"\n", 1)[0])
 
 

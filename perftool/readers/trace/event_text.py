@@ -29,7 +29,7 @@ def parses(text: bytes) -> bool:
 
 
 def objects_in(text: bytes) -> list[dict[str, Any]] | None:
-    """The objects in comma-separated ``text``; None when it does not parse or holds other values."""
+    """The objects in comma-separated ``text``; None when it does not parse or contains other values."""
     try:
         values = orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:

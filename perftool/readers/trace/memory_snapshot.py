@@ -53,7 +53,7 @@ def is_pickled_snapshot(head: bytes) -> bool:
 
 @contextmanager
 def snapshot_as_trace(path: str) -> Iterator[str]:
-    """The file that holds the trace of ``path``: itself, or a copy of the history in a snapshot.
+    """The file with the trace of ``path``: the file itself, or a copy of the history in a snapshot.
 
     Raises InputError for a pickled snapshot, and for one without a history.
     """

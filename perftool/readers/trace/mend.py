@@ -45,7 +45,7 @@ _CALL = 100
 class Mended:
     """The outcome for one piece of text: readable events, and counts of repairs and losses.
 
-    ``work`` is the number of bytes examined; repeated passes count again.
+    ``work`` is the number of bytes examined; repeated passes are counted again.
     """
 
     events: list[bytes] = field(default_factory=list)
@@ -114,7 +114,7 @@ def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mende
     """Handle the piece at ``first``, which does not parse alone; returns the number of pieces consumed."""
     text = _piece(data, cuts[first], cuts[first + 1])
     offset = start + cuts[first]
-    # Mending takes several passes in Python, so it counts as ten times the work.
+    # Mending takes several passes in Python, so it is counted as ten times the work.
     result.work += 10 * (len(text) + _CALL)
     if (mended := _mended(text)) is not None:
         result.note_repair(offset)

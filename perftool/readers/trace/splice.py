@@ -27,8 +27,8 @@ _SPACE = b" \t\r\n"
 def splice(read: InputFile, added: Iterable[bytes], spool: Path, *, verbatim: bool = True) -> Iterator[bytes]:
     """Yield the text of the trace ``read`` with ``added`` (pieces of comma-separated events, at least one) inserted.
 
-    Leaves out events added by an earlier copy. Without ``verbatim``, only what was read is written. ``spool`` is an
-    empty folder for temporary files. Raises InputError when the file can no longer be read.
+    Leaves out events added by an earlier copy. Without ``verbatim``, only the readable events and metadata are written.
+    ``spool`` is an empty folder for temporary files. Raises InputError when the file can no longer be read.
     """
     if verbatim and read.status == "ok" and read.events_end is not None:
         yield from _verbatim(read.path, read.events_end, added)

@@ -11,7 +11,8 @@ from perftool.store.trace_store import TraceStore
 
 # Kernels of equal work differ by a percent or two from rank to rank.
 _NOTICED = 1.02
-# If kernels with this share of the time are equally slower, all kernels count as slower, as with a lower clock.
+# If kernels with this share of the time are equally slower, the report says that all kernels are slower, as with a
+# lower clock.
 _MOST, _ALIKE = 0.8, 0.05
 # A single kernel is named if it makes up more than half of the difference.
 _NAMED = 0.5

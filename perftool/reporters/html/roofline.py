@@ -119,7 +119,7 @@ def _highest(peaks: Sequence[AssumedPeak]) -> list[AssumedPeak]:
 
 
 def _roof(peak: AssumedPeak, x: _Axis, y: _Axis) -> Roof | None:
-    """The roof of ``peak`` within the axes; None if it lies outside."""
+    """The roof of ``peak`` within the axes; None if it is outside."""
     ridge = peak.rate / peak.bandwidth
     low, high = 10.0**x.low, 10.0**x.high
     floor_rate = 10.0**y.low * 1e12

@@ -16,7 +16,7 @@ LAUNCH_THREAD = 14_790
 _SYNAPSE_LOGGER = MAIN + 10_000
 _BRIDGE_LOGS = MAIN + 20_000
 DEVICE_PROCESS = 0
-# On the bridge's lanes for Synapse, the process is the engine type, and the names are those of pthreads.
+# On the bridge's lanes for Synapse, the process is the engine type, and the lane names are pthread names.
 SYNAPSE_HOST = 22_101
 _SYNAPSE_LANE = "Synapse/140233817864768"
 # An engine kind of -1 times 1000 wraps in unsigned 32-bit arithmetic.
@@ -47,8 +47,8 @@ class LaneKind:
     name: str
 
 
-# The thousands of the tids are those of the bridge. The names on Gaudi 3, and 7019, are from a recording. Other values
-# are invented. Each engine has one lane.
+# The thousands of the tids are as in the bridge. The names on Gaudi 3, and 7019, are from a recording. Other values are
+# invented. Each engine has one lane.
 _GAUDI2 = {
     "PDMA": LaneKind(3001, "PDMA 0"),
     "MME": LaneKind(6003, "MME 0"),
@@ -119,7 +119,7 @@ class Recorder:
     def host(
         self, name: str, begin: int, end: int, cat: str = "cpu_op", args: Args | None = None, *, has_line: bool = True
     ) -> None:
-        """A framework op or annotation of the main thread; ``has_line`` says whether a line of the script called it."""
+        """A framework op or annotation of the main thread; ``has_line`` is true if a line of the script called it."""
         numbers = {"Ev Idx": self._number, "External id": self._number + 1, "Record function id": 0}
         self._number += 1
         stack = own_stack() if has_line else ""

@@ -31,7 +31,7 @@ _Policy = Callable[[Sequence[torch.Tensor]], tuple[torch.dtype, bool]]
 class HpuAutocast:
     """Casts the arguments of listed ops while autocast for ``hpu`` is on.
 
-    ``on_device`` says whether a tensor counts as being on the device; ``note`` receives problems with the settings. The
+    ``on_device`` tells whether a tensor is on the simulated device; ``note`` receives problems with the settings. The
     lists are read when autocast is first switched on, so that a script can set the variables that replace them.
     """
 
@@ -42,7 +42,7 @@ class HpuAutocast:
 
     @contextmanager
     def available(self) -> Iterator[None]:
-        """Within the block, ``torch.autocast("hpu")`` works for tensors that count as being on the device."""
+        """Within the block, ``torch.autocast("hpu")`` works for tensors on the simulated device."""
         plain = torch.set_autocast_enabled
 
         def switch(*args: Any) -> None:

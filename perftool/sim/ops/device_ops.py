@@ -29,7 +29,7 @@ class DeviceOps:
         self._device = device
 
     def run(self, call: Call, *, recorded: bool = False) -> None:
-        """Account for one op; ``recorded`` says that its host part is already recorded."""
+        """Account for one op; ``recorded`` is true if its host part is already recorded."""
         if call.op.view or call.op.base in _FREE:
             self._free(call)
         elif falls_back(call, self._device):

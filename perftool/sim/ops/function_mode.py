@@ -123,7 +123,7 @@ class FunctionMode(TorchFunctionMode):
         return self._fetch(args[0], lambda: func(*args, **kwargs))
 
     def _move(self, converted: torch.Tensor, non_blocking: bool, source: torch.Tensor | None = None) -> torch.Tensor:
-        """A copy of ``converted`` that counts as being on the device."""
+        """A copy of ``converted`` on the simulated device."""
         origin = converted if source is None else source
         self._dispatch.copy_in(origin, non_blocking)
         with self._dispatch.handing_to(_ignore):

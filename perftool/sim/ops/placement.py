@@ -1,4 +1,4 @@
-"""Tracks which storages count as being on the device; in reality all are in host memory."""
+"""Tracks which storages are on the simulated device; in reality, all storages are in host memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DeviceStorage:
 
 
 class Placement:
-    """The storages on the device, and the host storages that count as pinned."""
+    """The storages on the device, and the host storages that are pinned in the simulation."""
 
     def __init__(self) -> None:
         self.peak = 0
@@ -31,7 +31,7 @@ class Placement:
         self._sweep_at = _SWEEP_AT_LEAST
 
     def put(self, tensor: torch.Tensor) -> DeviceStorage:
-        """Count the storage of ``tensor`` as being on the device."""
+        """Put the storage of ``tensor`` on the simulated device."""
         found = self.find(tensor)
         if found is not None:
             return found
@@ -52,15 +52,15 @@ class Placement:
         return entry if entry is not None and not _is_freed(entry.ref) else None
 
     def forget(self, tensor: torch.Tensor) -> None:
-        """Count the storage of ``tensor`` as being on the host."""
+        """Put the storage of ``tensor`` on the host."""
         self._storages.pop(tensor.untyped_storage()._cdata, None)
 
     def pin(self, tensor: torch.Tensor) -> None:
-        """Count a host tensor as pinned."""
+        """Mark a host tensor as pinned."""
         self._pinned.add(tensor)
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
-        """Whether a host tensor counts as pinned."""
+        """Whether a host tensor is pinned in the simulation."""
         return tensor in self._pinned
 
     def leave_open(self, tensor: torch.Tensor) -> None:

@@ -51,7 +51,7 @@ class Touched:
 
 @contextmanager
 def fused_op(simulation: Simulation, name: str, key: Hashable) -> Iterator[Touched]:
-    """The ops in the block count as one kernel called ``name``, which reads and writes each piece of memory once.
+    """Simulate the ops in the block as one kernel called ``name``, which reads and writes each piece of memory once.
     ``key`` holds the shapes and options that distinguish it from other kernels.
     """
     machine, touched = simulation.machine, Touched(simulation)
@@ -77,7 +77,7 @@ def shapes(touched: Iterable[torch.Tensor]) -> Hashable:
 
 @contextmanager
 def replayed(simulation: Simulation, call: str = "HPUGraph::replay") -> Iterator[None]:
-    """The ops in the block count as the replay of a captured HPU graph, which the host submits with ``call``."""
+    """Simulate the ops in the block as the replay of a captured HPU graph, which the host submits with ``call``."""
     simulation.machine.cut(call)
     with _quietly(simulation):
         yield
@@ -86,7 +86,7 @@ def replayed(simulation: Simulation, call: str = "HPUGraph::replay") -> Iterator
 
 @contextmanager
 def compiled(simulation: Simulation) -> Iterator[None]:
-    """The ops in the block count as one graph of torch.compile; nested regions are part of the outer one."""
+    """Simulate the ops in the block as one graph of torch.compile; nested regions are part of the outer one."""
     machine = simulation.machine
     machine.regions += 1
     try:

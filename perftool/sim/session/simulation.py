@@ -59,7 +59,7 @@ class Simulation:
             self.functions.active = before
 
     def become_worker(self) -> None:
-        """Count only host time from now on, as this process is a child of the script."""
+        """Count only host time from now on, because this process is a child of the script."""
         self.functions.active = False
         self.dispatch.hand_to(self.dispatch.host_op)
 

@@ -52,7 +52,7 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
     named: list[str] = []
 
     def init_process_group(backend: str | None = None, *args: Any, **options: Any) -> None:
-        """Start gloo in place of ``hccl``; a single simulated card forms a group by itself."""
+        """Start gloo in place of ``hccl``; a single simulated card forms a group on its own."""
         named[:] = [backend] if backend and "hccl" in backend else []
         if not named:
             made(backend, *args, **options)

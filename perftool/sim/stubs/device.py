@@ -131,10 +131,10 @@ class _Stream:
         return self._machine.is_idle()
 
     def wait_stream(self, stream: object) -> None:
-        """Does nothing, as there is only one queue."""
+        """Does nothing because there is only one queue."""
 
     def wait_event(self, event: object) -> None:
-        """Does nothing, as there is only one queue."""
+        """Does nothing because there is only one queue."""
 
     def record_event(self, event: _Event | None = None) -> _Event:
         """Record ``event`` or a new one."""
@@ -158,7 +158,7 @@ class _Event:
         self._ns = self._machine.end
 
     def wait(self, stream: object = None) -> None:
-        """Does nothing, as there is only one queue."""
+        """Does nothing because there is only one queue."""
 
     def query(self) -> bool:
         """Whether the recorded time has passed."""

@@ -156,7 +156,7 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
             states = tensors([dict(self.state[each]) for each in params])
             for each in states:
                 simulation.placement.put(each)
-            # The first step also creates the state, but counts as the same kernel as later steps.
+            # The first step also creates the state, but is simulated as the same kernel as later steps.
             touched.include((*params, *states), written=True)
 
     members = {"__init__": __init__, "step": step, "__module__": "habana_frameworks.torch.hpex.optimizers"}

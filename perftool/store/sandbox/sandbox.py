@@ -50,7 +50,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Result:
-    """The rows of a query, up to its bounds; ``cut`` says whether there were more, ``bytes`` is the size received."""
+    """The rows of a query, up to its bounds; ``cut`` is true if there were more, ``bytes`` is the size received."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
