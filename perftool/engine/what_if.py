@@ -75,7 +75,7 @@ def parse_without(text: str) -> Wanted:
 
 
 def parse_scale(text: str) -> Wanted:
-    """The tasks matched by ``KIND:PATTERN=FACTOR``. Raises PerfToolError as ``parse_without``, or without a factor."""
+    """The tasks matched by ``KIND:PATTERN=FACTOR``. Raises PerfToolError for a bad kind, pattern or factor."""
     tasks, _, factor = text.rpartition("=")
     try:
         value = float(factor)

@@ -35,8 +35,8 @@ class Advice:
     texts: tuple[tuple[str, str], ...]
 
     def text_for(self, device: str | None, variant: str | None = None) -> str:
-        """The text for ``variant`` on ``device`` (``slower_cuda``), else that for the variant, for the device (None
-        when unknown), or ``any``."""
+        """The most specific text: for ``variant`` on ``device`` (key ``slower_cuda``), for the variant, for the device
+        (None when unknown), or for ``any``."""
         known = dict(self.texts)
         return next(
             (known[key] for key in (f"{variant}_{device}", variant, device, "any") if key in known), self.texts[0][1]

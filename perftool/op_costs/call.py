@@ -65,11 +65,11 @@ class Tensor:
         return _TYPES[self.type][1]
 
     def shaped(self, dims: tuple[int, ...]) -> Tensor:
-        """A tensor of the same type."""
+        """A tensor of the same type with the shape ``dims``."""
         return Tensor(dims, self.type)
 
     def typed(self, name: str) -> Tensor:
-        """A tensor of the same shape."""
+        """A tensor of the same shape with the type ``name``."""
         return Tensor(self.dims, name)
 
 

@@ -62,7 +62,8 @@ class _Slices:
 
 
 def critical_path_rows(store: TraceStore) -> list[PathRow]:
-    """The rows of every rank whose unchanged replay meets the measured step; none above MOST_RANKS ranks."""
+    """The rows of every rank whose unchanged replay matches the measured step; empty for a run with more than
+    MOST_RANKS ranks."""
     if len(store.metadata) > MOST_RANKS:
         return []
     models = [model for model in models_of(store).values() if not isinstance(model, str) and model.predicts]

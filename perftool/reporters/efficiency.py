@@ -17,7 +17,7 @@ ABOVE_MODEL = "above its model"
 
 
 def shapes_text(op: OpRate | ChainPlace) -> str:
-    """The shapes of the input tensors, as ``8x16, 16x4``; empty if not recorded."""
+    """The shapes of the input tensors, such as ``8x16, 16x4``; empty if not recorded."""
     try:
         dims = json.loads(op.input_dims) if op.input_dims else []
     except (ValueError, RecursionError):

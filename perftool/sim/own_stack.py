@@ -30,7 +30,7 @@ def own_stack() -> str:
 
 
 def own_line() -> str:
-    """The innermost running line of the script's own files, as ``train.py:12 main``; empty when there is none."""
+    """The innermost running line of the script's own files, such as ``train.py:12 main``; empty when there is none."""
     return innermost_line(own_stack())
 
 

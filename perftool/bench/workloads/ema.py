@@ -32,7 +32,7 @@ class PlainEMA:
 
 
 class ListEMA(PlainEMA):
-    """PlainEMA with torch's foreach ops, as ``get_ema_multi_avg_fn`` of ``torch.optim.swa_utils``."""
+    """PlainEMA with torch's foreach ops, like ``get_ema_multi_avg_fn`` of ``torch.optim.swa_utils``."""
 
     def _average(self, model: nn.Module, decay: float) -> None:
         averages: list[torch.Tensor] = list(self.ema.parameters())

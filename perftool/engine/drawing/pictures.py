@@ -126,7 +126,7 @@ def _planned_timelines(report: Report) -> dict[int, PlannedTimeline]:
 
 @dataclass(frozen=True)
 class _Place:
-    """A stretch of time to show, ns."""
+    """A stretch of time to show, in ns."""
 
     ts: int
     dur: int

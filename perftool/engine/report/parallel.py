@@ -73,7 +73,7 @@ def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
         return ""
     waits = {(row["role"], row["rank"]): row["exposed_ns"] for row in store.rows("arrivals")}
     least = _PASSED_ON * first.evidence["late_ns"]
-    # Each set of ranks counts once, because a run may have thousands of groups.
+    # Each set of ranks is examined once, because a run may have thousands of groups.
     groups = [*dict.fromkeys((row["role"], frozenset(row["ranks"])) for row in store.rows("process_groups"))]
     for role, mates in ((role, ranks - set(late)) for role, ranks in groups if late[0] in ranks):
         if not mates or any(waits.get((role, rank), 0) < least for rank in mates):

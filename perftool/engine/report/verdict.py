@@ -166,9 +166,9 @@ _CALLS = 4
 _LAYERS = 12
 # A loop with a smaller share of the time is not worth a sentence.
 _LOOPED = 0.3
-# Work comes before minor advice if the device is idle for less than this share.
+# The verdict names the work before minor advice if the device is idle for less than this share.
 _MOSTLY_BUSY = 0.3
-# Advice with a smaller gain comes after the sentence on where the time goes.
+# Advice with a smaller gain follows the sentence on where the time goes.
 _MINOR = 0.15
 # If the device is busy, advice with a smaller gain appears only in the table.
 _TABLE_ONLY = 0.1

@@ -60,8 +60,8 @@ class Answer:
 
 
 def sql_values(rule: Rule, sql: str, context: Context) -> dict[str, Any]:
-    """The values for the $names in ``sql``, from ``context`` and the parameters of ``rule``. Raises KeyError for
-    others."""
+    """The values for the $names in ``sql``, from ``context`` and the parameters of ``rule``. Raises KeyError for any
+    other name."""
     values: dict[str, Any] = {
         "steps": max(context.steps, 1), "step_ns": context.step_ns, "window_ns": context.window_ns,
         **{param.name: param.value for param in rule.params},

@@ -267,7 +267,7 @@ def _sizes(found: Any) -> str | None:
 
 
 def _place(frames: Any) -> str | None:
-    """The innermost frame outside the libraries, as ``train.py:31 step``."""
+    """The innermost frame outside the libraries, in the form ``train.py:31 step``."""
     for frame in frames[:_MOST_FRAMES] if isinstance(frames, list) else ():
         file, line = (frame.get("filename"), _whole(frame.get("line"))) if isinstance(frame, dict) else (None, None)
         if isinstance(file, str) and line is not None and not any(part in file[-_LONGEST_TEXT:] for part in _LIBRARY):

@@ -102,7 +102,7 @@ def _number(text: str) -> float | None:
 
 
 def _known(sums: dict[str, float]) -> dict[str, float]:
-    """The totals by our names. For a time, these are its sum in ms and, as ``<name> count``, its count."""
+    """The totals by our names. A time has two totals: its sum in ms, and its count under the name ``<name> count``."""
     found = {name: sums[one] for name, spellings in _TOTALS.items() for one in spellings[::-1] if one in sums}
     for name, spellings in _TIMES.items():
         for one in spellings[::-1]:

@@ -240,8 +240,8 @@ class _Begun:
         self._begins = {text[:SHORTEST] for text in kinds}
 
     def longest(self, text: str) -> tuple[int, str]:
-        """The length of the longest end of ``text`` that is the beginning of a learned text, and the kind; 0 if it is
-        short."""
+        """The length of the longest end of ``text`` that begins a learned text, and the kind of that text; 0 and "" if
+        no end of at least SHORTEST characters does."""
         for at in range(len(text) - SHORTEST + 1):
             if text[at : at + SHORTEST] in self._begins:
                 place = bisect_left(self._sorted, text[at:])

@@ -152,7 +152,7 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
 
 
 def is_dense(text: bytes) -> bool:
-    """Whether metadata have an implausible number of values."""
+    """Whether the metadata has an implausible number of values."""
     return text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_TOKENS
 
 

@@ -111,7 +111,7 @@ def meetings_of(
 ) -> Meetings:  # fmt: skip
     """The meetings of ``ranks`` in ``steps``, from the columns of the queries above.
 
-    ``groups`` has the name of each lane, ``pairs`` the two ranks of a lane for sends and receives, as ``[3, 5]``.
+    ``groups`` has the name of each lane, ``pairs`` the two ranks of a lane for sends and receives, such as ``[3, 5]``.
     ``passes`` are the (sender, receiver) pairs of ranks, including ranks without a recording.
     """
     everywhere = _stages(passes)

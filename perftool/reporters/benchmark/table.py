@@ -79,7 +79,7 @@ class ValidationTable:
 
 
 def counted(results: Sequence[BenchmarkResult]) -> str:
-    """The number of rows of each status, as ``3 validated, 1 failed``."""
+    """The number of rows of each status, such as ``3 validated, 1 failed``."""
     counts: Counter[str] = Counter(result.status for result in results)
     return ", ".join(f"{counts[status]} {status}" for status in STATUS_STYLE if counts[status])
 

@@ -23,7 +23,7 @@ class StepLimit(BaseException):
 
 
 def read_script(path: Path) -> CodeType:
-    """The compiled script. Raises InputError when there is none, and SyntaxError like Python."""
+    """The compiled script. Raises InputError when there is none, and SyntaxError as Python does."""
     try:
         source = path.read_bytes()
     except OSError as error:
