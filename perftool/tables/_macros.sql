@@ -1,8 +1,9 @@
 -- Interval arithmetic that the tables share. Intervals are half open, [ts, end), in ns; a relation of intervals
 -- has the columns rank, class, ts and "end". Classes are small integers; class -1 only marks a boundary.
 
--- Merges overlapping and touching intervals of a rank and class. A merged interval starts where no earlier one reaches,
--- and ends at the last end before the next merged interval. (Window aggregates with FILTER would be 20 times slower.)
+-- Merges overlapping and touching intervals of a rank and class. A merged interval starts with an interval that no
+-- earlier interval reaches. It ends at the last end before the next merged interval. (Window aggregates with FILTER
+-- would be 20 times slower.)
 CREATE MACRO interval_union(source) AS TABLE (
     WITH reached AS (
         SELECT rank, class, ts,
@@ -36,7 +37,7 @@ CREATE MACRO interval_sweep(source) AS TABLE (
         UNION ALL
         SELECT rank, "end", CASE WHEN class < 0 THEN 0 ELSE -(1::BIGINT << class) END FROM query_table(source)
     ),
-    -- The sum includes all edges at the same time, and only the last of them starts a stretch.
+    -- The sum includes all edges at the same time. Of these edges, only the last starts a stretch that has a length.
     stretches AS (
         SELECT rank, t AS ts, lead(t) OVER w AS "end", (sum(delta) OVER w)::BIGINT AS mask
         FROM edges WINDOW w AS (PARTITION BY rank ORDER BY t)
@@ -44,10 +45,11 @@ CREATE MACRO interval_sweep(source) AS TABLE (
     SELECT rank, ts, "end", mask FROM stretches WHERE "end" > ts
 );
 
--- The pairs of an interval of one source inside an interval of another, on the same lane: a row (outside, inside) of
--- ids for each, in linear time. Both sources have the columns lane, id, ts and "end". Outside intervals are not empty
--- and never overlap partially, like calls on one thread. So on each lane and level, only the last one to start can
--- still be open. Outside intervals nested more than 32 deep are left out.
+-- Finds, in linear time, which intervals of one source are inside which intervals of another on the same lane. Returns
+-- a row (outside, inside) of ids for each such pair. Both sources have the columns lane, id, ts and "end". Outside
+-- intervals are not empty and never overlap partially, like calls on one thread. So on each lane and nesting level,
+-- only the outside interval that started last can still be open. Outside intervals nested more than 32 deep are left
+-- out.
 CREATE MACRO nested_pairs(insides, outsides) AS TABLE (
     WITH edges AS (
         SELECT lane, id, ts AS t, "end", 1 AS delta FROM query_table(outsides) WHERE "end" > ts
@@ -80,14 +82,14 @@ CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || k
 -- A size in bytes or elements; NULL for an impossible one. Sums of sizes above 2**44 (16 TiB) would not fit in 64 bits.
 CREATE MACRO size_of(value) AS CASE WHEN abs(try_cast(value AS HUGEINT)) <= 17592186044416 THEN try_cast(value AS BIGINT) END;
 
--- A list as JSON; NULL for other values, on which JSON functions would fail.
+-- A list as JSON; NULL for any other value, because JSON functions would fail on it.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
--- Inputs of an op as JSON; NULL for other values, and for long texts, which queries may copy for each kernel of the op.
--- The longest in our recordings are 3 kB.
+-- Inputs of an op as JSON; NULL for other values. Long texts also become NULL, because queries may copy them for each
+-- kernel of the op. The longest inputs in our recordings have 3 kB.
 CREATE MACRO longest_inputs() AS 32768;
 CREATE MACRO inputs_json(value) AS CASE WHEN strlen(value) <= longest_inputs() THEN list_json(value) END;
 
--- A list of ranks. Like PyTorch, shortens a list of more than 30 to the first 29 and the last.
+-- A list of ranks. Shortens a list of more than 30 ranks to the first 29 and the last, as PyTorch does.
 CREATE MACRO listed_ranks(value) AS
     CASE WHEN length(value) > 100 THEN regexp_replace(value, '^(\[(?:\s*\d+,){29})(?:\s*\d+,){2,}(\s*\d+\])$', '\1 ...,\2') ELSE value END;
 
@@ -95,10 +97,10 @@ CREATE MACRO listed_ranks(value) AS
 -- time caused by a wait may seem to begin up to this long after the wait.
 CREATE MACRO clock_slack_ns() AS 20000;
 
--- Submitted work normally starts within microseconds; a longer delay has another cause.
+-- Submitted work normally starts within microseconds. A delay longer than this has another cause.
 CREATE MACRO handover_ns() AS 1000000;
 
--- Causes of idle time in which the thread only computes, so it needs a core.
+-- Whether the thread computes during idle time of this cause, so that it needs a core.
 CREATE MACRO needs_core(cause) AS cause IN ('python', 'optimizer', 'framework_op');
 
 -- Whether a length is possible. The limit, 2**53 ns, is 104 days; sums of longer times would not fit in 64 bits. The
@@ -127,7 +129,8 @@ CREATE MACRO shows(mask, doing) AS
 -- The function of the backward pass that differentiates x[i] or x[i:j].
 CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$');
 
--- A name of at most this many characters. --redact finds what a cut left of a secret by the mark.
+-- Cuts a name to at most this many characters and marks the cut. The mark tells --redact where only the beginning of a
+-- secret may be left.
 CREATE MACRO cut_text(name, most) AS CASE WHEN length(name) > most THEN left(name, most - 1) || '…' ELSE name END;
 
 -- A rank in messages, with its host when known.

@@ -25,7 +25,8 @@
 -- A collective belongs to the step that launched it: it may begin before the device has finished the previous step.
 WITH begun AS (
     SELECT *, called IS NOT NULL AS launching, coalesce(called, ts) AS begun FROM collectives
-    -- The first collectives of a stream may have been launched before the recording.
+    -- The first collectives of a stream have no recorded launch if they were launched before the recording. These are
+    -- left out.
     QUALIFY called IS NOT NULL OR count(called) OVER (PARTITION BY rank, track) = 0
         OR count(called) OVER (PARTITION BY rank, track ORDER BY ts) > 0
 ),

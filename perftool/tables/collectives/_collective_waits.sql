@@ -1,6 +1,6 @@
--- The time that each rank waits in each collective recorded on several ranks. A collective takes the least time on the
--- last rank to arrive, so other ranks wait for the rest of their time in it. Comparing lengths needs no common clock;
--- the clocks only rule out false matches.
+-- The time that each rank waits in each collective recorded on several ranks. The last rank to arrive waits for nobody,
+-- so the collective is shortest there; on any other rank, the additional time is waiting. Comparing lengths needs no
+-- common clock; the clocks only rule out false matches.
 --
 -- needs: _collective_matches, clocks
 -- empty without: _collective_matches

@@ -11,7 +11,7 @@
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes sent by this rank, when recorded
 -- column group_name: VARCHAR, process group, when recorded
--- column members: VARCHAR, ranks of the group, when recorded; for more than 30 only the first and the last, as PyTorch lists them
+-- column members: VARCHAR, ranks of the group, when recorded; lists of more than 30 are shortened, as in PyTorch
 -- column group_size: BIGINT, number of ranks in the group, when recorded
 -- column dtype: VARCHAR, data type, when recorded
 -- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive, according to the name; NULL for others
@@ -52,7 +52,7 @@ every AS (
     LEFT JOIN kernel_kinds AS k ON k.name = c.kernel
     LEFT JOIN op_kinds AS o ON o.name = c.op_name AND k.name IS NULL
 ),
--- A collective follows all work submitted to the model's stream before its call, by PyTorch's convention.
+-- By PyTorch's convention, a collective starts after all work that the model's stream received before the call.
 computed AS (
     SELECT d.rank, d.track, l.ts, d."end" FROM device_ops AS d JOIN launches AS l ON l.id = d.launch
     WHERE d.valid AND d.kind <> 'collective' AND d.rank IN (SELECT rank FROM device)

@@ -29,8 +29,8 @@ WITH collective_lanes AS (
 ),
 placed AS (
     SELECT s.id, s.rank, s.track, s.name, s.cat, s.ts, s."end", t.engine,
-           -- A stream runs in order, so the next work starts after this work ends. The next few may start early
-           -- (programmatic dependent launch), but the fourth may not.
+           -- A stream runs in order, so the next work starts after this work ends. With programmatic dependent launch,
+           -- the next few kernels may start early, but the fourth may not.
            lead(s.ts, 4) OVER (PARTITION BY s.track ORDER BY s.ts, s."end") AS fourth_next
     FROM slices AS s
     JOIN tracks AS t ON t.id = s.track

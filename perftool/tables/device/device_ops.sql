@@ -30,7 +30,7 @@ shared AS (SELECT work FROM linked GROUP BY work HAVING count(*) > 1),
 launched AS (
     SELECT work AS id, id AS launch, parent FROM linked ANTI JOIN shared USING (work)
     UNION ALL
-    -- If several calls (a wrapper and its driver call) share work, it belongs to the first.
+    -- If several calls (a wrapper and its driver call) submitted the same work, the work belongs to the first call.
     SELECT work, first(id ORDER BY ts, "end" DESC, id), first(parent ORDER BY ts, "end" DESC, id) FILTER (parent IS NOT NULL)
     FROM linked SEMI JOIN shared USING (work) GROUP BY work
 ),

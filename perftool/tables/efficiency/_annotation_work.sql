@@ -1,5 +1,5 @@
 -- Device work by the program's annotations (record_function). Work belongs to the outermost annotation around its
--- launch, but an annotation around nearly the whole window gives way to those inside it if these cover most of the
+-- launch. An annotation around nearly the whole window is ignored if the annotations inside it cover most of the
 -- window. Backward work outside all annotations belongs to the annotation around the op that it differentiates.
 --
 -- needs: device_ops, launches, windows, slices, _name_roles, _differentiated

@@ -1,4 +1,4 @@
--- The kernels in the capture traces that were given, in launch order; for op costs.
+-- The kernels in the given capture traces, in launch order. For op costs.
 --
 -- maker: given
 -- column kernel: VARCHAR, name of the kernel

@@ -1,4 +1,4 @@
--- The op that a function of the backward pass differentiates: the last one with its sequence number.
+-- The op that a function of the backward pass differentiates: the last op with the function's sequence number.
 --
 -- needs: ops
 -- empty without: ops.sequence

@@ -15,7 +15,7 @@ WITH calls AS (
     FROM ops AS o JOIN windows AS w ON w.rank = o.rank AND o.ts >= w.host_ts AND o.ts < w.host_end
     ASOF LEFT JOIN optimizer_steps AS u ON u.track = o.track AND o.ts >= u.ts
     WHERE o.outermost AND contains(o.name, '::') AND o.rank IN (SELECT rank FROM launches WHERE own_work)
-        -- FUS101 is about the loop of an optimizer over its parameters.
+        -- Leave out the ops of an optimizer: FUS101 reports its loop over the parameters.
         AND (u.ts IS NULL OR o.ts >= u."end")
 ),
 recurring AS (
@@ -28,7 +28,7 @@ counted AS (
 loops AS (
     SELECT rank, length, arg_max(n, (ns, name)) AS n, arg_max(loop_ns, (ns, name)) AS loop_ns, sum(ns) AS ns,
            array_to_string(arg_max(cut_text(name, 60), (ns, name), 3)[:length], ', ') AS names, count(*) AS kinds
-    -- A loop of backward functions is the backward pass of equal layers.
+    -- Leave out loops that consist mostly of backward functions: they are the backward pass of equal layers.
     FROM counted GROUP BY rank, length HAVING kinds > 1 AND sum(ns) FILTER (NOT starts_with(name, 'autograd::')) > 0.2 * sum(ns)
 )
 SELECT l.rank, l.length, l.n / w.steps AS times, least(l.loop_ns / w.dur, 1) AS share, CASE WHEN 3 * l.ns >= l.loop_ns THEN l.names END AS names

@@ -26,7 +26,7 @@
 -- column dur: BIGINT, from the run's first start to its last end, in ns
 -- column end: BIGINT, end in ns
 -- column active_ns: BIGINT, time in which any lane works on the run
--- column exposed_ns: BIGINT, the part of active_ns that no other compute engine hides: for the MME without the TPC, for the TPC without the MME, for other engines without both
+-- column exposed_ns: BIGINT, the part of active_ns that no other compute engine hides: for the MME, while the TPC is idle; for the TPC, while the MME is idle; for other engines, while both are idle
 -- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, number of lanes that worked on the run; NULL if unknown
 -- column node_lanes: BIGINT, number of lanes that worked on the execution; NULL if unknown

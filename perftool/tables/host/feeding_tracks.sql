@@ -1,6 +1,6 @@
 -- One row per host thread that feeds the device, that is, makes a considerable share of the launches. Loader workers,
--- pinning threads and watchdogs launch little or nothing. If the trace has no launches, the feeding thread is that of
--- the profiler steps, or else the one that runs most of the ops.
+-- pinning threads and watchdogs launch little or nothing. If the trace has no launches, the feeding thread is the one
+-- with the profiler steps, or, without such steps, the one that runs most of the ops.
 --
 -- needs: launches, slices, tracks, _vocabulary
 -- empty without: tracks

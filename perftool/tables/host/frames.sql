@@ -2,8 +2,8 @@
 -- annotation that was recorded with its call stack.
 --
 -- PyTorch names a function by its first line. For a function that was already running when the recording began, it uses
--- the line of the call that started the profiler, which is useless. PyTorch records these functions first: in each
--- thread from the outermost, which has no parent, and before any function ends.
+-- the line of the call that started the profiler, which is useless. These functions can be recognised: in each thread,
+-- PyTorch records them first, starting with the outermost (which has no parent), before any function ends.
 --
 -- needs: slices, ops
 -- empty without: slices

@@ -29,10 +29,10 @@ submitted AS (
     GROUP BY p.outside
 ),
 -- Estimate for the CPU. Before the first op and after the last, a fused update takes as long as the loop does. In
--- between, memory bounds it: it reads the parameter, the gradient and the states once, and writes all of them except
--- the gradient. The ops of the loop show the speed of the memory. addcdiv_ reads three tensors and writes one. SGD's
--- add_ reads two tensors and writes one; it updates the parameter and, if there is a mul_, also the momentum. Each
--- tensor still needs an op that counts its steps, which takes as long as the shortest add_.
+-- between, memory limits the fused update: it reads the parameter, the gradient and the states once, and writes all of
+-- them except the gradient. The ops of the loop show the speed of the memory: addcdiv_ reads three tensors and writes
+-- one; SGD's add_ reads two tensors and writes one. add_ updates the parameter and, if there is a mul_, also the
+-- momentum. Each tensor still needs an op that counts its steps, which takes as long as the shortest add_.
 loops AS (
     SELECT s.id, min(d.ts) - s.ts + s."end" - max(d."end") AS around_ns,
            CASE WHEN contains(lower(s.class), 'adam') THEN 2 ELSE 1 END AS states,

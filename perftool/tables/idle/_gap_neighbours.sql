@@ -1,5 +1,5 @@
--- The ops around the idle time in which the recording shows nothing: around the longest stretch, and the pair of ops with
--- the most of that time between them.
+-- For idle time in which the recording shows nothing: the ops around the longest stretch, and the pair of ops with the
+-- most such time between them.
 --
 -- needs: _idle_totals, gap_causes, ops
 -- empty without: _idle_totals, ops

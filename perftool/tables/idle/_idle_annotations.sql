@@ -1,5 +1,6 @@
--- The program's annotation that contains most of the idle time of a cause; if several do, the shortest. Annotations of
--- one library, such as FSDP::all_gather and FSDP::post_backward, count together, as FSDP::*.
+-- For each cause of idle time, the program's annotation that contains most of this time; if several annotations do, the
+-- shortest of them. Annotations of one library, such as FSDP::all_gather and FSDP::post_backward, count together, as
+-- FSDP::*.
 --
 -- needs: gap_causes, slices, _name_roles
 -- empty without: gap_causes, _name_roles.cat=user_annotation

@@ -12,7 +12,7 @@
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: idle time in the steady phase as a share of the window
 -- column unsteady: VARCHAR, why this rank gives no gains for steady steps; NULL if it gives them
--- column told_by: VARCHAR, code of the rule that reports why; NULL if the rank gives gains
+-- column told_by: VARCHAR, code of the rule that reports this reason; NULL if the rank gives gains
 -- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is blocked; NULL when the trace does not show the host's submissions
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After the last submission of a recording, the host has nothing left to submit.

@@ -2,8 +2,8 @@
 --
 -- The activity of the threads that feed the device determines the cause; loader workers, watchdogs and pinning threads
 -- do not count. Without events of the feeding threads, the recording does not show what the host did. The next event
--- shows where such a silence is: in the autograd engine if that event is a function of the engine (autograd), otherwise
--- between two ops (between_ops). If the CPU is the device, the next op that computes is such an event.
+-- then decides between two causes: autograd if that event is a function of the autograd engine, otherwise between_ops.
+-- If the CPU is the device, the next event may also be the op that ends the gap.
 --
 -- Python frames and ops do not show whether their thread was running. If python_times shows that the thread was blocked
 -- for more than half of its long stretches of Python, their cause is blocked; if the thread may have been waiting for a

@@ -6,5 +6,5 @@
 -- column id: BIGINT, _memory_blocks.id
 -- column op: BIGINT, the innermost framework op that computes, else the outermost op (slices.id); NULL outside of ops
 -- column module: BIGINT, the innermost module (slices.id)
--- column line: VARCHAR, the innermost of the user's own functions, with the line in it that made the call if known (frames.call_line), or the user's own line in a call stack
+-- column line: VARCHAR, the innermost of the user's own functions, with the line of the call inside it if known (frames.call_line); with a call stack, the innermost line of the user's own code
 -- column setup: BIGINT, the outermost function around the allocation that makes or moves a module (slices.id)

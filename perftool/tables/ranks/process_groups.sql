@@ -1,7 +1,7 @@
 -- One row per process group of the run: its role, and its transfer and waiting time per step.
 --
--- On the last rank to arrive, a collective takes only the transfer time; other ranks wait for the rest of their time in
--- it. In a pipeline, the group consists of all ranks that send to each other.
+-- On the last rank to arrive, a collective takes only the transfer time; on other ranks, the additional time is
+-- waiting. In a pipeline, the group consists of all ranks that send to each other.
 --
 -- needs: _collective_waits, _group_roles, ranks
 -- empty without: _collective_waits

@@ -20,8 +20,8 @@ passes AS (
     WHERE rank IN (SELECT rank FROM optimizing) AND side = 'host' AND cat = 'cpu_op' AND outermost
         AND name IN (SELECT name FROM roles WHERE role = 'backward')
 ),
--- A call ends a step if a backward pass follows before the next call ends: a closure, which Lightning passes, runs it
--- inside the call.
+-- A call ends a step if a backward pass follows before the next call ends. The backward pass may be inside that next
+-- call, because Lightning passes a closure that runs it.
 closing AS (
     SELECT o.rank, o.name, o.ts, o."end" FROM optimizing AS o ASOF LEFT JOIN passes AS p ON p.rank = o.rank AND o."end" <= p.ts
     WHERE o.next_end IS NULL OR p.ts < o.next_end OR o.rank NOT IN (SELECT rank FROM passes)
@@ -42,7 +42,7 @@ updates AS (
     FROM (SELECT rank, ts FROM slices WHERE rank IN (SELECT rank FROM rarest) AND side = 'host' AND cat = 'cpu_op' AND outermost) AS s
     ASOF JOIN numbered_ends AS e ON e.rank = s.rank AND s.ts >= e.ts WHERE s.ts < e."end" GROUP BY e.rank, e.place
 ),
--- Each update next to the one that is up to eight calls earlier.
+-- For each update, the updates that are one to eight calls earlier.
 earlier AS (
     SELECT rank, place + length AS place, length, ops FROM updates, (SELECT unnest(range(1, 9)) AS length) WHERE place >= length
 ),

@@ -1,5 +1,5 @@
--- The calls that make the detected steps of a rank. The class of an optimizer does not matter: a run with another one is
--- still comparable.
+-- The calls that make up a detected step of a rank. The class of an optimizer is left out, because a run with another
+-- optimizer is still comparable.
 --
 -- needs: _found_steps
 -- column rank: INTEGER, distributed rank

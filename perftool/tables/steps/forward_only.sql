@@ -3,7 +3,7 @@
 --
 -- A matrix multiplication, convolution or attention counts if neither it nor an op inside it is differentiated. A stretch
 -- lasts from the first such op to the last one before the next differentiated op, backward function or optimizer call.
--- Empty for a rank in which nothing is differentiated.
+-- There are no rows for a rank in which nothing is differentiated.
 --
 -- needs: ops, op_kinds, feeding_tracks, _differentiated, optimizer_steps, dataloader, launches
 -- empty without: _differentiated
@@ -11,11 +11,11 @@
 -- column ts: BIGINT, start of the first op in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end of the last op in ns
--- column ops: BIGINT, number of these ops
--- column op_ns: BIGINT, total length of these ops
+-- column ops: BIGINT, number of the ops that count
+-- column op_ns: BIGINT, total length of the ops that count
 -- column work_ns: BIGINT, total length of all outermost ops inside, without the time between them
 -- column batches: BIGINT, number of batches fetched from data loaders inside
--- column longest_op: VARCHAR, the longest of these ops
+-- column longest_op: VARCHAR, the longest of the ops that count
 -- column shapes: VARCHAR, shapes of its inputs as JSON, when recorded
 -- column device_ns: BIGINT, time from the start of the first device work that it launches to the end of the last; NULL without any
 WITH outermost AS (

@@ -16,11 +16,11 @@
 -- column partial: BOOLEAN, whether per-step numbers exclude the step
 -- column kernel: BIGINT, ns in which a kernel ran
 -- column memcpy: BIGINT, ns in which a copy ran and no kernel did
--- column memset: BIGINT, ns in which a fill ran and nothing of the previous columns did
--- column communication: BIGINT, ns in which a collective ran and nothing of the previous columns did
--- column runtime: BIGINT, ns in which a runtime call ran and nothing of the previous columns did
--- column dataloader: BIGINT, ns in which data was loaded and nothing of the previous columns ran
--- column cpu_op: BIGINT, ns in which a framework op ran and nothing of the previous columns did
+-- column memset: BIGINT, ns in which a fill ran and nothing in the columns before it did
+-- column communication: BIGINT, ns in which a collective ran and nothing in the columns before it did
+-- column runtime: BIGINT, ns in which a runtime call ran and nothing in the columns before it did
+-- column dataloader: BIGINT, ns in which data was loaded and nothing in the columns before it ran
+-- column cpu_op: BIGINT, ns in which a framework op ran and nothing in the columns before it did
 -- column other: BIGINT, the rest of the step
 -- column compute: BIGINT, ns in which a kernel other than a collective ran
 -- column collective: BIGINT, ns of collectives while nothing computed, and of calls of a process group while the device was idle

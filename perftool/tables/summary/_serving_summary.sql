@@ -26,7 +26,8 @@ logged AS (
         FROM serving_intervals WHERE engine NOT LIKE '%Aggregated' GROUP BY path, engine
     )
 ),
--- Ranks that share a model run the same iterations, and others serve requests of their own: the slowest rank counts.
+-- Ranks that share a model run the same iterations; other ranks serve their own requests. Either way, the slowest rank
+-- counts.
 decodes AS (
     SELECT median(time_ns) / 1e6 AS ms, sum(batch * time_ns) / sum(time_ns) FILTER (batch IS NOT NULL) AS batch
     FROM serving_iterations WHERE phase = 'decode' GROUP BY rank ORDER BY ms DESC, rank LIMIT 1

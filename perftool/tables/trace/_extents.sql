@@ -1,4 +1,5 @@
--- The start and end of each recording, according to its host events; a recording without any length has none.
+-- The start and end of each recording, according to its host events. A recording has no row if none of these has a
+-- length.
 --
 -- needs: slices
 -- empty without: slices

@@ -20,7 +20,7 @@ WITH complete AS (
 spellings AS (
     SELECT cat AS spelled, c.* FROM (SELECT DISTINCT cat FROM raw) JOIN _categories AS c ON c.category = lower(cat)
 ),
--- If the category does not separate work from copies and fills, the name does.
+-- If the category does not distinguish copies and fills from other work, the name does.
 deciding_names AS (
     SELECT n.name, min(v.role) AS kind
     FROM (SELECT DISTINCT name FROM raw WHERE cat IN (SELECT spelled FROM spellings WHERE by_name)) AS n
