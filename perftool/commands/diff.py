@@ -51,7 +51,8 @@ def diff(
 
     The change of the median step has a 95 % bootstrap interval; a change within the noise never fails, and nothing is
     judged with fewer than 5 steps on a side. With several ranks, the one with the longest median step is compared.
-    With --fail-if, exit 2: an input cannot be read in full, a rank has fewer than 5 complete steps, or the ranks differ.
+    With --fail-if, exit 2: an input cannot be read in full, a rank has fewer than 5 complete steps, or the ranks
+    differ.
 
     Examples:
 
