@@ -46,7 +46,8 @@ class RunSide:
     (None without steps), ``step_unit`` the call that makes a detected step. ``lost`` has a sentence for each input that
     was not read in full, and ``rank_steps`` the number of complete steps of each rank. ``recorded_per_step_ns`` is the
     time of the whole recording for each complete step, without left-out steps (None when unknown). ``device_ranks`` has
-    the ranks with work on an accelerator (None when unknown).
+    the ranks with work on an accelerator (None when unknown), and ``lost_kernels`` for each rank the share of the kernel
+    launches in its steps without device work, where known.
     """
 
     name: str
@@ -67,6 +68,7 @@ class RunSide:
     rank_steps: Mapping[int, int] = field(default_factory=dict)
     recorded_per_step_ns: float | None = None
     device_ranks: tuple[int, ...] | None = None
+    lost_kernels: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def step_word(self) -> str:

@@ -287,6 +287,7 @@ class RankSummary:
     median step; ``exposed_ns`` the exposed communication, ``waited_ns`` the part of collectives spent waiting for other
     ranks. ``offset_ns`` added to the rank's times makes them comparable with those of the lowest rank, within
     ``spread_ns``. ``recorded_ns`` is the time from the first to the last activity of the recording.
+    ``lost_kernels_ratio`` is the share of the kernel launches without device work in the median complete step.
     """
 
     rank: int
@@ -304,6 +305,7 @@ class RankSummary:
     offset_ns: int | None
     spread_ns: int | None
     recorded_ns: int | None = None
+    lost_kernels_ratio: float | None = None
 
 
 @dataclass(frozen=True)

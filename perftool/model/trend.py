@@ -29,7 +29,9 @@ class RunLine:
     summary by name (None if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the
     report. ``origin`` marks inputs that no device recorded (simulated, handMade). ``lost`` counts the inputs of the run
     that could not be read in full. ``steps_from`` names the signal that separates steps, and ``step_unit`` the call
-    that makes a detected step (both empty if unknown).
+    that makes a detected step (both empty if unknown). ``recorded_per_step_ms`` is the length of the recording per
+    step, and ``lost_kernels_ratio`` the share of the kernel launches without device work in the median step, both of
+    the rank with the largest value (None if unknown).
     """
 
     time: str
@@ -45,6 +47,8 @@ class RunLine:
     lost: int = 0
     steps_from: str = ""
     step_unit: str = ""
+    recorded_per_step_ms: float | None = None
+    lost_kernels_ratio: float | None = None
 
     @property
     def at(self) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from perftool import __version__
+from perftool.engine.report.complete_steps import recorded_per_step
 from perftool.model.report import RankSummary, Report
 from perftool.model.trend import LINE_VERSION
 from perftool.readers.files.finished import FileState
@@ -32,6 +33,7 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
         "world_size": report.run.world_size or len(report.ranks) or None, "folder": run_folder(report),
         "recorded": _recorded(report), "lost": sum(bool(read.loss) for read in report.inputs),
         "steps_from": report.run.steps_from or "", "step_unit": report.run.step_unit or "",
+        "recorded_per_step_ms": _recorded_per_step_ms(report), "lost_kernels_ratio": _lost_kernels_ratio(report),
     }  # fmt: skip
     if file is not None:
         head["file"] = asdict(file)
@@ -49,6 +51,20 @@ def _recorded(report: Report) -> str:
     if first < _EARLIEST_NS:
         return ""
     return datetime.fromtimestamp(first // NS_PER_S, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _recorded_per_step_ms(report: Report) -> float | None:
+    """Like ``diff --fail-if``: of the rank with the largest value; None if it depends on the requests of a server."""
+    if report.run.steps_from == "iteration":
+        return None
+    recorded = {one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None}
+    ns = recorded_per_step(report.steps, recorded)
+    return None if ns is None else ns / NS_PER_MS
+
+
+def _lost_kernels_ratio(report: Report) -> float | None:
+    """Of the rank with the largest value."""
+    return max((one.lost_kernels_ratio for one in report.ranks if one.lost_kernels_ratio is not None), default=None)
 
 
 def _of_rank(rank: RankSummary, report: Report) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,53 @@ def test_the_gate_fails_if_device_work_is_missing(run: Run, dur_us: int | None, 
         assert run("analyze", "--select", "GAP101", name, "--output-format", "json", "-o", f"{name}.report") == 0
     assert run(*DIFF, f"{base}.report", f"{new}.report", "--fail-if", "slower:5%") == 2
     assert sentence in run.err
+
+
+def with_launches(name: str, kernels: int, step_us: int = 1000, *, steps: int = 10, around: Sequence[str] = ()) -> str:
+    """Steps with ten launches each, of which the first ``kernels`` have a kernel. Calls named ``around`` enclose the last
+    two launches."""
+    events = []
+    for number in range(steps):
+        at = number * step_us
+        events += [step(number, at, step_us), x("aten::mm", at + 1, step_us - 100)]
+        for call in range(10):
+            begin = at + 20 + 10 * call
+            events += launch(10 * number + call, begin, 4, begin + step_us // 2, 4)[: 1 + (call < kernels)]
+        events += [runtime(called, at + 95 + 90 * place, 2) for place, called in enumerate(around)]
+    Path(name).write_bytes(document(events))
+    return name
+
+
+CAPTURE = ("cudaStreamBeginCapture", "cudaStreamEndCapture")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "around", "code", "sentence"),
+    [
+        (4, (), 2, "the new run is incomplete, so it is not judged: rank 0: 60.0 % of the kernels that its steps launched"),
+        (8, (), 2, "the new run is not judged: rank 0 lacks 20.0 % of the kernels that its steps launched (base: 0.0 %)"),
+        (10, (), 0, ""),
+        # Calls inside a capture launch nothing.
+        (8, CAPTURE, 0, ""),
+    ],
+)  # fmt: skip
+def test_the_gate_does_not_judge_a_run_that_lacks_kernels(
+    run: Run, kernels: int, around: Sequence[str], code: int, sentence: str
+) -> None:
+    base, new = with_launches("base.json", 10), with_launches("new.json", kernels, around=around)
+    assert run(*DIFF, base, new, "--fail-if", "slower:5%") == code
+    assert sentence in run.err
+    for name in (base, new):
+        assert run("analyze", "--select", "GAP101", name, "--output-format", "json", "-o", f"{name}.report") == 0
+    assert run(*DIFF, f"{base}.report", f"{new}.report", "--fail-if", "slower:5%") == code
+    assert sentence in run.err
+    assert run("lint", new, "--select", "TRC", "--budget", "step_time_ms<=1000") == (1 if kernels < 5 else 0)
+    assert ("BUD102" in run.out) == (kernels < 5)
+
+
+def test_kernels_that_both_runs_lack_are_no_difference(run: Run) -> None:
+    base, new = with_launches("base.json", 8), with_launches("new.json", 8)
+    assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 0
 
 
 def test_the_gate_fails_for_a_run_without_steps(run: Run) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from builders.program import Run
-from events import document, step, x
+from events import document, launch, step, x
 
 from perftool.model.metrics import metric_names
 
@@ -100,6 +100,36 @@ def test_the_gate_fails_if_only_the_newest_run_shows_no_device_work(run: Run) ->
     Path("n.jsonl").write_text("".join(line(at, 0, metrics=shown) for at in range(1, 9)) + line(9, 25.0))
     assert run("trend", "n.jsonl") == 2
     assert "the newest run (run.json) is not judged: it shows no device work, which most runs show" in run.err
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "said"),
+    [
+        ({"recorded_per_step_ms": 250.0}, 2, "it recorded 250 ms per step (usually 105 ms), but its median step did not"),
+        ({"recorded_per_step_ms": 130.0}, 0, ""),
+        ({"recorded_per_step_ms": 250.0, "metrics": {"step_time_ms": 240.0}}, 0, ""),
+        ({"lost_kernels_ratio": 0.2}, 2, "it lacks 20.0 % of the kernels that its steps launched (usually 0.0 %)"),
+        ({"lost_kernels_ratio": 0.04}, 0, ""),
+    ],
+)  # fmt: skip
+def test_the_gate_does_not_judge_a_newest_run_that_its_steps_do_not_describe(
+    last: dict[str, Any], code: int, said: str, run: Run
+) -> None:
+    write(STEADY, recorded_per_step_ms=105.0, lost_kernels_ratio=0.0)
+    with Path("n.jsonl").open("a") as file:
+        file.write(line(9, 100.0, **{"recorded_per_step_ms": 105.0, "lost_kernels_ratio": 0.0, **last}))
+    assert run("trend", "n.jsonl") == code
+    assert said in run.err
+
+
+def test_a_line_says_how_well_the_steps_describe_the_recording(run: Run) -> None:
+    events = [x("aten::mm", 0, 900), *(step(n, 3000 + 1000 * n, 1000) for n in range(3)), x("aten::mm", 3010, 2900)]
+    for n in range(6):
+        events += launch(n, 3010 + 500 * n, 5, 3100 + 500 * n, 9)[: 2 - n % 2]
+    Path("t.json").write_bytes(document(events))
+    assert run("analyze", "t.json", "--select", "GAP101", "--summary-jsonl", "n.jsonl") == 0
+    found = json.loads(Path("n.jsonl").read_text())
+    assert (found["recorded_per_step_ms"], found["lost_kernels_ratio"]) == (2.0, 0.5)
 
 
 def test_the_gate_fails_if_the_newest_run_lacks_the_rank(run: Run) -> None:

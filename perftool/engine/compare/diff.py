@@ -14,6 +14,7 @@ from perftool.engine.compare.run_side import device_ranks, run_side, served_numb
 from perftool.engine.compare.settings import differences, listed, named
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.engine.compare.thresholds import is_near
+from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, UNEVEN
 from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
 from perftool.engine.report.portable import make_portable, shown_paths
 from perftool.engine.rules.fingerprint import fingerprint
@@ -21,12 +22,10 @@ from perftool.errors import PerfToolError
 from perftool.model.diff import ChangeKind, Comparison, NumberChange, OpChange, OpTotal, PartChange, RunSide
 from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
-from perftool.units import format_ns
+from perftool.units import format_ns, format_ratio
 
 # Changes below this share of the step are not listed.
 _LEAST_SHARE = 0.01
-# The share by which a mean differs from its median if steps are uneven, as in the table _usual_steps.
-_UNEVEN = 0.25
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
 # How the steps of a run were found.
@@ -55,6 +54,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
         steps_from=report.run.steps_from, step_unit=report.run.step_unit, inputs=report.inputs,
         recorded_ns={one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None},
         worked=device_ranks({one.rank: one.busy_ns for one in report.ranks}, report.device.type),
+        lost_kernels={one.rank: one.lost_kernels_ratio for one in report.ranks if one.lost_kernels_ratio is not None},
     )  # fmt: skip
 
 
@@ -141,7 +141,22 @@ def unjudged(comparison: Comparison, limit: float) -> str:
             return f"the {which} run is not judged: {each}, and rank {listed(few)} has fewer"
     if comparison.reason:
         return f"the runs are not judged: {comparison.reason}"
-    return "" if fails(comparison, limit) else _undescribed(base, new, limit)
+    return "" if fails(comparison, limit) else _kernels_lost(base, new, limit) or _undescribed(base, new, limit)
+
+
+def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
+    """A sentence if the new run lacks so many more of its kernels that this may hide a change of ``limit``; else empty.
+
+    A step lasts until its kernels end.
+    """
+    for rank, after in new.lost_kernels.items():
+        before = base.lost_kernels.get(rank)
+        if before is not None and after - before > max(limit, MOST_LOST_KERNELS):
+            return (
+                f"the new run is not judged: rank {rank} lacks {format_ratio(after)} of the kernels that its steps "
+                f"launched (base: {format_ratio(before)})"
+            )
+    return ""
 
 
 def _undescribed(base: RunSide, new: RunSide, limit: float) -> str:
@@ -152,7 +167,7 @@ def _undescribed(base: RunSide, new: RunSide, limit: float) -> str:
     before, after = base.recorded_per_step_ns, new.recorded_per_step_ns
     if before is None or after is None or base.steps_from == "iteration":
         return ""
-    if after <= before * (1 + limit + _UNEVEN):
+    if after <= before * (1 + limit + UNEVEN):
         return ""
     return (
         f"the new run is not judged: it recorded {format_ns(after)} per step (base: {format_ns(before)}), "

@@ -6,7 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from perftool.engine.compare.op_totals import totals
-from perftool.engine.report.complete_steps import counted, mostly_incomplete, of_slowest_rank, recorded_per_step
+from perftool.engine.report.complete_steps import (
+    counted,
+    most_kernels_lost,
+    mostly_incomplete,
+    of_slowest_rank,
+    recorded_per_step,
+)
 from perftool.model.diff import UNKNOWN, OpTotal, RunSide, Setting
 from perftool.model.efficiency import OpRate
 from perftool.model.inputs import InputFile
@@ -33,12 +39,14 @@ def run_side(
     inputs: Iterable[InputFile] = (),
     recorded_ns: Mapping[int, int] | None = None,
     worked: tuple[int, ...] | None = None,
+    lost_kernels: Mapping[int, float] | None = None,
 ) -> RunSide:
     """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
 
     ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``,
     ``steps_from`` and ``step_unit`` say what separates steps, ``inputs`` the files that it was read from,
-    ``recorded_ns`` the length of each rank's recording, and ``worked`` its ``device_ranks`` (None when unknown).
+    ``recorded_ns`` the length of each rank's recording, ``worked`` its ``device_ranks`` (None when unknown), and
+    ``lost_kernels`` the share of each rank's kernel launches without device work.
     """
     steps = tuple(steps)
     complete = counted(steps)
@@ -59,10 +67,14 @@ def run_side(
         modules=_modules(modules, complete),
         steps_from=steps_from,
         step_unit=step_unit,
-        lost=(*filter(None, (read.loss for read in inputs)), *mostly_incomplete(steps)),
+        lost=(
+            *filter(None, (read.loss for read in inputs)), *mostly_incomplete(steps),
+            *most_kernels_lost(lost_kernels or {}),
+        ),
         rank_steps={rank: per_rank[rank] for rank in sorted({step.rank for step in steps})},
         recorded_per_step_ns=recorded_per_step(steps, recorded_ns or {}),
         device_ranks=worked,
+        lost_kernels=lost_kernels or {},
     )
 
 

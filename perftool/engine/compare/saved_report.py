@@ -77,8 +77,9 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         steps_from=next((known for known in get_args(StepSource) if known == run.get("steps_from")), None),
         step_unit=None if (unit := run.get("step_unit")) is None else from_plain(str, unit),
         inputs=from_plain(tuple[InputFile, ...], [_fields(read, _INPUT) for read in data["inputs"]]),
-        recorded_ns=from_plain(dict[int, int], _recorded(data.get("ranks", []))),
+        recorded_ns=from_plain(dict[int, int], _of_ranks(data, "recorded_ns")),
         worked=_worked(data),
+        lost_kernels=from_plain(dict[int, float], _of_ranks(data, "lost_kernels_ratio")),
     )
 
 
@@ -97,9 +98,9 @@ def _worked(data: Mapping[str, Any]) -> tuple[int, ...] | None:
     return from_plain(tuple[int, ...], list(shown))
 
 
-def _recorded(ranks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The length of each rank's recording as plain data; reports of earlier versions lack it."""
-    return {str(one["rank"]): one["recorded_ns"] for one in ranks if one.get("recorded_ns") is not None}
+def _of_ranks(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The number ``name`` of each rank as plain data; reports of earlier versions lack it."""
+    return {str(one["rank"]): one[name] for one in data.get("ranks", []) if one.get(name) is not None}
 
 
 def _finding(found: Mapping[str, Any]) -> Finding:

@@ -10,6 +10,7 @@ from math import log
 from statistics import median
 
 from perftool.engine.compare.settings import listed
+from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, UNEVEN
 from perftool.errors import InputError, MissingExtraError, SettingsError
 from perftool.model.metrics import MetricKind, metric_kinds
 from perftool.model.trend import (
@@ -24,6 +25,7 @@ from perftool.model.trend import (
     Trend,
     TrendVerdict,
 )
+from perftool.units import NS_PER_MS, format_ns, format_ratio
 
 # Penalty for a change of level, in units of the noise. Tested on 60 series each of 12, 30 and 100 runs. In pure noise
 # (normal, or Student's t with 3 degrees of freedom), zero to two series showed a change. A rise by five units in the
@@ -76,7 +78,9 @@ def trend_of(
         _unjudged(newest, max(lines, key=_when), metric, history)
         or _without_usual_ranks(newest, whole, lines)
         or _without_device_work(newest, whole)
-        or _with_other_steps(newest, wanted),
+        or _with_other_steps(newest, wanted)
+        or _with_lost_kernels(newest, whole)
+        or _undescribed(newest, whole, threshold / 100),
         len(alike) - len(whole),
     )  # fmt: skip
     return _judged(trend)
@@ -136,6 +140,38 @@ def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
         return ""
     return (
         f"the newest run ({newest.label}) is not judged: its steps were not found in the same way as those of most runs"
+    )
+
+
+def _with_lost_kernels(newest: RunLine, runs: Sequence[RunLine]) -> str:
+    """Why ``newest`` is not judged if it lacks more of its kernels than most ``runs``; empty if not."""
+    after = newest.lost_kernels_ratio
+    usual = [one.lost_kernels_ratio for one in runs if one is not newest and one.lost_kernels_ratio is not None]
+    if after is None or not usual or after - median(usual) <= MOST_LOST_KERNELS:
+        return ""
+    return (
+        f"the newest run ({newest.label}) is not judged: it lacks {format_ratio(after)} of the kernels that its steps "
+        f"launched (usually {format_ratio(median(usual))})"
+    )
+
+
+def _undescribed(newest: RunLine, runs: Sequence[RunLine], limit: float) -> str:
+    """Why ``newest`` is not judged if it records so much more time per step than most ``runs`` that its steps do not
+    represent it; empty if not.
+    """
+    others = [one for one in runs if one is not newest]
+    recorded = [one.recorded_per_step_ms for one in others if one.recorded_per_step_ms is not None]
+    steps = [ms for one in others if (ms := one.metrics.get(DEFAULT_METRIC)) is not None]
+    after, step = newest.recorded_per_step_ms, newest.metrics.get(DEFAULT_METRIC)
+    if after is None or step is None or not recorded or not steps:
+        return ""
+    before = median(recorded)
+    # Slower steps make the recording longer, too.
+    if after <= before * (1 + limit + UNEVEN) or step > median(steps) * (1 + limit):
+        return ""
+    return (
+        f"the newest run ({newest.label}) is not judged: it recorded {format_ns(after * NS_PER_MS)} per step (usually "
+        f"{format_ns(before * NS_PER_MS)}), but its median step did not become slower by that much"
     )
 
 

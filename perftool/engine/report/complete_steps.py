@@ -7,9 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from perftool.model.report import WHOLE_TRACE, Step
+from perftool.units import format_ratio
 
 # A recording may cut off its first and last step.
 _CUT_OFF = 2
+# The share by which a mean differs from its median if steps are uneven, as in the table _usual_steps.
+UNEVEN = 0.25
+# Kernels that a run may lack beyond those that others lack. In each healthy recording that we know, each launch of the
+# median step has a kernel.
+MOST_LOST_KERNELS = 0.05
+# As in the table summary, which gives no step time then.
+_MOST = 0.5
 
 
 def counted(steps: Iterable[Step]) -> list[Step]:
@@ -27,6 +35,16 @@ def mostly_incomplete(steps: Iterable[Step]) -> Iterator[str]:
     for rank, lost in sorted(incomplete.items()):
         if lost > max(_CUT_OFF, complete[rank]):
             yield f"rank {rank}: {lost:,} of its {lost + complete[rank]:,} steps are incomplete"
+
+
+def most_kernels_lost(ratios: Mapping[int, float]) -> Iterator[str]:
+    """A sentence for each rank whose recording lacks most of the kernels of its steps, so that their ends are unknown.
+
+    ``ratios`` has the share of each rank's kernel launches without device work.
+    """
+    for rank, ratio in sorted(ratios.items()):
+        if ratio > _MOST:
+            yield f"rank {rank}: {format_ratio(ratio)} of the kernels that its steps launched are missing"
 
 
 def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:

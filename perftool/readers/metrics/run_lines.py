@@ -91,8 +91,9 @@ def _run_line(text: bytes) -> RunLine | None:
     if not isinstance(found, dict) or found.get("version") != LINE_VERSION:
         return None
     rank, world, codes = found.get("rank"), found.get("world_size"), found.get("findings", [])
-    # Earlier versions of the program did not write this key.
+    # Earlier versions of the program did not write these keys.
     lost = found.get("lost", 0)
+    per_step, lost_kernels = found.get("recorded_per_step_ms"), found.get("lost_kernels_ratio")
     metrics = _metrics(found.get("metrics"))
     whole = (
         all(isinstance(found.get(key), str) for key in ("time", "name"))
@@ -101,6 +102,7 @@ def _run_line(text: bytes) -> RunLine | None:
         )
         and isinstance(found.get("device"), str | None)
         and all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in (rank, world))
+        and all(value is None or _possible(value) for value in (per_step, lost_kernels))
         and type(lost) is int
         and lost >= 0
         and isinstance(codes, list)
@@ -111,7 +113,7 @@ def _run_line(text: bytes) -> RunLine | None:
     return RunLine(
         found["time"], found["name"], found.get("device"), world, metrics, tuple(codes), rank, found.get("origin", ""),
         found.get("recorded", ""), found.get("folder", ""), lost,
-        found.get("steps_from", ""), found.get("step_unit", ""),
+        found.get("steps_from", ""), found.get("step_unit", ""), per_step, lost_kernels,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@
 -- column collective_ns: BIGINT, a collective runs
 -- column exposed_ns: BIGINT, a collective runs and no other kernel does
 -- column waited_ns: BIGINT, time spent waiting for other ranks in collectives; NULL when no collective could be matched with other ranks
+-- column lost_kernels_ratio: DOUBLE, share of the kernel launches without device work in the median complete step, without the capture of graphs; NULL if the steps launch no kernel
 -- column offset_ns: BIGINT, clocks.offset_ns
 -- column spread_ns: BIGINT, clocks.spread_ns
 WITH lengths AS (
@@ -29,7 +30,7 @@ SELECT r.rank, r.host, r.status, coalesce(l.steps, 0) AS steps, l.step_ns, t.win
        CASE WHEN t.device THEN coalesce(t.compute_ns, 0) END AS compute_ns,
        CASE WHEN t.collective_ns > 0 THEN t.collective_ns END AS collective_ns,
        CASE WHEN t.collective_ns > 0 THEN coalesce(t.exposed_ns, 0) END AS exposed_ns,
-       w.ns AS waited_ns, c.offset_ns, c.spread_ns
+       w.ns AS waited_ns, t.lost_kernels_ratio, c.offset_ns, c.spread_ns
 FROM _ranks AS r
 LEFT JOIN _rank_totals AS t USING (rank)
 LEFT JOIN lengths AS l USING (rank)

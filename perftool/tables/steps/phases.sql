@@ -8,7 +8,7 @@
 -- which the profiler waits for the device does not count as the profiler's work, because the device works on the
 -- recorded steps.
 --
--- needs: slices, roles, start_up, syncs, _step_bounds, _compile_events, _extents
+-- needs: slices, roles, start_up, syncs, _step_bounds, _compile_events, _extents, _stream_captures
 -- empty without: _extents
 -- column rank: INTEGER, distributed rank
 -- column phase: VARCHAR, startup, warmup, capture, profiler, checkpoint, evaluation or steady
@@ -49,17 +49,6 @@ worked AS (
 saving AS (
     SELECT p.* FROM around AS p ASOF LEFT JOIN worked AS w ON w.track = p.track AND p."end" > w.ts WHERE w.ts IS NULL OR w.ts < p.ts
 ),
-captures AS (
-    SELECT s.rank, s.name, s.ts, s."end", r.role FROM slices AS s JOIN roles AS r ON r.name = s.name AND r.cat = s.cat
-    WHERE s.cat = 'runtime' AND s.side = 'host' AND r.role IN ('capture_begin', 'capture_end')
-),
--- A capture whose end was not recorded lasts until the end of the recording.
-captured AS (
-    SELECT b.rank, b.name, b.ts, coalesce(e."end", x.host_end) AS "end" FROM captures AS b
-    JOIN _extents AS x USING (rank)
-    ASOF LEFT JOIN (SELECT rank, ts, "end" FROM captures WHERE role = 'capture_end') AS e ON e.rank = b.rank AND b.ts <= e.ts
-    WHERE b.role = 'capture_begin'
-),
 training AS (SELECT DISTINCT rank FROM slices WHERE name IN (SELECT name FROM roles WHERE role IN ('optimizer_step', 'update'))),
 slow AS (
     SELECT rank, 0 AS class, ts, "end", name FROM start_up
@@ -76,7 +65,7 @@ started AS (
 steady AS (SELECT rank, min(host_ts) AS ts FROM _step_bounds WHERE NOT partial AND step IS NOT NULL GROUP BY rank),
 -- The class is the position of the phase in the order of precedence.
 kinds AS (
-    SELECT rank, 0 AS class, ts, "end", name FROM captured
+    SELECT rank, 0 AS class, ts, "end", name FROM _stream_captures
     UNION ALL SELECT rank, 0, ts, "end", name FROM shown WHERE role = 'capture'
     UNION ALL SELECT rank, 1, ts, "end", name FROM shown WHERE role = 'profiler'
     UNION ALL SELECT rank, 2, ts, "end", name FROM shown WHERE role = 'checkpoint'

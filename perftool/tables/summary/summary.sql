@@ -28,10 +28,12 @@ best AS (
 complete AS (SELECT * FROM steps WHERE NOT partial),
 -- Ranks wait for one another, so the slowest one sets the pace.
 rank_medians AS (SELECT rank, count(step) > 0 AS stepped, median(dur) AS ns FROM complete GROUP BY rank),
--- A few complete steps do not represent a rank. A recording may cut off its first and last step.
+-- A few complete steps do not represent a rank, and neither do steps most of whose kernels are missing. A recording may
+-- cut off its first and last step.
 mostly_incomplete AS (
     SELECT rank FROM steps GROUP BY rank
     HAVING count(*) FILTER (left_out = 'incomplete') > greatest(2, count(*) FILTER (NOT partial))
+    UNION ALL SELECT rank FROM _rank_totals WHERE lost_kernels_ratio > 0.5
 ),
 ratios AS (
     SELECT 'device_busy_ratio' AS metric, busy AS numerator, device_win AS denominator FROM whole

@@ -1,0 +1,17 @@
+-- Times in which a stream captures a graph. Calls in this time launch nothing. A capture whose end was not recorded lasts
+-- until the end of the recording.
+--
+-- needs: slices, roles, _extents
+-- empty without: _extents
+-- column rank: INTEGER, distributed rank
+-- column name: VARCHAR, the call that begins the capture
+-- column ts: BIGINT, start of this call in ns
+-- column end: BIGINT, end of the call that ends the capture
+WITH calls AS (
+    SELECT s.rank, s.name, s.ts, s."end", r.role FROM slices AS s JOIN roles AS r ON r.name = s.name AND r.cat = s.cat
+    WHERE s.cat = 'runtime' AND s.side = 'host' AND r.role IN ('capture_begin', 'capture_end')
+)
+SELECT b.rank, b.name, b.ts, coalesce(e."end", x.host_end) AS "end" FROM calls AS b
+JOIN _extents AS x USING (rank)
+ASOF LEFT JOIN (SELECT rank, ts, "end" FROM calls WHERE role = 'capture_end') AS e ON e.rank = b.rank AND b.ts <= e.ts
+WHERE b.role = 'capture_begin'

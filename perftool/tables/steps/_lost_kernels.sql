@@ -1,0 +1,28 @@
+-- The share of the kernels that a rank launched in its steps but that its recording lacks.
+--
+-- A wrapper and its driver call may share one id, so a call is answered if any device work has its id. The median step
+-- counts, because the end of a recording may cut off the work of its last step.
+--
+-- needs: steps, roles, _runtime, _device_work, _stream_captures
+-- empty without: _device_work
+-- column rank: INTEGER, distributed rank with device work
+-- column ratio: DOUBLE, share of the kernel launches without device work, in the median complete step that launches kernels
+WITH captured AS (SELECT *, 0 AS class FROM _stream_captures),
+captures AS (FROM interval_union(captured)),
+calls AS (
+    SELECT c.rank, c.ts, c.correlation
+    FROM _runtime AS c ASOF LEFT JOIN captures AS g ON g.rank = c.rank AND c.ts >= g.ts
+    WHERE c.correlation IS NOT NULL AND c.name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'kernel_launch')
+        AND (g.ts IS NULL OR c.ts >= g."end")
+),
+answered AS (SELECT DISTINCT rank, correlation, true AS found FROM _device_work WHERE correlation IS NOT NULL),
+counted AS (
+    SELECT s.rank, s.host_ts, count(*) AS calls, count(*) FILTER (a.found IS NULL) AS lost
+    FROM calls AS c
+    ASOF JOIN (SELECT rank, host_ts, host_end FROM steps WHERE NOT partial) AS s ON s.rank = c.rank AND c.ts >= s.host_ts
+    LEFT JOIN answered AS a ON a.rank = c.rank AND a.correlation = c.correlation
+    WHERE c.ts < s.host_end
+    GROUP BY s.rank, s.host_ts
+)
+SELECT rank, median(lost / calls) AS ratio FROM counted
+WHERE rank IN (SELECT rank FROM answered) GROUP BY rank
