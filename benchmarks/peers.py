@@ -16,6 +16,7 @@ import os
 import platform
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +74,8 @@ class Places:
 def outcome(ran: Ran) -> dict[str, Any]:
     """The result of one run, for the page."""
     traceback = "Traceback (most recent call last)" in ran.output and ran.code != 0
-    return {"code": ran.code, "traceback": traceback, "says": ran.last_line[:300], **_figures(ran.cost)}
+    says = textwrap.shorten(ran.last_line, 400, placeholder=" …")
+    return {"code": ran.code, "traceback": traceback, "says": says, **_figures(ran.cost)}
 
 
 def _figures(cost: Cost) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+PARTS = ("speed", "runs", "numbers", "broken")
 KEPT = Path(__file__).parents[2] / "benchmarks" / "peers.json"
 NAMES = {
     "perftool": "habana_perf_tool", "torch-tb-profiler": "torch-tb-profiler", "HTA": "HTA", "gpu-idle": "gpu-idle",
@@ -16,9 +18,13 @@ NAMES = {
 
 def _part(name: str) -> tuple[str, dict[str, Any]]:
     """A sentence with the date and machine of a part's measurement, and its results."""
-    kept = json.loads(KEPT.read_text(encoding="utf-8"))[name]
-    method = kept["method"]
-    return f"{method['day']}, {method['machine']}; {method['versions']}.\n\n", kept["found"]
+    parts = json.loads(KEPT.read_text(encoding="utf-8"))
+    method, first = parts[name]["method"], parts[PARTS[0]]["method"]
+    where = f"{method['machine']}; {method['versions']}"
+    # The page gives the machine and the versions once, above the first table.
+    if name != PARTS[0] and where == f"{first['machine']}; {first['versions']}":
+        where = "the same machine and versions"
+    return f"Measured on {method['day']}: {where}.\n\n", parts[name]["found"]
 
 
 def _table(head: str, rows: list[list[str]]) -> str:
@@ -34,7 +40,7 @@ def _ended(ran: dict[str, Any]) -> str:
 
 
 def _says(ran: dict[str, Any]) -> str:
-    return str(ran["says"]).split(": /tmp", 1)[0].replace("|", "/")
+    return re.sub(r": /tmp/\S+:", ":", str(ran["says"])).replace("|", "/")
 
 
 def speed() -> str:
