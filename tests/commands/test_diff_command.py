@@ -219,7 +219,7 @@ def test_the_gate_fails_if_device_work_is_missing(run: Run, dur_us: int | None, 
 
 
 def with_launches(name: str, kernels: int, step_us: int = 1000, *, steps: int = 10, around: Sequence[str] = ()) -> str:
-    """Steps of ten launches; the first ``kernels`` have a kernel. Calls named ``around`` enclose the last two launches."""
+    """Steps of ten launches; the first ``kernels`` have a kernel. Calls named ``around`` enclose the last two."""
     events = []
     for number in range(steps):
         at = number * step_us

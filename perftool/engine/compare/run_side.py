@@ -68,7 +68,8 @@ def run_side(
         steps_from=steps_from,
         step_unit=step_unit,
         lost=(
-            *filter(None, (read.loss for read in inputs)), *mostly_incomplete(steps),
+            *filter(None, (read.loss for read in inputs)),
+            *mostly_incomplete(steps),
             *most_kernels_lost(lost_kernels or {}),
         ),
         rank_steps={rank: per_rank[rank] for rank in sorted({step.rank for step in steps})},
