@@ -46,8 +46,8 @@ class RunSide:
     (None without steps), ``step_unit`` the call that makes a detected step. ``lost`` has a sentence for each input that
     was not read in full, and ``rank_steps`` the number of complete steps of each rank. ``recorded_per_step_ns`` is the
     time of the whole recording for each complete step, without left-out steps (None when unknown). ``device_ranks`` has
-    the ranks with work on an accelerator (None when unknown). ``lost_kernels`` has the share of the kernel launches in a
-    rank's steps that have no device work, for each rank where it is known.
+    the ranks with work on an accelerator (None when unknown). ``lost_kernels`` has the share of the kernel launches
+    in a rank's steps that have no device work, for each rank where it is known.
     """
 
     name: str
