@@ -2,9 +2,9 @@
 
     python -m benchmarks.fused [--ops NAME ...] [--models NAME ...] [--dtypes NAME ...] [--seconds N]
 
-A ratio is the time of PyTorch's op over the time of ours (above 1: ours is faster), the median of interleaved rounds
-with its interval; below 0.95 it is measured again for five times as long. `memory` is the peak of our op over the peak
-of PyTorch's, `-` if both are below 64 KiB.
+A ratio is the time of PyTorch's op over the time of ours (above 1: ours is faster): the median of interleaved rounds,
+with its interval. A ratio below 0.95 is measured again for five times as long. `memory` is the peak of our op over the
+peak of PyTorch's op, `-` if both are below 64 KiB.
 """
 
 from __future__ import annotations

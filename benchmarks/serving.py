@@ -222,7 +222,7 @@ def serve(case: Case, model: Path, folder: Path) -> Iterator[None]:
 @contextmanager
 def under_load(case: Case, model: Path, folder: Path) -> Iterator[None]:
     """Run the load of ``case``; ``folder`` gets the metrics pages before and after it, and the clients' results."""
-    # Otherwise all prompts of a second run would be in the cache.
+    # Without this, all prompts of a second run would be in the cache.
     _post("/reset_prefix_cache")
     _fetch("/metrics", folder / "metrics_before.txt")
     clients = [_bench(load, model, folder, f"bench{n or ''}") for n, load in enumerate(case.load)]
@@ -259,7 +259,7 @@ def _server(case: Case, model: Path, folder: Path) -> Iterator[None]:
 def _environment() -> dict[str, str]:
     """One compute thread, a cache of 1 GiB, a log line every second, and no outgoing request."""
     own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-    # Only in development mode, the server offers /reset_prefix_cache.
+    # The server offers /reset_prefix_cache only in development mode.
     own["VLLM_SERVER_DEV_MODE"] = "1"
     quiet = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "VLLM_LOG_STATS_INTERVAL": "1"}
     return {**os.environ, **own, **quiet}

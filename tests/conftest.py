@@ -34,7 +34,7 @@ settings.register_profile("repeatable", settings.get_profile("searching"), deran
 settings.load_profile("repeatable")
 
 
-# The core of the program: what a change to a rule, a table or a reader can break, in under a minute.
+# Folders with the tests of the core. They show in under a minute what a change to a rule, a table or a reader breaks.
 _QUICK = ("engine", "model", "readers", "rules", "store")
 _FOLDER = Path(__file__).parent
 

@@ -1,4 +1,4 @@
-"""Makes one test of a check of many members, because pytest takes milliseconds per test, longer than the check."""
+"""Turns a check of many members into one test, because pytest's milliseconds per test would exceed the check itself."""
 
 from __future__ import annotations
 

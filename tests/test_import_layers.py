@@ -36,8 +36,8 @@ BELOW: dict[str, set[str]] = {
     # Records and shows reports inside users' programs, so it is above the analysis, on the level of the commands.
     "integrations": {"api", "reporters", "readers", "model", "output_file", "errors", "units"},
 }
-# ``api`` and ``pytest_plugin`` are the Python counterparts of ``commands``; ``proof`` joins the wings with the rules;
-# the package exports its names.
+# ``api`` and ``pytest_plugin`` are the Python counterparts of ``commands``; ``proof`` combines benchmarks,
+# simulator and rules; the package exports its names.
 TOP = {"cli", "commands", "api", "proof", "pytest_plugin", "__init__", "__main__"}
 ONLY_IN = {
     "typer": {"cli", "commands", "reporters"},

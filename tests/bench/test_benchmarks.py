@@ -1,6 +1,6 @@
 """Both forms of every benchmark give the same results, and its rules fire on one trace and not on the other.
 
-No test here asserts a time or a win: what is measured in seconds on a busy machine proves neither.
+No test here asserts a time or a speed-up, because seconds measured on a busy machine prove nothing.
 """
 
 from __future__ import annotations

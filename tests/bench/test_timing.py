@@ -1,4 +1,4 @@
-"""Timing of forms: alternately, until the ratio is known or the effort is used up."""
+"""Forms are timed alternately, until their ratio is known or the allowed effort is used up."""
 
 from __future__ import annotations
 

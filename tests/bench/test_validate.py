@@ -1,7 +1,7 @@
 """``benchmark --quick --validate``: measured, recorded or simulated in separate processes, then judged by the rules.
 
 test_benchmarks.py runs the cycle of every benchmark in less time; here it runs as users run it. Nothing asserts a time
-or a win: seconds measured on a busy machine prove neither.
+or a speed-up, because seconds measured on a busy machine prove nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 from perftool.bench import benchmark_names, find_benchmark
 from perftool.proof import Request, prove
 
-# Simulated in its own processes, which is cheapest; tests/test_proof.py has a benchmark that is measured and recorded.
+# The cheapest kind of benchmark: it is simulated in its own processes. tests/test_proof.py measures and records one.
 BRIEF = ("small_copies",)
 
 

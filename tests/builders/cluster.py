@@ -36,13 +36,13 @@ class World:
         self.meetings: dict[tuple[Any, ...], int] = {}
 
     def node(self, length: float, *follows: tuple[int, float] | int) -> int:
-        """A node of ``length`` that begins once the delay after the end of each of ``follows`` has passed."""
+        """A node of ``length`` that begins after each node of ``follows`` has ended and its delay has passed."""
         self.lengths.append(length)
         self.follows.append([one if isinstance(one, tuple) else (one, 0.0) for one in follows])
         return len(self.lengths) - 1
 
     def meet(self, key: tuple[Any, ...], wire: float, arrival: int) -> int:
-        """The node for the wire time of the collective ``key``; one of its members has the node ``arrival``."""
+        """The node for the wire time of the collective ``key``; it also follows ``arrival``, the node of a member."""
         if key not in self.meetings:
             self.meetings[key] = self.node(wire)
         self.follows[self.meetings[key]].append((arrival, 0.0))
@@ -232,7 +232,7 @@ class Rank:
         self._pass("recv", sender, self.number, group, wire, elements)
 
     def wait(self, stream: int) -> None:
-        """The compute stream waits for the work of ``stream`` so far."""
+        """The compute stream waits for all work launched on ``stream`` so far."""
         follows = [self.tails[one] for one in (COMPUTE, stream) if one in self.tails]
         self.tails[COMPUTE] = self.world.node(0.0, *follows)
 
@@ -344,7 +344,7 @@ class Rank:
 class Layout:
     """How a run is parallelised: ``kind`` (ddp, tp, pp, ep or hsdp) over ``ranks`` ranks, in groups of ``size``.
 
-    Its host waits for the device at the end of each step, unless it is ``free``.
+    The host of a rank waits for the device at the end of each step, unless the layout is ``free``.
     """
 
     kind: str
@@ -399,7 +399,8 @@ class Simulated:
         """A file for each rank in the folder of its host; clocks differ by up to 40 ms, and in rate by up to
         ``drift``.
 
-        ``steps`` gives the number of recorded steps of a rank, ``kept`` the share of its file that is left, if not all.
+        ``steps`` gives the number of recorded steps of a rank, ``kept`` the share of its file that is written, if not
+        the whole file.
         """
         for rank in self.ranks:
             if rank.number in leave_out:
@@ -414,7 +415,7 @@ class Simulated:
 
 
 def listed(ranks: Sequence[int]) -> str:
-    """The ranks of a group as PyTorch lists them: if they are more than thirty, only the first ones and the last."""
+    """The ranks of a group as PyTorch lists them: if there are more than thirty, only the first ones and the last."""
     first = ", ".join(map(str, ranks[:29]))
     return str(list(ranks)) if len(ranks) <= 30 else f"[{first}, ..., {ranks[-1]}]"
 

@@ -1,7 +1,8 @@
 """One convolution on a Gaudi 3, modelled on the only public recording, in each format of the profiler.
 
-A work is (lane, node, op, start, length) in ns. The real recording has 8 MME lanes that run ``g_1_conv_0`` once and 48
-TPC lanes that pack its weights; the starts and lengths below are those of its work, in ns after the first.
+A piece of work is (lane, node, op, start, length) in ns. The real recording has 8 MME lanes that run ``g_1_conv_0``
+once and 48 TPC lanes that pack its weights. The starts and lengths below are those of the recorded work; starts count
+from the first one.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ def as_native_json() -> str:
 
 
 def as_kineto() -> str:
-    """The recording as the bridge passes it to Kineto: one process, whole events with the arguments of the end."""
+    """The recording as the bridge passes it to Kineto: one process, complete events with the end events' arguments."""
     lanes = {lane: number for number, lane in enumerate(dict.fromkeys(work.lane for work in works()))}
     device = {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "/device:HPU:0"}}
     tids = {lane: 1000 * (6 if "MME" in lane else 7) + number for lane, number in lanes.items()}

@@ -1,6 +1,6 @@
-"""Keeps the results and stores of analyses for tests that repeat one with the same files, rules and schedule.
+"""Keeps the results and stores of analyses, for tests that repeat an analysis with the same files, rules and schedule.
 
-It serves tests of what surrounds an analysis (options, exit codes, outputs), whose time is mostly that of the analysis.
+Tests of options, exit codes and outputs use it, because the analysis would take most of their time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines that a Gaudi run prints on the console, fallbacks aside."""
+"""Lines that a Gaudi run prints on the console, except those about fallbacks."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def anew() -> None:
-    """For tests that compare analyses, or change what an analysis does."""
+    """Disables the memory of analyses, for tests that compare analyses or change what an analysis does."""
 
 
 @pytest.fixture(autouse=True)

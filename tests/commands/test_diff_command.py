@@ -427,7 +427,7 @@ def late_work(number: int, name: str, at: int, end: int, call: str = "cudaLaunch
 
 
 def chained(count: int, dur_us: int) -> list[dict[str, Any]]:
-    """Steps, each of which launches work that ends shortly after that of the step before."""
+    """Steps, each of which launches work that ends shortly after the work of the previous step."""
     whole = count * dur_us
     works = (late_work(number, "late", number * dur_us + 8, whole + number) for number in range(count))
     return [*passes(count, dur_us), *(event for work in works for event in work)]
@@ -447,7 +447,7 @@ def test_the_gate_does_not_judge_work_that_is_longer_than_the_recording_of_the_h
         chained(10, 50_000),
         # The slow steps are incomplete.
         [*passes(10, 1000), *passes(9, 50_000, first=10, at=10_000, on_device=False)],
-        # Most of the work is in no step.
+        # Most of the work is outside the steps.
         [*passes(10, 1000), x("aten::mm", 10_000, 450_000)],
     ],
 )  # fmt: skip

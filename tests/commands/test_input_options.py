@@ -50,7 +50,7 @@ fix = "None."
 example = "None"
 references = []
 """
-# A value for each row, and the sign that it was honoured.
+# For each row of the table of options: a value, and a check that the program honoured it.
 CASES: dict[str, tuple[str, Any]] = {
     "log": ("console.log", lambda seen: seen.inputs.texts == ("console.log",)),
     "metrics": ("metrics.json", lambda seen: seen.inputs.texts == ("metrics.json",)),

@@ -30,7 +30,7 @@ COMMANDS = {
 }
 # These commands read no input except a script; tests/sim/test_files.py covers that script.
 ONLY_WRITE = {"rule", "benchmark", "demo", "record", "simulate"}
-# Writes only to names that end in .duckdb, .xlsx or /, as no input does.
+# Writes only to names that end in .duckdb, .xlsx or /; no input has such a name.
 OF_TABLES = {"export"}
 # Reads parts only; a test below covers them.
 OF_PARTS = {"merge"}

@@ -7,7 +7,7 @@ import shutil
 from importlib.metadata import entry_points
 from pathlib import Path
 
-# Kept across the nested runs of pytest, which otherwise import these again; extension modules do not survive that.
+# Imported here so that nested runs of pytest do not import these again; extension modules fail on a second import.
 import duckdb  # noqa: F401
 import numpy as np  # noqa: F401
 import pytest

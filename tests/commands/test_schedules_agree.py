@@ -36,7 +36,7 @@ OF_EACH_RANK = {"6 kernels in 3 steps of 10.0 ms", "9 kernels in 3 steps of 10.0
 
 
 def events(rank: int) -> list[dict[str, Any]]:
-    """Three steps, a fifth of which the loader takes, with ``rank`` more kernels than on rank 0."""
+    """Three steps in which the loader takes a fifth of the time; there are ``rank`` more kernels than on rank 0."""
     found = []
     for number in range(3):
         at = 10_000 * number

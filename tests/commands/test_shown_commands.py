@@ -16,7 +16,7 @@ NOT_HERE = {
     "record": "runs the training script of the reader",
 }
 RECORDINGS = ("run.pt.trace.json", "decode.pt.trace.json", "capture.pt.trace.json", "traces/rank0.json")
-# Other names that the pages use for these recordings, mapped to one name each: analyses are kept by file names.
+# Other names that the pages use for these recordings. Each is mapped to one name, so that remembered analyses apply.
 ALIASES = {
     "run.json": "run.pt.trace.json",
     **dict.fromkeys(("my_tensorboard_logs", "main/", "branch/", "profile_dir", "runs/first"), "traces/"),

@@ -1,4 +1,7 @@
-"""``simulate``: the script's output and exit code first, ours after it or on stderr; mostly in this process."""
+"""``simulate``: the script's output comes first, and ours follows it or goes to stderr; the script's exit code wins.
+
+Most tests run in this process.
+"""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ def write_run(
 ) -> None:
     """A file for each rank, in the folder of its host: ``node001/rank5.json``.
 
-    The ranks of a host form a group, which reduces before all ranks do. Every second clock is ``skew`` us ahead. A step
-    takes REST longer than its slowest rank; the host waits for its end.
+    The ranks of a host form a group, whose all-reduce precedes that of all ranks. Every second clock is ``skew`` us
+    ahead. A step lasts until its slowest rank is done, and REST longer; the host waits for its end.
     """
     lengths = [LEAD + _ready(slow, number, range(ranks)) + WIRE + REST for number in range(steps)]
     begins = list(accumulate(lengths, initial=0))
@@ -88,7 +88,7 @@ def write_run(
 
 
 def _jitter(rank: int) -> int:
-    """No two ranks compute for exactly the same time."""
+    """A few us, so that neighbouring ranks do not compute for exactly the same time."""
     return 7 * (rank % 3)
 
 

@@ -1,4 +1,4 @@
-"""Tasks on a fake cluster, without Dask or a clock; ``test_schedule`` has real ones."""
+"""Tasks on a fake cluster, without Dask or a clock; ``test_schedule`` uses a real cluster."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Client:
 
 @dataclass(frozen=True)
 class WatchedCluster(Cluster):
-    """Ends the oldest future before each wait; a future whose rank ``hangs`` never ends."""
+    """Ends the oldest future before each wait; a future whose file ``hangs`` never ends."""
 
     hangs: Callable[[str], bool] = lambda path: False
     outstanding: list[int] = field(default_factory=list)

@@ -121,7 +121,7 @@ def test_slow_links_of_all_groups_are_predicted_together(ranks: tuple[int, ...],
     assert first.code == ("COL116" if len(groups) == 2 else "COL109")
     assert first.gain
     assert first.gain.kind == "predicted"
-    # In the simulation, healthy links reach a little less than half of their rate, which the fix promises.
+    # The fix promises half of the links' rate. In the simulation, healthy links reach a little less.
     assert first.gain.ns_per_step / 1_000 == pytest.approx(run.step_us - simulate(TP, steps=2).step_us, rel=0.1)
     assert "COL113" not in {found.code for found in report.findings}
 

@@ -50,7 +50,7 @@ def trace(folder: Path, recorded: dict[str, Any] | None, device: bool = False) -
 
 
 def loader(trace: Path) -> Finding:
-    """What the rule about loading finds in ``trace``."""
+    """The finding about data loading in ``trace``."""
     (found,) = analyze([str(trace)], LOADING).findings
     return found
 

@@ -117,7 +117,7 @@ def test_ranks_of_unequal_length_read_together_or_separately_give_one_report(
 
 
 def uneven(rank: int, lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """Steps of ``us``: matmuls whose sizes differ between ranks, and a copy from pageable memory."""
+    """Steps of ``lengths`` us: matmuls whose sizes differ between ranks, and a copy from pageable memory."""
     events, at = [], 0
     for number, us in enumerate(lengths):
         first = 100 * number

@@ -51,7 +51,7 @@ def repr_of(default):
 
 
 def same(theirs, ours):
-    """Whether two lists of parameters are equal for callers, to whom 1e-3 is 0.001, and None is no default."""
+    """Whether callers see no difference between two lists of parameters: the default 1e-3, say, equals 0.001."""
 
     def read(text):
         try:

@@ -26,7 +26,7 @@ Mutation = Callable[[Random, bytes, Sequence[bytes]], bytes]
 
 
 def mutated(random: Random, seeds: Sequence[bytes]) -> bytes:
-    """One of ``seeds`` after a few mutations, and occasionally none."""
+    """One of ``seeds`` after a few mutations; occasionally unchanged."""
     data = random.choice(seeds)
     for _ in range(random.choice((0, 1, 1, 2, 3, 6, 12))):
         data = random.choice(_MUTATIONS)(random, data, seeds)[:_LONGEST]

@@ -3,9 +3,9 @@
     python tests/fuzz/run.py [--minutes 10] [--first NUMBER] [TARGET ...]
     python tests/fuzz/run.py --again NUMBER TARGET
 
-Each input is made from its number alone. The targets take turns, each in a separate process, which may crash: an input
+Each input is made from its number alone. The targets take turns, each in a separate process, which may crash. An input
 fails when it raises anything but our errors, ends its process, or costs more time or memory than its length allows
-(``worker.py``). It is kept in ``fuzz-found/TARGET-NUMBER``, one for each place where things break.
+(``worker.py``). A failing input is kept in ``fuzz-found/TARGET-NUMBER``, one for each place in the code that fails.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def _copy_of(number: int) -> list[Event]:
 
 
 def _fetched(number: int, at: float, dur: float) -> list[Event]:
-    """A fetch of the loader and an op on the thread that feeds the device; the op of every second fetch."""
+    """A fetch of the loader; every second fetch contains an op, so its thread feeds the device."""
     return [loader(at, dur), *([x("aten::add", at, dur)] if number % 2 else [])]
 
 

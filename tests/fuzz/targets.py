@@ -170,7 +170,7 @@ def _copy(data: bytes, folder: Path) -> None:
         file.writelines(splice(load(str(path))[0], [ours], spool))
     assert b"habana_perf_tool" in again.read_bytes()
     after = read_path(str(again))
-    # The two loaders write a number that stands for a text differently, so only times are compared.
+    # If a number stands in place of a text, the two loaders write it differently, so only times are compared.
     assert after.times == before.times
     # If the metadata contains a whole trace, the copy contains it too, and the reader reports it again.
     assert after.status == "ok" or again.read_bytes().count(b'"traceEvents"') > 1

@@ -1,7 +1,7 @@
 """Fifty ways to end a recorded training run; each leaves a readable recording. The training is ordinary: a loader,
 checkpoints every few steps, a log, mixed precision, and gradient clipping. It runs under ``record``, with a
 ``torch.profiler`` of its own, in Lightning's Trainer, in the Trainer of Hugging Face, and on two processes of torchrun.
-Trouble comes in the fifth step that is recorded or earlier.
+The run ends in the fifth recorded step or earlier.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def full_disk(folder: Path) -> Iterator[None]:
 
 
 def hear_every_signal() -> None:
-    """nohup, or a shell that runs the tests in the background, makes them and their children ignore some signals."""
+    """Restore the default handlers: nohup, or a shell that runs the tests in the background, ignores some signals."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 

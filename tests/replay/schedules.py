@@ -2,7 +2,7 @@
 
 A launch takes CALL ns on its thread; its work starts LATENCY ns after the call begins, and not before earlier work on
 its stream has ended. A wait returns TAIL ns after all launched work is done, and takes CALL ns at least. A call that
-copies does the same for its own copy. A thread that calls another thread does nothing until that one is done.
+copies does the same for its own copy. A thread that calls another thread does nothing until the other thread is done.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank) WHERE w.rank = $rank
 
 @cache
 def groups() -> tuple[tuple[Case, ...], ...]:
-    """The cases that may share a run, in groups with like devices; nobody in a group is alone."""
+    """The cases that may share a run, grouped by device; every group has at least two cases."""
     made = []
     for _, alike in groupby(sorted(filter(_may_share, all_cases()), key=_device), _device):
         cases = list(alike)

@@ -1,4 +1,4 @@
-"""Realistic scripts, tiny and with random weights: they compute the values of a CPU, and behave as on a Gaudi.
+"""Realistic scripts, tiny and with random weights: they compute the same values as on a CPU, and behave as on a Gaudi.
 
 ``scripts/models.toml`` has models for one loop; ``scripts/scripts.toml`` lists what to expect from the scripts in the
 folders next to it, with reasons.

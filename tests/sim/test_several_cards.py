@@ -119,7 +119,7 @@ def test_the_traces_of_both_ranks_are_one_run(pair: tuple[Any, list[str], Path])
      ("broadcast", 8, 1.0), ("barrier", 8, 0.0)],
 )  # fmt: skip
 def test_how_long_a_collective_takes(kind: str, cards: int, share: float) -> None:
-    """``share`` of its size goes over the links to the other cards, each with a seventh of the total bandwidth."""
+    """``share`` of the collective's size goes over links to other cards; each has a seventh of the total bandwidth."""
     facts = next(each for each in known_devices() if each.name == "GAUDI2")
     costs, size = default_costs(), 0 if kind == "barrier" else 2**30
     collective = Collective(kind, size, size // 4, "Float", "0", tuple(range(cards)))

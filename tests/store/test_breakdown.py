@@ -86,8 +86,8 @@ def plugin_breakdown(trace: Trace) -> list[dict[str, int]] | None:
     """The numbers of PyTorch's TensorBoard plugin, in ns; it leaves out steps cut off by the recording.
 
     None where the plugin contradicts itself: if the parts cover the steps completely, it starts over, and the parts
-    then add up to more than the step. Also None where work ends after the next
-    step's work: in the plugin, such work extends its step.
+    then add up to more than the step. Also None where work ends after the next step's work: in the plugin, such work
+    extends its own step.
     """
     inside = launched_inside(trace)
     if any(outlasts(works, inside[number:]) for number, works in enumerate(inside, 1)):
@@ -187,7 +187,7 @@ def test_copies_visible_only_on_the_host_are_input_copies(rows: Rows) -> None:
         # A persistent kernel, and a collective that is done in step 2: the steps end with the work after them.
         ([(0, 990)], [200, 200, 200, 200, 200]),
         ([(0, 590)], [200, 200, 200, 200, 200]),
-        # Work that ends before the last work of the next step extends its step.
+        # Work that ends before the last work of the next step extends its own step.
         ([(0, 330)], [333, 67, 200, 200, 200]),
     ],
 )  # fmt: skip

@@ -115,7 +115,7 @@ def work_of(tmp_path: Path, text: str) -> tuple[list[tuple[Any, ...]], dict[str,
 
 
 def test_ends_match_begins_in_order_and_not_by_name(tmp_path: Path) -> None:
-    # The second piece of work begins before the first has ended, and ends carry a port's name.
+    # The second piece of work begins before the first has ended, and the end events carry the name of a port.
     text = native(half("B", 1, "a"), half("B", 2, "b"), half("E", 5, "TPC_SPU_HALT 1"), half("E", 6, "TPC_SPU_HALT 2"))
     found, issues = work_of(tmp_path, text)
     assert found == [("relu_fwd_bf16", "TPC", 1000, 4000, 7), ("relu_fwd_bf16", "TPC", 2000, 4000, 7)]

@@ -314,7 +314,7 @@ def order(row: dict[str, object]) -> tuple[object, ...]:
 
 
 def test_json_arrows_in_sql_are_in_parentheses() -> None:
-    # In DuckDB before 2.0, the newest for Python 3.10, a comparison binds more strongly than an arrow.
+    # In DuckDB before 2.0 (Python 3.10 has no newer release), a comparison binds more strongly than an arrow.
     loose = re.compile(r"->>?\s*'[^']*'\s*(?:=|<|>|!|\+|-|\*|IS\b|IN\b|LIKE\b|BETWEEN\b|::)")
     files = [*(PACKAGE / "tables").rglob("*.sql"), *(PACKAGE / "store").glob("*.py"), *PACK.rglob("*.toml")]
 

@@ -142,7 +142,7 @@ def no_device(report: Report) -> list[str]:
     ]
 
 
-# The contents of these tables are unknown if the machine is.
+# The contents of these tables are unknown if the machine is unknown.
 OF_MACHINES = {"known_devices", "rated_devices", "device_facts", "machines", "machine_loads"}
 
 
@@ -180,7 +180,7 @@ CHANGES: dict[str, tuple[Callable[[Trace], Trace], Callable[[Report], list[str]]
 
 
 def taken_from() -> Iterator[Any]:
-    """Each change with one shipped trace and two recorded ones, in turn; nearly all traces have what it removes."""
+    """Each change with one shipped trace and two recorded ones, in turn; nearly all have what the change removes."""
     for number, taken in enumerate(CHANGES):
         some = [SHIPPED[number % len(SHIPPED)]]
         some += [RECORDED[(number + at) % len(RECORDED)] for at in (0, 2) if RECORDED]
