@@ -238,8 +238,10 @@ CAPTURE = ("cudaStreamBeginCapture", "cudaStreamEndCapture")
 @pytest.mark.parametrize(
     ("kernels", "around", "code", "sentence"),
     [
-        (4, (), 2, "the new run is incomplete, so it is not judged: rank 0: 60.0 % of the kernels that its steps "),
-        (8, (), 2, "not judged: rank 0 lacks 20.0 % of the kernels that its steps launched (base: 0.0 %)"),
+        (4, (), 2, "the new run is incomplete, so it is not judged: "
+                   "rank 0: 60.0 % of the kernels that its steps launched"),
+        (8, (), 2, "the new run is not judged: "
+                   "rank 0 lacks 20.0 % of the kernels that its steps launched (base: 0.0 %)"),
         (10, (), 0, ""),
         # Calls inside a capture launch nothing.
         (8, CAPTURE, 0, ""),
