@@ -18,6 +18,7 @@ from perftool.commands.session import Session, open_run, project_root
 from perftool.errors import NoInputError
 from perftool.model.choices import LintFormat
 from perftool.output_file import write_errors_named
+from perftool.units import format_ratio
 
 if TYPE_CHECKING:
     from perftool.engine.gate.lint import LintPlan
@@ -114,6 +115,7 @@ def lint(
     result = _accepted(linted(session, inputs, plan), plan, write_baseline)
     with exit_code(1 if result.fails else 0):
         _finish(result, session, sinks, call)
+        session.note(_coverage_notes(result, plan))
 
 
 def linted(session: Session, inputs: Inputs, plan: LintPlan) -> LintReport:
@@ -193,6 +195,24 @@ def _accepted_notes(result: LintReport, target: str | None) -> list[str]:
     refused = sorted({found.finding.code for found in result.active})
     left = [f"not accepted, because no baseline can accept these: {', '.join(refused)}"] if refused else []
     return [accepted, *left, *written_note(target)]
+
+
+def _coverage_notes(result: LintReport, plan: LintPlan) -> list[str]:
+    """A note if a budget limits the step time, but most of the recording lies outside the steps that count.
+
+    That is no finding: a recording may contain the start of the program, or evaluation.
+    """
+    from perftool.engine.report.complete_steps import least_covered
+
+    if not any(budget.query is None and budget.name == "step_time_ms" for budget in plan.budgets):
+        return []
+    recorded = {one.rank: one.recorded_ns for one in result.report.ranks if one.recorded_ns is not None}
+    share = least_covered(result.report.steps, recorded)
+    if share is None or 2 * share >= 1:
+        return []
+    return [
+        f"the budget of step_time_ms limits complete steps, which cover only {format_ratio(share)} of the recording"
+    ]
 
 
 def _idle_notes(result: LintReport) -> list[str]:

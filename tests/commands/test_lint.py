@@ -450,6 +450,20 @@ def test_a_query_that_fails_is_named(run: Run) -> None:
     assert run.err.startswith("habana_perf_tool: budget reads: Binder Error")
 
 
+def test_a_note_says_if_most_of_the_recording_lies_outside_the_steps_of_a_budget(run: Run) -> None:
+    events = [x("aten::mm", 0, 900), *(step(n, 1000 + 1000 * n, 1000) for n in range(8)), x("aten::mm", 1010, 7900)]
+    Path("all.json").write_bytes(document(events))
+    Path("few.json").write_bytes(document([*events, x("aten::mm", 9100, 15_900)]))
+    budget = ["--budget", "step_time_ms<=1.5", "--select", "TRC"]
+    said = "the budget of step_time_ms limits complete steps, which cover only 32.0 % of the recording"
+    assert run("lint", "all.json", *budget) == 0
+    assert "cover only" not in run.err
+    assert run("lint", "few.json", *budget) == 0
+    assert said in run.err
+    assert run("lint", "few.json", "--select", "TRC") == 0
+    assert said not in run.err
+
+
 def test_a_broken_budget_cannot_be_accepted(run: Run) -> None:
     assert run("lint", GOOD, "--budget", "step_time_ms<=1", "--write-baseline", "accepted.json") == 1
     assert json.loads(Path("accepted.json").read_bytes())["findings"] == []

@@ -68,6 +68,20 @@ def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> 
     return max((ns for ns in per_step if ns is not None), default=None)
 
 
+def least_covered(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
+    """The share of the recording that complete steps cover, of the rank with the smallest share; None without steps.
+
+    ``recorded_ns`` has the length of each rank's recording.
+    """
+    own = _by_rank(step for step in counted(steps) if step.name != WHOLE_TRACE)
+    shares = (
+        sum(step.dur_ns for step in own[rank]) / length
+        for rank, length in recorded_ns.items()
+        if rank in own and length
+    )
+    return min(shares, default=None)
+
+
 def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
     # A recording cuts off its first and last step at most, so other incomplete steps are not left out.
     are_cut = sum(step.left_out == "incomplete" for step in steps) <= _CUT_OFF
