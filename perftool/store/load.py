@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,12 +46,10 @@ _EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
 # Longer names are cut, because names are compared with many patterns and copied into rows. The longest names known,
 # those of template kernels, are 5 kB long.
 LONGEST_NAME = 6 << 10
-# Elements without a phase are loaded with an empty one, which is reported as unknown. ``{}``, with which some writers
-# end the array, is not an event. ``annotate`` adds no complete events, so those with its category are part of the run.
-_IS_EVENT = (
-    "(ph IS NOT NULL OR coalesce(name, ts::VARCHAR, dur::VARCHAR) IS NOT NULL) "
-    f"AND (cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('B', 'E', 'C', 'M', 's', 'f'))"
-)
+# Elements without a phase are loaded with an empty one, which is reported as unknown. ``_remove_blank`` removes and
+# counts those without any key of an event. ``_without_annotations`` removes other events that ``annotate`` added.
+_IS_EVENT = f"cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('C', 's', 'f')"
+_IS_BLANK = "ph = '' AND coalesce(name, ts::VARCHAR, dur::VARCHAR) IS NULL"
 _CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"
 
 Progress = Callable[[int], None]
@@ -86,10 +84,11 @@ def load_trace(
     _settle_rank(here(), batches.rank, rank)
     if trace.bare and not _has_phase(here(), rank):
         raise InputError(f"{trace.path}: a JSON array without a single trace event")
+    events = loading.events - _without_annotations(here(), rank)
     status: InputStatus = "truncated" if trace.truncated else "repaired" if trace.issues else "ok"
     shown = "<stdin>" if path == STDIN else path
     issues = (*_origin(trace.metadata), *trace.issues)
-    return InputFile(shown, "trace", None, trace.size, loading.events, status, issues, trace.events_end), trace.metadata
+    return InputFile(shown, "trace", None, trace.size, events, status, issues, trace.events_end), trace.metadata
 
 
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
@@ -157,9 +156,12 @@ class _Loading:
         try:
             with one_transaction(connection):
                 events = _insert(connection, batch.chunks, batch.rank, exact=any(chunk.exact for chunk in batch.chunks))
+                blank, empty = _remove_blank(connection, batch.chunks)
                 self._turns.wait(batch.number)
                 if self._trace.ended:
                     raise _AfterEndError
+            events -= blank
+            self._trace.without_event += blank - empty
         except _AfterEndError:
             events = 0
         except duckdb.Error:
@@ -188,7 +190,8 @@ def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chu
     if trace.ended:
         return 0
     try:
-        return _insert(connection, [chunk], rank, exact=chunk.exact)
+        events = _insert(connection, [chunk], rank, exact=chunk.exact)
+        return events - _count_blank(connection, trace, chunk)
     except duckdb.OutOfMemoryException:
         # The chunk may be undamaged, and a repair would drop events.
         raise OutOfMemoryError(None) from None
@@ -199,7 +202,8 @@ def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chu
         return 0
     try:
         trace.not_objects += _count_others(connection, repaired)
-        return _insert_values(connection, repaired, rank)
+        events = _insert_values(connection, repaired, rank)
+        return events - _count_blank(connection, trace, repaired)
     except duckdb.Error as error:
         trace.lost(repaired, str(error).splitlines()[0])
         return 0
@@ -241,6 +245,28 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
     return int(inserted.fetchall()[0][0])
 
 
+def _count_blank(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk) -> int:
+    """Remove the elements of ``chunk`` without any key of an event, and return their number."""
+    blank, empty = _remove_blank(connection, [chunk])
+    trace.without_event += blank - empty
+    return blank
+
+
+def _remove_blank(connection: duckdb.DuckDBPyConnection, chunks: Sequence[Chunk]) -> tuple[int, int]:
+    """Remove the elements of ``chunks`` without any key of an event. Returns their number, and how many of them are
+    empty.
+
+    Some writers end the array with ``{}``.
+    """
+    removed = int(connection.execute(f"DELETE FROM raw WHERE {_IS_BLANK}").fetchall()[0][0])
+    if not removed:
+        return 0, 0
+    empty = "json_type(json) = 'NULL' OR json_type(json) = 'OBJECT' AND len(json_keys(json)) = 0"
+    statement = f"SELECT count(*) FROM read_json_objects($files, format = 'array') WHERE {empty}"
+    found = connection.execute(statement, {"files": [str(chunk.path) for chunk in chunks]}).fetchall()
+    return removed, min(removed, int(found[0][0]))
+
+
 def _count_others(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
     """The number of elements in ``chunk`` that are neither objects nor null."""
     kinds = "json_type(json) NOT IN ('OBJECT', 'NULL')"
@@ -252,6 +278,25 @@ def _to_ns(form: str, source: str) -> str:
     """SQL that turns the time ``source`` from microseconds to ns; NULL for an impossible time."""
     possible = f"try_cast({source} AS DOUBLE) BETWEEN {-_MOST_US} AND {_MOST_US}"
     return f"CASE WHEN {possible} THEN {form.format(source)} END"
+
+
+def _without_annotations(connection: duckdb.DuckDBPyConnection, rank: int) -> int:
+    """Remove the slices that ``annotate`` added to the trace of ``rank``, and return the number of removed events.
+
+    They are in a process of their own, which ``annotate`` names. Other events of its category are part of the run.
+    """
+    ours = f"rank = {rank} AND cat = '{CATEGORY}'"
+    if not connection.execute(f"SELECT 1 FROM raw WHERE {ours} AND ph IN ('B', 'E', 'M') LIMIT 1").fetchall():
+        return 0
+    named = f"SELECT pid FROM raw WHERE {ours} AND ph = 'M' AND name = 'process_name' AND pid IS NOT NULL"
+    others = f"SELECT pid FROM raw WHERE rank = {rank} AND cat IS DISTINCT FROM '{CATEGORY}' AND pid IS NOT NULL"
+    connection.execute(f"CREATE TEMPORARY TABLE own_process AS ({named} EXCEPT {others})")
+    own = "pid IN (FROM own_process)"
+    removed = connection.execute(
+        f"DELETE FROM raw WHERE {ours} AND (ph = 'M' OR ph IN ('B', 'E') AND {own})"
+    ).fetchall()
+    connection.execute("DROP TABLE own_process")
+    return int(removed[0][0])
 
 
 def _has_phase(connection: duckdb.DuckDBPyConnection, rank: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from builders.program import Run
-from events import document, kernel, launch, runtime, step, x
+from events import begin, document, end, kernel, launch, runtime, step, x
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 # One rule is enough, because the subject is the step times.
@@ -317,6 +317,28 @@ def test_the_gate_does_not_judge_a_run_that_lost_events(run: Run, damage: dict[s
 
     assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
     assert lost in run.err
+
+
+@pytest.mark.parametrize("where", [{}, {"pid": 9}, {"pid": 9, "tid": 9}], ids=["same process", "other", "other thread"])
+def test_begins_with_the_category_of_annotations_are_part_of_the_run(run: Run, where: dict[str, int]) -> None:
+    slow = {"cat": "habana_perf_tool", **where}
+    more = [begin("aten::mm", 10_000, **slow), end(150_000, **slow)]
+    Path("new.json").write_bytes(document([*passes(10, 1000), *more]))
+    Path("base.json").write_bytes(document(passes(10, 1000)))
+
+    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
+    assert "it recorded " in run.err
+
+
+def test_the_gate_does_not_judge_a_run_with_events_inside_other_objects(run: Run) -> None:
+    base = passes(10, 1000)
+    wrapped = [{"event": event} for event in passes(30, 4000, first=10, at=10_000)]
+    Path("base.json").write_bytes(document([*base, {}]))
+    Path("new.json").write_bytes(document([*base, *wrapped]))
+
+    assert run(*DIFF, "base.json", "base.json", "--fail-if", "slower:5%") == 0
+    assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
+    assert f"objects in the event array without any key of an event, left out: {len(wrapped)}" in run.err
 
 
 def test_events_with_the_category_of_annotations_are_part_of_the_run(run: Run) -> None:

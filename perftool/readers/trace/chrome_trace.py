@@ -46,7 +46,8 @@ class Chunk:
 class ChromeTrace:
     """Reads one trace file; ``metadata`` and ``issues`` are complete after ``finish``.
 
-    The loader of the chunks counts in ``not_objects`` the elements of the event array that are not objects.
+    The loader of the chunks counts in ``not_objects`` the elements of the event array that are not objects, and in
+    ``without_event`` the objects without any key of an event.
     One thread may cut chunks while another repairs some. Once all chunks are cut, ``events_end`` is the offset of the
     bracket that closes the events; None when it is unknown, or when there is damage before it.
     """
@@ -58,6 +59,7 @@ class ChromeTrace:
         self.truncated = False
         self.size = 0
         self.not_objects = 0
+        self.without_event = 0
         self._spool = spool
         self.bare = False
         self.ended = False
@@ -141,7 +143,9 @@ class ChromeTrace:
             )
             issue = ImportIssue("dropped events", found.dropped, text, found.dropped_bytes, found.first_drop)
             self.issues.append(issue)
-
+        if self.without_event:
+            text = f"objects in the event array without any key of an event, left out: {self.without_event:,}"
+            self.issues.append(ImportIssue("unknown events", self.without_event, text))
         if self.not_objects:
             text = f"elements of the event array that are not objects, left out: {self.not_objects:,}"
             self.issues.append(ImportIssue("unknown events", self.not_objects, text))
