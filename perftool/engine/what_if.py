@@ -89,7 +89,10 @@ def parse_scale(text: str) -> Wanted:
 
 
 def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """The rules with the codes or names ``names``, including retired ones. Raises RuleError for unknown ones."""
+    """The rules with these codes or names; a retired code or name gives its successor.
+
+    Raises RuleError for an unknown name, PerfToolError for an ambiguous one.
+    """
     found = []
     for selector in redirect([Selector(name, "") for name in names], rules).selectors:
         rule = next((rule for rule in rules if selector.text in (rule.code, rule.name)), None)

@@ -111,7 +111,7 @@ class Call:
         return [Tensor(shape_of(dims), kind) for dims in listed]
 
     def tensors(self, first: int = 0, end: int | None = None) -> list[Tensor]:
-        """All tensors from ``first`` up to ``end`` (exclusive), without None arguments."""
+        """The tensors from ``first`` up to ``end`` (exclusive); arguments that are not tensors are left out."""
         positions = range(first, len(self.types) if end is None else end)
         return [self.tensor(position) for position in positions if self.has(position)]
 

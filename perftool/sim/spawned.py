@@ -73,7 +73,9 @@ def _enter(settings: Settings) -> None:
 
 
 def _leave(simulation: Simulation, settings: Settings, stack: ExitStack, owner: int) -> None:
-    """Write the files; a process without a rank, such as a loader's worker, writes none."""
+    """Write the files. A process outside a multi-rank run that submitted no device work, such as a loader's worker,
+    writes none; nor does a forked child.
+    """
     if os.getpid() != owner:
         return
     stack.close()

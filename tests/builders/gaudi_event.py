@@ -18,8 +18,8 @@ _CATEGORIES = {
 class Event:
     """A raw record. ``part`` says who wrote it: ``kineto`` (CPU part), ``device``, ``host`` or ``meta``.
 
-    ``work`` is False for records that mark a point instead of work (monitor duplicates, dead lanes), which
-    an analyser must not count as busy time. ``engine`` is the engine of a device event.
+    ``work`` is False for records that are not work (a monitor's longer duplicate of a kernel, records on dead lanes),
+    which an analyser must not count as busy time. ``engine`` is the engine of a device event.
     """
 
     ph: str

@@ -75,7 +75,8 @@ def test_a_function_that_mostly_saves_is_a_checkpoint(rows: Rows) -> None:
     )
     work = x("aten::add", 0, 100)
 
-    # The checkpoint ends with the function that saves, because the loop around it also computes.
+    # The checkpoint is `own`, the outermost function that mostly saves; the loop around it does not count, because it
+    # also computes.
     assert phases(rows, loop, work, own, saved) == [("steady", 100, None), ("checkpoint", 500, own["name"])]
     # A function that also computes, or saves for less than half of its time, is not the checkpoint either.
     assert phases(rows, own, work, saved, x("aten::add", 450, 50))[1] == ("checkpoint", 300, saved["name"])

@@ -164,9 +164,9 @@ _SEVERAL = 8
 _CALLS = 4
 # A model rarely has more equal layers.
 _LAYERS = 12
-# A loop with a smaller share of the time is not worth a sentence.
+# A loop or a module with a smaller share of the time is not worth a sentence.
 _LOOPED = 0.3
-# The verdict names the work before minor advice if the device is idle for less than this share.
+# If the device is idle for less than this share, the verdict says where the device's time goes before minor advice.
 _MOSTLY_BUSY = 0.3
 # Advice with a smaller gain follows the sentence on where the time goes.
 _MINOR = 0.15

@@ -39,7 +39,7 @@ class Context:
 
     @property
     def mean_step_ns(self) -> float:
-        """The mean step time, to compare with evidence, which adds up over the window."""
+        """The mean step time, for comparison with evidence that is summed over the whole window."""
         return self.window_ns / max(self.steps, 1)
 
 

@@ -38,9 +38,9 @@ _ADDING = (
 
 
 class FusedResourceApplyMomentum(FusedOptimizer):
-    """Momentum that adds gradients unscaled: the optimizer for FusedLars, which scales them by lr. `lr`, `weight_decay`
-    and `nesterov` are kept in the groups but not used. As on Gaudi, the first step of a group adds the gradient and all
-    later ones subtract it; without momentum every step is treated as the first, and a warning says so once.
+    """Momentum that does not multiply gradients by lr, because FusedLars, which wraps it, already has. `lr`,
+    `weight_decay` and `nesterov` are kept in the groups but not used. As on Gaudi, the first step of a group adds the
+    gradient and later steps subtract it; without momentum every step adds it, and a warning says so once.
     """
 
     op = "FusedResourceApplyMomentum"

@@ -23,7 +23,7 @@ from perftool.readers.text.op_names import op_name
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record as found in the file; ``statistics`` may be any value."""
+    """A record as found in the file; the values in ``statistics`` are not checked."""
 
     metric: str
     trigger: str | None
