@@ -517,6 +517,21 @@ def test_unannotated_backward_work_belongs_to_the_annotation_of_its_forward_op(t
     assert "By annotation, backward pass included: loss 80.0 %, encode 20.0 % of the work." in parts
 
 
+def test_overhead_that_no_single_op_has_is_given_with_the_number_of_ops(tmp_path: Path) -> None:
+    """Each of five kinds of ops takes a fifth of the overhead."""
+    free = [f"aten::{name}" for name in ("view", "expand", "transpose", "empty", "as_strided")]
+    events = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
+    for at in range(0, 20_000, 2000):
+        for place, name in enumerate(free):
+            events += [x(name, at + 400 * place, 300), x("aten::mul", at + 400 * place + 300, 80)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    text = analyze([str(path)]).verdict.causes[0].text
+
+    assert text.endswith("or call other ops (50 ops a step: larger batches or fewer ops shorten it)")
+
+
 def test_a_cause_names_the_op_that_takes_most_of_its_time(tmp_path: Path) -> None:
     events = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
     for begin in (0, 10_000):

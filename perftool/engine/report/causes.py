@@ -57,7 +57,7 @@ _NEARLY_ALL = 0.9
 # Names of ops from a trace are cut to this length in sentences.
 _LONGEST_NAME = 60
 _WAITING = re.compile("the device (?:waits|is idle) while the host")
-_NEEDS = ("windows", "steps", "_idle_totals", "_idle_annotations", "_idle_ops", "_gap_neighbours", "_rank_totals")
+_NEEDS = ("windows", "steps", "_idle_totals", "_idle_annotations", "_idle_ops", "_gap_neighbours", "_rank_totals", "ops")
 _CAUSES = """
 WITH whole AS (SELECT sum(dur) AS ns, sum(steps) AS steps FROM windows),
 idle AS (
@@ -86,7 +86,8 @@ in_ops AS (
         SELECT cause, op, sum(ns) AS ns, sum(calls) AS calls FROM _idle_ops GROUP BY cause, op
     ) GROUP BY cause
 )
-SELECT i.name, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step, i.longest,
+SELECT i.name, (SELECT count(*) FROM ops AS o JOIN windows AS t ON t.rank = o.rank AND o.ts >= t.host_ts AND o.ts < t.host_end) / w.steps AS ops,
+       (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step, i.longest,
        CASE WHEN a.ns > 0.5 * i.ns THEN a.name END AS within,
        CASE WHEN o.ns > 0.5 * i.ns THEN o.op.name END AS op, (o.op.calls / w.steps)::BIGINT AS calls,
        EXISTS (FROM steps WHERE step IS NOT NULL) AS stepped, CASE WHEN p.ns > 0.3 * i.ns THEN p.pair END AS pair
@@ -120,7 +121,7 @@ def causes(
     return tuple(
         Cause(
             name=row["name"],
-            text=(clause_of(row["name"], device) or row["name"]) + _mostly_in(row),
+            text=(clause_of(row["name"], device) or row["name"]) + _mostly_in(row) + _counted(row, device),
             share=row["share"],
             ns_per_step=row["ns_per_step"],
             codes=tuple(dict.fromkeys(found.code for found in findings if row["name"] in explains.get(found.code, ()))),
@@ -134,6 +135,13 @@ def causes(
 def cut_name(name: str) -> str:
     """``name``, cut for a sentence. The mark of a cut lets ``--redact`` find the remains of a secret."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _counted(row: dict[str, Any], device: str | None) -> str:
+    """A clause on the number of ops, if their own overhead on a CPU is the cause and no single op has most of it."""
+    if row["name"] != "framework_op" or device != "cpu" or _mostly_in(row):
+        return ""
+    return f" ({round(row['ops']):,} ops{' a step' if row['stepped'] else ''}: larger batches or fewer ops shorten it)"
 
 
 def _mostly_in(row: dict[str, Any]) -> str:
