@@ -57,7 +57,9 @@ _NEARLY_ALL = 0.9
 # Names of ops from a trace are cut to this length in sentences.
 _LONGEST_NAME = 60
 _WAITING = re.compile("the device (?:waits|is idle) while the host")
-_NEEDS = ("windows", "steps", "_idle_totals", "_idle_annotations", "_idle_ops", "_gap_neighbours", "_rank_totals", "ops")
+_NEEDS = (
+    "windows", "steps", "_idle_totals", "_idle_annotations", "_idle_ops", "_gap_neighbours", "_rank_totals", "ops",
+)  # fmt: skip
 _CAUSES = """
 WITH whole AS (SELECT sum(dur) AS ns, sum(steps) AS steps FROM windows),
 idle AS (
@@ -81,17 +83,19 @@ pairs AS (
         WHERE pair_times > 1 GROUP BY cause, pair_before, pair_after
     ) GROUP BY cause
 ),
+counted AS (
+    SELECT count(*) AS ops FROM ops AS o JOIN windows AS t ON t.rank = o.rank AND o.ts >= t.host_ts AND o.ts < t.host_end
+),
 in_ops AS (
     SELECT cause, arg_max({'name': op, 'calls': calls}, (ns, op)) AS op, max(ns) AS ns FROM (
         SELECT cause, op, sum(ns) AS ns, sum(calls) AS calls FROM _idle_ops GROUP BY cause, op
     ) GROUP BY cause
 )
-SELECT i.name, (SELECT count(*) FROM ops AS o JOIN windows AS t ON t.rank = o.rank AND o.ts >= t.host_ts AND o.ts < t.host_end) / w.steps AS ops,
-       (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step, i.longest,
+SELECT i.name, n.ops / w.steps AS ops, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step, i.longest,
        CASE WHEN a.ns > 0.5 * i.ns THEN a.name END AS within,
        CASE WHEN o.ns > 0.5 * i.ns THEN o.op.name END AS op, (o.op.calls / w.steps)::BIGINT AS calls,
        EXISTS (FROM steps WHERE step IS NOT NULL) AS stepped, CASE WHEN p.ns > 0.3 * i.ns THEN p.pair END AS pair
-FROM whole AS w CROSS JOIN idle AS i LEFT JOIN annotated AS a ON a.cause = i.name
+FROM whole AS w CROSS JOIN counted AS n CROSS JOIN idle AS i LEFT JOIN annotated AS a ON a.cause = i.name
 LEFT JOIN in_ops AS o ON o.cause = i.name LEFT JOIN pairs AS p ON p.cause = i.name
 WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 """
