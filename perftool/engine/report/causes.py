@@ -84,14 +84,16 @@ pairs AS (
     ) GROUP BY cause
 ),
 counted AS (
-    SELECT count(*) AS ops FROM ops AS o JOIN windows AS t ON t.rank = o.rank AND o.ts >= t.host_ts AND o.ts < t.host_end
+    SELECT count(*) AS ops
+    FROM ops AS o JOIN windows AS t ON t.rank = o.rank AND o.ts >= t.host_ts AND o.ts < t.host_end
 ),
 in_ops AS (
     SELECT cause, arg_max({'name': op, 'calls': calls}, (ns, op)) AS op, max(ns) AS ns FROM (
         SELECT cause, op, sum(ns) AS ns, sum(calls) AS calls FROM _idle_ops GROUP BY cause, op
     ) GROUP BY cause
 )
-SELECT i.name, n.ops / w.steps AS ops, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step, i.longest,
+SELECT i.name, n.ops / w.steps AS ops, (i.ns / w.ns)::DOUBLE AS share, (i.ns / w.steps)::BIGINT AS ns_per_step,
+       i.longest,
        CASE WHEN a.ns > 0.5 * i.ns THEN a.name END AS within,
        CASE WHEN o.ns > 0.5 * i.ns THEN o.op.name END AS op, (o.op.calls / w.steps)::BIGINT AS calls,
        EXISTS (FROM steps WHERE step IS NOT NULL) AS stepped, CASE WHEN p.ns > 0.3 * i.ns THEN p.pair END AS pair
