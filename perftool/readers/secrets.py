@@ -64,7 +64,7 @@ _LONGEST_NAME = 100
 SHORTEST = 8
 # A longer text is not a token, unless it has a known prefix.
 _LONGEST = 256
-_PLAIN = re.compile(rf"[\w+/=.\-~!@#$%^&*:]{{{SHORTEST},{_LONGEST}}}")
+_PLAIN = re.compile(rf"[\w+/=.\-~!@#$%^&*:;<>'\"`]{{{SHORTEST},{_LONGEST}}}")
 _MEASURE = re.compile(r"[+\-]?[\d.,:]+(?:e[+\-]?\d+)?[A-Za-z%]{0,3}(?:/\w{1,9})?", re.IGNORECASE)
 _NONE = re.compile(r"none|null|nil|true|false|yes|no|redacted|[*.x]*", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z_]+")
@@ -75,8 +75,11 @@ _NAMED = re.compile(
 )
 _QUOTE = re.compile(r"""\\*["']""")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
-# An ``&`` ends a value only if another name follows, as in an address.
-_BARE = re.compile(r"""(?:[^\s"'&;<>\\]|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\]))+""")
+# An ``&`` ends a value only if another name follows, as in an address. Quotes, angle brackets and semicolons also end
+# it if a space or punctuation follows.
+_BARE = re.compile(
+    r"""(?:[^\s"'`&;<>\\]|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])|["'`;<>]+(?![\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
+)
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
 _ADDRESS = re.compile(r"""://(?:[^\s/@:"'<>]*:(?P<password>[^\s/"'<>]+)|(?P<user>[^\s/@:"'<>]{16,}))@""")
 
@@ -203,6 +206,8 @@ def _named_in(text: str) -> Iterator[Found]:
         start, quote = _begin(text, found.end())
         if quote:
             end = _closed(text, start, quote, len(text) if found_certainty == Certainty.CERTAIN else _LONGEST + 1)
+            # The quote may be part of the secret.
+            end = _bare_end(text, end) if text.startswith(quote, end) else end
         else:
             # All names within a run of characters share the end of the run, which is computed once.
             run = run if start < run else _bare_end(text, start)

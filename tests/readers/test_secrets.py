@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perftool.readers import secrets
-from perftool.readers.secrets import certainty, is_secret, is_secret_number, secrets_in
+from perftool.readers.secrets import certainty, is_secret, is_secret_number, secrets_in, without_secrets
 
 SECRET = "q7Wz-2Kd9_xRt4"
 LONG = "a1B2c3D4e5F6g7H8i9J0" * 2
@@ -68,6 +68,23 @@ FORMS = {
 def test_an_ampersand_in_a_password_does_not_end_it() -> None:
     [found] = secrets_in("run DB_PASSWORD=QW00erty&Zx00cvbnMq now")
     assert (found.start, found.end) == (16, 35)
+
+
+@pytest.mark.parametrize("mark", [*";<>'\"`", "';"])
+def test_a_quote_or_a_bracket_inside_a_password_does_not_end_it(mark: str) -> None:
+    secret = f"QW00erty{mark}Zx00cvbnMq"
+    for before, after in (("", " now"), (" '--x", ", b"), (" (", ")"), (" ", "; ls")):
+        for name in ("DB_PASSWORD", "HF_TOKEN"):
+            text = f"run{before} {name}={secret}{after}"
+            assert without_secrets(text) == f"run{before} {name}=redacted{after}"
+    assert without_secrets(f"run DB_PASSWORD='{secret}' now") in (
+        "run DB_PASSWORD='redacted' now", "run DB_PASSWORD='redacted now"
+    )  # fmt: skip
+
+
+def test_what_follows_an_assigned_secret_stays() -> None:
+    listed = "['HF_TOKEN=QW00ertyZx','b=1'] \"HF_TOKEN=QW00ertyZx\", token=QW00ertyZx;path=/x <HF_TOKEN=QW00ertyZx> x"
+    assert without_secrets(listed) == listed.replace("QW00ertyZx", "redacted")
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -34,7 +34,7 @@ _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
 # Reports cut names of kernels before arguments and template arguments, stacks between frames, paths to the name of the
 # file, and the number off a module, all without a mark.
-_CUT_BEFORE = re.compile(r"[(<;/]|_\d+$")
+_CUT_BEFORE = re.compile(r"""[(<>;/'"`]|_\d+$""")
 # Strings repeat, so the results for the first strings are cached, unless they are long.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
 # At most this many characters of a secret are compared with a text at once.
