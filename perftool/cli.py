@@ -84,7 +84,11 @@ def root(
         _require_unset(context)
         return
     if not trace and not {"log", "metrics"} & set(cli.keys):
-        print(context.get_help())  # noqa: T201
+        try:
+            print(context.get_help())  # noqa: T201
+        except (BrokenPipeError, SystemExit):
+            # rich exits by itself if it cannot write.
+            raise OutputClosedError(2) from None
         raise typer.Exit(2)
     if cli.keys.get("output-format") not in (None, *_FORMATS):
         raise PerfToolError(f"--output-format {cli.keys['output-format']!r}: expected one of {', '.join(_FORMATS)}")

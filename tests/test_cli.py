@@ -253,6 +253,9 @@ def test_colour(
         ("query", "good.json", "SELECT name FROM slices"),
         ("rule", "--all"),
         ("config",),
+        ("--help",),
+        ("lint", "--help"),
+        ("--version",),
     ],
 )
 def test_a_closed_reader_is_not_an_error(arguments: tuple[str, ...], folder: Path) -> None:

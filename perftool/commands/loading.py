@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from perftool.commands.option_values import skip_conversion
 from perftool.commands.options import with_options
-from perftool.errors import PerfToolError, UnforeseenError
+from perftool.errors import OutputClosedError, PerfToolError, UnforeseenError
 from perftool.reporters.escape import one_line
 
 # The module of each command, in help order; its function has the name of the command.
@@ -53,8 +53,8 @@ class _Answering:
     """Escapes arguments in usage errors: a shell or CI may have expanded a pattern into odd file names."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """Escape the arguments in a UsageError from parsing."""
-        with _shown():
+        """Escape the arguments in a UsageError from parsing. Raises OutputClosedError if nobody reads the help."""
+        with _shown(), _closed_is_no_error():
             return super().make_context(*args, **options)  # type: ignore[misc]
 
     def invoke(self, ctx: Any) -> Any:
@@ -70,6 +70,18 @@ def _shown() -> Iterator[None]:
     except _USAGE_ERROR as error:
         error.message = one_line(str(error.message))  # type: ignore[attr-defined]
         raise
+
+
+@contextmanager
+def _closed_is_no_error() -> Iterator[None]:
+    """Raise OutputClosedError for a broken pipe, because typer would exit with 1, the code of a failed gate.
+
+    rich exits by itself if it cannot write.
+    """
+    try:
+        yield
+    except (BrokenPipeError, SystemExit):
+        raise OutputClosedError from None
 
 
 class _Command(_Answering, TyperCommand):
