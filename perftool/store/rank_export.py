@@ -25,6 +25,8 @@ EXPORTED = (
     "_step_units", "_phase_totals", "chains", "modules", "serving_iterations", "_memory_uses", "_annotation_work",
     "_enclosing_calls", "repeated_passes", "_op_loops", "_gap_neighbours",
 )  # fmt: skip
+# The report calculates with the numbers of these tables, which are never NULL.
+_WITHOUT_NULL = ("steps", "_phase_totals")
 # Limit for one table of one part. A large trace has about ten thousand collectives.
 MOST_ROWS = 5_000_000
 # How many rows and how much text a table may have per byte of its file, in addition to a free amount. Parquet stores a
@@ -94,6 +96,7 @@ def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedT
             Path(file).write_bytes(part.tables[name])
             if part.foreign:
                 _require_size(connection, name, Path(file))
+                _require_values(connection, name, Path(file))
         _name_owners(connection, files, parts)
         # Keep the row order of a store that reads all ranks; parts sort by file name.
         connection.execute(
@@ -140,6 +143,17 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
     total = connection.execute(f"SELECT coalesce(sum({length}), 0) FROM read_parquet({file})").fetchall()[0][0]
     if total > _TEXT_PER_BYTE * size + _FREE_TEXT:
         raise duckdb.OutOfRangeException(f"{name} repeats its texts too often")
+
+
+def _require_values(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
+    """Raise duckdb.Error when the file at ``path`` lacks a number with which the report calculates."""
+    numbers = [column.name for column in catalog()[name].columns if column.type == "BIGINT"]
+    if name not in _WITHOUT_NULL or not numbers:
+        return
+    lacking = " OR ".join(f'"{number}" IS NULL' for number in numbers)
+    file = literal(str(path))
+    if connection.execute(f"SELECT 1 FROM read_parquet({file}) WHERE {lacking} LIMIT 1").fetchall():
+        raise duckdb.ConstraintException(f"{name} lacks numbers")
 
 
 def _columns(name: str) -> str:
