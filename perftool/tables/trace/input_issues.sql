@@ -15,5 +15,5 @@ SELECT i.path, 'overlapping steps', o.steps, NULL, NULL,
 FROM _overlapping_steps AS o JOIN inputs AS i ON i.rank = o.rank AND i.kind = 'trace'
 UNION ALL
 SELECT i.path, 'impossible device events', s.events, NULL, NULL,
-       format('device events of impossible length, set aside: {:,}', s.events)
+       format('device events of impossible length, set aside: {:,} (the first: {} at ts {}); record again', s.events, s.name, printf('%.3f', s.at / 1000))
 FROM _set_aside AS s JOIN inputs AS i ON i.rank = s.rank AND i.kind = 'trace'
