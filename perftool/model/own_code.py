@@ -27,6 +27,8 @@ _LIBRARIES = {
     "pyro", "torchdiffeq", "torchsde", "opacus", "monai", "kornia", "einops", "segmentation_models_pytorch",
     "detectron2", "mmcv", "mmengine", "ultralytics", "open_clip", "speechbrain", "stable_baselines3", "gymnasium",
     "tianshou", "scipy", "sklearn", "pandas", "cv2", "albumentations", "matplotlib", "dask", "joblib",
+    "x_transformers", "recbole", "nflows", "normflows", "pytorch_forecasting", "darts", "tsai", "deepctr_torch",
+    "lightly", "schnetpack", "rtdl_revisiting_models", "torchmd", "learn2learn", "higher", "pytorch_metric_learning",
 }  # fmt: skip
 # Top-level key in traces from our recorder, for the packages installed on the recording machine.
 INSTALLED_KEY = "perftoolInstalled"

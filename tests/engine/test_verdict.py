@@ -483,7 +483,7 @@ def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> N
 
     said = analyze([str(path)]).verdict.apart
 
-    assert "By function of the script: encode (run.py:8) 70.0 %, 2 calls; score (run.py:14) 26.0 %." in said
+    assert "By function outside PyTorch: encode (run.py:8) 70.0 %, 2 calls; score (run.py:14) 26.0 %." in said
 
 
 def test_a_function_with_all_of_the_time_is_not_named(tmp_path: Path) -> None:

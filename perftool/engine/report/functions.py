@@ -33,7 +33,7 @@ def functions_sentence(store: TraceStore, has_steps: bool) -> str:
     if not large or large[0].ns < _LARGEST * whole_ns or _is_all(large, whole_ns, steps):
         return ""
     named = "; ".join(_named(one, whole_ns, steps if has_steps else 0) for one in large)
-    return f"By function of the script: {named}."
+    return f"By function outside PyTorch: {named}."
 
 
 def _is_all(large: Sequence[FunctionTime], whole_ns: int, steps: int) -> bool:
@@ -51,7 +51,9 @@ def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[Function
 
 def _named(one: FunctionTime, whole_ns: int, steps: int) -> str:
     file, line, function = one.line
-    place = f"{(file or '').replace(chr(92), '/').rsplit('/', 1)[-1]}{f':{line}' if line else ''}"
+    # The folder shows whether the file belongs to a library.
+    parts = (file or "").replace("\\", "/").split("/")
+    place = f"{'/'.join(parts[-1:] if file and file.startswith('/') else parts[-2:])}{f':{line}' if line else ''}"
     calls = round(one.calls / steps) if steps else one.calls
     often = f", {calls:,} calls{' per step' if steps else ''}" if calls > 1 else ""
     return f"{cut_name(function)} ({place}) {format_ratio(one.ns / whole_ns)}{often}"
