@@ -55,7 +55,7 @@ def test_the_compilations_of_the_steps_are_counted_once_and_named():
     assert found[0].gain is None
     assert [f.gain and f.gain.ns_per_step for f in causes] == [32_624_000 // 3]
     assert found[0].evidence["recipes"] == (
-        "HabanaFusedOpLazy_10, HabanaFusedOpLazy_11; with the same kernels as HabanaFusedOpLazy_0"
+        "HabanaFusedOpLazy_10, HabanaFusedOpLazy_11 (same kernels as HabanaFusedOpLazy_0)"
     )
 
 
