@@ -28,7 +28,7 @@ _KINDS = {
     "PyPI token": r"pypi-[\w\-]{20,}",
     # The lookbehind keeps failing matches from taking quadratic time.
     "signed token": r"(?<!-)eyJ[\w\-]{10,}\.[\w\-]{10,}\.[\w\-]*",
-    "private key": r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,20}-----|\Z)",
+    "private key": r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]{0,20}-----|\Z)",
 }
 _BEGUN = re.compile(
     "(?<![A-Za-z0-9])(?:" + "|".join(f"(?P<k{at}>{form})" for at, form in enumerate(_KINDS.values())) + ")", re.DOTALL
@@ -64,10 +64,13 @@ _LONGEST_NAME = 100
 SHORTEST = 8
 # A longer text is not a token, unless it has a known prefix.
 _LONGEST = 256
-_PLAIN = re.compile(rf"[\w+/=.\-~!@#$%^&*:;<>'\"`]{{{SHORTEST},{_LONGEST}}}")
+_PLAIN = re.compile(rf"\S{{{SHORTEST},{_LONGEST}}}")
 _MEASURE = re.compile(r"[+\-]?[\d.,:]+(?:e[+\-]?\d+)?[A-Za-z%]{0,3}(?:/\w{1,9})?", re.IGNORECASE)
+_NUMBER = re.compile(r"[+\-]?\d+(?:\.\d+)?(?:e[+\-]?\d+)?", re.IGNORECASE)
 _NONE = re.compile(r"none|null|nil|true|false|yes|no|redacted|[*.x]*", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z_]+")
+# Special tokens of language models, such as <|begin_of_text|> or [MASKED].
+_SPECIAL = re.compile(r"<\|[^|]*\|>|<[/\w]+>|\[\w+\]")
 
 # A name and the separator before its value: ``--token=``, ``"apiKey": "``, ``['--token', '``.
 _NAMED = re.compile(
@@ -80,8 +83,12 @@ _SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
 _BARE = re.compile(
     r"""(?:[^\s"'`&;<>\\]|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])|["'`;<>]+(?![\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
 )
+# A header with cookies extends to the end of its line, or of the argument that contains it.
+_COOKIES = re.compile(r"(?:set-)?cookie", re.IGNORECASE)
+_HEADER = re.compile(r"""[^"'`\r\n]*""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
-_ADDRESS = re.compile(r"""://(?:[^\s/@:"'<>]*:(?P<password>[^\s/"'<>]+)|(?P<user>[^\s/@:"'<>]{16,}))@""")
+# JSON inside a string may escape the slashes.
+_ADDRESS = re.compile(r""":\\{0,9}/\\{0,9}/(?:[^\s/@:"'<>]*:(?P<password>[^\s/"'<>]+)|(?P<user>[^\s/@:"'<>]{16,}))@""")
 
 
 class Certainty(IntEnum):
@@ -120,14 +127,17 @@ def is_secret(name: str, value: str) -> bool:
     if certainty(name) == Certainty.CERTAIN:
         return not _NONE.fullmatch(value)
     # A plain word is a token of a language model, not a secret.
-    word = name.isalpha() and name.islower() and _WORD.fullmatch(value)
-    fits = _PLAIN.fullmatch(value) and not (word or _MEASURE.fullmatch(value) or _NONE.fullmatch(value))
-    return certainty(name) == Certainty.POSSIBLE and bool(fits)
+    word = name == "token" and _WORD.fullmatch(value)
+    fits = _PLAIN.fullmatch(value) and not (word or any(one.fullmatch(value) for one in (_MEASURE, _NONE, _SPECIAL)))
+    # The parts of an address are judged on their own.
+    return certainty(name) == Certainty.POSSIBLE and bool(fits) and "://" not in value
 
 
 def is_secret_number(name: str, digits: str) -> bool:
     """Whether the number ``digits`` is a secret, such as a PIN named like a password, and not a count of tokens."""
-    return certainty(name) == Certainty.CERTAIN and digits.isdigit() and len(digits) >= 4
+    return (
+        certainty(name) == Certainty.CERTAIN and bool(_NUMBER.fullmatch(digits)) and sum(map(str.isdigit, digits)) >= 4
+    )
 
 
 def secrets_in(text: str) -> Iterator[Found]:
@@ -137,7 +147,7 @@ def secrets_in(text: str) -> Iterator[Found]:
     for found in _BEGUN.finditer(text):
         yield Found(*found.span(), _KIND_OF[found.lastgroup or ""])
     yield from _begun_in(text)
-    for found in _ADDRESS.finditer(text) if "://" in text else ():
+    for found in _ADDRESS.finditer(text):
         yield Found(*found.span(found.lastgroup or 0), "password of an address")
     for found in _BEARER.finditer(text):
         if _is_credential(found["scheme"], found["text"]):
@@ -211,7 +221,7 @@ def _named_in(text: str) -> Iterator[Found]:
         else:
             # All names within a run of characters share the end of the run, which is computed once.
             run = run if start < run else _bare_end(text, start)
-            end = run
+            end = _header_end(text, start) if _COOKIES.fullmatch(name) and assigned else run
         if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
             continue
         if is_secret(name, text[start:end]) if certainty(name) else end - start >= SHORTEST:
@@ -231,6 +241,11 @@ def _closed(text: str, start: int, quote: str, most: int) -> int:
     """The end of the quoted value, at most ``most`` characters after its ``start``."""
     end = text.find(quote, start, start + most)
     return end if end >= 0 else min(start + most, len(text))
+
+
+def _header_end(text: str, start: int) -> int:
+    header = _HEADER.match(text, start)
+    return header.end() if header else start
 
 
 def _bare_end(text: str, start: int) -> int:

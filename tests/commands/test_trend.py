@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,17 @@ def test_the_gate_fails_if_the_newest_run_lacks_the_number(last: str, said: str,
     assert run("trend", "n.jsonl") == 2
     assert "steady" in run.out
     assert said in run.err
+
+
+@pytest.mark.parametrize("end", [b"", gzip.compress(b"x" * 500)[:12]])
+def test_the_gate_fails_if_the_compressed_end_of_the_file_is_damaged(end: bytes, run: Run) -> None:
+    """Lines of later runs may be lost."""
+    write(STEADY)
+    whole = gzip.compress(Path("n.jsonl").read_bytes())
+    Path("n.jsonl.gz").write_bytes(whole + end if end else whole[:-1] + bytes([whole[-1] ^ 1]))
+
+    assert run("trend", "n.jsonl.gz") == 2
+    assert "n.jsonl.gz: the last line of the file is damaged" in run.err
 
 
 @pytest.mark.parametrize(

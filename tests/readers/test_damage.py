@@ -186,6 +186,21 @@ def test_a_second_array_of_events() -> None:
     assert found.metadata == {}
 
 
+@pytest.mark.parametrize("last", [b"[]", b'{"a":1}', b'{"a":[{"ph":"X"}]}'])
+def test_a_third_value_does_not_hide_a_second_array_of_events(last: bytes) -> None:
+    first, second = document([x("a", 1, 2)]), document([x("b", 3, 4)])
+    found = read(first[:-1] + b"," + second[1:-1] + b',"traceEvents":' + last + b"}")
+    assert [issue[:2] for issue in found.issues] == [("second event array", 1 + (last != b"[]"))]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_an_object_with_the_key_of_the_events_is_not_skipped_in_silence(before: bool) -> None:
+    events, other = document([x("a", 1, 2)]), b'"traceEvents":{"a":[{"ph":"X"}]}'
+    data = b"{" + other + b"," + events[1:] if before else events[:-1] + b"," + other + b"}"
+    found = read(data)
+    assert (found.names, [issue[:2] for issue in found.issues]) == (["a"], [("second event array", 1)])
+
+
 @settings(max_examples=60)
 @given(st.binary(max_size=200) | st.text('[]{}",:\\phX1 traceEvents', max_size=200).map(str.encode))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:

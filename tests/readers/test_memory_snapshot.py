@@ -183,3 +183,13 @@ def test_a_gzipped_snapshot_is_bounded_by_what_it_unpacks_to(tmp_path: Path, mon
     packed.write_bytes(gzip.compress(b'{"segments": [], "device_traces": [' + b" " * (32 << 20)))
     with pytest.raises(InputError, match="larger than 1 MiB, too large for a memory snapshot"):
         memory_snapshot.write_trace(str(packed), tmp_path / "trace.json")
+
+
+def test_damaged_compression_is_refused(tmp_path: Path) -> None:
+    """The checksum is wrong, so the numbers may be wrong too."""
+    data = bytearray(gzip.compress(Path(saved(tmp_path, SNAPSHOT)).read_bytes()))
+    data[-8] ^= 1
+    path = tmp_path / "snapshot.json.gz"
+    path.write_bytes(data)
+
+    assert "the gzip stream is damaged" in refusal(str(path))

@@ -65,6 +65,35 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("value", ["Zq2?vbnm9082w", "Zq2,vbnm9082w", "Zq2|vbnm(082w"])
+def test_a_token_may_contain_any_characters(value: str) -> None:
+    assert is_secret("apiToken", value)
+
+
+def test_only_a_bare_token_may_be_a_word() -> None:
+    assert is_secret("accesstoken", "QwErTyUiOpAsDfGhJk")
+    assert not is_secret("token", "QwErTyUiOpAsDfGhJk")
+
+
+def test_numbers_of_a_password_may_have_a_sign_a_fraction_or_an_exponent() -> None:
+    assert all(is_secret_number("DB_PASSWORD", number) for number in ("-90712347", "90712346.5", "9.0712348e7"))
+    assert not is_secret_number("DB_PASSWORD", "1.5")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"sbatch --export=ALL,HUB_TOKEN={SECRET},FOO=1 job.sh", "sbatch --export=ALL,HUB_TOKEN=redacted job.sh"),
+        (f"MY_TOKEN={SECRET}|tee x", "MY_TOKEN=redacted x"),
+        (f"curl -H 'Cookie: sid={SECRET}; csrf=Yz88qq' host", "curl -H 'Cookie: redacted' host"),
+        (f"https:\\/\\/user:{SECRET}@host", "https:\\/\\/user:redacted@host"),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nxyz\n-----END PGP PRIVATE KEY BLOCK-----", "redacted"),
+    ],
+)  # fmt: skip
+def test_the_whole_secret_of_a_text_is_left_out(text: str, left: str) -> None:
+    assert without_secrets(text) == left
+
+
 def test_an_ampersand_in_a_password_does_not_end_it() -> None:
     [found] = secrets_in("run DB_PASSWORD=QW00erty&Zx00cvbnMq now")
     assert (found.start, found.end) == (16, 35)

@@ -125,6 +125,17 @@ def test_a_long_head_is_examined_at_most_twice(monkeypatch: pytest.MonkeyPatch) 
     assert sum(seen) < 4 * len(data)
 
 
+def test_many_lists_after_the_events_limit_the_search_for_the_last_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    plain = envelope.ends_with_event
+    monkeypatch.setattr(envelope, "ends_with_event", lambda data: seen.append(len(data)) or plain(data))
+    lists = b"".join(b',"k%d":[{}]' % number for number in range(500))
+    data = b'{"traceEvents":[' + EVENT + b'],"big":"' + b"x" * 100_000 + b'"' + lists + b"}"
+
+    assert read(data).names == ["a"]
+    assert sum(seen) < 70 * len(data)
+
+
 def test_blank_text_takes_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "blank.json.gz"
     squeeze = zlib.compressobj(1, wbits=31)

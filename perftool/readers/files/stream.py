@@ -184,7 +184,7 @@ class ByteStream:
 def whole(path: str, most: int, what: str = "such a file") -> bytes:
     """The uncompressed content of a file; ``what`` names its kind in errors.
 
-    Raises InputError when it cannot be read or is larger than ``most`` bytes.
+    Raises InputError when it cannot be read, its compression is damaged, or it is larger than ``most`` bytes.
     """
     data = bytearray()
     with ByteStream(path) as stream:
@@ -192,6 +192,8 @@ def whole(path: str, most: int, what: str = "such a file") -> bytes:
             data += block
             if len(data) > most:
                 raise InputError(f"{path}: larger than {most >> 20} MiB, too large for {what}")
+        for issue in stream.issues:
+            raise InputError(f"{path}: {issue.message}")
     return bytes(data)
 
 

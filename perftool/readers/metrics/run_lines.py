@@ -22,7 +22,8 @@ _LARGEST = 1e30
 
 
 def read_history(path: str) -> History:
-    """The runs and ranks of the summary file ``path`` ('-' is stdin), and the number of unreadable lines.
+    """The runs and ranks of the summary file ``path`` ('-' is stdin), and the number of unreadable lines. Damaged
+    compression counts as one more such line, at the end.
 
     Raises InputError when the file cannot be opened or contains no summary line.
     """
@@ -33,9 +34,10 @@ def read_history(path: str) -> History:
             line = _run_line(text)
             lines += [line] if line else []
             damaged += line is None
+        cut = bool(stream.issues)
     if not lines:
         raise InputError(f"{path}: no run summaries; analyze TRACE --summary-jsonl FILE writes them")
-    return History(tuple(lines), damaged, ends_damaged=line is None)
+    return History(tuple(lines), damaged + cut, ends_damaged=line is None or cut)
 
 
 def read_done(path: str) -> list[FileState]:

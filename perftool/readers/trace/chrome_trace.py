@@ -130,9 +130,10 @@ class ChromeTrace:
             # The array ended before the last chunk, so the trace was not cut off.
             self.issues = [issue for issue in self.issues if issue.kind != "cut off"]
             self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
-        if isinstance(second := self.metadata.pop("traceEvents", None), list) and second:
-            text = f"{_events(len(second))} in a second traceEvents array were not used"
-            self.issues.append(ImportIssue("second event array", len(second), text))
+        if second := self.metadata.pop("traceEvents", None):
+            unused = len(second) if isinstance(second, list) else 1
+            text = f"{_events(unused)} in a second traceEvents array were not used"
+            self.issues.append(ImportIssue("second event array", unused, text))
         if found.repaired:
             text = f"{_events(found.repaired)} repaired, the first at byte {found.first_repair:,}"
             self.issues.append(ImportIssue("repaired events", found.repaired, text, offset=found.first_repair))
@@ -265,7 +266,8 @@ class ChromeTrace:
             if envelope.is_dense(data):
                 self._lost.append(_unused(len(data)))
             else:
-                self._foreign.update(orjson.loads(b"{" + data.strip().lstrip(b",")))
+                text = data.strip().lstrip(b",")
+                self._foreign.update(envelope.after_events(text if text.startswith(b"}") else b"," + text))
         except orjson.JSONDecodeError:
             self._lost.append(_unused(len(data) if data.strip() else 0))
 

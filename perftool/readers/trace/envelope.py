@@ -143,6 +143,8 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
         metadata = {} if dense else _closing(text, bare)
         if metadata is None:
             continue
+        # The text before the bracket is copied, and may be parsed as one event.
+        left -= position
         before = data[:position].rstrip(b" \t\r\n,")
         if bare or not before or ends_with_event(before):
             return Tail(position, metadata, dense)
@@ -163,10 +165,28 @@ def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
     if not text.endswith(b"}"):
         return None
     try:
-        metadata: dict[str, Any] = orjson.loads(b'{"":0' + text)
+        metadata = after_events(text)
     except orjson.JSONDecodeError:
         return None
+    return metadata
+
+
+def after_events(text: bytes) -> dict[str, Any]:
+    """The metadata in ``text``, which follows the event array and closes the document. If it has the key of the events
+    again, the value with that key is the list of all of its values.
+
+    Raises orjson.JSONDecodeError for any other text.
+    """
+    document = b'{"":0' + text
+    metadata: dict[str, Any] = orjson.loads(document)
     del metadata[""]
+    if "traceEvents" in metadata:
+        again: list[Any] = []
+        for key, start, end in _members(document, 1):
+            if _is_events_key(key) and end is not None:
+                value = orjson.loads(document[start:end])
+                again += value if isinstance(value, list) else [value]
+        metadata["traceEvents"] = again
     return metadata
 
 
