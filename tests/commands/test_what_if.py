@@ -69,6 +69,16 @@ def test_the_text_says_what_bounds_the_step_before_and_after(run: Run, path: str
     assert "What bounds the predicted step: host 100.0 %\n" in run.out
 
 
+def test_the_report_of_a_cpu_does_not_say_that_the_host_bounds_the_step(run: Run, tmp_path: Path) -> None:
+    """On a CPU the host does all of the work."""
+    on_cpu = [event for at in range(4) for event in (step(at, at * 1000, 1000), x("aten::mul", at * 1000 + 50, 900))]
+    (tmp_path / "run.json").write_bytes(document(on_cpu))
+
+    assert run("analyze", "run.json", "--full") == 0
+    assert "ops computing        90.0 %" in run.out
+    assert "What bounds" not in run.out
+
+
 def test_a_prefetch_that_cannot_keep_up_bounds_the_step(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(document([event | {"dur": event["dur"] * 1.5} if event["name"] == "gemm" else
                                                   event for event in steps()]))  # fmt: skip

@@ -177,8 +177,10 @@ def _print_ranks(report: Report, console: Console) -> None:
 
 
 def _print_bounds(report: Report, console: Console) -> None:
-    if report.model and report.model.bounds:
-        _heading(f"What bounds the {report.run.step_word}: {bounds_text(report.model.bounds)}", console)
+    bounds = report.model.bounds if report.model else ()
+    # On a CPU the host does all of the work, so the line would say nothing.
+    if bounds and not (report.device.type == "cpu" and {bound.kind for bound in bounds} == {"host"}):
+        _heading(f"What bounds the {report.run.step_word}: {bounds_text(bounds)}", console)
 
 
 def _print_efficiency(report: Report, console: Console) -> None:
