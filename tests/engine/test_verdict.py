@@ -486,6 +486,20 @@ def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> N
     assert "By function outside PyTorch: encode (run.py:8) 70.0 %, 2 calls; score (run.py:14) 26.0 %." in said
 
 
+def test_a_few_calls_with_most_of_the_time_of_an_op_are_counted(tmp_path: Path) -> None:
+    events = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
+    for begin in (0, 10_000):
+        events += [x("aten::mm", begin + 4000 * k, 3000) for k in range(2)]
+        events += [x("aten::mm", begin + 8000 + 100 * k, 90) for k in range(10)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+    even = tmp_path / "even.json"
+    even.write_bytes(document([event for event in events if event["dur"] != 90]))
+
+    assert "More than half of the time of aten::mm is in 2 of 12 calls a step." in analyze([str(path)]).verdict.apart
+    assert "More than half" not in analyze([str(even)]).verdict.apart
+
+
 def test_a_function_with_all_of_the_time_is_not_named(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(

@@ -12,7 +12,7 @@ from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency, rea
 from perftool.engine.report.functions import functions_sentence
 from perftool.engine.report.left import left
 from perftool.engine.report.memory import memory_uses
-from perftool.engine.report.modules import annotated_work, backward_passes, enclosing_call, modules, op_loop
+from perftool.engine.report.modules import annotated_work, backward_passes, enclosing_call, long_calls, modules, op_loop
 from perftool.engine.report.parallel import group_roles, parallel_text, passed_on
 from perftool.engine.report.serving import serving
 from perftool.engine.report.unseen import unseen
@@ -73,6 +73,7 @@ def compose(
         enclosing_call(store, device_ops[0].name) if on_cpu and device_ops else "",
         backward_passes(store) if on_cpu else None, op_loop(store) if on_cpu else None,
         functions_sentence(store, run.steps_from is not None) if on_cpu else "",
+        long_calls(store, device_ops[0].name, run.steps_from is not None) if on_cpu and device_ops else "",
     )  # fmt: skip
     return Report(
         inputs=inputs,

@@ -120,7 +120,9 @@ def verdict(run: VerdictInput) -> Verdict:
     caveats = " ".join(
         filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _disturbed(findings)))
     )
-    about_steps = " ".join(filter(None, (most, run.by_function, _steps_and_phases(run, named_phase, headline))))
+    about_steps = " ".join(
+        filter(None, (most, run.long_calls, run.by_function, _steps_and_phases(run, named_phase, headline)))
+    )
     texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), about_steps, caveats)]
     return Verdict(texts[0], texts[1], tuple(causes), *texts[2:])
 
