@@ -55,6 +55,8 @@ def test_the_code_is_that_of_the_program(
 def test_ctrl_c_during_the_imports_prints_no_traceback() -> None:
     code = (
         "import os, signal, sys\n"
+        # Background processes of a shell ignore SIGINT.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"
         "        if name == 'perftool.cli': os.kill(os.getpid(), signal.SIGINT)\n"
