@@ -16,7 +16,7 @@ import typer
 
 from perftool import __version__
 from perftool.commands.ending import Ending, signals_as_interrupts
-from perftool.commands.loading import Commands
+from perftool.commands.loading import Commands, closed_output_exits
 from perftool.commands.options import NO_VALUE, CliSettings, with_options
 from perftool.engine.settings.table import ROOT
 from perftool.errors import OutputClosedError, PerfToolError, UnforeseenError, is_interrupt
@@ -84,11 +84,8 @@ def root(
         _require_unset(context)
         return
     if not trace and not {"log", "metrics"} & set(cli.keys):
-        try:
+        with closed_output_exits(2):
             print(context.get_help())  # noqa: T201
-        except (BrokenPipeError, SystemExit):
-            # rich exits by itself if it cannot write.
-            raise OutputClosedError(2) from None
         raise typer.Exit(2)
     if cli.keys.get("output-format") not in (None, *_FORMATS):
         raise PerfToolError(f"--output-format {cli.keys['output-format']!r}: expected one of {', '.join(_FORMATS)}")

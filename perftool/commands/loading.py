@@ -54,7 +54,7 @@ class _Answering:
 
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Escape the arguments in a UsageError from parsing. Raises OutputClosedError if nobody reads the help."""
-        with _shown(), _closed_is_no_error():
+        with _shown(), closed_output_exits(0):
             return super().make_context(*args, **options)  # type: ignore[misc]
 
     def invoke(self, ctx: Any) -> Any:
@@ -73,15 +73,16 @@ def _shown() -> Iterator[None]:
 
 
 @contextmanager
-def _closed_is_no_error() -> Iterator[None]:
-    """Raise OutputClosedError for a broken pipe, because typer would exit with 1, the code of a failed gate.
+def closed_output_exits(code: int) -> Iterator[None]:
+    """Raise OutputClosedError with this exit ``code`` for a broken pipe, because typer would exit with 1, the code of a
+    failed gate.
 
     rich exits by itself if it cannot write.
     """
     try:
         yield
     except (BrokenPipeError, SystemExit):
-        raise OutputClosedError from None
+        raise OutputClosedError(code) from None
 
 
 class _Command(_Answering, TyperCommand):

@@ -443,19 +443,19 @@ def test_an_annotation_around_the_whole_step_gives_way_to_those_inside_it(tmp_pa
     assert "By annotation: neighbours 75.0 %, forces 25.0 % of the work." in analyze([str(path)]).verdict.apart
 
 
+def python(name: str, ts: float, dur: float, number: int) -> Event:
+    return x(name, ts, dur, "python_function", **{"Python id": number})
+
+
 def test_a_model_that_a_step_calls_many_times_is_counted(tmp_path: Path) -> None:
-    calls = [x("nn.Module: Net_0", 1000 * k, 900, "python_function", **{"Python id": k + 2}) for k in range(10)]
+    calls = [python("nn.Module: Net_0", 1000 * k, 900, k + 2) for k in range(10)]
     ops = [x("aten::mul", 1000 * k + 50, 800) for k in range(10)]
     path = tmp_path / "trace.json"
     path.write_bytes(document([
-        step(1, 0, 10_000), x("eval.py(3): <module>", 0, 10_000, "python_function", **{"Python id": 1}), *calls, *ops,
+        step(1, 0, 10_000), python("eval.py(3): <module>", 0, 10_000, 1), *calls, *ops,
     ]))  # fmt: skip
 
     assert "A step calls Net 10 times." in analyze([str(path)]).verdict.apart
-
-
-def python(name: str, ts: float, dur: float, number: int) -> Event:
-    return x(name, ts, dur, "python_function", **{"Python id": number})
 
 
 def test_a_layer_that_its_module_calls_again_and_again_is_counted(tmp_path: Path) -> None:

@@ -65,15 +65,17 @@ def compose(
     rates = efficiency(store, device.type)
     memory = memory_uses(store)
     on_cpu = device.type == "cpu"
+    largest = device_ops[0].name if on_cpu and device_ops else None
+    stepped = run.steps_from is not None
     verdict_input = VerdictInput(
         inputs, summary, idle_causes, findings, outcome.not_applicable, rules,
         causes(store, findings, rules, device.type), device_ops, steps, overview.roofline(store), model, phases, run,
         unseen(store), device.type, left(store, rates), reached_by(rates, device_ops), passed_on(store, findings),
         memory, modules(store), annotated_work(store),
-        enclosing_call(store, device_ops[0].name) if on_cpu and device_ops else "",
+        enclosing_call(store, largest) if largest else "",
         backward_passes(store) if on_cpu else None, op_loop(store) if on_cpu else None,
-        functions_sentence(store, run.steps_from is not None) if on_cpu else "",
-        long_calls(store, device_ops[0].name, run.steps_from is not None) if on_cpu and device_ops else "",
+        functions_sentence(store, stepped) if on_cpu else "",
+        long_calls(store, largest, stepped) if largest else "",
     )  # fmt: skip
     return Report(
         inputs=inputs,

@@ -42,7 +42,10 @@ WHERE k.kind IS NOT NULL OR c.call_line IS NOT NULL
 ORDER BY c.track, c.ts, c."end" DESC, c.id
 """
 
-_WINDOW = "SELECT host_ts, host_end FROM windows WHERE rank = $rank"
+# Only on a CPU does the time of a function include the work.
+_WINDOW_ON_CPU = """
+SELECT host_ts, host_end FROM windows WHERE rank = $rank AND rank IN (SELECT rank FROM launches WHERE own_work)
+"""
 # Python's names for a comprehension or a lambda: part of the function around it.
 _PART_OF_FUNCTION = re.compile(r"<(?!module>).+>")
 
@@ -86,7 +89,8 @@ class FunctionTime:
 class FeedingLines:
     """The lines that ran on the threads that feed the device of a rank; ``lines`` holds all lines, by number.
 
-    ``outermost`` contains the user's outermost functions on the thread that runs them longest.
+    ``outermost`` contains the user's outermost functions on the thread that runs them longest; it is empty if the rank
+    does not run on the CPU.
     """
 
     lines: tuple[Line, ...]
@@ -103,9 +107,9 @@ def lines_run(store: TraceStore, rank: int) -> FeedingLines:
     with _numbering:
         known = _known.setdefault(store, {})
         if rank not in known:
-            store.build(["frames", "feeding_tracks", "roles", "windows"])
+            store.build(["frames", "feeding_tracks", "roles", "windows", "launches"])
             tracks = list(_calls(store, rank).values())
-            windows = store.select(_WINDOW, {"rank": rank})
+            windows = store.select(_WINDOW_ON_CPU, {"rank": rank})
             by_track = [_functions(calls, one["host_ts"], one["host_end"]) for one in windows for calls in tracks]
             longest = max(by_track, key=lambda functions: sum(one.ns for one in functions), default=())
             known[rank] = replace(_numbered([_nested(calls) for calls in tracks]), outermost=longest)

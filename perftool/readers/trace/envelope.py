@@ -165,10 +165,9 @@ def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
     if not text.endswith(b"}"):
         return None
     try:
-        metadata = after_events(text)
+        return after_events(text)
     except orjson.JSONDecodeError:
         return None
-    return metadata
 
 
 def after_events(text: bytes) -> dict[str, Any]:
