@@ -157,7 +157,7 @@ _ended_by: list[int] = []
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Block Ctrl-C. Processes started in this block never receive it because this process ends them itself."""
+    """Block Ctrl-C. Processes started meanwhile inherit the block and ignore Ctrl-C, because this process ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -13,7 +13,7 @@ _MODULES = """
 SELECT * FROM modules WHERE rank = (SELECT min(rank) FROM modules WHERE depth > 0) ORDER BY depth = 0, path
 """
 
-# Work on small pieces of a recording has many annotations; the largest say enough.
+# A program may annotate many small pieces of its work; the three with the most work say enough.
 _ANNOTATIONS = """
 SELECT annotation AS name, share, backward FROM _annotation_work WHERE rank = (SELECT min(rank) FROM _annotation_work)
 ORDER BY share DESC, name LIMIT 3
@@ -51,7 +51,8 @@ longest_first AS (
 )
 SELECT min(number) FILTER (most) AS long, max(calls) AS calls, max(steps) AS steps FROM longest_first
 """
-# Layers of one model differ, but rarely so much that fewer calls take half of the time.
+# It is worth a sentence if no more than this share of the calls take over half of the time. Layers of one model differ,
+# but rarely so much.
 _FEW = 0.2
 
 

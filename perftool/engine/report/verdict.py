@@ -89,7 +89,7 @@ def verdict(run: VerdictInput) -> Verdict:
     detail = detail_sentence(run)
     most = largest_op(run)
     named_phase, rest = None, ""
-    # A cause says more than a symptom.
+    # The first case that applies gives the headline.
     if summary["device_unknown_ratio"].value == 1:
         headline = _UNKNOWN
     elif run.unseen:
@@ -160,11 +160,11 @@ _MOSTLY = 0.5
 _NEARLY_ALL = 0.9
 # Phases below this share get no sentence.
 _WEIGHTY = 0.05
-# Gradient accumulation rarely adds up more passes.
+# From this number on, the backward passes of a step are mentioned. Gradient accumulation rarely adds up more.
 _SEVERAL = 8
 # If a step calls a model at least this often, one call could process all of its inputs.
 _CALLS = 4
-# A model rarely has more equal layers.
+# From this number on, a loop in a step is mentioned. A model rarely has more equal layers, which look like a loop.
 _LAYERS = 12
 # A loop or a module with a smaller share of the time is not worth a sentence.
 _LOOPED = 0.3
@@ -435,7 +435,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     title = rule.summary if rule else first.name.replace("-", " ")
     # The evidence of a symptom names its largest cause.
     title = clause_of(str(first.evidence.get("main_cause")), device, first.evidence.get("main_ratio")) or title
-    # A rule about many ops names the op it found in this column.
+    # The headline of a rule about many ops names the op that it found.
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
     # Time for work that can be done less often is spent, not lost.

@@ -25,7 +25,7 @@ _LOOP = 16
 _CALLED = """
 FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $rank AND f."end" > f.ts
 """
-# There are many calls but few distinct callees.
+# The distinct callees. There are few of them for many calls, so whether a callee is the user's is decided only once.
 _KINDS = f"SELECT DISTINCT f.file, f.line, f.function, f.stack {_CALLED} ORDER BY ALL"
 _CALLS = f"""
 WITH kinds AS (

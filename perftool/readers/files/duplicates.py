@@ -16,7 +16,8 @@ from perftool.units import NS_PER_S
 
 # A profiler's schedule repeats within hours. Later, the system may have reused the process ID.
 _ONE_RUN_NS = 6 * 3600 * NS_PER_S
-# Recordings of one process have equal numbers of steps, except for the last one if the program ends during it.
+# A trace with less than this share of the size of another trace of its process is only a part of a recording. The
+# recordings of one process have equal numbers of steps, except for the last one if the program ends during it.
 WHOLE_SHARE = 0.75
 _BLOCK = 1 << 20
 # At most this many recordings of one process, hours apart, are compared with each other.

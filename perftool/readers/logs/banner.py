@@ -46,7 +46,7 @@ class BannerScanner:
         match = _VARIABLE.match(line.text) or _SYSTEM.match(line.text)
         if match is not None:
             entry = ConfigEntry("banner", match["key"], match["value"].strip(), line.rank, line.number)
-            # Without RANK, every process prints the banner.
+            # Keep equal entries once: without RANK, every process prints the banner.
             self._entries.setdefault((entry.key, entry.value, entry.rank), entry)
         elif _END.match(line.text):
             del self._left[line.rank]
