@@ -14,7 +14,7 @@ _CUT_OFF = 2
 # Steps are uneven if their mean and their median differ by more than this share, as in the table _usual_steps.
 UNEVEN = 0.25
 # A run is not compared with others if the share of kernels missing from its recording exceeds theirs by more than this.
-# In each healthy recording that we know, each launch of the median step has a kernel.
+# In each healthy recording that we know, each launch of the median step has a kernel. As in the table lost_kernels.
 MOST_LOST_KERNELS = 0.05
 # If a larger share of the kernels is missing, the table summary gives no step time either.
 _MOST = 0.5

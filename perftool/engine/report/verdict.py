@@ -39,7 +39,7 @@ _WARM_UP = "STP102"
 _MISSING = "TRC107"
 _NO_WORK = "The device is idle in the recorded steps: all of its work is outside them."
 _UNKNOWN = (
-    "Most events of the recording are missing, so idle time and gains are unknown: record it again in full, "
+    "Many events of the recording are missing, so idle time and gains are unknown: record it again in full, "
     "without sampling or filtering."
 )
 _UNSEEN = (
