@@ -47,7 +47,7 @@ idle AS (
            sum(dur) FILTER (phase = 'capture') AS capture
     FROM gap_causes GROUP BY rank
 )
--- A device that never works does not block the host.
+-- A device that is idle in the whole window does not wait for the host, so relieving the host gains nothing.
 SELECT t.rank, CASE WHEN i.whole >= t.dur THEN 0 ELSE coalesce(i.ns, 0) / t.dur END AS host_ratio,
        CASE WHEN n.thinned THEN 'most events of the recording are missing'
             WHEN x.many THEN 'many kernels of the recording are missing'
