@@ -31,7 +31,7 @@ class Quantised:
     packed_rows: int = 1
 
     def sizes(self, call: Call) -> tuple[int, int, int]:
-        """Rows, columns and inner dimension."""
+        """Rows, columns and inner dimension of the matmul; raises NoModelError if ``call`` is not one."""
         a = call.tensor(self.a)
         weight = a if self.weight is None else call.tensor(self.weight)
         if not a.dims or len(weight.dims) < 2:

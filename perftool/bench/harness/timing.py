@@ -107,7 +107,7 @@ class Clock:
         self._now = _cpu_time if self.kind == "cpu" else time.perf_counter
 
     def time(self, run: Callable[[], object], repeats: int) -> float:
-        """Seconds per run."""
+        """Seconds per run, the mean of ``repeats`` runs, until the device has finished them."""
         self.wait()
         begin = self._now()
         for _ in range(repeats):

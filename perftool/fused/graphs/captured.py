@@ -33,7 +33,7 @@ class CallInputs:
     structure: TreeSpec
 
     def rebuild(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """(args, kwargs) with other tensors."""
+        """(args, kwargs) of the call, with `tensors` in place of its own tensors."""
         remaining = iter(tensors)
         args, kwargs = tree_unflatten(
             [next(remaining) if leaf is _A_TENSOR else leaf for leaf in self.leaves], self.structure

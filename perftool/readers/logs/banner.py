@@ -26,7 +26,7 @@ class BannerScanner:
     _entries: dict[tuple[str, str, int | None], ConfigEntry] = field(default_factory=dict)
 
     def feed(self, line: LogLine) -> None:
-        """Process one line."""
+        """Keep the settings in ``line`` if it belongs to a banner."""
         text = line.text
         if TITLES[0] in text or TITLES[1] in text or TITLES[2] in text:
             self._left[line.rank] = _MAX_LINES

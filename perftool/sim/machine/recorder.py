@@ -153,7 +153,8 @@ class Recorder:
         self._add(Event("X", name, SYNAPSE_HOST, _SYNAPSE_TID, begin, end - begin, "Runtime", args))
 
     def launch(self, launch: Submitted, begin: int, end: int) -> None:
-        """Synapse's method for a launch, with its annotation."""
+        """Record Synapse's method for ``launch`` and the annotation inside it; the first Gaudi shows only the
+        annotation."""
         recipe = launch.id, launch.name
         if not self._has_streams:
             # The first Gaudi writes a counter of recipes instead of their ids.
