@@ -34,7 +34,7 @@ class Timed:
 
     @property
     def median(self) -> float:
-        """The middle round."""
+        """The median of the rounds, in seconds per run."""
         return statistics.median(self.seconds)
 
     @property

@@ -118,7 +118,7 @@ def largest_op(run: VerdictInput) -> str:
 
 
 def named_parts(run: VerdictInput) -> str:
-    """The modules, or else annotations, that divide the work; empty if one module does all of it."""
+    """The modules that divide the work, or else the annotations; empty if neither do."""
     level = _dividing(run.modules)
     by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in level]
     by_module.sort(key=lambda part: -part.share)

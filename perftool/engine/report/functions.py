@@ -9,9 +9,9 @@ from perftool.engine.rules.stretches import FunctionTime, lines_run
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# A function with more of the time is the whole program or its loop, so the functions that it calls are named.
+# A function with a larger share of the time is the whole program or its loop, so the functions it calls are named.
 _WHOLE = 0.9
-# Smaller functions are not named.
+# Functions with a smaller share are not named.
 _WEIGHTY = 0.05
 # If the largest function has a smaller share, the user's functions do not show where the time goes.
 _LARGEST = 0.2

@@ -56,7 +56,7 @@ class CallInputs:
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
-    """Split the arguments of a call, which may be nested tuples, lists and dictionaries."""
+    """Separate the tensors of a call, in nested tuples, lists and dictionaries, from its other arguments."""
     leaves, structure = tree_flatten((args, kwargs))
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
     return CallInputs(tensors, tuple(_A_TENSOR if isinstance(leaf, Tensor) else leaf for leaf in leaves), structure)

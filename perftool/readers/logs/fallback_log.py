@@ -54,7 +54,7 @@ _LINES = (
 
 @dataclass(frozen=True, slots=True)
 class _ReportedCall:
-    """A line that reports one execution."""
+    """One execution on the CPU, as a line reports it."""
 
     origin: FallbackOrigin
     op: str

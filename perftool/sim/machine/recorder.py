@@ -41,7 +41,7 @@ class Event:
 
 @dataclass(frozen=True)
 class LaneKind:
-    """The lane of one engine: tid 1000 x kind plus an engine index, and its display name."""
+    """The lane of one engine, with its displayed name. The thousands of ``tid`` are the kind of engine."""
 
     tid: int
     name: str
