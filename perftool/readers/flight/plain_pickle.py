@@ -37,7 +37,7 @@ class _Made:
 
 
 class _Refused(Exception):  # noqa: N818 - becomes one of our errors later
-    """The pickle uses operations that no flight recorder uses."""
+    """The pickle has operations, keys or a nesting of values that no dump of a flight recorder has."""
 
 
 _MARK = _Mark()
