@@ -138,11 +138,10 @@ def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
     report = analyze([str(path)])
 
     assert report.verdict.headline == (
-        "No substantial op runs while the thread is in Python or small ops, or waits for a core: 55.6 % of the time, "
-        "5.00 ms; the longest stretch takes 5.00 ms. The recording does not distinguish running from waiting: record "
-        "again while cores are free."
+        "The machine was overloaded: threads of the run were ready to run but had no core for 66.7 % of the recorded "
+        "time (6.00 ms of 9.00 ms), so steps took longer than necessary, and gains are only upper bounds."
     )
-    assert report.verdict.caveats.startswith("The machine was overloaded: ")
+    assert not report.verdict.caveats
     (found,) = [found for found in report.findings if found.code == "GAP108"]
     assert (found.location.sources, found.gain and found.gain.ns_per_step) == ((), 2_000_000)
 

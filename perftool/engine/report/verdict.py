@@ -55,6 +55,8 @@ _ADVICE = {
 }
 # Causes that do not identify a place in the program.
 _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "copy", "sync", "between_ops", "unknown")
+# Python, or waiting for a core.
+_NO_CORE = "no_core"
 # Causes whose idle time is all in one phase.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}
 _FOUND_BY = {
@@ -98,10 +100,13 @@ def verdict(run: VerdictInput) -> Verdict:
         unexplained
         and not _blames(first, rules)
         and (
-            unexplained.ns_per_step > _certain_gain(first, findings, whole.ns) or (first and _is_symptom(first, rules))
+            unexplained.ns_per_step > _certain_gain(first, findings, whole.ns, unexplained)
+            or (first and _is_symptom(first, rules))
         )
     ):
-        headline, named_phase = _cause_sentence(unexplained, whole, run), _PHASE_OF.get(unexplained.name)
+        overloaded = _overloaded(findings) if unexplained.name == _NO_CORE else ""
+        headline = overloaded or _cause_sentence(unexplained, whole, run)
+        named_phase = _PHASE_OF.get(unexplained.name)
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
         headline += _other_culprits(first, findings, rules)
@@ -118,7 +123,7 @@ def verdict(run: VerdictInput) -> Verdict:
         named_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
         headline = _once_sentence(once, run)
     caveats = " ".join(
-        filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _disturbed(findings)))
+        filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _disturbed(findings, headline)))
     )
     about_steps = " ".join(
         filter(None, (most, run.long_calls, run.by_function, _steps_and_phases(run, named_phase, headline)))
@@ -307,10 +312,18 @@ def _missing(findings: Sequence[Finding]) -> str:
     )
 
 
-def _disturbed(findings: Sequence[Finding]) -> str:
-    """A sentence about other work on the machine during the recording; empty if there is none."""
-    if found := _finding(findings, _OVERLOADED):
-        return sentence(f"the machine was overloaded: {found.message}")
+def _overloaded(findings: Sequence[Finding]) -> str:
+    """A sentence on threads of the run that had no core; empty if the machine was not overloaded."""
+    found = _finding(findings, _OVERLOADED)
+    return sentence(f"the machine was overloaded: {found.message}") if found else ""
+
+
+def _disturbed(findings: Sequence[Finding], headline: str) -> str:
+    """A sentence about other work on the machine during the recording; empty if there is none, or if the ``headline``
+    is this sentence.
+    """
+    if overloaded := _overloaded(findings):
+        return "" if headline == overloaded else overloaded
     found = _finding(findings, _VARYING)
     if found is None or found.advice:
         return ""
@@ -350,13 +363,13 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
     return f" In addition, {', and '.join(clauses)}." if clauses else ""
 
 
-def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> float:
-    """The gain of ``first`` to compare with a measured loss. If the machine was overloaded, a bound is divided by
-    ``LOOSE``, because it may be far above the gain.
+def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int, loss: Cause) -> float:
+    """The gain of ``first`` to compare with the measured ``loss``. If the machine was overloaded, a bound is divided by
+    ``LOOSE``, because it may be far above the gain; but the time without a core may be too long for the same reason.
     """
     if first is None:
         return 0
-    loose = first.gain and first.gain.kind == "bound" and _finding(findings, _OVERLOADED)
+    loose = loss.name != _NO_CORE and first.gain and first.gain.kind == "bound" and _finding(findings, _OVERLOADED)
     return max(0, weight_ns(first, step_ns)) / (LOOSE if loose else 1)
 
 
