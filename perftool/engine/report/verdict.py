@@ -29,6 +29,8 @@ from perftool.units import format_ns, format_ratio
 
 # The rule about an overloaded machine.
 _OVERLOADED = "TRC111"
+# The rule for the time that the profiler takes.
+_PROFILED = "TRC105"
 # The rule for calls whose time varies; if it gives no advice, other work on the machine disturbed the recording.
 _VARYING = "ENG107"
 # The rule for steps that take longer than others.
@@ -122,9 +124,8 @@ def verdict(run: VerdictInput) -> Verdict:
     if named_phase is None and (once := _mostly_once(run)):
         named_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
         headline = _once_sentence(once, run)
-    caveats = " ".join(
-        filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _disturbed(findings, headline)))
-    )
+    told = (rest, _lengths(run, headline), run.passed_on, _missing(findings), _inflated(run))
+    caveats = " ".join(filter(None, (*told, _disturbed(findings, headline))))
     about_steps = " ".join(
         filter(None, (most, run.long_calls, run.by_function, _steps_and_phases(run, named_phase, headline)))
     )
@@ -310,6 +311,24 @@ def _missing(findings: Sequence[Finding]) -> str:
         f"{'Rank' if one else 'Ranks'} {found.evidence['ranks']} {'has' if one else 'have'} no trace here, so it is "
         f"unknown whether others wait for {'it' if one else 'them'}."
     )
+
+
+def _inflated(run: VerdictInput) -> str:
+    """A sentence on the profiler's share of the time of a CPU; empty if it is small.
+
+    On an accelerator, the host may wait for the device anyway, so the profiler's time there says little about steps.
+    """
+    found = [one for one in run.findings if one.code == _PROFILED] if run.device == "cpu" else []
+    by_rank: dict[int | None, float] = {}
+    for one in found:
+        by_rank[one.rank] = by_rank.get(one.rank, 0) + one.evidence["cost_ratio"]
+    if not by_rank:
+        return ""
+    share = format_ratio(min(max(by_rank.values()), 1))
+    # The costs of an op and of a frame are low estimates.
+    measured = all(one.evidence["known"] == "measured" for one in found)
+    taken = f"{'' if measured else 'at least '}{share} of the recorded time ({'measured' if measured else 'estimated'})"
+    return f"The profiler takes {taken} and slows small ops most: without it, steps are shorter and gains are smaller."
 
 
 def _overloaded(findings: Sequence[Finding]) -> str:
