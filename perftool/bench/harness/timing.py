@@ -27,7 +27,7 @@ _PROBE_ELEMENTS = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds per run of one form in each round, and the page faults of its last run."""
+    """Seconds per run of one form in each round, and its page faults per run."""
 
     seconds: tuple[float, ...]
     page_faults: int

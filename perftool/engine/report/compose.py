@@ -39,7 +39,7 @@ _TABLES = (
     "chains", "modules", "_annotation_work", "_gap_neighbours", "_memory_uses", *EFFICIENCY_TABLES,
 )  # fmt: skip
 
-# 146 years. The sum of two such times still fits in 64 bits.
+# 146 years. The sum of two shorter times fits in 64 bits.
 _LONGEST_RUN_NS = 2**62
 
 

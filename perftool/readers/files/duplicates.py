@@ -69,12 +69,12 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
         if contents.same(own, first) or not _replaces(own, first):
             aside.append(SetAside(trace, own.rank, first.path, _why(contents, own, first)))
             continue
-        # Traces that were set aside in favour of ``first`` refer to its replacement from now on.
         place[trace] = place[first.path]
         kept[place[trace]] = own
         for key in _keys(first, contents):
             seen[key].remove(first)
         _note_keys(seen, keys, own)
+        # Traces that were set aside in favour of ``first`` refer to its replacement from now on.
         aside = [SetAside(one.path, one.rank, trace, one.why) if one.instead == first.path else one for one in aside]
         aside.append(SetAside(first.path, own.rank, trace, _why(contents, first, own)))
     return [one.path for one in kept], aside
