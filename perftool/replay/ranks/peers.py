@@ -86,7 +86,7 @@ class Usual:
 def usual_of(
     facts: ArrivalFacts, work: Floats, peers: Int64s, roles: Mapping[int, int], orders: Sequence[Int64s]
 ) -> Usual:
-    """The median rank of a step, by the work of the ranks of its role."""
+    """The counterparts on the median rank: the rank with the median work in a step, among those of the same role."""
     totals: dict[tuple[int, int], dict[int, float]] = {}
     step, rank, keys = facts.step.tolist(), facts.rank.tolist(), peers.tolist()
     at = {(keys[n], rank[n]): n for n in range(facts.count)}
