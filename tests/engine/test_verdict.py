@@ -499,6 +499,84 @@ def test_a_few_calls_with_most_of_the_time_of_an_op_are_counted(tmp_path: Path) 
     assert "More than half" not in analyze([str(even)]).verdict.apart
 
 
+def test_the_first_call_of_a_module_with_most_of_its_time_is_named_instead_of_its_op(tmp_path: Path) -> None:
+    """In the second recording, a different call is interrupted in each step."""
+
+    def recorded(long: int, times: int) -> bytes:
+        events = [python("run.py(3): <module>", 0, 20_000, 1)]
+        for begin in (0, 10_000):
+            events.append(step(1 + begin // 10_000, begin, 10_000))
+            slow = long + times * begin // 10_000
+            for k in range(10):
+                at, dur = begin + 100 * k + (5000 if k > slow else 0), 5000 if k == slow else 90
+                events += [python("nn.Module: Net_0", at, dur, 10 + k + begin), x("aten::mm", at + 1, dur - 2)]
+        return document(events)
+
+    path, random = tmp_path / "trace.json", tmp_path / "random.json"
+    path.write_bytes(recorded(0, 0))
+    random.write_bytes(recorded(0, 1))
+
+    said = analyze([str(path)]).verdict.apart
+    assert "More than half of the time of Net is in the first of 10 calls a step." in said
+    assert said.count("More than half") == 1
+    assert "calls Net" not in said
+    assert "More than half" not in analyze([str(random)]).verdict.apart
+
+
+def test_functions_have_the_backward_pass_of_what_they_compute(tmp_path: Path) -> None:
+    """What the outermost function computes itself, outside of modules, is named too; the function that runs the
+    backward pass does not have its time.
+    """
+
+    def forward(name: str, at: int, dur: int, number: int) -> Event:
+        return x(name, at, dur, **{"Sequence number": number})
+
+    def backward(name: str, at: int, dur: int, number: int) -> list[Event]:
+        function = x(f"autograd::engine::evaluate_function: {name}", at, dur, **{"Sequence number": number})
+        return [function, x("aten::mul", at, dur)]
+
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), python("run.py(9): train", 0, 10_000, 1),
+        python("nn.Module: Net_0", 0, 1000, 2), forward("aten::add", 10, 900, 1),
+        python("run.py(3): penalty", 1000, 1000, 3), forward("aten::norm", 1000, 1000, 2),
+        forward("aten::pow", 2000, 1000, 3),
+        python("run.py(6): update", 3000, 7000, 4), *backward("PowBackward0", 3000, 3000, 3),
+        *backward("NormBackward0", 6000, 2000, 2), *backward("AddBackward0", 8000, 1500, 1),
+    ]))  # fmt: skip
+
+    named = "train itself (run.py:9, mostly aten::pow) 40.0 %; penalty (run.py:3) 30.0 %; update (run.py:6) 5.0 %."
+    said = analyze([str(path)]).verdict.apart
+    assert f"By function outside PyTorch, backward pass included: {named}" in said
+
+
+def test_the_forward_of_modules_has_no_second_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), python("run.py(9): train", 0, 10_000, 1), python("nn.Module: Net_0", 0, 5000, 2),
+        python("run.py(3): forward", 10, 4900, 3), x("aten::add", 20, 4800), x("aten::mul", 5000, 5000),
+    ]))  # fmt: skip
+
+    said = analyze([str(path)]).verdict.apart
+    assert "By module: Net 49.0 % of the work." in said
+    assert "By function" not in said
+
+
+def test_forward_and_backward_of_an_op_are_added_up(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), x("aten::lstm", 0, 3000), x("aten::mkldnn_rnn_layer", 0, 3000, **{"Sequence number": 1}),
+        x("aten::exp", 3000, 1000, **{"Sequence number": 2}),
+        x("autograd::engine::evaluate_function: ExpBackward0", 4000, 1000, **{"Sequence number": 2}),
+        x("aten::mul", 4000, 1000),
+        x("autograd::engine::evaluate_function: MkldnnRnnLayerBackward0", 5000, 5000, **{"Sequence number": 1}),
+        x("aten::mkldnn_rnn_layer_backward", 5000, 5000),
+    ]))  # fmt: skip
+
+    said = analyze([str(path)]).verdict.apart
+    assert "By op, backward pass included: aten::lstm 80.0 %, aten::exp 20.0 % of the work." in said
+
+
 def test_a_function_with_all_of_the_time_is_not_named(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(

@@ -127,7 +127,7 @@ def verdict(run: VerdictInput) -> Verdict:
     told = (rest, _lengths(run, headline), run.passed_on, _missing(findings), _inflated(run))
     caveats = " ".join(filter(None, (*told, _disturbed(findings, headline))))
     about_steps = " ".join(
-        filter(None, (most, run.long_calls, run.by_function, _steps_and_phases(run, named_phase, headline)))
+        filter(None, (most, run.long_calls.sentences, run.by_function, _steps_and_phases(run, named_phase, headline)))
     )
     texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), about_steps, caveats)]
     return Verdict(texts[0], texts[1], tuple(causes), *texts[2:])
@@ -219,6 +219,8 @@ def _calls(run: VerdictInput) -> str:
     single = {one.path: one for one in run.modules if one.path and one.modules == 1}
     outermost = max((one for one in single.values() if one.depth == 1), key=lambda one: one.share, default=None)
     if outermost and outermost.calls >= _CALLS * steps:
+        if outermost.module == run.long_calls.module:
+            return ""
         return f"{_repeated(run)} calls {short_name(outermost.module or '')} {round(outermost.calls / steps):,} times."
     inner = [
         (one, around)
