@@ -57,7 +57,7 @@ _ADVICE = {
 }
 # Causes that do not identify a place in the program.
 _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "copy", "sync", "between_ops", "unknown")
-# Python, or waiting for a core.
+# The cause of stretches in which the thread ran Python or waited for a core; the recording does not show which.
 _NO_CORE = "no_core"
 # Causes whose idle time is all in one phase.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}
