@@ -180,7 +180,7 @@ def show(report: Report, path: Path) -> None:
 
 @contextmanager
 def errors_become_warnings(what: str) -> Iterator[None]:
-    """Turn an error in the block into a warning that begins with ``what``; Ctrl-C stays a KeyboardInterrupt."""
+    """Turn any error into a warning."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler

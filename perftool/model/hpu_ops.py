@@ -28,7 +28,7 @@ class HpuOps:
 
 @cache
 def hpu_ops() -> HpuOps:
-    """The registrations in the shipped file."""
+    """All registrations."""
     data = orjson.loads(_FILE.read_bytes())
     listed = {
         op: {

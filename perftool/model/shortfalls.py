@@ -12,7 +12,7 @@ from typing import Any, Literal
 import tomli
 
 _FILE = Path(__file__).parent.parent / "shortfalls.toml"
-# A size with more digits is not the size of a tile.
+# No tile is this large.
 _MOST_DIGITS = 6
 
 

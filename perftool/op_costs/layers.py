@@ -77,8 +77,7 @@ def _embedding_backward(call: Call) -> Cost:
     return Cost(gradient.count, moved(gradient, chosen, table), "vector", gradient.rate_name)
 
 
-# Operations per element for the gradients of input and weights, from the result's gradient, the input and its
-# statistics: of layer normalisation (and of others with a mean), and of RMS normalisation.
+# The gradients of input and weights, from gradient, input and statistics.
 _LAYER_BACKWARD, _RMS_BACKWARD = 13, 9
 SOFTMAX: dict[str, Callable[[Call], Cost]] = {
     "aten::_softmax": _softmax, "aten::_log_softmax": _softmax,

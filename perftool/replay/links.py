@@ -36,7 +36,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Links:
-    """Pairs of nodes: ``target`` starts at least ``lag`` ns after ``source`` has ended."""
+    """Pairs of nodes: ``target`` starts at least ``lag`` ns after ``source``."""
 
     source: Int64s
     target: Int64s

@@ -52,8 +52,7 @@ def _usual_ns(recording: Recording) -> int:
 
 
 def _calls_that_wait(recording: Recording, points: Points, first: int, least: Int64s) -> list[Links]:
-    """Links to the ends of calls that wait, from the work that ended inside each call; sets ``least`` for these
-    ends."""
+    """Calls that return when earlier work is done: the call waited for the work that ended inside it."""
     waits, tasks = recording.waits, recording.tasks
     if not len(waits):
         return []
@@ -106,7 +105,7 @@ def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end:
 
 
 def _calls_that_copy(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Links from copies to the ends of the calls that submit them and wait for them; sets ``least`` for these ends."""
+    """Calls that return after the copy they submit."""
     tasks, calls = recording.tasks, recording.launches
     copies = np.flatnonzero(tasks.copy & (tasks.launch != NONE))
     call = tasks.launch[copies]
@@ -120,8 +119,7 @@ def _calls_that_copy(recording: Recording, points: Points, first: int, least: In
 
 
 def _full_queue(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Links to the ends of launches that waited for space in the queue, from the work that made space; sets
-    ``least``."""
+    """Launches that wait for space in the queue."""
     tasks, calls = recording.tasks, recording.launches
     usual = _usual_ns(recording)
     order = np.argsort(calls.ts, kind="stable")
@@ -145,7 +143,7 @@ def _queued_since(recording: Recording) -> Int64s:
 
 
 def _other_threads(points: Points, handovers: Handovers, least: Int64s) -> Links:
-    """Links from a point of one thread to the point at which another thread resumes after it; sets ``least``."""
+    """Threads that resume when another thread reaches a point."""
     target = points.at(handovers.to, handovers.resumed)
     least[target] = 0
     return Links.of(

@@ -54,8 +54,7 @@ def _recorded(report: Report) -> str:
 
 
 def _recorded_per_step_ms(report: Report) -> float | None:
-    """The length of the recording per step, in ms, of the rank with the largest value. ``trend`` compares it, as
-    ``diff --fail-if`` does. None for a server, where it depends on the requests."""
+    """Like ``diff --fail-if``: of the rank with the largest value; None if it depends on the requests of a server."""
     if report.run.steps_from == "iteration":
         return None
     recorded = {one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None}
@@ -64,7 +63,7 @@ def _recorded_per_step_ms(report: Report) -> float | None:
 
 
 def _lost_kernels_ratio(report: Report) -> float | None:
-    """The largest share of missing kernels of all ranks; None if it is unknown for all."""
+    """Of the rank with the largest value."""
     return max((one.lost_kernels_ratio for one in report.ranks if one.lost_kernels_ratio is not None), default=None)
 
 

@@ -13,10 +13,7 @@ _TAIL_KEYS = ("traceName",)
 
 @dataclass(frozen=True)
 class Document:
-    """A whole trace: the top-level fields, and the events in the writer's order.
-
-    Unless ``escaped``, texts of the bridge keep bare quotes. ``absolute_us`` is added to all times of a Kineto layout.
-    """
+    """A whole trace: the top-level fields, and the events in the writer's order."""
 
     top: Mapping[str, object]
     events: tuple[Event, ...]

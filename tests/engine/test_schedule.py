@@ -191,7 +191,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def pids(cluster: Any) -> list[int]:
-    """The process ids of the workers of ``cluster``."""
+    """The processes of its workers."""
     return [worker.pid for worker in cluster.workers.values()]
 
 

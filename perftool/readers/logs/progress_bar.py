@@ -44,7 +44,7 @@ class ProgressScanner:
         self._bars: dict[tuple[str, int | None], _Bar] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Add the progress that a bar in ``line`` shows since its previous line."""
+        """Process one line."""
         match = _bar(line.text)
         if match is None:
             return

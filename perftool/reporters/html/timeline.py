@@ -19,8 +19,7 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Box:
-    """A drawn bar: horizontal position and width in percent, vertical offset in pixels, tooltip, and label. A
-    ``dense`` bar stands for several stretches of work."""
+    """A drawn bar: horizontal position and width in percent, vertical offset in pixels, tooltip, and label."""
 
     kind: str
     x: float

@@ -46,7 +46,7 @@ class HpuAutocast:
         plain = torch.set_autocast_enabled
 
         def switch(*args: Any) -> None:
-            """``torch.set_autocast_enabled``, which first registers the casts when it is called for ``hpu``."""
+            """See ``torch.set_autocast_enabled``."""
             if "hpu" in args and not self._libraries:
                 self._install()
             plain(*args)
