@@ -149,7 +149,7 @@ def _cell(answer: Answer | None) -> str:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the answers for the chosen cases."""
     hard = sys.argv[1:2] == ["hard"]
     chosen = hard_cases() if hard else cases(int(sys.argv[1]) if len(sys.argv) > 1 else 8)
     wanted = [case for case in chosen if not sys.argv[2:] or any(part in case.name for part in sys.argv[2:])]

@@ -92,7 +92,7 @@ CASES = {
     # 48 tokens per iteration. The 16 generating requests take 16 of them, so prompts of 512 tokens take long.
     "small_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 48", (_random(48, 512, 64, 16),)),
     "larger_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 512", (_random(48, 512, 64, 16),)),
-    # Prompts that share 1500 of 1532 tokens.
+    # Each prompt has one of two prefixes of 1500 tokens, and 32 tokens of its own.
     "no_prefix_cache": Case(_EAGER, (_PREFIX,)),
     "prefix_cache": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"), (_PREFIX,)),
     # Prefix caching is on, but the prompts share nothing.

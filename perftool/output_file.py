@@ -18,15 +18,24 @@ _GZIP_FORMAT = 31
 _PIECE_BYTES = 1 << 20
 
 
-def require_no_input(targets: Iterable[str | None], inputs: Iterable[str]) -> None:
-    """Raises PerfToolError when one of ``targets`` is the same file as one of ``inputs``, under any name.
+def require_apart(targets: Iterable[str | None], inputs: Iterable[str]) -> None:
+    """Raises PerfToolError when one of ``targets`` is the same file as one of ``inputs``, or as another target, under
+    any name.
 
     Call it before the inputs are read, because an output must not overwrite them. None and '-' are stdout.
     """
-    read = {key for path in inputs if (key := _identity(path))}
+    read: set[tuple[int, int] | str] = {key for path in inputs if (key := _identity(path))}
+    written: set[tuple[int, int] | str] = set()
     for target in targets:
-        if target not in (None, "-") and _identity(str(target)) in read:
+        if target is None or target == "-":
+            continue
+        key: tuple[int, int] | str | None = _identity(target) or _new_file(target)
+        if key in read:
             raise PerfToolError(f"{target}: an input of this run, which is never overwritten; name another file")
+        if key in written:
+            raise PerfToolError(f"{target}: two outputs cannot be written to one file")
+        if key is not None:
+            written.add(key)
 
 
 @contextmanager
@@ -145,6 +154,11 @@ def _identity(path: str) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
+
+def _new_file(path: str) -> str | None:
+    """The place of a file that does not exist yet, which identifies it; None if something exists there."""
+    return None if os.path.exists(path) else os.path.realpath(path)
 
 
 def _umask() -> int:

@@ -271,7 +271,7 @@ def _start(benchmark: Benchmark, script: Path, form: FormName, folder: Path) -> 
 
 
 def _result_of(run: subprocess.Popen[str], name: str) -> float | None:
-    """The result that a script prints last, if any."""
+    """The result that the script ``name`` prints last, if any. Raises InputError if it fails or takes too long."""
     try:
         stdout, stderr = run.communicate(timeout=_SIMULATION_TIMEOUT_S)
     except subprocess.TimeoutExpired:

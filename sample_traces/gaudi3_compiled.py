@@ -1,4 +1,4 @@
-"""A small Gaudi 3 run in eager and compile mode, as generation C: half-die lane names, recipe events.
+"""A small Gaudi 3 run in eager and compile mode: half-die lane names, recipe events (generation C of tests/builders).
 
 Three steps replay one compiled graph and launch a handful of eager ops; a partial batch in the third step
 brings a new shape, so a recipe is compiled and added to the cache in the middle of it.

@@ -17,7 +17,7 @@ def build(form: FormName, setting: Setting) -> Form:
     return Form(f"all_reduce_gradients(model, {dtype})", step, lambda: gradients(model))
 
 
-# bfloat16 has a mantissa of 8 bits.
+# Results are compared with this tolerance because bfloat16 has only 8 significant bits.
 BENCHMARK = on_ranks(
     name="all_reduce_bf16",
     rules=(),

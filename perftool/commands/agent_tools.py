@@ -252,7 +252,7 @@ def _server(desk: Workspace) -> Any:
 
 
 def listed(desk: Workspace, folder: str) -> dict[str, Any]:
-    """The traces below ``folder``, newest first."""
+    """The newest traces below ``folder``, newest first, and the number of further ones."""
     place = desk.place(folder)
     found = []
     for file in place.rglob("*"):

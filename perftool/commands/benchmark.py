@@ -189,7 +189,7 @@ class _Shown:
             self._table = ValidationTable(self._console, expected)
 
     def add(self, result: BenchmarkResult) -> None:
-        """Show one result."""
+        """Print ``result`` if the results are printed one by one."""
         from perftool.reporters.benchmark.text import print_result
 
         if self._table is not None:

@@ -12,7 +12,6 @@ from perftool.commands.options import CliSettings, OutputFile, format_of
 from perftool.commands.output import exit_code, is_file, write_document, written_note
 from perftool.commands.session import Session, open_run, project_root
 from perftool.errors import PerfToolError
-from perftool.output_file import require_no_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +112,7 @@ def _found(
     if base[0] == new[0] == "-":
         raise PerfToolError("'-' can be given only once")
     found = [_side(session, path, run) for path, run in (base, new)]
-    require_no_input([output_file], [base[0], new[0], *(file for side in found for file in side.inputs.files)])
+    session.require_apart([output_file], [base[0], new[0], *(file for side in found for file in side.inputs.files)])
     return found
 
 

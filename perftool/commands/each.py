@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from perftool.commands.output import is_file, print_document
 from perftool.commands.session import Session, open_run
 from perftool.errors import InputError, NoInputError, PerfToolError
-from perftool.output_file import append_to_file, require_no_input
+from perftool.output_file import append_to_file, require_apart
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,7 +78,7 @@ def watch(
             width = max(width, len(state.path))
             report = _line(console, trace, state.path, width, session, schedule or Processes(1))
             if report and summaries:
-                require_no_input([summaries], [trace])
+                require_apart([summaries], [trace])
                 _append(report, state, summaries)
         wait(interval_s)
 

@@ -30,17 +30,12 @@ class Sink:
 
 
 def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> list[Sink]:
-    """The sink of the settings, then the sinks of --also. Raises PerfToolError for invalid or conflicting sinks."""
+    """The sink of the settings, then the sinks of --also. Raises PerfToolError for invalid sinks."""
     known = settings.output_format in {form.value for form in LintFormat}
     first = Sink(LintFormat(settings.output_format) if known else LintFormat.text, settings.output_file)
     if statistics and first.format is not LintFormat.text:
         raise PerfToolError("--statistics is for the text format")
-    sinks = [first, *map(_also, also)]
-    targets = [sink.target for sink in sinks if sink.to_file]
-    twice = next((target for target in targets if targets.count(target) > 1), None)
-    if twice:
-        raise PerfToolError(f"{twice}: two formats cannot be written to one file")
-    return sinks
+    return [first, *map(_also, also)]
 
 
 def emit(result: LintReport, sink: Sink, color: Color, quiet: bool, statistics: bool) -> list[str]:

@@ -11,7 +11,6 @@ from perftool.commands.analyze import show_report
 from perftool.commands.options import CliSettings
 from perftool.commands.session import Session
 from perftool.errors import PerfToolError
-from perftool.output_file import require_no_input
 
 Parts = Annotated[list[str], typer.Argument(metavar="PARTS...", help="Parts (*.part), folders of them, or globs.")]
 
@@ -35,7 +34,7 @@ def merge(cli: CliSettings, parts: Parts) -> None:
     found = find_inputs(named, companions=False)
     if others := [*found.traces, *found.texts]:
         raise PerfToolError(f"{others[0]}: not a part; make one with analyze {others[0]} --part FILE.part")
-    require_no_input([session.settings.output_file, cli.part, cli.summary_jsonl], found.files)
+    session.require_apart([session.settings.output_file, cli.part, cli.summary_jsonl], found.files)
     show_report(session, found)
 
 

@@ -18,7 +18,7 @@ from perftool.commands.options import NO_VALUE, CliSettings, OutputFile, time_op
 from perftool.commands.output import print_notes, write_document, written_note
 from perftool.commands.session import Session, open_run
 from perftool.errors import PerfToolError, QueryError
-from perftool.output_file import require_no_input
+from perftool.output_file import require_apart
 
 if TYPE_CHECKING:
     from perftool.engine.analysis import Run
@@ -89,7 +89,7 @@ def query(
     session = Session(cli, [path])
     if sql is not None or file is not None:
         statements = _statements(file) if file is not None else [str(sql)]
-        require_no_input([output_file], [file] if file not in (None, "-") else [])
+        require_apart([output_file], [file] if file not in (None, "-") else [])
         _answer(session, path, statements, bounds, output_format, output_file)
     elif output_file is not None or not sys.stdin.isatty():
         raise PerfToolError("query needs a SELECT, or -f FILE (-f - reads stdin); a prompt opens only in a terminal")

@@ -18,7 +18,7 @@ from perftool.commands.output import print_notes
 from perftool.commands.progress import progress
 from perftool.commands.settings import show_settings
 from perftool.errors import InputError, PerfToolError
-from perftool.output_file import require_no_input
+from perftool.output_file import require_apart
 
 if TYPE_CHECKING:
     from perftool.engine.analysis import Run
@@ -98,7 +98,7 @@ class Session:
         """The files of the run at ``paths``, as all input options choose them, with notes on those left out.
 
         With ``each``, they may belong to several runs. Raises PerfToolError when there is nothing to read, when one
-        of ``outputs`` is among the files, and when a gate would not read a trace that was named.
+        of ``outputs`` is also read or written twice, and when a gate would not read a trace that was named.
         """
         from perftool.readers.discover import find_inputs
 
@@ -111,9 +111,20 @@ class Session:
         if self._gate:
             _require_named(found)
         found = self._described(found)
-        require_no_input(outputs, found.files)
+        self.require_apart(outputs, found.files)
         self.note(found.notes)
         return found
+
+    def require_apart(self, outputs: Sequence[str | None], inputs: Sequence[str] = ()) -> None:
+        """Raises PerfToolError when one of ``outputs`` is also another one, or a file that the run reads: one of
+        ``inputs``, a configuration, a rule or the baseline.
+        """
+        from perftool.engine.rules.pack import pack_files
+
+        settings = self.settings
+        rules = (str(file) for pack in settings.rule_packs for file in pack_files(Path(pack)))
+        baseline = [str(settings.baseline)] if settings.baseline else []
+        require_apart(outputs, [*inputs, *settings.files, *rules, *baseline])
 
     def side(self, path: str, run: str | None) -> Inputs:
         """The files of one side of a comparison: options for logs or captures do not apply."""

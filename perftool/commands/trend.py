@@ -11,7 +11,7 @@ from perftool.commands import options
 from perftool.commands.output import exit_code, is_file, print_document, print_notes, write_document, written_note
 from perftool.model.choices import Color
 from perftool.model.trend import DEFAULT_LAST, DEFAULT_METRIC, DEFAULT_THRESHOLD, MOST_LAST, Trend
-from perftool.output_file import require_no_input
+from perftool.output_file import require_apart
 
 
 class Format(str, Enum):
@@ -68,7 +68,7 @@ def trend(
     from perftool.engine.compare.trend import trend_of
     from perftool.readers.metrics.run_lines import read_history
 
-    require_no_input([output_file], [file])
+    require_apart([output_file], [file])
     found = trend_of(read_history(file), metric, rank=rank, only=only, since=since, last=last, threshold=threshold)
     with exit_code(1 if found.fails else 0, found.unjudged and f"{file}: {found.unjudged}"):
         if is_file(output_file) or not silent:

@@ -73,7 +73,9 @@ class Run:
     @property
     def unrecognised(self) -> list[str]:
         """The named files in which nothing was recognised. Traces are never listed, because a gate judges them by rank.
-        An archive is read twice if it contains a trace and readings."""
+
+        An archive may be listed twice, for its trace and for its readings; one recognised entry is enough.
+        """
         named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
         inputs = [read for read in self.report.inputs if read.status != "unreadable"]
         used = {read.path for read in inputs if read.kind == "trace" or read.events}
@@ -92,9 +94,10 @@ class Run:
                 return answered_by(answer, store, self._rules)
             except PerfToolError:
                 raise
-            except Exception as error:  # the other ranks still get their report
+            except Exception as error:
                 if is_interrupt(error) or len(self._files) < 2:
                     raise
+                # One file may have caused the crash. Analyse each alone, so that the other ranks get their report.
                 self._batches = tuple(single for batch in self._batches for single in batch.split())
         with corrupt_as_input_error() if self._before.parts else nullcontext():
             return self._joined_answer(answer)
@@ -206,7 +209,7 @@ class Run:
 
     @cached_property
     def _parts(self) -> list[Part]:
-        """The ranks from parts and the ranks analysed now; if there are many, without replays."""
+        """The ranks from parts and the ranks analysed now. Too many ranks lose their replays, as in a single run."""
         made = analyse(self._batches, self._shared, self._schedule, self._progress)
         before = self._before.parts
         return unpredicted(sorted([*before, *made], key=first_path)) if before else made

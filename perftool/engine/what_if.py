@@ -165,7 +165,7 @@ def _replayed(
     before = _path(path_rows(store, model), model)
     after = _path(path_rows(store, model, predicted), model)
     if predicted.step_ns > predicted.replay.step_ns:
-        # Concurrent work on the path may add up to more than the steps.
+        # Prefetched work runs beside the steps. If it takes longer than the replayed step, it bounds the step alone.
         after = Path((BoundShare("beside", 1.0),), (PathTask("beside", None, predicted.step_ns, 1),))
     mean_ns = uneven_mean_ns(store, model)
     uneven = None if mean_ns is None else round(mean_ns)

@@ -79,7 +79,7 @@ def choose(op: str, device_type: str) -> str:
 
 
 def _chosen(op: str, device_type: str) -> tuple[str, str]:
-    """The name of the implementation, and the reason."""
+    """The name of the implementation of `op` to use, and the reason. Raises BackendError if none is usable."""
     obstacles = candidates(op, device_type)
     if not wanted:
         passed_over: list[str] = []

@@ -37,7 +37,6 @@ def apply_rotary_pos_emb(
     them, tables broadcast to `p`, in blockwise mode from row `offset` on. Without `sin`, `cos` is a cache for
     `RotaryPosEmbeddingHelperV3`. The result has the dtype of `p`, but is float32 if a table is float32 and `p` is
     narrower, as on a Gaudi.
-    narrower, as on a Gaudi.
     Raises ValueError for tables that do not fit.
     """
     if sin is None:

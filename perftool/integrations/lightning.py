@@ -88,7 +88,7 @@ class HPUProfiler(_PyTorchProfiler):
         return analyze_trace(self.traces[-1])
 
     def stop(self, action_name: str) -> None:
-        """End an action."""
+        """End the action ``action_name``. Actions of the sanity check before the training are not recorded."""
         module = self._lightning_module
         if module is not None and module.trainer.sanity_checking:
             # Lightning would count the sanity check before the training as steps.

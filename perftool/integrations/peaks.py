@@ -51,7 +51,7 @@ def measured_peaks(seconds: float = 0.05, device: str = "cpu") -> Peaks:
 
 
 def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
-    """FLOP/s; 0 if every run was disturbed."""
+    """The best rate of a matmul of ``dtype`` over several sizes, in FLOP/s; 0 if every run was disturbed."""
     best = 0.0
     for size in _SIZES:
         operand = torch.ones(size, size, dtype=dtype)

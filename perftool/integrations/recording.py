@@ -180,7 +180,7 @@ def show(report: Report, path: Path) -> None:
 
 @contextmanager
 def errors_become_warnings(what: str) -> Iterator[None]:
-    """Turn any error into a warning."""
+    """Turn an error in the block into a warning that begins with ``what``; Ctrl-C stays a KeyboardInterrupt."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler

@@ -1,1 +1,1 @@
-"""Plain data that crosses module boundaries: frozen dataclasses without behaviour."""
+"""Data that crosses module boundaries: frozen dataclasses, and the loaders of the shipped data files."""

@@ -26,8 +26,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """A track of marks that follow or contain each other. The marks may come from a query, and can be read only
-    once."""
+    """A track of marks that follow or contain each other. The marks may come from a query, which each loop
+    over them runs again."""
 
     name: str
     marks: Iterable[Mark]
@@ -43,7 +43,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Counter:
-    """Values over time; the samples are in time order and can be read only once."""
+    """Values over time. The samples are in time order; they come from a query, which each loop over them runs again."""
 
     name: str
     samples: Iterable[Sample]

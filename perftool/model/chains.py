@@ -22,7 +22,8 @@ class ChainPlace:
 @dataclass(frozen=True)
 class Chain:
     """A sequence of kernels that runs ``repeats`` times in a row in a step of ``rank``. One repeat takes ``ns``, and
-    all repeats together make up ``share`` of the work on their lane in that step. The first starts at ``ts``, in ns.
+    all repeats together make up ``step_share`` of the work on their lane in that step. The first starts at ``ts``, in
+    ns.
     """
 
     rank: int

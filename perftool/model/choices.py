@@ -16,7 +16,7 @@ FAIL_ON = (*SEVERITIES, "never")
 
 
 class LintFormat(str, Enum):
-    """The formats in which ``lint`` writes findings; ``perftool.reporters.lint.formats`` maps each to its writer."""
+    """The formats in which ``lint`` writes findings; ``perftool.reporters.lint.formats`` lists their writers."""
 
     text = "text"
     json = "json"

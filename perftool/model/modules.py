@@ -33,7 +33,7 @@ class ModuleTime:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a rank's work that an annotation or a module names, and its share of the work.
+    """A part of a rank's work that an annotation, a module or an op names, and its share of the work.
 
     ``backward`` is true if the share includes the backward pass.
     """

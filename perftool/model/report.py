@@ -248,9 +248,9 @@ class Cause:
 @dataclass(frozen=True)
 class Verdict:
     """The summary of a report: ``headline`` is one sentence, ``detail`` the time breakdown, and ``together`` the effect
-    of all fixes that can be modelled (empty if none). ``apart`` names the ops that take the most time, the signal that
-    separates steps, and the parts of the recording outside the steady phase. ``caveats`` are about missing ranks and an
-    overloaded machine.
+    of all fixes that can be modelled (empty if none). ``apart`` names the ops and functions that take
+    the most time, the signal that separates steps, and the parts of the recording outside the steady phase. ``caveats``
+    qualifies the headline: what the steady steps lose, steps of two lengths, late or missing ranks, other load.
 
     ``causes`` lists the causes that take more than 20 % of the window, the largest first, whether or not a rule
     covers them.

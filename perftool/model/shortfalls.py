@@ -12,7 +12,7 @@ from typing import Any, Literal
 import tomli
 
 _FILE = Path(__file__).parent.parent / "shortfalls.toml"
-# No tile is this large.
+# A size with more digits is not the size of a tile.
 _MOST_DIGITS = 6
 
 

@@ -186,7 +186,7 @@ def is_whole(name: str) -> bool:
 
 
 def broadcast(tensors: list[Tensor]) -> tuple[int, ...]:
-    """The broadcast shape of the tensors."""
+    """The shape that ``tensors`` broadcast to; raises NoModelError if they do not fit."""
     rank = max(len(one.dims) for one in tensors)
     padded = [(1,) * (rank - len(one.dims)) + one.dims for one in tensors]
     shape = tuple(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))

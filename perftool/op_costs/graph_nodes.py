@@ -7,7 +7,7 @@ from math import prod
 
 Shape = tuple[int, ...]
 _PRODUCTS = {"gemm", "batch_gemm", "masked_batch_gemm"}
-# Channels are the fastest dimension of a convolution's input and output.
+# The kernels of a convolution and of its two gradients. Channels are the fastest dimension of input and result.
 _FORWARD, _OF_INPUT, _OF_WEIGHT = "spatial_convolution", "dedx", "dedw"
 
 

@@ -77,7 +77,8 @@ def _embedding_backward(call: Call) -> Cost:
     return Cost(gradient.count, moved(gradient, chosen, table), "vector", gradient.rate_name)
 
 
-# The gradients of input and weights, from gradient, input and statistics.
+# Operations per element for the gradients of input and weights, from the result's gradient, the input and its
+# statistics: of layer normalisation (and of others with a mean), and of RMS normalisation.
 _LAYER_BACKWARD, _RMS_BACKWARD = 13, 9
 SOFTMAX: dict[str, Callable[[Call], Cost]] = {
     "aten::_softmax": _softmax, "aten::_log_softmax": _softmax,

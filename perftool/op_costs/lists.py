@@ -40,7 +40,10 @@ class _Foreach:
 
 
 def _optimizer(call: Call, written: tuple[int, ...], read_only: tuple[int, ...], per_element: int) -> Cost:
-    """Parameters are the first list; unused lists (momentum, maxima) are empty."""
+    """Reads and writes the lists at the positions ``written``, and only reads those at ``read_only``.
+
+    The first list holds the parameters. Lists that the optimizer does not use (momentum, maxima) are empty.
+    """
     parameters = call.many(0)
     both = [call.many(at) for at in written if at < len(call.dims) and call.dims[at]]
     once = [call.many(at) for at in read_only if at < len(call.dims) and call.dims[at]]

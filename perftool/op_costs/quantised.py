@@ -31,7 +31,7 @@ class Quantised:
     packed_rows: int = 1
 
     def sizes(self, call: Call) -> tuple[int, int, int]:
-        """Rows, columns and inner dimension."""
+        """Rows, columns and inner dimension of the matmul; raises NoModelError if ``call`` is not one."""
         a = call.tensor(self.a)
         weight = a if self.weight is None else call.tensor(self.weight)
         if not a.dims or len(weight.dims) < 2:
@@ -67,12 +67,12 @@ def _fitting(columns: int, wanted: int, terms: int) -> int:
 
 
 def _packed(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The columns of a matrix that packs eight 4-bit weights into a number, along the columns."""
+    """The columns of a matrix that packs eight 4-bit weights of one row into a number."""
     return _fitting(8 * weight.dims[1], a.dims[-1], weight.dims[0])
 
 
 def _packed_terms(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The columns of a matrix that packs several weights into a number, along the inner dimension."""
+    """The columns of a matrix that packs several weights of one column into a number."""
     return weight.dims[1]
 
 

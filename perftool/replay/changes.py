@@ -165,7 +165,7 @@ def _follow(graph: Graph, result: Altered, rest: Int64s) -> None:
 
 
 def _skip_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """Also skips the work that other threads do for the skipped stretches."""
+    """Skips stretches of the host, and the work that other threads do for them."""
     spans = [(thread, change.ts, change.end) for thread, change in chosen]
     spans += _awaited_stretches(graph, [(ts, end) for thread, ts, end in spans if thread == MAIN])
     for thread, ts, end in spans:

@@ -26,7 +26,11 @@ class Anchors:
 
 @dataclass(frozen=True)
 class Order:
-    """The predecessor of each task on its lane (NONE without one), and whether the task follows it directly."""
+    """The predecessor of each task on its lane (NONE without one), and whether the task follows it directly.
+
+    ``done_before`` is the last task of the lane that had ended when a task started, if its predecessor had not.
+    ``quickest_ns`` is the shortest time between consecutive tasks.
+    """
 
     before: Int64s
     follows: Bools
@@ -35,8 +39,8 @@ class Order:
 
 
 def lane_order(recording: Recording) -> Order:
-    """The order of tasks on their lanes. ``done_before`` is the last finished task of the lane when a task starts. If a
-    task starts soon after both its launch and other work, the one that explains its start better is its predecessor."""
+    """The order of tasks on their lanes. If a task starts soon after both its launch and other work, it follows the
+    other work only if that explains its start better."""
     tasks, count = recording.tasks, len(recording.tasks)
     by_lane = np.lexsort((np.arange(count), tasks.lane))
     before = np.full(count, NONE, dtype=np.int64)

@@ -36,7 +36,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Links:
-    """Pairs of nodes: ``target`` starts at least ``lag`` ns after ``source``."""
+    """Pairs of nodes: ``target`` starts at least ``lag`` ns after ``source`` has ended."""
 
     source: Int64s
     target: Int64s

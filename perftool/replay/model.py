@@ -23,7 +23,8 @@ MOST_ERROR = 0.02
 _MOST_TASKS = 400_000
 # Limit on tasks times streams, and on launches times threads, because each task is compared with every stream.
 _MOST_CROSSINGS = 64 * _MOST_TASKS
-# The least share of device time, and of tasks, with a known launch that precedes them.
+# At least this share of the device time must have a known launch, and at most this share of the tasks with a known
+# launch may begin before it.
 _LEAST_LINKED = 0.8
 _MOST_BEFORE_LAUNCH = 0.05
 

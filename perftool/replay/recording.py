@@ -123,7 +123,7 @@ def choose_steps(store: TraceStore, rank: int) -> Steps | None:
 
 
 def read_recording(store: TraceStore, rank: int, steps: Steps) -> Recording:
-    """The rows of ``rank`` that belong to ``steps``."""
+    """What the store holds of ``rank`` during ``steps``."""
     store.build(TABLES)
     window = {"rank": rank, "begin": int(steps.host_ts[0]), "end": int(steps.host_end[-1])}
     threads = _threads(store, window)

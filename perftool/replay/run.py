@@ -11,7 +11,7 @@ from perftool.replay.recording import NONE, Int64s
 
 # A time so early that nothing waits for it.
 _NEVER = -(1 << 60)
-# The second pass starts with the state after the first one.
+# The first pass begins without queued work, each later one with the state after the previous one. The last is measured.
 _PASSES = 3
 
 

@@ -41,7 +41,7 @@ class Runs:
 
     @classmethod
     def of(cls, recording: Recording, thread: int) -> Runs:
-        """The stretches of ``thread``."""
+        """The stretches of ``thread``; a pause of more than ``PAUSE_NS`` without events ends a stretch."""
         mine = recording.leaves.thread == thread
         ts, end = recording.leaves.ts[mine], np.maximum.accumulate(recording.leaves.end[mine])
         begins = np.ones(len(ts), dtype=bool)

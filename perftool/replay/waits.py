@@ -52,7 +52,8 @@ def _usual_ns(recording: Recording) -> int:
 
 
 def _calls_that_wait(recording: Recording, points: Points, first: int, least: Int64s) -> list[Links]:
-    """Calls that return when earlier work is done: the call waited for the work that ended inside it."""
+    """Links to the ends of calls that wait, from the work that ended inside each call; sets ``least`` for these
+    ends."""
     waits, tasks = recording.waits, recording.tasks
     if not len(waits):
         return []
@@ -105,7 +106,7 @@ def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end:
 
 
 def _calls_that_copy(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Calls that return after the copy they submit."""
+    """Links from copies to the ends of the calls that submit them and wait for them; sets ``least`` for these ends."""
     tasks, calls = recording.tasks, recording.launches
     copies = np.flatnonzero(tasks.copy & (tasks.launch != NONE))
     call = tasks.launch[copies]
@@ -119,7 +120,8 @@ def _calls_that_copy(recording: Recording, points: Points, first: int, least: In
 
 
 def _full_queue(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Launches that wait for space in the queue."""
+    """Links to the ends of launches that waited for space in the queue, from the work that made space; sets
+    ``least``."""
     tasks, calls = recording.tasks, recording.launches
     usual = _usual_ns(recording)
     order = np.argsort(calls.ts, kind="stable")
@@ -143,7 +145,7 @@ def _queued_since(recording: Recording) -> Int64s:
 
 
 def _other_threads(points: Points, handovers: Handovers, least: Int64s) -> Links:
-    """Threads that resume when another thread reaches a point."""
+    """Links from a point of one thread to the point at which another thread resumes after it; sets ``least``."""
     target = points.at(handovers.to, handovers.resumed)
     least[target] = 0
     return Links.of(

@@ -20,7 +20,7 @@ _PIPE_WIDTH = 10_000
 
 
 class _Trimmed:
-    """A renderable without trailing blanks."""
+    """A renderable without trailing blanks and CI commands."""
 
     def __init__(self, content: RenderableType) -> None:
         self._content = content

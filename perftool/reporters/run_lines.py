@@ -54,7 +54,8 @@ def _recorded(report: Report) -> str:
 
 
 def _recorded_per_step_ms(report: Report) -> float | None:
-    """Like ``diff --fail-if``: of the rank with the largest value; None if it depends on the requests of a server."""
+    """The length of the recording per step, in ms, of the rank with the largest value. ``trend`` compares it, as
+    ``diff --fail-if`` does. None for a server, where it depends on the requests."""
     if report.run.steps_from == "iteration":
         return None
     recorded = {one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None}
@@ -63,7 +64,7 @@ def _recorded_per_step_ms(report: Report) -> float | None:
 
 
 def _lost_kernels_ratio(report: Report) -> float | None:
-    """Of the rank with the largest value."""
+    """The largest share of missing kernels of all ranks; None if it is unknown for all."""
     return max((one.lost_kernels_ratio for one in report.ranks if one.lost_kernels_ratio is not None), default=None)
 
 

@@ -36,7 +36,7 @@ def server_lines(report: Report) -> Iterator[str]:
         yield f"According to the log, {decode}."
     rates = [f"{known[name].removesuffix('/s')} {what}" for name, what in _RATES.items() if name in known]
     times = [f"{what} {known[name]}{_p99(name, known)}" for name, what in _TIMES.items() if name in known]
-    # An idle server has no rates.
+    # A count of preemptions alone is not worth a line: an idle server has nothing else.
     if set(known) & {*_RATES, *_TIMES} - {"preemptions"}:
         yield f"Measured by the client or the server: {', '.join(rates + times)}."
 

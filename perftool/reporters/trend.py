@@ -56,7 +56,7 @@ def trend_headline(trend: Trend) -> str:
 
 
 def trend_notes(trend: Trend) -> list[str]:
-    """What was left out."""
+    """A sentence on the runs and lines that were left out; nothing if none were."""
     other = f"{_runs(trend.left_out)} of another device, world size or origin"
     absent = f"{_runs(trend.absent)} whose inputs do not show {trend.kind.name}"
     incomplete = f"{_runs(trend.incomplete)} with inputs that could not be read in full"

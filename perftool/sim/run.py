@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from perftool.errors import PerfToolError
-from perftool.output_file import require_no_input
+from perftool.output_file import require_apart
 from perftool.sim import MODES, Simulated, require_script
 from perftool.sim.machine.annotations import PROFILER_STEP
 from perftool.sim.machine.costs import device_facts
@@ -38,7 +38,7 @@ def run(
         raise PerfToolError(f"{steps_from!r} does not mark steps; {', '.join(SOURCES)} do")
     require_script(script)
     trace, log, metrics = files(place(script, output))
-    require_no_input([str(trace), str(log), str(metrics)], [str(script)])
+    require_apart([str(trace), str(log), str(metrics)], [str(script)])
     for path in (trace, log, metrics):
         require_writable(path)
     simulation = Simulation(device_facts(device), mode)

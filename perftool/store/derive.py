@@ -79,7 +79,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
 
 
 def _limit_lengths(connection: duckdb.DuckDBPyConnection) -> None:
-    """Lower the limit of ``is_length`` if the lengths together are impossible, so that the longest cannot be true."""
+    """Lower the limit of ``is_length`` if the sum of all lengths is impossible, because the longest are then wrong."""
     total, count = connection.execute(
         f"SELECT sum(ns), count(*) FROM ({_LENGTHS}) WHERE ns > 0 AND is_length(ns)"
     ).fetchall()[0]

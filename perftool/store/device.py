@@ -76,7 +76,7 @@ def decide_device(signs: Sequence[DeviceSigns]) -> Device:
     by_event = next((kind for kind in (*accelerators(), "cpu") if kind in shown), None)
     name = names[0] if names else None
     if by_event == "cpu" and any(sign.has_work for sign in signs):
-        # Vendors of accelerators also make CPUs.
+        # The name does not count here: vendors of accelerators also make CPUs.
         return Device(by_event, name, 1)
     by_name = next((kind for kind in map(type_of_name, names) if kind), None)
     if by_event in ("cpu", None) and not any(sign.has_work for sign in signs):

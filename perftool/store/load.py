@@ -37,7 +37,7 @@ _COLUMNS = {
     "tid": "VARCHAR",
     "id": "VARCHAR",
 }
-# This is in the year 2043. The sum of two later times would not fit in 64 bits.
+# This is in the year 2043. A base, a start and a length, none larger than this, have a sum that fits in 64 bits.
 _MOST_US = 2**61 // 1000
 # Microseconds to ns. A double is exact up to 2**53 ns; the reader writes later times as text.
 _FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT")

@@ -16,7 +16,7 @@ from perftool.readers.files.host_name import hosts_of
 _LONGEST_INFO = 100_000
 # No run has this many ranks.
 LARGEST_RANK = 1 << 17
-# This is in the year 2043.
+# The latest base time that is used, in the year 2043; a later one is wrong.
 LATEST_NS = 1 << 61
 
 

@@ -22,7 +22,8 @@ _CACHE_MB = 400
 _IN_MEMORY = 400 << 20
 # Memory for an in-memory database, as a multiple of the text. The tables of a 230 MB trace take 5 times its size.
 _GROWTH = 8
-# The rest is for Python, its libraries, and memory that DuckDB does not count.
+# The tables may use this share of the memory that the process may use. The rest is for Python, its libraries, and
+# memory that DuckDB does not count.
 _SHARE = 0.5
 # Memory limits of this process's control group: version 2, version 1.
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))

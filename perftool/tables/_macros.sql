@@ -79,7 +79,8 @@ CREATE MACRO nested_pairs(insides, outsides) AS TABLE (
 CREATE MACRO arg(args, key) AS json_extract_string(args, '$."' || key || '"');
 CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || key || '"') AS BIGINT);
 
--- A size in bytes or elements; NULL for an impossible one. Sums of sizes above 2**44 (16 TiB) would not fit in 64 bits.
+-- A size in bytes or elements; NULL above 2**44 (16 TiB). No real size is that large, and sums of such sizes could
+-- overflow 64 bits.
 CREATE MACRO size_of(value) AS CASE WHEN abs(try_cast(value AS HUGEINT)) <= 17592186044416 THEN try_cast(value AS BIGINT) END;
 
 -- A list as JSON; NULL for any other value, because JSON functions would fail on it.
@@ -91,7 +92,7 @@ CREATE MACRO inputs_json(value) AS CASE WHEN strlen(value) <= longest_inputs() T
 
 -- A list of ranks. Shortens a list of more than 30 ranks to the first 29 and the last, as PyTorch does.
 CREATE MACRO listed_ranks(value) AS
-    CASE WHEN length(value) > 100 THEN regexp_replace(value, '^(\[(?:\s*\d+,){29})(?:\s*\d+,){2,}(\s*\d+\])$', '\1 ...,\2') ELSE value END;
+    CASE WHEN length(value) > 80 THEN regexp_replace(value, '^(\[(?:\s*\d+,){29})(?:\s*\d+,)+(\s*\d+\])$', '\1 ...,\2') ELSE value END;
 
 -- Tolerance between the clocks of host and device. Work may seem to start up to this long before its call, and idle
 -- time caused by a wait may seem to begin up to this long after the wait.
@@ -103,8 +104,8 @@ CREATE MACRO handover_ns() AS 1000000;
 -- Whether the thread computes during idle time of this cause, so that it needs a core.
 CREATE MACRO needs_core(cause) AS cause IN ('python', 'optimizer', 'framework_op');
 
--- Whether a length is possible. The limit, 2**53 ns, is 104 days; sums of longer times would not fit in 64 bits. The
--- maker of _pairs lowers it if all lengths together are impossible.
+-- Whether a length is possible. The limit, 2**53 ns, is 104 days; sums of longer times could overflow 64 bits. The
+-- maker of _pairs lowers the limit if the sum of all lengths would overflow.
 CREATE MACRO is_length(ns) AS ns BETWEEN 0 AND 9007199254740992;
 
 -- The annotation of a profiler step.

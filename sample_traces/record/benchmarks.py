@@ -32,7 +32,7 @@ HEAD = """# Written by record/benchmarks.py; tests/test_samples.py checks what i
 """
 # The profiler's own numbers, which take a third of the file.
 _NUMBERS = re.compile(r'(?<=[\d"\]]), *"Ev Idx": \d+|"(?:Record function id|Ev Idx)": \d+, *')
-# What is worth as much as the advice of the benchmark, and why.
+# For each benchmark, rules whose advice saves as much as that of the benchmark's own rule, and why.
 EQUALLY_RIGHT: dict[str, dict[str, str]] = {
     "autocast": {"STP101": "the schedule of the simulated host leaves faster products little to give"},
     "batch_size": {

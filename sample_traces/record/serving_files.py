@@ -24,7 +24,7 @@ _LONGEST = 700
 
 
 def main(recorded: str, name: str) -> None:
-    """Write the sample ``name``."""
+    """Write the sample ``name`` from the files of a traced server in the folder ``recorded``."""
     source, target = Path(recorded), SAMPLES / name
     target.mkdir(parents=True, exist_ok=True)
     log = (source / "server.log").read_text(encoding="utf-8").splitlines()

@@ -336,7 +336,7 @@ class Rank:
         )
 
     def last_of(self, step: int) -> float:
-        """When the host finishes ``step``, and when the device finishes the work launched in it."""
+        """When both the host and the device of this rank have finished ``step``."""
         return self.world.ends[self._marks[step][1]]
 
 

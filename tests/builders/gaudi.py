@@ -7,6 +7,10 @@
     trace.to_bytes()
 
 All times are microseconds after the base of the trace. The same calls in the same order give the same bytes.
+
+The generations are the formats of different versions of the bridge. B (release 1.19) appends the bridge's events to a
+finished Kineto file, as one line with sorted keys; the others write them before Kineto's closing records. A has
+absolute times and no base time. C and C2 differ in names of categories and in the tids of Synapse.
 """
 
 from __future__ import annotations

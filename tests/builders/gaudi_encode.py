@@ -13,7 +13,10 @@ _TAIL_KEYS = ("traceName",)
 
 @dataclass(frozen=True)
 class Document:
-    """A whole trace: the top-level fields, and the events in the writer's order."""
+    """A whole trace: the top-level fields, and the events in the writer's order.
+
+    Unless ``escaped``, texts of the bridge keep bare quotes. ``absolute_us`` is added to all times of a Kineto layout.
+    """
 
     top: Mapping[str, object]
     events: tuple[Event, ...]

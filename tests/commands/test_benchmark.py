@@ -74,7 +74,8 @@ def test_from_runs_the_benchmarks_of_the_findings_in_a_report(tmp_path: Path) ->
 
 
 def test_the_benchmark_that_a_rule_names_proves_it() -> None:
-    """The rules of a row must fire on its naive form and stay silent on the advised one."""
+    """Of the rules of a benchmark, test_benchmarks.py checks that they fire on its naive form and not on the advised
+    one."""
     rules = {rule.code: rule for rule in shipped_rules()}
     proved = {name: find_benchmark(name).rules for name in benchmark_names()}
     named = [(code, rule.benchmark) for code, rule in rules.items() if rule.benchmark]

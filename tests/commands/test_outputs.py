@@ -198,3 +198,71 @@ def test_trust_config_also_works_with_a_bare_trace(run: Run) -> None:
     assert not Path("stranger/victim.txt").exists()
     assert run("--trace", "stranger/run.json", "--trust-config") == 0
     assert Path("stranger/victim.txt").stat().st_size > 0
+
+
+RULE = """
+code = "USR901"
+name = "a-rule"
+summary = "Something"
+severity = "warning"
+confidence = "high"
+status = "stable"
+since = "0.1"
+devices = "any"
+
+[find]
+sql = "SELECT 'all' AS subject, 1 AS n WHERE false"
+
+[text]
+message = "{n}"
+why = "why"
+fix = "fix"
+"""
+READ = [
+    ["lint", "run.json", "--config", "c.toml", "-o", "c.toml"],
+    ["lint", "run.json", "--config", "c.toml", "-o", "link.toml"],
+    ["lint", "run.json", "--config", "c.toml", "--also", "json:base.toml"],
+    ["lint", "run.json", "--config", "c.toml", "--write-baseline", "hard.toml"],
+    ["lint", "run.json", "--baseline", "b.json", "-o", "b.json"],
+    ["lint", "run.json", "--rules", "rules", "-o", "rules/USR901.toml"],
+    ["analyze", "run.json", "--config", "c.toml", "-o", "c.toml"],
+    ["diff", "run.json", "run.json", "--config", "c.toml", "-o", "c.toml"],
+    ["query", "run.json", "SELECT 1", "--config", "c.toml", "-o", "c.toml"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", READ, ids=" ".join)
+def test_no_output_replaces_a_configuration_a_rule_or_a_baseline(command: list[str], run: Run) -> None:
+    Path("base.toml").write_text("jobs = 1\n")
+    Path("c.toml").write_text('extend = "base.toml"\n')
+    os.symlink("c.toml", "link.toml")
+    os.link("c.toml", "hard.toml")
+    Path("b.json").write_text('{"version": 1, "findings": []}')
+    Path("rules").mkdir()
+    Path("rules/USR901.toml").write_text(RULE)
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+
+    assert run(*command) == 2
+    assert run.err.endswith(": an input of this run, which is never overwritten; name another file\n")
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["lint", "run.json", "--write-baseline", "o.json", "--output-format", "json", "-o", "o.json"],
+        ["lint", "run.json", "--also", "sarif:o.json", "--also", "json:./o.json"],
+        ["analyze", "run.json", "--output-format", "json", "--summary-jsonl", "o.json", "-o", "o.json"],
+        ["analyze", "run.json", "--part", "o.part", "-o", "o.part"],
+    ],
+    ids=" ".join,
+)
+def test_each_output_needs_a_file_of_its_own(command: list[str], run: Run) -> None:
+    assert run(*command) == 2
+    assert run.err.endswith(": two outputs cannot be written to one file\n")
+    assert not Path("o.json").exists()
+
+
+def test_a_baseline_may_be_replaced_by_its_successor(run: Run) -> None:
+    assert run("lint", "run.json", "--write-baseline", "b.json") == 0
+    assert run("lint", "run.json", "--baseline", "b.json", "--write-baseline", "b.json") == 0

@@ -191,7 +191,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def pids(cluster: Any) -> list[int]:
-    """The processes of its workers."""
+    """The process ids of the workers of ``cluster``."""
     return [worker.pid for worker in cluster.workers.values()]
 
 

@@ -41,7 +41,7 @@ def network():
 
 
 def train(model, average, make, batches, clip):
-    """Three steps with clipping; returns the gradient norms before clipping."""
+    """A step for each batch; with ``clip``, returns the gradient norms before clipping."""
     params = list(model.parameters())
     optimizer = make(params)
     norms = []

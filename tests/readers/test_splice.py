@@ -69,6 +69,25 @@ def test_a_second_copy_replaces_what_the_first_added(case: str) -> None:
     assert copy(first) == before + b",\n" + OURS + after
 
 
+# Text that contains the beginning of our events, but that no copy added.
+NOT_OURS = {
+    "an event of the run": b"[" + A + b',{"cat":"habana_perf_tool","ph":"X","name":"run","ts":1,"dur":2},' + B + b"]",
+    "the last event": b"[" + A + b',{"cat":"habana_perf_tool","ph":"X","name":"run","ts":1,"dur":2}]',
+    "arguments": b'[{"ph":"X","name":"a","ts":1,"dur":2,"args":{"of":[' + OURS + b"]}}," + B + b"]",
+    "arguments at the end": b"[" + A + b',{"ph":"X","name":"a","ts":1,"dur":2,"args":{"of":[' + OURS + b"]}}]",
+    "metadata": b'{"of":[' + OURS + b'],"traceEvents":[' + A + b"]}",
+}
+
+
+@pytest.mark.parametrize("case", NOT_OURS)
+def test_only_what_an_earlier_copy_added_is_left_out(case: str) -> None:
+    data = NOT_OURS[case]
+    first = copy(data)
+    end = data.rindex(b"]")
+    assert first == data[:end] + b",\n" + OURS + data[end:]
+    assert copy(first) == first
+
+
 @settings(max_examples=30)
 @given(
     size=st.integers(20, 200),

@@ -24,7 +24,7 @@ ALL = tuple(range(RANKS))
 
 
 def whole(parts: Sequence[Part]) -> list[Part]:
-    """Every rank meets the others in every step."""
+    """``parts``, then the first of them again for a group of all ranks, so that all meet in every step."""
     return [*parts, replace(parts[0], group=ALL)]
 
 

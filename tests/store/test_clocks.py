@@ -50,6 +50,13 @@ def test_the_stated_size_of_a_group_counts_if_its_list_of_ranks_is_cut(store: St
         assert {row["group_size"] for row in opened.rows("collectives")} == {64}
 
 
+def test_lists_of_more_than_thirty_ranks_are_shortened_as_pytorch_does(store: Store) -> None:
+    for count, listed in ((30, str(list(range(30)))), (31, f"{str(list(range(29)))[:-1]}, ..., 30]")):
+        for written in (str(list(range(count))), str(list(range(count))).replace(" ", "")):
+            (row,) = store([step(1, 0, 1000), collective("allreduce", 100, 50, members=written)]).rows("collectives")
+            assert row["members"].replace(" ", "") == listed.replace(" ", "")
+
+
 def test_the_offset_is_the_median_of_the_ends(store: Store) -> None:
     first = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in (100, 200, 300, 400, 500))]
     # The clock is 100 us ahead; one end is far off, and two are off by 2 us.

@@ -67,7 +67,8 @@ def is_first(first: list[str], expected: list[str]) -> bool:
 
 
 def unexplained(rows: list[dict[str, Any]]) -> list[str]:
-    """Names of the ops and kernels with at least 5 % of the work, over all shapes, but neither a model nor a reason."""
+    """Names of the ops and kernels with more than 5 % of the work, over all shapes, but neither a model nor a
+    reason."""
     columns = [field.name for field in fields(OpRate)]
     ops = [OpRate(**{name: row[name] for name in columns}) for row in rows]
     work = sum(op.kernel_ns for op in ops)

@@ -18,7 +18,7 @@ ASYNCHRONOUS = "needs a device with asynchronous execution"
 
 @dataclass(frozen=True)
 class Setting:
-    """Device and size of a measurement; files go to ``folder``."""
+    """The size and the device of a measurement, and the rank of this process among ``ranks``."""
 
     size: str
     device: torch.device

@@ -93,7 +93,7 @@ def write_answer(answer: Answer, target: Path) -> None:
 
 
 def read_answer(source: Path) -> Answer:
-    """The answer of a worker."""
+    """The answer that a worker wrote to ``source``."""
     fields: dict[str, Any] = json.loads(source.read_text(encoding="utf-8"))
     return Answer(
         seconds=tuple(tuple(rounds) for rounds in fields["seconds"]),

@@ -27,14 +27,14 @@ _PROBE_ELEMENTS = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds per run of one form in each round, and the page faults of its last run."""
+    """Seconds per run of one form in each round, and its page faults per run."""
 
     seconds: tuple[float, ...]
     page_faults: int
 
     @property
     def median(self) -> float:
-        """The middle round."""
+        """The median of the rounds, in seconds per run."""
         return statistics.median(self.seconds)
 
     @property
@@ -107,7 +107,7 @@ class Clock:
         self._now = _cpu_time if self.kind == "cpu" else time.perf_counter
 
     def time(self, run: Callable[[], object], repeats: int) -> float:
-        """Seconds per run."""
+        """Seconds per run, the mean of ``repeats`` runs, until the device has finished them."""
         self.wait()
         begin = self._now()
         for _ in range(repeats):

@@ -116,7 +116,7 @@ def unjudged(comparison: Comparison, limit: float) -> str:
         if side.lost:
             more = f" (and {len(side.lost) - 1} more)" if side.lost[1:] else ""
             return f"the {which} run is incomplete, so it is not judged: {side.lost[0]}{more}"
-        # If work takes as long as the recording, the steps after its launch have no time left.
+        # A step lasts until its kernels end. If one runs until the end of the recording, later steps have no length.
         if not median(side.step_ns or [0]):
             return f"the {which} run has no complete step, so it is not judged"
     # Saved reports of earlier versions do not say how steps were found.
@@ -147,7 +147,7 @@ def unjudged(comparison: Comparison, limit: float) -> str:
 def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
     """A sentence if the new run lacks so many more of its kernels that this may hide a change of ``limit``; else empty.
 
-    A step lasts until its kernels end.
+    A step lasts until its kernels end, so a step whose kernels were not recorded looks too short.
     """
     for rank, after in new.lost_kernels.items():
         before = base.lost_kernels.get(rank)
@@ -160,9 +160,10 @@ def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
 
 
 def _undescribed(base: RunSide, new: RunSide, limit: float) -> str:
-    """A sentence if the new run records so much more time per step that its steps do not represent it; else empty.
+    """A sentence if the new run was recorded for so much longer per step that it lost time which its median step does
+    not show (between steps, or in a few of them); else empty.
 
-    The time between the iterations of a server depends on its requests.
+    Runs of a server are not checked, because the time between its iterations depends on its requests.
     """
     before, after = base.recorded_per_step_ns, new.recorded_per_step_ns
     if before is None or after is None or base.steps_from == "iteration":
@@ -185,8 +186,8 @@ def _changes(
 ) -> tuple[OpChange, ...]:
     """Ops that appeared, vanished or changed by at least ``floor`` ns per step, largest change first.
 
-    If a side does not list all of its ops, a missing op is not listed as appeared or vanished, because it may just be
-    short.
+    A saved report lists only the longest ops. An op missing from it is not called appeared or vanished, because it may
+    just be too short for the list.
     """
     before, after = {op.name: op for op in base}, {op.name: op for op in new}
     changes = []
@@ -203,7 +204,8 @@ def _changes(
 def _module_changes(base: Sequence[OpTotal], new: Sequence[OpTotal], floor: float) -> tuple[OpChange, ...]:
     """The modules whose own time differs by at least ``floor`` ns per step; none if the runs share no module.
 
-    Recordings without stacks have no modules, and shorter modules are not listed.
+    A recording without stacks has no modules. ``floor`` also applies to modules that appeared or vanished, because a
+    report does not list short modules.
     """
     if {module.name for module in base}.isdisjoint(module.name for module in new):
         return ()

@@ -14,7 +14,7 @@ from perftool.model.efficiency import OpRate
 @dataclass(frozen=True)
 class _Fusion:
     """``fused`` matches the names of ops that do all of ``work``. Each of ``needed`` matches one of the separate ops;
-    all of them must be found.
+    all of them must be found. ``closes`` is the advice for the other run.
     """
 
     work: str
@@ -46,7 +46,8 @@ _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
 _MOST_TEXT = 1 << 18
 # A kernel generated from a single op is not a fusion.
 _LEAST_PARTS = 2
-# The side that fuses may still run some of the separate ops elsewhere in the model.
+# The side that fuses may still run some of the separate ops elsewhere in the model: at most this share of their calls
+# on the other side.
 _FEWER = 0.5
 
 

@@ -36,7 +36,7 @@ def _by_shapes(ops: Sequence[OpRate]) -> dict[object, OpRate]:
 
 
 def _by_name(ops: Sequence[OpRate], matched: set[str]) -> dict[object, OpRate]:
-    """The ops whose names are not in ``matched``."""
+    """The ops merged by name, without the names in ``matched``."""
     return {op_name(op): op for op in _merged(ops, shapes=False) if op_name(op) not in matched}
 
 
@@ -55,7 +55,8 @@ def op_name(op: OpRate) -> str:
 
 
 def _merged(ops: Sequence[OpRate], shapes: bool) -> list[OpRate]:
-    """Ops with the same name (and shapes) merged, with their combined rates."""
+    """Ops with the same name merged, with their combined rates. With ``shapes``, only ops of the same shapes are
+    merged, and ops without recorded shapes are left out."""
     groups: dict[object, list[OpRate]] = {}
     for op in ops:
         if not shapes or op.input_dims:

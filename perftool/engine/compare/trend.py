@@ -27,10 +27,10 @@ from perftool.model.trend import (
 )
 from perftool.units import NS_PER_MS, format_ns, format_ratio
 
-# Penalty for a change of level, in units of the noise. Tested on 60 series each of 12, 30 and 100 runs. In pure noise
-# (normal, or Student's t with 3 degrees of freedom), zero to two series showed a change. A rise by five units in the
-# last four runs was found in 97 to 100 % of the series with normal noise, and in 78 to 83 % of those with Student's t
-# noise.
+# Penalty for a change of level: this number times the logarithm of the number of runs, in units of the noise. Tested on
+# 60 series each of 12, 30 and 100 runs. In pure noise (normal, or Student's t with 3 degrees of freedom), zero to two
+# series showed a change. A rise by five units in the last four runs was found in 97 to 100 % of the series with normal
+# noise, and in 78 to 83 % of those with Student's t noise.
 _PENALTY = 2.0
 # The assumed noise, as a share of the number, when all runs give identical numbers.
 _LEAST_NOISE = 0.005

@@ -84,7 +84,7 @@ def _has_stretch(place: Location) -> bool:
 
 
 def _free_pid(store: TraceStore, threads: int) -> int:
-    """The first of ``threads`` consecutive ids that no process or thread of the trace uses."""
+    """An id such that no process or thread of the trace uses it or one of the ``threads`` ids after it."""
     texts = (row["number"] or "" for row in store.select(_NUMBERS))
     pid = _FIRST_PID
     for used in sorted(

@@ -15,7 +15,7 @@ _MOST_STEPS = 48
 _LEAST = 0.02
 # With more ranks, a row is a block of neighbouring ranks, usually of one host.
 _MOST_BLOCKS = 64
-# The mean time that a rank of the waiting block waits for all ranks of the other block.
+# How long a rank of one block waits for the ranks of the other block, on average, as a share of a mean step.
 _WAITS = """
 WITH length AS (SELECT avg(dur / steps) AS ns FROM windows),
 sizes AS (SELECT rank // $size AS block, count(*) AS ranks FROM windows GROUP BY block)
@@ -62,7 +62,8 @@ def _waiting_map(store: TraceStore) -> HeatMap | None:
 
 
 def block_size(ranks: Sequence[int]) -> int:
-    """How many neighbours share a row: a power of two, so that no block spans two hosts."""
+    """How many neighbouring ranks share a row: a power of two, like the number of ranks on most hosts. A block is then
+    a part of a host, or several whole hosts."""
     size = 1
     while len({rank // size for rank in ranks}) > _MOST_BLOCKS:
         size *= 2

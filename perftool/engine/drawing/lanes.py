@@ -16,7 +16,7 @@ _DEVICE_LANES = 5
 _HOST_ROWS = 4
 _NEEDS = ("slices", "tracks", "device_ops", "gap_causes", "syncs", "feeding_tracks", "_name_roles")
 
-# Slices shorter than a pixel become one bar per pixel and kind. Only bars of the same lane are joined.
+# In each lane, the slices of a kind that are shorter than a pixel and lie in the same pixel become one bar.
 _JOINED = """
 long AS (SELECT lane, name, kind, ts, "end", 1 AS count FROM cut WHERE "end" - ts >= $pixel),
 short AS (
@@ -93,7 +93,7 @@ def lanes_in(store: TraceStore, view: View) -> tuple[Lane, ...]:
 
 
 def capped(lanes: Sequence[Lane], most: int) -> tuple[tuple[Lane, ...], int]:
-    """The lanes with the ``most`` longest bars in total, and the number of bars left out."""
+    """The lanes with the longest bars of all lanes, at most ``most`` together, and the number of bars left out."""
     lengths = sorted((bar.dur_ns for lane in lanes for bar in lane.bars), reverse=True)
     if len(lengths) <= most:
         return tuple(lanes), 0

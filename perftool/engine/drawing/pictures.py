@@ -25,8 +25,9 @@ _BINS = 240
 _SAMPLES = 300
 # Columns of a chart over steps.
 _MOST_STEPS = 120
-# Margin on either side of the marked stretch, as a share of it. A view of a short stretch includes part of the step.
+# The margin on either side of the marked stretch, as a share of the stretch.
 _MARGIN = 0.6
+# A short stretch gets a wider margin, which shows what surrounds it: this share of a step, up to three of its lengths.
 _MOST_MARGIN = 3
 _LEAST_MARGIN = 0.01
 

@@ -70,7 +70,7 @@ def _require_events(report: Report, plan: LintPlan) -> None:
     traces = [read for read in report.inputs if read.kind == "trace" and read.status != "unreadable"]
     silent = {one.rank for one in report.ranks if one.status == "ok" and not one.recorded_ns}
     nothing = not any(one.recorded_ns for one in report.ranks)
-    # A snapshot of the allocator next to the traces is read as a separate rank.
+    # A snapshot of the allocator next to the traces becomes a rank of its own, which has no times.
     empty = [read.path for read in traces if nothing or (read.rank in silent and not is_snapshot_file(read.path))]
     if not empty:
         return

@@ -19,15 +19,15 @@ from perftool.readers.identity import metadata_of
 from perftool.store.ranks import assumed_rank, number_ranks, rank_of
 from perftool.store.sizing import text_size
 
-# Building the tables takes 0.25 s, whether for one small trace or for many.
+# The most text in a batch. Small traces share a batch, because making its tables takes 0.25 s however small it is.
 BATCH_BYTES = 256 << 20
-# Each parallel process holds a batch: a batch of 48 MB of text needs 400 MiB of memory.
+# The same if processes run in parallel, each with a batch: a batch of 48 MB of text needs 400 MiB of memory.
 BATCH_BYTES_SIDE_BY_SIDE = 48 << 20
 
 
 @dataclass(frozen=True)
 class RankFile:
-    """A trace and its rank; None if the rank is known only after reading the trace.
+    """A trace and its ``rank``, which is None if it becomes known only by reading the trace.
 
     ``issues`` are found before reading. ``folder`` is the base of a relative path, for processes on other machines.
     """
@@ -101,7 +101,7 @@ def batches(files: Sequence[RankFile], workers: int = 1, *, separate: bool = Fal
         return (Batch(tuple(files)),)
     if separate:
         return tuple(Batch((file,)) for file in files)
-    # The size of an empty file is taken as one byte.
+    # One byte is added to each size, because an empty file needs a place in a batch, too.
     sizes = [text_size(file.path) + 1 for file in files]
     total = sum(sizes)
     most = BATCH_BYTES if workers == 1 else BATCH_BYTES_SIDE_BY_SIDE

@@ -21,7 +21,8 @@ from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
 # Largest compression ratio (our parts have three to ten), and an allowance for small parts.
 _MOST_TIMES, _ALWAYS = 100, 1 << 20
-# Python needs 70 bytes for an empty list, which is three bytes in JSON. Our parts have one value per 16 bytes.
+# The most JSON values per byte of a part, and an allowance for small parts (our parts have one value per 16 bytes).
+# Without a limit, a part could fill the memory: an empty list is three bytes in JSON but 70 bytes in Python.
 _VALUES_PER_BYTE, _FREE_VALUES = 1, 100_000
 
 

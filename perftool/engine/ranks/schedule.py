@@ -58,7 +58,7 @@ class InProcess:
         return 1
 
     def share(self) -> tuple[int, int]:
-        """All cores: nothing else runs."""
+        """The memory of a worker, and all cores, because nothing else runs."""
         return WORKER_MEMORY_MB, cores()
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
@@ -77,7 +77,7 @@ class Processes:
     workers: int
 
     def share(self) -> tuple[int, int]:
-        """An equal share of the cores for each process."""
+        """The memory of a worker, and an equal share of the cores."""
         return WORKER_MEMORY_MB, max(1, cores() // self.workers)
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
@@ -157,7 +157,7 @@ _ended_by: list[int] = []
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Block Ctrl-C. Processes started in this block never receive it because this process ends them itself."""
+    """Block Ctrl-C. Processes started meanwhile inherit the block and ignore Ctrl-C, because this process ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

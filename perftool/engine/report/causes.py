@@ -162,8 +162,8 @@ def _mostly_in(row: dict[str, Any]) -> str:
 
 
 def _place(longest: dict[str, Any] | None, *, named: bool) -> Location | None:
-    """The place of the ``longest`` stretch. If nothing shows what runs in it, and ``named`` is set, its name gives the
-    ops around it."""
+    """The place of the ``longest`` stretch, named after the ops before and after it if they are known and ``named`` is
+    set."""
     if longest is None:
         return None
     known = named and longest["before"] and longest["after"]

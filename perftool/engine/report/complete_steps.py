@@ -11,12 +11,12 @@ from perftool.units import format_ratio
 
 # A recording may cut off its first and last step.
 _CUT_OFF = 2
-# The share by which a mean differs from its median if steps are uneven, as in the table _usual_steps.
+# Steps are uneven if their mean and their median differ by more than this share, as in the table _usual_steps.
 UNEVEN = 0.25
-# Kernels that a run may lack beyond those that others lack. In each healthy recording that we know, each launch of the
-# median step has a kernel.
+# A run is not compared with others if the share of kernels missing from its recording exceeds theirs by more than this.
+# In each healthy recording that we know, each launch of the median step has a kernel. As in the table lost_kernels.
 MOST_LOST_KERNELS = 0.05
-# As in the table summary, which gives no step time then.
+# If a larger share of the kernels is missing, the table summary gives no step time either.
 _MOST = 0.5
 
 
@@ -59,7 +59,8 @@ def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
 def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
     """The length of the recording per step, in ns, without the steps left out; the largest value of all ranks.
 
-    At most a median step is subtracted for an incomplete step. Warm-up may take longer.
+    The length of each step left out is subtracted, but at most a median step for an incomplete one. (Warm-up steps may
+    well take longer.)
 
     ``recorded_ns`` has the length of each rank's recording. None if it is known for no rank with steps.
     """

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from perftool.engine.report import overview
-from perftool.engine.report.apart import apart_sentence
 from perftool.engine.report.causes import causes
 from perftool.engine.report.chains import chains
+from perftool.engine.report.device_words import named_modules
 from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency, reached_by
 from perftool.engine.report.functions import functions_sentence
 from perftool.engine.report.left import left
+from perftool.engine.report.long_calls import LongCalls, long_calls
 from perftool.engine.report.memory import memory_uses
-from perftool.engine.report.modules import annotated_work, backward_passes, enclosing_call, long_calls, modules, op_loop
+from perftool.engine.report.modules import annotated_work, backward_passes, called_ops, enclosing_call, modules, op_loop
 from perftool.engine.report.parallel import group_roles, parallel_text, passed_on
 from perftool.engine.report.serving import serving
 from perftool.engine.report.unseen import unseen
@@ -37,10 +38,10 @@ from perftool.store.trace_store import TraceStore
 _TABLES = (
     "summary", "steps", "run_kinds", "ranks", "_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes",
     "fallbacks", "device_windows", "_phase_totals", "frames", "feeding_tracks", "serving_iterations",
-    "chains", "modules", "_annotation_work", "_gap_neighbours", "_memory_uses", *EFFICIENCY_TABLES,
+    "chains", "modules", "_annotation_work", "_called_op_work", "_gap_neighbours", "_memory_uses", *EFFICIENCY_TABLES,
 )  # fmt: skip
 
-# 146 years.
+# 146 years. The sum of two shorter times fits in 64 bits.
 _LONGEST_RUN_NS = 2**62
 
 
@@ -68,16 +69,17 @@ def compose(
     on_cpu = device.type == "cpu"
     largest = device_ops[0].name if on_cpu and device_ops else None
     stepped = run.steps_from is not None
+    by_module = modules(store)
+    by_function, functions = functions_sentence(store, stepped, bool(by_module)) if on_cpu else ("", ())
     verdict_input = VerdictInput(
         inputs, summary, idle_causes, findings, outcome.not_applicable, rules,
         causes(store, findings, rules, device.type), device_ops, steps, overview.roofline(store), model, phases, run,
         unseen(store), device.type, left(store, rates), reached_by(rates, device_ops), passed_on(store, findings),
-        memory, modules(store), annotated_work(store),
+        memory, by_module, annotated_work(store), called_ops(store),
         enclosing_call(store, largest) if largest else "",
         backward_passes(store) if on_cpu else None, op_loop(store) if on_cpu else None,
-        functions_sentence(store, stepped) if on_cpu else "",
-        long_calls(store, largest, stepped) if largest else "",
-        apart_sentence(store) if on_cpu else "",
+        by_function,
+        long_calls(store, largest, named_modules(by_module), functions, stepped) if largest else LongCalls(),
     )  # fmt: skip
     return Report(
         inputs=inputs,
@@ -103,7 +105,7 @@ def compose(
         serving=serving(store),
         groups=groups,
         chains=chains(store),
-        modules=verdict_input.modules,
+        modules=by_module,
         memory=memory,
     )
 

@@ -118,21 +118,40 @@ def largest_op(run: VerdictInput) -> str:
 
 
 def named_parts(run: VerdictInput) -> str:
-    """The modules, or else annotations, that divide the work; empty if one module does all of it."""
-    level = _dividing(run.modules)
-    by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in level]
-    by_module.sort(key=lambda part: -part.share)
-    # A class of layers may be spread over several modules, so the whole class may be larger than the largest module.
-    classes = _by_class(run.modules)
-    if classes and classes[0].name in [part.name for part in by_module] and classes[0].share > by_module[0].share:
-        by_module = classes
-    for kind, parts in (("module", by_module), ("annotation", run.annotated)):
-        large = [part for part in parts if part.share >= _WEIGHTY][:_MOST_PARTS]
-        if large:
+    """The modules that divide the work, or else the annotations; if neither do, the ops that a program calls on a CPU,
+    unless all ops are small.
+    """
+    called = run.called if run.device_ops and run.device_ops[0].share >= _LARGEST else ()
+    of_kinds = (("module", _module_parts(run.modules)), ("annotation", run.annotated), ("op", called))
+    for kind, parts in of_kinds:
+        if large := _large(parts):
             named = ", ".join(f"{short_name(part.name)} {format_ratio(part.share)}" for part in large)
             included = ", backward pass included" if any(part.backward for part in large) else ""
             return f"By {kind}{included}: {named} of the work."
     return ""
+
+
+def named_modules(modules: Sequence[ModuleTime]) -> list[str]:
+    """The modules that sentences may name: the outermost ones, and those that divide the work."""
+    outermost = [one for one in modules if one.depth == 1 and one.share >= _WEIGHTY]
+    outermost.sort(key=lambda one: -one.share)
+    names = [one.module or "" for one in outermost] + [part.name for part in _large(_module_parts(modules))]
+    return list(dict.fromkeys(names))
+
+
+def _large(parts: Sequence[Part]) -> list[Part]:
+    return [part for part in parts if part.share >= _WEIGHTY][:_MOST_PARTS]
+
+
+def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
+    """The modules that divide the work, largest first."""
+    by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in _dividing(modules)]
+    by_module.sort(key=lambda part: -part.share)
+    # A class of layers may be spread over several modules, so the whole class may be larger than the largest module.
+    classes = _by_class(modules)
+    if classes and classes[0].name in [part.name for part in by_module] and classes[0].share > by_module[0].share:
+        return classes
+    return by_module
 
 
 def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:

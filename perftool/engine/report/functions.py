@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from perftool.engine.report.causes import cut_name
 from perftool.engine.rules.stretches import FunctionTime, lines_run
+from perftool.model.own_code import Line
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# A function with more of the time is the whole program or its loop, so the functions that it calls are named.
+# A function with a larger share of the time is the whole program or its loop, so the functions it calls are named.
 _WHOLE = 0.9
-# Smaller functions are not named.
+# Functions with a smaller share are not named.
 _WEIGHTY = 0.05
 # If the largest function has a smaller share, the user's functions do not show where the time goes.
 _LARGEST = 0.2
@@ -19,41 +22,78 @@ _MOST_NAMED = 3
 _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY rank LIMIT 1"
 
 
-def functions_sentence(store: TraceStore, has_steps: bool) -> str:
-    """The user's outermost functions that divide the time of the first rank, with the number of their calls; empty if
-    the recording has no stacks, or if one function has all of the time and calls no other.
+@dataclass(frozen=True)
+class _Part:
+    """A function, or what it computes itself outside of modules and of other functions, and its time in ns."""
+
+    line: Line
+    ns: int
+    calls: int
+    backward: bool
+    itself: bool = False
+    op: str = ""
+
+
+def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) -> tuple[str, tuple[Line, ...]]:
+    """The user's outermost functions that divide the time of the first rank, with the number of their calls, and the
+    lines of those that are called; empty if the recording has no stacks, if one function has all of the time and calls
+    no other, or if only the ``forward`` of modules, which have their own sentence, would be named.
     """
     store.build(["windows", "frames"])
     windows = store.select(_WINDOWS)
     if not windows or not store.has_rows("frames"):
-        return ""
+        return "", ()
     rank, whole_ns, steps = windows[0].values()
     level = _dividing(lines_run(store, rank).outermost, whole_ns)
     large = [one for one in level if one.ns >= _WEIGHTY * whole_ns][:_MOST_NAMED]
     if not large or large[0].ns < _LARGEST * whole_ns or _is_all(large, whole_ns, steps):
-        return ""
+        return "", ()
+    if has_modules and all(one.line[2] == "forward" and not one.itself for one in large):
+        return "", ()
     named = "; ".join(_named(one, whole_ns, steps if has_steps else 0) for one in large)
-    return f"By function outside PyTorch: {named}."
+    included = ", backward pass included" if any(one.backward for one in large) else ""
+    return f"By function outside PyTorch{included}: {named}.", tuple(one.line for one in large if not one.itself)
 
 
-def _is_all(large: Sequence[FunctionTime], whole_ns: int, steps: int) -> bool:
+def _is_all(large: Sequence[_Part], whole_ns: int, steps: int) -> bool:
     """Whether one call in each step has all of the time."""
     return len(large) == 1 and large[0].ns > _WHOLE * whole_ns and large[0].calls <= steps
 
 
-def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[FunctionTime]:
-    """The outermost functions that divide the time, longest first."""
-    level = sorted(functions, key=lambda one: -one.ns)
-    while level and level[0].ns > _WHOLE * whole_ns and level[0].inner:
-        level = sorted(level[0].inner.values(), key=lambda one: -one.ns)
-    return level
+def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
+    """The outermost functions that divide the time, and what the function around them computes itself."""
+    around: FunctionTime | None = None
+    while functions and (longest := max(functions, key=lambda one: one.ns)).ns > _WHOLE * whole_ns:
+        if not longest.inner and sum(longest.own.values()) < _LARGEST * whole_ns:
+            break
+        around, functions = longest, tuple(longest.inner.values())
+    parts = [_Part(one.line, one.ns, one.calls, one.backward_ns > 0) for one in functions]
+    if around and around.own:
+        parts.append(_itself(around))
+    return sorted(parts, key=lambda one: -one.ns)
 
 
-def _named(one: FunctionTime, whole_ns: int, steps: int) -> str:
+def _itself(one: FunctionTime) -> _Part:
+    """What ``one`` computes itself, at the line and by the op with most of it, if there is one."""
+    whole_ns = sum(one.own.values())
+    by_line: Counter[Line] = Counter()
+    by_op: Counter[str] = Counter()
+    for (line, op), ns in one.own.items():
+        by_line[line] += ns
+        by_op[op] += ns
+    (line, line_ns), (op, op_ns) = by_line.most_common(1)[0], by_op.most_common(1)[0]
+    known = 2 * line_ns > whole_ns and line[0] == one.line[0]
+    place = (line[0], line[1], one.line[2]) if known else one.line
+    return _Part(place, whole_ns, 0, True, True, op if 2 * op_ns > whole_ns else "")
+
+
+def _named(one: _Part, whole_ns: int, steps: int) -> str:
     file, line, function = one.line
     # The folder shows whether the file belongs to a library.
     parts = (file or "").replace("\\", "/").split("/")
     place = f"{'/'.join(parts[-1:] if file and file.startswith('/') else parts[-2:])}{f':{line}' if line else ''}"
     calls = round(one.calls / steps) if steps else one.calls
     often = f", {calls:,} calls{' per step' if steps else ''}" if calls > 1 else ""
-    return f"{cut_name(function)} ({place}) {format_ratio(one.ns / whole_ns)}{often}"
+    mostly = f", mostly {cut_name(one.op)}" if one.op else ""
+    itself = " itself" if one.itself else ""
+    return f"{cut_name(function)}{itself} ({place}{mostly}) {format_ratio(one.ns / whole_ns)}{often}"

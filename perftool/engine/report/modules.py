@@ -13,9 +13,9 @@ _MODULES = """
 SELECT * FROM modules WHERE rank = (SELECT min(rank) FROM modules WHERE depth > 0) ORDER BY depth = 0, path
 """
 
-# Work on small pieces of a recording has many annotations; the largest say enough.
-_ANNOTATIONS = """
-SELECT annotation AS name, share, backward FROM _annotation_work WHERE rank = (SELECT min(rank) FROM _annotation_work)
+# A program may annotate many small pieces of its work, or call many ops; the three with the most work say enough.
+_PARTS = """
+SELECT {column} AS name, share, backward FROM {table} WHERE rank = (SELECT min(rank) FROM {table})
 ORDER BY share DESC, name LIMIT 3
 """
 
@@ -28,8 +28,17 @@ def modules(store: TraceStore) -> tuple[ModuleTime, ...]:
 
 def annotated_work(store: TraceStore) -> tuple[Part, ...]:
     """The program's annotations with the most work, on the first rank that has any, largest first."""
-    store.build(["_annotation_work"])
-    return tuple(Part(**row) for row in store.select(_ANNOTATIONS))
+    return _parts(store, "_annotation_work", "annotation")
+
+
+def called_ops(store: TraceStore) -> tuple[Part, ...]:
+    """The ops that the program calls with the most work on a CPU, on the first rank that has any, largest first."""
+    return _parts(store, "_called_op_work", "op")
+
+
+def _parts(store: TraceStore, table: str, column: str) -> tuple[Part, ...]:
+    store.build([table])
+    return tuple(Part(**row) for row in store.select(_PARTS.format(table=table, column=column)))
 
 
 # The call that contains most of the op's time, over all ranks.
@@ -38,21 +47,6 @@ SELECT call, sum(ns) AS ns, arg_max(dims, (ns, -rank)) AS dims, sum(sum(ns)) OVE
 FROM _enclosing_calls WHERE name = $name GROUP BY call ORDER BY ns DESC, call LIMIT 1
 """
 _FUNCTION = "autograd::engine::evaluate_function: "
-# The fewest calls that take more than half of the op's time, and the number of all calls, on the first rank.
-_LONG_CALLS = """
-WITH calls AS (
-    SELECT d.dur, w.steps FROM device_ops AS d JOIN windows AS w ON w.rank = d.rank AND d.ts >= w.ts AND d.ts < w."end"
-    WHERE d.valid AND d.name = $name AND d.rank = (SELECT min(rank) FROM windows)
-),
-longest_first AS (
-    SELECT steps, row_number() OVER longest AS number, count(*) OVER () AS calls,
-           2 * sum(dur) OVER longest > sum(dur) OVER () AS most
-    FROM calls WINDOW longest AS (ORDER BY dur DESC ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
-)
-SELECT min(number) FILTER (most) AS long, max(calls) AS calls, max(steps) AS steps FROM longest_first
-"""
-# Layers of one model differ, but rarely so much that fewer calls take half of the time.
-_FEW = 0.2
 
 
 def enclosing_call(store: TraceStore, op: str) -> str:
@@ -64,19 +58,6 @@ def enclosing_call(store: TraceStore, op: str) -> str:
     name, dims = rows[0]["call"].removeprefix(_FUNCTION), rows[0]["dims"]
     inside = "" if _says_no_more(name, op) else f"mostly inside {cut_name(name)}"
     return ", ".join(filter(None, (inside, f"on shapes such as {cut_name(dims)}" if dims and dims != "[]" else "")))
-
-
-def long_calls(store: TraceStore, op: str, has_steps: bool) -> str:
-    """A sentence on the few calls of ``op`` that take most of its time on a CPU, at least one in each step; empty if
-    its time is spread over more calls.
-    """
-    store.build(["device_ops", "windows"])
-    row = store.select(_LONG_CALLS, {"name": op})[0]
-    long, calls, steps = row["long"] or 0, row["calls"] or 0, row["steps"] if has_steps else 1
-    if long < (steps or 1) or long > _FEW * calls:
-        return ""
-    counts = f"{round(long / steps):,} of {round(calls / steps):,} calls{' a step' if has_steps else ''}"
-    return f"More than half of the time of {cut_name(op)} is in {counts}."
 
 
 def _says_no_more(function: str, op: str) -> bool:

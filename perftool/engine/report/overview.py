@@ -17,7 +17,8 @@ Row = TypeVar("Row")
 _TOP = 15
 
 
-# For each part of a step, the column of the table steps that counts host activity only while the device is idle.
+# The uses of a step's time, each with its column of the table steps. Host activity counts only while the device is
+# idle, so that the uses do not overlap.
 _USES = {
     "kernel": "compute", "memcpy": "copy", "memset": "fill", "communication": "collective",
     "runtime": "idle_runtime", "dataloader": "idle_dataloader", "cpu_op": "idle_cpu_op",

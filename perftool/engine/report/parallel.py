@@ -102,7 +102,8 @@ def _splits(groups: set[tuple[int, ...]], ranks: int) -> bool:
 
 
 def _stride(rows: Sequence[Mapping[str, Any]]) -> int:
-    """The distance between the ranks of a group."""
+    """The mean distance between neighbouring ranks of a group. A role with a single group gets a large number, so that
+    it comes last."""
     ranks = rows[0]["ranks"]
     return int(ranks[-1] - ranks[0]) // max(1, len(ranks) - 1) if len(rows) > 1 else 1 << 30
 

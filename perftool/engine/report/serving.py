@@ -7,7 +7,7 @@ from typing import Any
 from perftool.model.iterations import Serving, ServingPhase, TokenGaps, Weights
 from perftool.store.trace_store import TraceStore
 
-# An iteration on an asynchronous device may end after the next one has begun.
+# An iteration on an asynchronous device may end after the next one has begun. Its time counts only until then.
 _LASTING = """
 SELECT *, least(time_ns, coalesce(lead(ts) OVER (ORDER BY ts) - ts, time_ns)) AS ns
 FROM serving_iterations WHERE rank = (SELECT min(rank) FROM serving_iterations)
@@ -24,7 +24,8 @@ SELECT phase AS name, count(*) AS iterations, sum(ns)::BIGINT AS total_ns, sum(n
        sum(prompt_tokens)::BIGINT AS prompt_tokens, sum(generated_tokens)::BIGINT AS generated_tokens
 FROM ({_LASTING}) GROUP BY phase ORDER BY total_ns DESC, name
 """
-# The host's stages show where the time goes only if the device is synchronous.
+# The host's stages show where the time goes only if the host does the work itself. A device op is then the op itself,
+# not work that an op launched.
 _DECODE = f"""
 SELECT avg(time_ns)::BIGINT AS whole, avg(waited_ns)::BIGINT AS wait, avg(schedule_ns)::BIGINT AS schedule,
        avg(prepare_ns)::BIGINT AS prepare, avg(forward_ns)::BIGINT AS forward, avg(logits_ns)::BIGINT AS logits,
@@ -39,6 +40,7 @@ SELECT median(gap_ns)::BIGINT AS median_ns, quantile_cont(gap_ns, 0.99)::BIGINT 
 FROM token_gaps WHERE rank = $rank HAVING count(*) > 0
 """
 _LIMIT = "SELECT max(try_cast(value AS BIGINT)) AS value FROM config WHERE key = 'max_num_seqs'"
+# How long the device needs to read all weights, and the KV cache of a usual decode, at its memory bandwidth.
 # A decode reads only a part of the weights with a mixture of experts or a separate embedding table, and only a part of
 # the KV cache with sliding-window attention. If the user sets the number of blocks, the memory that vLLM reports is
 # meaningless.

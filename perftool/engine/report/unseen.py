@@ -14,7 +14,7 @@ SELECT r.name FROM roles AS r JOIN slices AS s ON s.name = r.name AND s.cat = r.
 WHERE r.role = 'on_device' GROUP BY r.name ORDER BY count(*) DESC, r.name LIMIT 1
 """
 _STATED = "SELECT sign AS name FROM _device_signs WHERE starts_with(sign, 'the backend') ORDER BY rank LIMIT 1"
-# On the CPU, the backward pass runs on the thread that calls it.
+# A thread that only runs the backward pass shows a device: on the CPU, the pass runs on the thread that calls it.
 _BACKWARD = """
 SELECT 'a thread that only runs the backward pass' AS name FROM slices
 WHERE cat = 'cpu_op' AND depth = 0 GROUP BY rank, track
@@ -64,7 +64,7 @@ def unseen(store: TraceStore) -> Unseen | None:
         return None
     store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])
     signs = store.select(_SIGN)
-    # Runtime calls already give the rules evidence about the device.
+    # The weaker signs do not count if there are runtime calls: rules use these calls as evidence about the device.
     if not signs and not store.select(_CALLS):
         signs = store.select(_STATED) or store.select(_BACKWARD)
     return Unseen(signs[0]["name"], _shown(store)) if signs else None

@@ -29,6 +29,8 @@ from perftool.units import format_ns, format_ratio
 
 # The rule about an overloaded machine.
 _OVERLOADED = "TRC111"
+# The rule for the time that the profiler takes.
+_PROFILED = "TRC105"
 # The rule for calls whose time varies; if it gives no advice, other work on the machine disturbed the recording.
 _VARYING = "ENG107"
 # The rule for steps that take longer than others.
@@ -39,7 +41,7 @@ _WARM_UP = "STP102"
 _MISSING = "TRC107"
 _NO_WORK = "The device is idle in the recorded steps: all of its work is outside them."
 _UNKNOWN = (
-    "Most events of the recording are missing, so idle time and gains are unknown: record it again in full, "
+    "Many events of the recording are missing, so idle time and gains are unknown: record it again in full, "
     "without sampling or filtering."
 )
 _UNSEEN = (
@@ -55,6 +57,8 @@ _ADVICE = {
 }
 # Causes that do not identify a place in the program.
 _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "copy", "sync", "between_ops", "unknown")
+# The cause of stretches in which the thread ran Python or waited for a core; the recording does not show which.
+_NO_CORE = "no_core"
 # Causes whose idle time is all in one phase.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}
 _FOUND_BY = {
@@ -89,7 +93,7 @@ def verdict(run: VerdictInput) -> Verdict:
     detail = detail_sentence(run)
     most = largest_op(run)
     named_phase, rest = None, ""
-    # A cause says more than a symptom.
+    # The first case that applies gives the headline.
     if summary["device_unknown_ratio"].value == 1:
         headline = _UNKNOWN
     elif run.unseen:
@@ -98,10 +102,13 @@ def verdict(run: VerdictInput) -> Verdict:
         unexplained
         and not _blames(first, rules)
         and (
-            unexplained.ns_per_step > _certain_gain(first, findings, whole.ns) or (first and _is_symptom(first, rules))
+            unexplained.ns_per_step > _certain_gain(first, findings, whole.ns, unexplained)
+            or (first and _is_symptom(first, rules))
         )
     ):
-        headline, named_phase = _cause_sentence(unexplained, whole, run), _PHASE_OF.get(unexplained.name)
+        overloaded = _overloaded(findings) if unexplained.name == _NO_CORE else ""
+        headline = overloaded or _cause_sentence(unexplained, whole, run)
+        named_phase = _PHASE_OF.get(unexplained.name)
     elif first:
         headline = _finding_sentence(first, rules, *_measured_by(first, whole, run), run.device)
         headline += _other_culprits(first, findings, rules)
@@ -117,11 +124,10 @@ def verdict(run: VerdictInput) -> Verdict:
     if named_phase is None and (once := _mostly_once(run)):
         named_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
         headline = _once_sentence(once, run)
-    caveats = " ".join(
-        filter(None, (rest, _lengths(run, headline), run.passed_on, _missing(findings), _disturbed(findings)))
-    )
+    told = (rest, _lengths(run, headline), run.passed_on, _missing(findings), _inflated(run))
+    caveats = " ".join(filter(None, (*told, _disturbed(findings, headline))))
     about_steps = " ".join(
-        filter(None, (most, run.long_calls, run.by_function, _steps_and_phases(run, named_phase, headline), run.apart))
+        filter(None, (most, run.long_calls.sentences, run.by_function, _steps_and_phases(run, named_phase, headline)))
     )
     texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), about_steps, caveats)]
     return Verdict(texts[0], texts[1], tuple(causes), *texts[2:])
@@ -160,11 +166,11 @@ _MOSTLY = 0.5
 _NEARLY_ALL = 0.9
 # Phases below this share get no sentence.
 _WEIGHTY = 0.05
-# Gradient accumulation rarely adds up more passes.
+# From this number on, the backward passes of a step are mentioned. Gradient accumulation rarely adds up more.
 _SEVERAL = 8
 # If a step calls a model at least this often, one call could process all of its inputs.
 _CALLS = 4
-# A model rarely has more equal layers.
+# From this number on, a loop in a step is mentioned. A model rarely has more equal layers, which look like a loop.
 _LAYERS = 12
 # A loop or a module with a smaller share of the time is not worth a sentence.
 _LOOPED = 0.3
@@ -213,6 +219,8 @@ def _calls(run: VerdictInput) -> str:
     single = {one.path: one for one in run.modules if one.path and one.modules == 1}
     outermost = max((one for one in single.values() if one.depth == 1), key=lambda one: one.share, default=None)
     if outermost and outermost.calls >= _CALLS * steps:
+        if outermost.module == run.long_calls.module:
+            return ""
         return f"{_repeated(run)} calls {short_name(outermost.module or '')} {round(outermost.calls / steps):,} times."
     inner = [
         (one, around)
@@ -307,21 +315,42 @@ def _missing(findings: Sequence[Finding]) -> str:
     )
 
 
-def _disturbed(findings: Sequence[Finding]) -> str:
-    """A sentence about an overloaded machine, or about calls that vary without a known reason; else empty."""
-    if found := _finding(findings, _OVERLOADED):
-        return sentence(f"the machine was overloaded: {found.message}")
+def _inflated(run: VerdictInput) -> str:
+    """A sentence on the profiler's share of the time of a CPU; empty if it is small.
+
+    On an accelerator, the host may wait for the device anyway, so the profiler's time there says little about steps.
+    """
+    found = [one for one in run.findings if one.code == _PROFILED] if run.device == "cpu" else []
+    by_rank: dict[int | None, float] = {}
+    for one in found:
+        by_rank[one.rank] = by_rank.get(one.rank, 0) + one.evidence["cost_ratio"]
+    if not by_rank:
+        return ""
+    share = format_ratio(min(max(by_rank.values()), 1))
+    # The costs of an op and of a frame are low estimates.
+    measured = all(one.evidence["known"] == "measured" for one in found)
+    taken = f"{'' if measured else 'at least '}{share} of the recorded time ({'measured' if measured else 'estimated'})"
+    return f"The profiler takes {taken} and slows small ops most: without it, steps are shorter and gains are smaller."
+
+
+def _overloaded(findings: Sequence[Finding]) -> str:
+    """A sentence on threads of the run that had no core; empty if the machine was not overloaded."""
+    found = _finding(findings, _OVERLOADED)
+    return sentence(f"the machine was overloaded: {found.message}") if found else ""
+
+
+def _disturbed(findings: Sequence[Finding], headline: str) -> str:
+    """A sentence about other work on the machine during the recording; empty if there is none, or if the ``headline``
+    is this sentence.
+    """
+    if overloaded := _overloaded(findings):
+        return "" if headline == overloaded else overloaded
     found = _finding(findings, _VARYING)
     if found is None or found.advice:
         return ""
     times = (
         f"the worst takes {format_ns(found.evidence['longest_ns'])} instead of {format_ns(found.evidence['usual_ns'])}"
     )
-    if found.evidence.get("new_memory"):
-        return (
-            f"Identical calls vary in length ({times}). The recording does not show the reason: other work on the "
-            "machine, or new memory, which the system clears before its first use."
-        )
     return f"Identical calls vary in length ({times}), as they do on a machine that is also doing other work."
 
 
@@ -355,13 +384,13 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
     return f" In addition, {', and '.join(clauses)}." if clauses else ""
 
 
-def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int) -> float:
-    """The gain of ``first`` to compare with a measured loss. If the machine was overloaded, a bound is divided by
-    ``LOOSE``, because it may be far above the gain.
+def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int, loss: Cause) -> float:
+    """The gain of ``first`` to compare with the measured ``loss``. If the machine was overloaded, a bound is divided by
+    ``LOOSE``, because it may be far above the gain; but the time without a core may be too long for the same reason.
     """
     if first is None:
         return 0
-    loose = first.gain and first.gain.kind == "bound" and _finding(findings, _OVERLOADED)
+    loose = loss.name != _NO_CORE and first.gain and first.gain.kind == "bound" and _finding(findings, _OVERLOADED)
     return max(0, weight_ns(first, step_ns)) / (LOOSE if loose else 1)
 
 
@@ -440,7 +469,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
     title = rule.summary if rule else first.name.replace("-", " ")
     # The evidence of a symptom names its largest cause.
     title = clause_of(str(first.evidence.get("main_cause")), device, first.evidence.get("main_ratio")) or title
-    # A rule about many ops names the op it found in this column.
+    # The headline of a rule about many ops names the op that it found.
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
     # Time for work that can be done less often is spent, not lost.

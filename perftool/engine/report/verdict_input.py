@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perftool.engine.report.left import Left
+from perftool.engine.report.long_calls import LongCalls
 from perftool.engine.report.unseen import Unseen
 from perftool.model.inputs import InputFile
 from perftool.model.memory import MemoryUse
@@ -22,9 +23,7 @@ class VerdictInput:
     ``reached`` is the share of their roofline that matmuls reach, or None; ``top_reached`` is the same for the
     first of ``device_ops``. ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that are late
     only because they wait for another rank. ``enclosing`` is a clause on the call that contains most of the time of the
-    first of ``device_ops``. ``by_function`` is a sentence on the user's functions, ``long_calls`` one on
-    the few calls that take most of the time of the first of ``device_ops``. ``apart`` is a sentence on the time before
-    and after the recurring work.
+    first of ``device_ops``. ``by_function`` is a sentence on the user's functions.
     """
 
     inputs: Sequence[InputFile]
@@ -48,9 +47,9 @@ class VerdictInput:
     memory: Sequence[MemoryUse] = ()
     modules: tuple[ModuleTime, ...] = ()
     annotated: Sequence[Part] = ()
+    called: Sequence[Part] = ()
     enclosing: str = ""
     backward_passes: tuple[float, int] | None = None
     op_loop: OpLoop | None = None
     by_function: str = ""
-    long_calls: str = ""
-    apart: str = ""
+    long_calls: LongCalls = field(default=LongCalls())

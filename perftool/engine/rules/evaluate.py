@@ -233,8 +233,8 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
         return Gain(bounded, bounded / context.step_ns, "bound")
     allowed = row.get("gain_ns")
     most = None if allowed is None else _of_step(allowed, context) / context.step_ns
-    # A replayed step also has shorter waits for the device, so a prediction may exceed the bound, unless the message
-    # states a limit, or the CPU is the device.
+    # In a replay, the host also waits less for the device, so a prediction may exceed the bound of the evidence. It
+    # must not exceed the limit that the message states, and on a CPU, where no such waits exist, not the bound.
     at_most = row.get("at_most_ns", allowed if context.device == "cpu" else None)
     limit = context.step_ns if at_most is None else _of_step(at_most, context)
     saved = max(0, min(int(gain_ns), limit))

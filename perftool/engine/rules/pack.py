@@ -192,7 +192,7 @@ def load_rule(path: Path) -> Rule:
 
 
 def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
-    """One text for all devices, or a table with a text per device and per variant that the query selects."""
+    """The advice under ``key``: one text for all devices, or one for each device or variant that the query names."""
     texts = text[key] if isinstance(text[key], dict) else {"any": text[key]}
     for name, words in texts.items():
         if not isinstance(words, str) or not words.strip():

@@ -52,7 +52,7 @@ def predicted(
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)
     results, models = list(answers), []
     for rank, model in models_of(store).items():
-        # A recording of the start-up, or with missing events, predicts no gain.
+        # A recording of the start-up or of an overloaded machine predicts no gain, even if its steps can be replayed.
         reason = unsteady(store, rank) or overloaded(store, rank) or (model if isinstance(model, str) else None)
         if reason or isinstance(model, str):
             models.append(_no_model(rank, reason or str(model)))

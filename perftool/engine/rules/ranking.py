@@ -9,9 +9,9 @@ from types import MappingProxyType
 from perftool.model.report import Cause, Finding
 from perftool.units import format_ns
 
-# Two times of a rank within this factor likely have the same cause.
+# A bound is about as large as another gain if they differ by at most this factor.
 _ALIKE = 1.5
-# Predictions are about 10 % off.
+# Predictions are about 10 % off, so a predicted gain is about as large as another one within this factor.
 _SAME = 1.1
 # A bound within this multiple of a prediction may describe the same time.
 LOOSE = 3.0

@@ -78,8 +78,8 @@ def cpu_limit_s(input_bytes: int) -> float:
 def run_sql(
     store: TraceStore, rule: Rule, sql: str, values: dict[str, Any], most: int
 ) -> tuple[list[str], list[tuple[Any, ...]], bool]:
-    """Columns, ``most`` rows, and whether there were more. Shipped SQL runs in this process, third-party SQL in a
-    sandbox."""
+    """The columns of ``sql``, its first ``most`` rows, and whether it has more. Shipped SQL runs in this process,
+    third-party SQL in a sandbox."""
     if is_shipped(rule):
         columns, rows = store.timed(sql, values, cpu_limit_s(store.input_bytes))
         return columns, rows[:most], len(rows) > most

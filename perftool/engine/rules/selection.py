@@ -11,7 +11,7 @@ from perftool.model.rule import Rule
 
 COMMAND_LINE = "the command line"
 ALL = "ALL"
-# More than the length of any code prefix.
+# How precisely a whole code or name selects a rule; a prefix of a code is shorter than this.
 _EXACT = 100
 
 

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from perftool.model.own_code import (
-    INSTALLED_KEY,
-    Line,
-    files_of,
-    innermost,
-    is_installed,
-    is_library,
-    is_own,
-    package_of,
-)
+from perftool.model.own_code import INSTALLED_KEY, Line, innermost, is_library, is_own
 from perftool.store.trace_store import TraceStore
 
 if TYPE_CHECKING:
@@ -35,7 +26,7 @@ _LOOP = 16
 _CALLED = """
 FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $rank AND f."end" > f.ts
 """
-# There are many calls but few distinct callees.
+# The distinct callees. There are few of them for many calls, so whether a callee is the user's is decided only once.
 _KINDS = f"SELECT DISTINCT f.file, f.line, f.function, f.stack {_CALLED} ORDER BY ALL"
 _CALLS = f"""
 WITH kinds AS (
@@ -56,11 +47,23 @@ ORDER BY c.track, c.ts, c."end" DESC, c.id
 _WINDOW_ON_CPU = """
 SELECT host_ts, host_end FROM windows WHERE rank = $rank AND rank IN (SELECT rank FROM launches WHERE own_work)
 """
+# The functions of autograd on the thread of the op that they differentiate, and whether that op is inside a module.
+_BACKWARD = """
+SELECT d.op_track, d.op_ts, d.op_end, o.name, d.ts, d."end"
+FROM _differentiated AS d JOIN ops AS o ON o.id = d.op WHERE d.rank = $rank AND d.op_track = d.track ORDER BY d.ts
+"""
+_MODULE_CALLS = """
+SELECT track, ts, "end" FROM frames WHERE rank = $rank AND file IS NULL AND starts_with(function, 'nn.Module: ')
+ORDER BY track, ts
+"""
 # Python's names for a comprehension or a lambda: part of the function around it.
 _PART_OF_FUNCTION = re.compile(r"<(?!module>).+>")
 
 # A call: start, end, its line of the user's code (None if not the user's), and the user's line that made it.
 Call = tuple[int, int, Line | None, int | None]
+# A function of autograd: start, end and name of the op that it differentiates, whether that op is outside modules, and
+# the function's own start and end.
+_Backward = tuple[int, int, str, bool, int, int]
 # The callee in frames: file, line, function and stack.
 _Kind = tuple[str | None, int | None, str, str | None]
 
@@ -86,13 +89,19 @@ class Track:
 @dataclass
 class FunctionTime:
     """A function of the user at one place in the hierarchy of the user's calls: its time inside the rank's window, in
-    ns, callees included, the number of its calls, and the user's functions that it calls, by line.
+    ns, the number of its calls, and the user's functions that it calls, by line.
+
+    Time of the callees is included, and so is ``backward_ns``, the backward pass of what the function computes, even if
+    another function runs it, which then does not have it. ``own`` is the part outside of modules and of ``inner`` that
+    has a backward pass, by line of the function and name of the op.
     """
 
     line: Line
     ns: int = 0
     calls: int = 0
+    backward_ns: int = 0
     inner: dict[Line, FunctionTime] = field(default_factory=dict)
+    own: Counter[tuple[Line, str]] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -117,25 +126,29 @@ def lines_run(store: TraceStore, rank: int) -> FeedingLines:
     with _numbering:
         known = _known.setdefault(store, {})
         if rank not in known:
-            store.build(["frames", "feeding_tracks", "roles", "windows", "launches"])
-            tracks = list(_calls(store, rank).values())
+            store.build(["frames", "feeding_tracks", "roles", "windows", "launches", "_differentiated", "ops"])
+            tracks = _calls(store, rank)
+            nested = {track: _nested(calls) for track, calls in tracks.items()}
             windows = store.select(_WINDOW_ON_CPU, {"rank": rank})
-            by_track = [_functions(calls, one["host_ts"], one["host_end"]) for one in windows for calls in tracks]
+            backward = _backward(store, rank) if windows else {}
+            by_track = [
+                _functions(calls, nested[track], backward.get(track, ()), one["host_ts"], one["host_end"])
+                for one in windows for track, calls in tracks.items()
+            ]  # fmt: skip
             longest = max(by_track, key=lambda functions: sum(one.ns for one in functions), default=())
-            known[rank] = replace(_numbered([_nested(calls) for calls in tracks]), outermost=longest)
+            known[rank] = replace(_numbered(list(nested.values())), outermost=longest)
         return known[rank]
 
 
 def _calls(store: TraceStore, rank: int) -> dict[int, list[Call]]:
     """The calls of each track to or from a line of the user's code, sorted by nesting."""
+    listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
+    installed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
     kinds: list[_Kind] = [
         (file, line, name, stack) for file, line, name, stack in store.iterate(_KINDS, {"rank": rank})
     ]
     waiting = {_NUMBER.sub(": ", row["name"], count=1) for row in store.select(_WAITING)}
-    installed = _installed(store, rank, kinds)
-    lines = [
-        _NOWHERE if _waits(kind, waiting) else line for kind, line in zip(kinds, _lines(kinds, installed), strict=True)
-    ]
+    lines = [_NOWHERE if line and _name(line) in waiting else line for line in _lines(kinds, installed)]
     own = [(kind, line) for kind, line in zip(kinds, lines, strict=True) if line is not None]
     named = ("files", "lines", "functions", "stacks")
     values = {name: [kind[at] for kind, _ in own] for at, name in enumerate(named)}
@@ -145,34 +158,17 @@ def _calls(store: TraceStore, rank: int) -> dict[int, list[Call]]:
     return by_track
 
 
-def _waits(kind: _Kind, waiting: Collection[str]) -> bool:
-    """Whether the function ``kind``, the user's or a library's, is one of ``waiting``."""
-    file, _, function, stack = kind
-    return stack is None and file is not None and f"{file}: {function}" in waiting and is_own(file)
-
-
-def _installed(store: TraceStore, rank: int, kinds: Iterable[_Kind]) -> set[str]:
-    """The installed packages of ``rank``, as its trace lists them. If it has no list: those that are also installed
-    here, and well-known libraries. Code in the current folder is the user's.
-    """
-    listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
-    if isinstance(listed, list):
-        return {name for name in listed if isinstance(name, str)}
-    folders = ["", *(folder for folder in sys.path if isinstance(folder, str))]
-    named = {file for file, *_, stack in kinds if file is not None and stack is None}
-    named |= {file for *_, stack in kinds if stack is not None for file in files_of(stack)}
-    own = {file for file in named if is_own(file)}
-    return {package_of(file) for file in own if is_library(file) or is_installed(file, folders)}
+def _name(line: Line) -> str:
+    """The profiler's notation of a function, without the line."""
+    file, _, function = line
+    return f"{file}: {function}"
 
 
 def _lines(kinds: Sequence[_Kind], installed: Collection[str]) -> list[Line | None]:
-    """The line of the user's code for each kind of call. If no kind has such a line, the line of a library's code; if
-    there is none either, the module.
-    """
-    for packages in (installed, ()) if installed else ((),):
-        lines = [_line(kind, packages) for kind in kinds]
-        if any(line is not None for line in lines):
-            return lines
+    """The line of the user's code for each kind of call; the module of each if no kind has such a line."""
+    lines = [_line(kind, installed) for kind in kinds]
+    if any(line is not None for line in lines):
+        return lines
     return [(None, None, function) if function.startswith("nn.Module: ") else None for _, _, function, _ in kinds]
 
 
@@ -201,29 +197,98 @@ def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> FeedingLines:
     return FeedingLines(tuple(numbers), tuple(arrays))
 
 
-def _is_function(line: Line) -> bool:
-    """Whether ``line`` is a function in a file."""
-    return line[0] is not None and not _PART_OF_FUNCTION.fullmatch(line[2])
+def _is_of_script(line: Line) -> bool:
+    """Whether ``line`` is a function of the user's own files."""
+    return line[0] is not None and not is_library(line[0]) and not _PART_OF_FUNCTION.fullmatch(line[2])
 
 
-def _functions(calls: Sequence[Call], begin: int, finish: int) -> tuple[FunctionTime, ...]:
+def _backward(store: TraceStore, rank: int) -> dict[int, list[_Backward]]:
+    """The functions of autograd on each track, in time order; without those inside others."""
+    modules: dict[int, list[tuple[int, int]]] = {}
+    for track, ts, end in store.iterate(_MODULE_CALLS, {"rank": rank}):
+        calls = modules.setdefault(track, [])
+        if not calls or ts >= calls[-1][1]:
+            calls.append((ts, end))
+    by_track: dict[int, list[_Backward]] = {}
+    for track, op_ts, op_end, name, ts, end in store.iterate(_BACKWARD, {"rank": rank}):
+        functions = by_track.setdefault(track, [])
+        if not functions or ts >= functions[-1][-1]:
+            calls = modules.get(track, [])
+            at = bisect_right(calls, op_ts, key=lambda call: call[0]) - 1
+            functions.append((op_ts, op_end, name, at < 0 or op_ts >= calls[at][1], ts, end))
+    return by_track
+
+
+def _functions(
+    calls: Sequence[Call], nested: Sequence[_Stretch], backward: Sequence[_Backward], begin: int, finish: int
+) -> tuple[FunctionTime, ...]:
     """The user's outermost functions in the sorted ``calls``, with their time between ``begin`` and ``finish``."""
     root = FunctionTime(_NOWHERE)
-    around: list[tuple[int, FunctionTime]] = []
-    functions_in_files = {line for _, _, line, _ in calls if line and _is_function(line)}
-    for ts, end, line, _ in calls:
-        if line not in functions_in_files or end <= begin or ts >= finish:
+    of_script = {line for _, _, line, _ in calls if line and _is_of_script(line)}
+    scripted = [
+        (max(ts, begin), min(end, finish), line, None)
+        for ts, end, line, _ in calls if line in of_script and end > begin and ts < finish
+    ]  # fmt: skip
+    parents, pieces = _innermost(scripted)
+    # The function of each call and those around it, the innermost first. A function that calls itself is there once.
+    around: list[list[FunctionTime]] = []
+    for (ts, end, line, _), parent in zip(scripted, parents, strict=True):
+        outer = around[parent] if parent >= 0 else []
+        caller = outer[0] if outer else root
+        if line is None or caller.line == line:
+            around.append(outer)
             continue
-        while around and around[-1][0] <= ts:
-            around.pop()
-        parent = around[-1][1] if around else root
-        if parent.line == line:
-            continue
-        function = parent.inner.setdefault(line, FunctionTime(line))
-        function.ns += min(end, finish) - max(ts, begin)
+        function = caller.inner.setdefault(line, FunctionTime(line))
+        function.ns += end - ts
         function.calls += 1
-        around.append((end, function))
+        around.append([function, *outer])
+    _join(backward, nested, pieces, around)
     return tuple(root.inner.values())
+
+
+def _join(
+    backward: Sequence[_Backward],
+    nested: Sequence[_Stretch],
+    pieces: Sequence[tuple[int, int, int]],
+    around: Sequence[Sequence[FunctionTime]],
+) -> None:
+    """Move the time of ``backward`` from the functions that run the backward pass to those that run its forward pass.
+
+    The innermost call of each of ``pieces`` is a number in ``around``.
+    """
+    moved: Counter[tuple[int, int]] = Counter()
+    counted = set()
+    for op_ts, op_end, name, outside, ts, end in backward:
+        forward, at = _piece(pieces, op_ts), _piece(pieces, ts)
+        if forward is None or at is None:
+            continue
+        source, caller = pieces[forward][2], pieces[at][2]
+        ns = 0
+        # Functions of the user that the backward pass calls keep their time.
+        while at < len(pieces) and pieces[at][0] < end:
+            ns += (min(end, pieces[at][1]) - max(ts, pieces[at][0])) if pieces[at][2] == caller else 0
+            at += 1
+        moved[source, caller] += ns
+        if outside:
+            function = around[source][0]
+            stretch = _piece(nested, op_ts)
+            line = function.line if stretch is None else nested[stretch][2]
+            function.own[line, name] += ns + (0 if op_ts in counted else op_end - op_ts)
+            counted.add(op_ts)
+    for (source, caller), ns in moved.items():
+        givers = {id(one): one for one in around[caller]}
+        takers = {id(one): one for one in around[source]}
+        for number in givers.keys() - takers.keys():
+            givers[number].ns -= ns
+        for number in takers.keys() - givers.keys():
+            takers[number].ns += ns
+            takers[number].backward_ns += ns
+
+
+def _piece(pieces: Sequence[tuple[int, int, int]] | Sequence[_Stretch], at: int) -> int | None:
+    """The number of the piece that contains the time ``at``; None if there is none."""
+    number = bisect_right(pieces, at, key=lambda piece: piece[0]) - 1
+    return number if number >= 0 and at < pieces[number][1] else None
 
 
 def _nested(calls: Sequence[Call]) -> list[_Stretch]:

@@ -46,7 +46,8 @@ class BudgetText:
 class Settings(Keys):
     """The settings of a run: the keys, with selections and tables merged from several places.
 
-    ``values`` are the keys that are set, as written, and ``origins`` names the place that set each.
+    ``values`` are the keys that are set, as written, and ``origins`` names the place that set each. ``files`` are the
+    configuration files.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -55,6 +56,7 @@ class Settings(Keys):
     limits: tuple[BudgetText, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
 
 def load_settings(
@@ -88,7 +90,7 @@ def load_settings(
     return merge(layers)
 
 
-def merge(layers: Iterable[Layer]) -> Settings:
+def merge(layers: Sequence[Layer]) -> Settings:
     """Merge ``layers`` into settings; the last one wins, except that selections and tables add up."""
     kept = [layer for layer in layers if layer.values]
     last = {key: (layer.values[key], layer.origin) for layer in kept for key in layer.values}
@@ -107,6 +109,7 @@ def merge(layers: Iterable[Layer]) -> Settings:
         limits=tuple(_budgets(kept)),
         values=value,
         origins={key: origin for key, (_, origin) in last.items()},
+        files=tuple(str(layer.file) for layer in layers if layer.file),
     )
 
 

@@ -26,10 +26,13 @@ _MOST_FILES = 20
 
 @dataclass(frozen=True)
 class Layer:
-    """Checked settings from one place, named by ``origin``. A later layer overrides an earlier one."""
+    """Checked settings from one place, named by ``origin``: the text of ``file``, or options. A later layer overrides
+    an earlier one.
+    """
 
     origin: str
     values: Mapping[str, Any] = field(default_factory=dict)
+    file: Path | None = None
 
 
 def discover(paths: Sequence[str], gate: bool = False) -> Path | None:
@@ -72,7 +75,7 @@ def file_layers(path: Path, trusted: bool = True, seen: tuple[Path, ...] = ()) -
         _require_harmless(path, values)
     parent = values.pop("extend", None)
     inherited = file_layers(path.parent / parent, trusted, (*seen, real)) if parent else []
-    return [*inherited, Layer(_shown(path), _resolved(values, path.parent))]
+    return [*inherited, Layer(_shown(path), _resolved(values, path.parent), path)]
 
 
 def inline_layer(pair: str) -> Layer:

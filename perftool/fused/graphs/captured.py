@@ -33,7 +33,7 @@ class CallInputs:
     structure: TreeSpec
 
     def rebuild(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """(args, kwargs) with other tensors."""
+        """(args, kwargs) of the call, with `tensors` in place of its own tensors."""
         remaining = iter(tensors)
         args, kwargs = tree_unflatten(
             [next(remaining) if leaf is _A_TENSOR else leaf for leaf in self.leaves], self.structure
@@ -56,7 +56,7 @@ class CallInputs:
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
-    """Split the arguments of a call, which may be nested tuples, lists and dictionaries."""
+    """Separate the tensors of a call, in nested tuples, lists and dictionaries, from its other arguments."""
     leaves, structure = tree_flatten((args, kwargs))
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
     return CallInputs(tensors, tuple(_A_TENSOR if isinstance(leaf, Tensor) else leaf for leaf in leaves), structure)

@@ -40,7 +40,7 @@ def adagrad_(
     weight_decay: float = 0.0,
     eps: float = 1e-10,
 ) -> None:
-    """The plain loop."""
+    """One step of Adagrad in place, one parameter after the other."""
     rate = lr / (1 + (step - 1) * lr_decay)
     for param, grad, total in zip(params, grads, sums, strict=True):
         grad = grad.add(param, alpha=weight_decay) if weight_decay else grad

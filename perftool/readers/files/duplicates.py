@@ -16,7 +16,8 @@ from perftool.units import NS_PER_S
 
 # A profiler's schedule repeats within hours. Later, the system may have reused the process ID.
 _ONE_RUN_NS = 6 * 3600 * NS_PER_S
-# Recordings of one process have equal numbers of steps, except for the last one if the program ends during it.
+# A trace with less than this share of the size of another trace of its process is only a part of a recording. The
+# recordings of one process have equal numbers of steps, except for the last one if the program ends during it.
 WHOLE_SHARE = 0.75
 _BLOCK = 1 << 20
 # At most this many recordings of one process, hours apart, are compared with each other.
@@ -68,12 +69,12 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
         if contents.same(own, first) or not _replaces(own, first):
             aside.append(SetAside(trace, own.rank, first.path, _why(contents, own, first)))
             continue
-        # Traces that were set aside in favour of ``first`` refer to its replacement from now on.
         place[trace] = place[first.path]
         kept[place[trace]] = own
         for key in _keys(first, contents):
             seen[key].remove(first)
         _note_keys(seen, keys, own)
+        # Traces that were set aside in favour of ``first`` refer to its replacement from now on.
         aside = [SetAside(one.path, one.rank, trace, one.why) if one.instead == first.path else one for one in aside]
         aside.append(SetAside(first.path, own.rank, trace, _why(contents, first, own)))
     return [one.path for one in kept], aside

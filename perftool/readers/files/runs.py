@@ -42,7 +42,8 @@ _APART_NS = 600 * NS_PER_S
 _BROKEN_OFF_SHARE = 0.1
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Limits the number of runs that may lack a trace: at most this many other runs save traces between two ranks of a run.
+# Each trace is compared with the latest runs only, so that the time is linear in the number of traces. No more runs
+# than this save traces between two ranks of one run.
 _MOST_GROWING = 256
 
 

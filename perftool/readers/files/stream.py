@@ -167,8 +167,8 @@ class ByteStream:
         self._damaged(codec.name, "it ends before its end mark")
 
     def _next_member(self, block: bytes, at: int) -> tuple[bytes, int]:
-        """The offset of the next member, after the zeros with which some storage pads files; the end of the block if
-        there is none.
+        """The block in which the next member begins, and its offset there: the end of the block if there is none. Skips
+        the zeros with which some storage pads files.
         """
         while True:
             if block[at : at + 1] == b"\0":

@@ -18,7 +18,7 @@ _DEEPEST = 64
 # Limits on the total number of values: this many per byte of data, plus a fixed number. A shared value is counted once
 # per use.
 _MOST_PER_BYTE, _MOST_FREE = 16, 100_000
-# An empty list takes one byte of a pickle, but 56 bytes of memory.
+# At most one list, tuple or dict for so many bytes: an empty list takes one byte of a pickle, but 56 bytes of memory.
 _BYTES_A_CONTAINER = 4
 
 
@@ -37,7 +37,7 @@ class _Made:
 
 
 class _Refused(Exception):  # noqa: N818 - becomes one of our errors later
-    """The pickle uses operations that no flight recorder uses."""
+    """The pickle has operations, keys or a nesting of values that no dump of a flight recorder has."""
 
 
 _MARK = _Mark()

@@ -26,7 +26,7 @@ class BannerScanner:
     _entries: dict[tuple[str, str, int | None], ConfigEntry] = field(default_factory=dict)
 
     def feed(self, line: LogLine) -> None:
-        """Process one line."""
+        """Keep the settings in ``line`` if it belongs to a banner."""
         text = line.text
         if TITLES[0] in text or TITLES[1] in text or TITLES[2] in text:
             self._left[line.rank] = _MAX_LINES
@@ -46,7 +46,7 @@ class BannerScanner:
         match = _VARIABLE.match(line.text) or _SYSTEM.match(line.text)
         if match is not None:
             entry = ConfigEntry("banner", match["key"], match["value"].strip(), line.rank, line.number)
-            # Without RANK, every process prints the banner.
+            # Keep equal entries once: without RANK, every process prints the banner.
             self._entries.setdefault((entry.key, entry.value, entry.rank), entry)
         elif _END.match(line.text):
             del self._left[line.rank]

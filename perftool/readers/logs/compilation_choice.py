@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from perftool.model.records import CompilationRecord, CompilationSource, LogReading
 
-# For equal counts, the more detailed source is chosen: times and recipes, then steps, then recipes alone.
+# For equal counts, the more detailed source is chosen: times and recipes, then times, then steps, then recipes alone.
 _PREFERENCE: tuple[CompilationSource, ...] = (
     "metrics",
     "print_stats",

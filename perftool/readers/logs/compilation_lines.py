@@ -43,7 +43,7 @@ class CompilationScanner:
         self._rows = tuple(zip(CORES, patterns, takers, strict=True))
 
     def feed(self, line: LogLine) -> None:
-        """Process one line."""
+        """Keep the compilation that ``line`` reports, if any."""
         for core, pattern, take in self._rows:
             if core in line.text and (match := pattern.search(line.text)):
                 take(line, match)

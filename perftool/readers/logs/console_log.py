@@ -24,7 +24,7 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import read_log_lines
 from perftool.readers.text.text_lines import Source, Wanted, shortest
 
-# A scanner needs only lines with one of these texts. Colour escapes may split a text.
+# The scanners need only lines with one of these texts, and lines with colour escapes, which may split such a text.
 _SERVING = (*serving_buckets.CORES, *serving_intervals.CORES, *serving_patterns.CORES, client_result.TITLE)
 _TEXTS = shortest((*fallback_log.CORES, *banner.TITLES, *runtime_log.CORES, *_SERVING, "\x1b"))
 # After a table header, its rows may occur anywhere.

@@ -54,7 +54,7 @@ _LINES = (
 
 @dataclass(frozen=True, slots=True)
 class _ReportedCall:
-    """A line that reports one execution."""
+    """One execution on the CPU, as a line reports it."""
 
     origin: FallbackOrigin
     op: str
@@ -118,7 +118,7 @@ class FallbackScanner:
         self._calls: dict[tuple[FallbackOrigin, str, tuple[str, ...], int | None], _Call] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Process one line."""
+        """Keep what ``line`` adds to a table of fallbacks, and the calls that it reports."""
         text = line.text
         if HEADERS[0] in text or HEADERS[1] in text:
             table = _Table(line)

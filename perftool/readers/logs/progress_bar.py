@@ -44,7 +44,7 @@ class ProgressScanner:
         self._bars: dict[tuple[str, int | None], _Bar] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Process one line."""
+        """Add the progress that a bar in ``line`` shows since its previous line."""
         match = _bar(line.text)
         if match is None:
             return

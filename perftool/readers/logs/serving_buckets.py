@@ -38,7 +38,7 @@ class BucketScanner:
         self._buckets: dict[tuple[object, ...], Bucket] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Process one line."""
+        """Keep the shapes that ``line`` names, and whether they were warmed up, missed or added."""
         text = line.text
         if _MISSED in text and (found := _SHAPE.search(text)):
             self._keep(found["phase"], _sizes(found["phase"], found["sizes"]), "missed", line)

@@ -30,7 +30,7 @@ SERVING_PATTERNS = (
     ),
     known_line(" KV cache size: ", r"KV cache size: (?P<value>\d[\d,]{0,17}) tokens", "kv_cache", "tokens"),
 )
-# V0 prints all arguments.
+# Texts of the lines with settings. V0 prints all arguments, V1 those that are not defaults.
 CORES = ("non-default args: ", "args: Namespace(", "LLM engine (v", "Chunked prefill is enabled with ")
 # Read only the settings that findings use, because the list may contain API keys and paths.
 _SETTING = re.compile(

@@ -73,7 +73,7 @@ class MetricsSeries:
     _fallbacks: dict[str, int] = field(default_factory=dict)
 
     def feed(self, record: RawRecord) -> None:
-        """Process one record."""
+        """Add a snapshot with the totals in ``record`` and their growth, and count its fallbacks and compilations."""
         state = self._metrics.setdefault(record.metric, _Metric())
         totals = dict(self._numbers(record))
         counters = {place: total for place, total in totals.items() if not _key(record.metric, place[0]).gauge}

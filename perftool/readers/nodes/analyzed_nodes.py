@@ -36,7 +36,7 @@ _MOST_NS = 2**62
 
 
 def is_header(line: str) -> bool:
-    """Whether ``line`` is the header of such a CSV."""
+    """Whether ``line`` is the header of the analyzer's CSV."""
     return {_plain(column) for column in line.lstrip("\ufeff").split(",")} >= _COLUMNS
 
 

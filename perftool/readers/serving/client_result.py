@@ -66,7 +66,7 @@ class ResultScanner:
         return self._left > 0
 
     def feed(self, line: LogLine) -> None:
-        """Process one line."""
+        """Keep the number in ``line`` if it is between the title and the end of a printed result."""
         if TITLE in line.text:
             self._close()
             self._left = _MOST_LINES

@@ -32,8 +32,8 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
-# Reports cut names of kernels before arguments and template arguments, stacks between frames, paths to the name of the
-# file, and the number off a module, all without a mark.
+# Reports shorten texts without a mark: names of kernels before their (template) arguments, stacks between frames, paths
+# to the file's name, and modules before their number.
 _CUT_BEFORE = re.compile(r"""[(<>;/'"`]|_\d+$""")
 # Strings repeat, so the results for the first strings are cached, unless they are long.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
@@ -236,7 +236,7 @@ class _Begun:
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds
         self._sorted = sorted(kinds)
-        # Most positions need one comparison.
+        # At most positions of a text, one look-up here shows that no learned text begins.
         self._begins = {text[:SHORTEST] for text in kinds}
 
     def longest(self, text: str) -> tuple[int, str]:

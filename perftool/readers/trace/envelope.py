@@ -47,9 +47,9 @@ _TAIL_WORK = 64
 
 @dataclass
 class Head:
-    """The text up to the first event. ``start`` is the offset just after the ``[`` of the event array; ``damaged`` is
-    the minimum number of unreadable members of the metadata. With ``lines`` there is no array: each line is an
-    event."""
+    """The text up to the first event. ``start`` is the offset just after the ``[`` of the event array. The array is
+    the whole document if ``bare``, else a member of an object, whose other members are metadata. ``damaged`` is the
+    minimum number of unreadable members of the metadata. With ``lines`` there is no array: each line is an event."""
 
     start: int
     bare: bool

@@ -20,7 +20,7 @@ MAX_NESTED = 32
 
 
 def parses(text: bytes) -> bool:
-    """Whether ``text`` is whole events, separated by commas."""
+    """Whether ``text`` is whole JSON values, separated by commas."""
     try:
         orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:

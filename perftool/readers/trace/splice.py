@@ -7,7 +7,9 @@ valid JSON from its readable events and metadata.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -19,15 +21,21 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.trace.event_text import objects_in
 from perftool.readers.trace.time_text import unquote_times
 
-# The beginning of the events added by an earlier copy, which are at the end of the array.
+# The beginning of the events added by an earlier copy, which are at the end of the array, and their phases.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
+_PHASES = frozenset("MBECsf")
+# Earlier annotations that are longer stay in the copy, because memory is bounded.
+_LONGEST_OWN = 128 << 20
+# Other text may contain the beginning of our events, for example in the arguments of an event.
+_MOST_TRIES = 8
 _SPACE = b" \t\r\n"
 
 
 def splice(read: InputFile, added: Iterable[bytes], spool: Path, *, verbatim: bool = True) -> Iterator[bytes]:
     """Yield the text of the trace ``read`` with ``added`` (pieces of comma-separated events, at least one) inserted.
 
-    Leaves out events added by an earlier copy. Without ``verbatim``, only the readable events and metadata are written.
+    Leaves out the events that an earlier copy added at the end. Without ``verbatim``, only the readable events and
+    metadata are written.
     ``spool`` is an empty folder for temporary files. Raises InputError when the file can no longer be read.
     """
     if verbatim and read.status == "ok" and read.events_end is not None:
@@ -67,18 +75,50 @@ def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator
 
 
 def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` up to the first of our events; always consumes all blocks."""
-    pending, found = b"", False
+    """``blocks`` without our events at their end; always consumes all blocks."""
+    pending = b""
+    held: bytearray | None = None
+    blocks = iter(blocks)
     for block in blocks:
-        if found:
+        if held is not None:
+            held += block
+            if len(held) > _LONGEST_OWN:
+                break
             continue
         text = pending + block
         start = text.find(_OURS)
-        found = start >= 0
-        cut = start if found else max(len(text) - len(_OURS), 0)
-        pending = b"" if found else text[cut:]
+        cut = start if start >= 0 else max(len(text) - len(_OURS), 0)
+        pending = text[cut:]
+        if start >= 0:
+            held, pending = bytearray(pending), b""
         yield text[:cut]
-    yield pending
+    whole = bytes(held) if held is not None else pending
+    yield whole if len(whole) > _LONGEST_OWN else _without_own_events(whole)
+    yield from blocks
+
+
+def _without_own_events(text: bytes) -> bytes:
+    """``text``, the end of an event array, without our events at its end.
+
+    Only whole events that we could have written are left out.
+    """
+    body = text.rstrip(_SPACE + b",")
+    start = body.find(_OURS)
+    events: list[dict[str, Any]] | None = None
+    for _ in range(_MOST_TRIES):
+        if start < 0 or (events := objects_in(body[start:])) is not None:
+            break
+        start = body.find(_OURS, start + 1)
+    own = list(takewhile(_is_ours, reversed(events or ())))[::-1]
+    start = len(body)
+    for _ in own:
+        start = body.rfind(_OURS, 0, start)
+    # Our arguments may repeat the beginning of an event.
+    return text[:start] if own and objects_in(body[start:]) == own else text
+
+
+def _is_ours(event: dict[str, Any]) -> bool:
+    return event.get("cat") == CATEGORY and event.get("ph") in _PHASES
 
 
 def _separated(last: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -111,7 +151,7 @@ def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
     """The readable events of the trace, except those added by an earlier copy."""
     for chunk in trace.chunks():
         text = _readable(trace, chunk)
-        text = b"".join(_before_own_events([text])).rstrip(_SPACE + b",")
+        text = _without_own_events(text).rstrip(_SPACE + b",")
         if text:
             yield text
         chunk.path.unlink(missing_ok=True)

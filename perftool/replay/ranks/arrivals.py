@@ -97,7 +97,7 @@ class _Collectives:
         self.own[mine] = np.where(held, cause, NONE)
         free = np.where(hold < 0, begin + offset + moments - start_sums[0], ready + offset)
         self.own_lag[mine] = np.where(held, release - facts.end[cause] + moments - done.until(release), free)
-        # The work of the rank up to each cut; cuts include the times when it is ready for a collective.
+        # Differences in the order of readiness: the work between one arrival and the next.
         order = np.lexsort((facts.begin[mine], ready))
         self.work[mine[order]] = np.diff(moments[order], prepend=start_sums)
         self.sums[mine], self.start_sums[rank] = moments, float(start_sums[0])

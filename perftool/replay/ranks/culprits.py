@@ -67,7 +67,7 @@ class _Search(CulpritRowMaker):
     """The search for culprits among the ranks of a model."""
 
     def rows(self) -> Iterator[CulpritRow | None]:
-        """All findings, in no particular order."""
+        """A row for each culprit, in no particular order; None for a kind of culprit that the run does not have."""
         late = self._persistent()
         yield self._of_ranks(late) if late else None
         yield self._stage() if late is None else None

@@ -125,7 +125,7 @@ class Meetings:
         )
 
     def _less(self, changes: Sequence[Less]) -> Floats:
-        """The savings in the work before each arrival."""
+        """The time that ``changes`` save in the work before each arrival; of several changes, the largest counts."""
         come = self.arrivals
         less = np.zeros(len(come.rank))
         for change in changes:

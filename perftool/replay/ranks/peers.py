@@ -70,9 +70,9 @@ class Usual:
     before: Int64s
 
     def excess(self, sums: Floats, begins: Mapping[int, float], rank: Int64s) -> Floats:
-        """How much more work each rank did before each arrival than the median rank. ``sums`` is the work until
-        each arrival, ``begins`` until the start of a rank's window. Compares the work since the previous step
-        rather than since the last collective, because ranks reach concurrent collectives in any order.
+        """How much more work than the median rank each rank did between the arrival before and this one. ``sums`` is
+        the work until each arrival, ``begins`` until the start of a rank's window. It is a difference of sums since
+        the previous step, because ranks reach concurrent collectives in any order.
         """
         start_sums = np.array([begins[one] for one in rank.tolist()])
         start_there = np.where(self.there == NONE, 0.0, start_sums[self.there])
@@ -86,7 +86,7 @@ class Usual:
 def usual_of(
     facts: ArrivalFacts, work: Floats, peers: Int64s, roles: Mapping[int, int], orders: Sequence[Int64s]
 ) -> Usual:
-    """The median rank of a step, by the work of the ranks of its role."""
+    """The counterparts on the median rank: the rank with the median work in a step, among those of the same role."""
     totals: dict[tuple[int, int], dict[int, float]] = {}
     step, rank, keys = facts.step.tolist(), facts.rank.tolist(), peers.tolist()
     at = {(keys[n], rank[n]): n for n in range(facts.count)}

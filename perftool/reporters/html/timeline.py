@@ -19,7 +19,8 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Box:
-    """A drawn bar: horizontal position and width in percent, vertical offset in pixels, tooltip, and label."""
+    """A drawn bar: horizontal position and width in percent, vertical offset in pixels, tooltip, and label. A
+    ``dense`` bar stands for several stretches of work."""
 
     kind: str
     x: float

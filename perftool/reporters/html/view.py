@@ -26,8 +26,9 @@ MOST_FINDINGS = 40
 MOST_LISTED = 200
 OPEN_FINDINGS = 1
 _LONGEST_TEXT = 300
+# For each ending of a name in the evidence: its word in labels, and the function that shows the value.
 _PARTS = (("_ns", "time", format_ns), ("_bytes", "size", format_bytes), ("_ratio", "share", format_ratio))
-# Units by the last part of a name.
+# These names need no word for the unit: "Longest" rather than "Longest time".
 _MEASURES = {
     "average", "cost", "excess", "excluded", "histogram", "interval", "least", "longest", "mean", "median", "more",
     "most", "moved", "p95", "reserved", "wait",

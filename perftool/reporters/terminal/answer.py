@@ -37,7 +37,7 @@ _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold 
 
 @dataclass(frozen=True)
 class _Row:
-    """A finding, and its cells: its name with the number of ranks, its gain, its source, its fix."""
+    """A finding and its row of the table. ``cells``: its name with the number of ranks, its gain, its source."""
 
     finding: Finding
     cells: tuple[str, str, str]

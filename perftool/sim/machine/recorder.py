@@ -41,7 +41,7 @@ class Event:
 
 @dataclass(frozen=True)
 class LaneKind:
-    """The lane of one engine: tid 1000 x kind plus an engine index, and its display name."""
+    """The lane of one engine, with its displayed name. The thousands of ``tid`` are the kind of engine."""
 
     tid: int
     name: str
@@ -153,7 +153,8 @@ class Recorder:
         self._add(Event("X", name, SYNAPSE_HOST, _SYNAPSE_TID, begin, end - begin, "Runtime", args))
 
     def launch(self, launch: Submitted, begin: int, end: int) -> None:
-        """Synapse's method for a launch, with its annotation."""
+        """Record Synapse's method for ``launch`` and the annotation inside it; the first Gaudi shows only the
+        annotation."""
         recipe = launch.id, launch.name
         if not self._has_streams:
             # The first Gaudi writes a counter of recipes instead of their ids.

@@ -46,7 +46,7 @@ class HpuAutocast:
         plain = torch.set_autocast_enabled
 
         def switch(*args: Any) -> None:
-            """See ``torch.set_autocast_enabled``."""
+            """``torch.set_autocast_enabled``, which first registers the casts when it is called for ``hpu``."""
             if "hpu" in args and not self._libraries:
                 self._install()
             plain(*args)

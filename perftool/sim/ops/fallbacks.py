@@ -15,7 +15,7 @@ _CPU_ONLY_FORMS = frozenset({
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
 })  # fmt: skip
-# The dispatch key of all backends: an op with such a kernel is composed of other ops.
+# The dispatch keys of kernels for all backends: an op with such a kernel is composed of other ops.
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 # Ops that only move data run on the device with any type.
 _MOVES = frozenset({"copy", "_to_copy", "clone", "fill", "zero", "cat", "stack", "contiguous", "lift_fresh"})

@@ -32,7 +32,7 @@ _WRAPPED_NUMBERS = frozenset({"add", "sub", "rsub", "mul"})
 _INDEXING = frozenset({"index", "index_put", "_index_put_impl"})
 # The length of this op's result depends on its largest input value, which it reads.
 COUNTING = "bincount"
-# For these ops, the bridge does not convert the number 1.
+# The bridge makes tensors of the numbers of these ops, unless one of the numbers is 1.
 _UNCONVERTED_ONE = frozenset({"addcdiv", "addcmul"})
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format)
 

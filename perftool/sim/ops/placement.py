@@ -37,7 +37,8 @@ class Placement:
             return found
         storage = tensor.untyped_storage()
         self._serial += 1
-        # The reference keeps the storage alive, so that its address identifies it.
+        # The weak reference does not keep the memory, but it keeps the address, which identifies the storage, from
+        # being used for another storage.
         entry = DeviceStorage(_weak(storage), self._serial, storage.nbytes())
         self._storages[storage._cdata] = entry
         if len(self._storages) >= self._sweep_at:

@@ -83,7 +83,7 @@ class Simulation:
         return skipped
 
     def write(self, trace: Path, log: Path, metrics: Path, interrupted: str | None) -> None:
-        """Write the three files."""
+        """Write the trace, the log and the metrics of the run so far."""
         recorder, end = self.machine.recorder, self.machine.end
         about = About(self.device, self.mode, interrupted, self.rank, self.ranks)
         write(trace, trace_bytes(about, recorder.metadata(), recorder.events))

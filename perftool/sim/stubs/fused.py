@@ -194,7 +194,7 @@ def _fused_attention(simulation: Simulation) -> type:
 
         @staticmethod
         def forward(ctx: Any, q: Any, k: Any, v: Any, *options: Any) -> Any:
-            """See ``perftool.fused.FusedSDPA``."""
+            """``perftool.fused.FusedSDPA``, simulated as one kernel."""
             ctx.save_for_backward(q, k, v)
             ctx.options = options
             with fused_op(simulation, "sdpa_recomp_fwd", (shapes((q, k, v)), _plain(options))):

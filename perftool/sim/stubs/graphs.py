@@ -57,7 +57,7 @@ def graph_members(simulation: Simulation) -> dict[str, Any]:
     """The graph functions of ``habana_frameworks.torch.hpu``."""
 
     def wrap_in_hpu_graph(module: Any, *args: Any, max_graphs: int | None = None, **options: Any) -> Any:
-        """Replace the forward of ``module``."""
+        """Replace the forward of ``module`` by one that captures and replays graphs."""
         graphed = GraphedFunction(simulation, module.forward, max_graphs)
         module.forward = graphed
         module.clear_cache = graphed.clear
@@ -65,7 +65,7 @@ def graph_members(simulation: Simulation) -> dict[str, Any]:
         return module
 
     def make_graphed_callables(callables: Any, sample_args: Any, *args: Any, **options: Any) -> Any:
-        """Replace a callable, or each of a tuple of callables."""
+        """Make a callable, or each of a tuple of callables, capture and replay graphs."""
         if isinstance(callables, tuple):
             return tuple(make_graphed_callables(each, ()) for each in callables)
         if isinstance(callables, nn.Module):
@@ -211,7 +211,7 @@ def engine_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def hooks_function(simulation: Simulation) -> Callable[..., Any]:
-    """Installs hooks for saved tensors that run inside the function mode, too."""
+    """A replacement for PyTorch's function that installs hooks for saved tensors: they run inside the function mode."""
     plain = torch._C._autograd._push_saved_tensors_default_hooks
 
     def entered(hook: Callable[..., Any]) -> Callable[..., Any]:

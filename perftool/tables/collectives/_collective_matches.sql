@@ -22,8 +22,8 @@
 -- column ready: BIGINT, collectives.ready
 -- column overlapped_ns: BIGINT, collectives.overlapped_ns
 -- column sends: INTEGER, for a send and its receive: 1 on the sending rank, 2 on the receiving one; else 0
--- A collective belongs to the step that launched it: it may begin before the device has finished the previous step.
 WITH begun AS (
+    -- A collective belongs to the step that launched it: it may begin before the device has finished the previous step.
     SELECT *, called IS NOT NULL AS launching, coalesce(called, ts) AS begun FROM collectives
     -- The first collectives of a stream have no recorded launch if they were launched before the recording. These are
     -- left out.

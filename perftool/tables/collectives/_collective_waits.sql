@@ -31,7 +31,7 @@ waiting AS (
            max(until) OVER (PARTITION BY rank, step, side, group_name ORDER BY ts, match
                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM compared
-    -- No rank can leave a collective before the last one has arrived.
+    -- Calls are not one collective if, by the clocks, a rank leaves before the last one has arrived.
     WHERE NOT (comparable AND ends_together AND apart_ns > tolerance_ns)
 )
 SELECT match, rank, step, side, group_name, members, ends_together, sends > 0 AS passes, shortest AS wire_ns,

@@ -2,10 +2,10 @@
 -- last rank to arrive, a collective takes only the transfer time (wire_ns); on other ranks, the additional time is
 -- waiting.
 --
--- The size S is defined as in nccl-tests: the bytes that each rank reduces, sends to all others together, or has
--- gathered at the end. The algorithm bandwidth is S per time. The bus bandwidth is comparable with the rate of a link:
--- it is the algorithm bandwidth times 2(n-1)/n for an all-reduce of n ranks, and times (n-1)/n for an all-gather, a
--- reduce-scatter and an all-to-all.
+-- The size S is defined as in nccl-tests: the bytes that each rank reduces, or has gathered at the end. The algorithm
+-- bandwidth is S per time. The bus bandwidth is comparable with the rate of a link: it is the algorithm bandwidth times
+-- 2(n-1)/n for an all-reduce of n ranks, and times (n-1)/n for an all-gather and a reduce-scatter. All-to-alls have no
+-- bandwidth, because their ranks may send different amounts.
 --
 -- needs: _collective_matches
 -- empty without: _collective_matches
@@ -14,7 +14,7 @@
 -- column group_name: VARCHAR, process group, when recorded
 -- column ranks: INTEGER[], ranks whose traces show it
 -- column members: BIGINT, number of ranks in the group
--- column bytes: BIGINT, bytes sent by each rank; NULL when not recorded
+-- column bytes: BIGINT, bytes sent by each rank; NULL when not recorded, and for an all-to-all
 -- column steps: BIGINT, number of steps in which it occurs
 -- column calls: BIGINT, number of calls
 -- column wire_ns: BIGINT, median transfer time of a call
@@ -35,8 +35,8 @@ kinds AS (
     FROM calls GROUP BY side, name, group_name, members, bytes
 ),
 rates AS (
-    SELECT *, CASE operation WHEN 'all_reduce' THEN bytes WHEN 'reduce_scatter' THEN bytes WHEN 'all_to_all' THEN bytes
-                             WHEN 'all_gather' THEN bytes * n END / nullif(wire_ns, 0) * 1e9 AS rate
+    SELECT *, CASE operation WHEN 'all_reduce' THEN bytes WHEN 'reduce_scatter' THEN bytes WHEN 'all_gather' THEN bytes
+    * n END               / nullif(wire_ns, 0) * 1e9 AS rate
     FROM kinds
 )
 SELECT side, name, group_name, ranks, n AS members, bytes, steps, calls, wire_ns::BIGINT AS wire_ns,

@@ -5,12 +5,13 @@
 -- Otherwise the queue was empty and the device idle. A copy counts as submitted when its call begins, because the call
 -- may wait for the copy.
 --
--- The state is also unknown at the end of a recording that lacks device events there. The unknown part begins after
--- the last call with device work, at the next call without device work or op without a call. Only calls and ops whose
--- names nearly always have device work count. This does not apply if a wait for the device returned before that call,
--- because later work may then run on the host. If most events are missing, the state is unknown in the whole window.
+-- The state is also unknown at the end of a recording that lacks device events there. A call or op without device work
+-- shows this if it follows the last call with device work, and if at least 90 % of the earlier calls of its name have
+-- device work. The unknown part begins at the first such call or op, or when the recorded device work ends, if that is
+-- later. Calls after a wait for the device prove nothing, because later work may run on the host. If most events, or
+-- many kernels, are missing, the state is unknown in the whole window.
 --
--- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers, _cpu_runs
+-- needs: windows, device_ops, launches, _runtime, ops, syncs, op_numbers, lost_kernels, _cpu_runs
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
@@ -52,9 +53,9 @@ known AS (
                     AND (b.submitted IS NULL OR b.ts - b.submitted > 1000000)
                 THEN least(b.ts, w."end") ELSE w.ts END AS ts,
            least(w."end", greatest(w.ts, r."end", l.ts)) AS lost_ts, l.rank IS NOT NULL AS loses,
-           coalesce(n.thinned, false) AS thinned
+           coalesce(n.thinned, false) OR coalesce(x.many, false) AS thinned
     FROM windows AS w JOIN begun AS b USING (rank) JOIN reach AS r USING (rank)
-    LEFT JOIN lost AS l USING (rank) LEFT JOIN op_numbers AS n USING (rank)
+    LEFT JOIN lost AS l USING (rank) LEFT JOIN op_numbers AS n USING (rank) LEFT JOIN lost_kernels AS x USING (rank)
 ),
 shown AS (
     SELECT rank, window_ts, window_end, ts,

@@ -17,8 +17,8 @@
 -- column sized_ns: BIGINT, length of the work of ops with a cost model
 -- column graph_ns: BIGINT, length of the work of captured graphs
 -- column sized_bytes: DOUBLE, bytes that the ops with a cost model read and write
--- Floating-point sums need a fixed order to be reproducible.
 WITH ops AS (
+    -- Floating-point sums need a fixed order to be reproducible.
     SELECT w.rank, coalesce(sum(w.kernel_ns) FILTER (NOT w.transfer), 0)::BIGINT AS work_ns,
            coalesce(sum(w.kernel_ns) FILTER (b.memory_ns IS NOT NULL), 0)::BIGINT AS bounded_ns,
            sum(t.best_ns ORDER BY t.best_ns) AS best_ns,

@@ -13,7 +13,7 @@
 -- column concrete_inputs: VARCHAR, ops.concrete_inputs
 -- column outer_dims: VARCHAR, ops.input_dims of the enclosing op, for the gradients of convolutions
 -- column recomputed: BOOLEAN, whether this is an op that checkpointing runs again in the backward pass
--- column element_bytes: INTEGER, for ops on lists of tensors: size of the elements, from the names of the kernels
+-- column element_bytes: INTEGER, size of the elements, from the names of the kernels, because the types of ops on lists of tensors do not show it; NULL if no name shows it
 -- column around: VARCHAR, for ops of a serving engine: the annotation around the call, which states the lengths of the sequences
 -- column grids: VARCHAR, for ops of a serving engine: names and grids of a call's kernels, as JSON
 -- column calls: BIGINT, number of calls that launched work; number of kernels where no op launched them

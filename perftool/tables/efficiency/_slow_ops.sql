@@ -22,16 +22,16 @@
 -- column outer_dims: VARCHAR, _op_work.outer_dims of the calls with the most time
 -- column around: VARCHAR, _op_work.around of the calls with the most time
 -- column grids: VARCHAR, _op_work.grids of the calls with the most time
--- column kernel: VARCHAR, name of the kernels with the most time
--- column kernels: BIGINT, number of kernels of all names
+-- column kernel: VARCHAR, name of the kernel with the most time, apart from kernels that only change a layout
+-- column kernels: BIGINT, number of kernels that the calls launched, of any name
 -- column layout_ns: BIGINT, length of the kernels that only change a layout
 -- column fastest_ns: BIGINT, kernel time at the 10th percentile of the calls
 -- column slowest_ns: BIGINT, kernel time at the 90th percentile of the calls
--- column args: VARCHAR, arguments of the longest of the kernels with the most time, as JSON
+-- column args: VARCHAR, arguments of the longest run of the column kernel, as JSON
 -- column units: INTEGER, compute units of the device
 -- column capability: INTEGER, compute capability of the device, times 10
--- column ts: BIGINT, start of that kernel in ns
--- column dur: BIGINT, length of that kernel in ns
+-- column ts: BIGINT, start of this run in ns
+-- column dur: BIGINT, length of this run in ns
 WITH top AS (
     -- Grouping numbers is faster than grouping texts.
     SELECT row_number() OVER (ORDER BY rank, name, input_dims, input_types) AS number, rank, name, input_dims, input_types, kind, calls, kernel_ns, bound,

@@ -25,8 +25,8 @@
 -- column bound: VARCHAR, compute or memory, whichever takes longer at the device's best; NULL where the best is unknown
 -- column roofline_ratio: DOUBLE, time at the device's peak / kernel_ns; NULL where the device or its rate is unknown
 -- column kind: VARCHAR, op_kinds.kind, collective, generated (kernels of TorchInductor); NULL for others
--- Floating-point sums need a fixed order to be reproducible.
 WITH merged AS (
+    -- Floating-point sums need a fixed order to be reproducible.
     SELECT w.rank, w.name, w.source, w.input_dims, w.input_types,
            CASE WHEN count(w.engine) = count(*) AND min(w.engine) = max(w.engine) THEN min(w.engine) END AS engine,
            sum(w.calls)::BIGINT AS calls, sum(w.kernel_ns)::BIGINT AS kernel_ns,

@@ -2,8 +2,8 @@
 --
 -- The attainable time is the longer of two times: the operations at the share of the peak rate that such ops reach on
 -- good shapes, and the bytes at the share of the bandwidth that kernels reach. It is at least 2 us, the cost of
--- starting and draining a kernel. The longest kernel represents a call. perftool/shortfalls.toml holds the shares, with
--- sources, and the reasons, which are conditions on these columns.
+-- starting and draining a kernel. The columns from blocks to idle_units describe the longest run of the column kernel.
+-- perftool/shortfalls.toml holds the shares, with sources, and the reasons, which are conditions on these columns.
 --
 -- absent: no op with a model takes much longer than the device needs, or its shapes or its device are unknown
 -- maker: judge_ops

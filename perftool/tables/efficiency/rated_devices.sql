@@ -1,7 +1,7 @@
 -- The known devices, except those with implausible peak rates.
 --
--- The rates of a CPU were measured when the trace was recorded. If the run's matmuls are faster, other processes
--- disturbed the measurement.
+-- The rates of a CPU were measured when the trace was recorded. If the run's matmuls are more than 10 % faster, other
+-- processes disturbed the measurement.
 --
 -- absent: the device is unknown, or the run's matmuls are faster than the rates that its recorder measured
 -- needs: known_devices, machines, device_facts, _op_work, _op_costs

@@ -1,5 +1,5 @@
--- Gaudi: one row per sample of a hardware counter (SPMU). A sample counts events since the previous one; an unchanged
--- value is not sampled again.
+-- Gaudi: one row per sample of a hardware counter (SPMU). A sample states how much the counter changed since the
+-- previous sample. A counter that did not change is not sampled.
 --
 -- needs: tracks, _vocabulary
 -- empty without: tracks.engine
@@ -10,7 +10,7 @@
 -- column kind: VARCHAR, back_pressure or partial_writes; NULL for counters that no rule reads
 -- column since: BIGINT, time of the previous sample on the lane in ns, NULL for the first sample
 -- column ts: BIGINT, time of the sample in ns
--- column value: BIGINT, value of the counter; counters have 64 bits and wrap around, so a counter that decreased has a negative value
+-- column value: BIGINT, change of the counter since the previous sample; negative if the counter decreased, which the file writes as an unsigned 64-bit number
 WITH samples AS (
     SELECT r.rank, r.pid, r.tid, r.name, r.ts, try_cast(arg(r.args, r.name) AS HUGEINT) AS value
     FROM raw AS r WHERE r.ph = 'C' AND lower(r.cat) IN (SELECT pattern FROM _vocabulary WHERE subject = 'counter' AND role = 'category')

@@ -1,4 +1,5 @@
--- Self time of each rank by op, inside the window. Step annotations do not count as ops.
+-- Self time of each rank by op, for ops of which at least a part is inside the window. Step annotations do not count as
+-- ops.
 --
 -- needs: ops, windows
 -- empty without: ops

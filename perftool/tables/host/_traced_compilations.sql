@@ -1,4 +1,5 @@
--- One row per graph compilation in a trace. The events of one compilation, on any lanes, form one row.
+-- One row per graph compilation in a trace. Events of one compiler, on any lanes, form one compilation if they are at
+-- most 100 us apart.
 --
 -- needs: _compile_events, _step_bounds, device_ops, _recipe_parts
 -- empty without: _compile_events or device_ops.recipe

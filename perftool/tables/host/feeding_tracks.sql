@@ -1,6 +1,6 @@
--- One row per host thread that feeds the device, that is, makes a considerable share of the launches. Loader workers,
--- pinning threads and watchdogs launch little or nothing. If the trace has no launches, the feeding thread is the one
--- with the profiler steps, or, without such steps, the one that runs most of the ops.
+-- One row per host thread that feeds the device: a thread that launches at least 5 % of the rank's device work, or that
+-- has the profiler steps. Loader workers, pinning threads and watchdogs launch little or nothing. If a rank has neither
+-- launches nor profiler steps, the thread that runs most of the ops counts.
 --
 -- needs: launches, slices, tracks, _vocabulary
 -- empty without: tracks
@@ -18,7 +18,8 @@ busiest AS (
     FROM (SELECT rank, track, count(*) AS ops FROM slices WHERE side = 'host' AND cat = 'cpu_op' GROUP BY ALL)
     GROUP BY rank
 ),
--- Gaudi's bridge and Synapse have separate lanes for their part of the feeding threads, and for the launch thread.
+-- On Gaudi, the bridge and Synapse show their calls from the feeding threads on lanes of their own, and so does the
+-- launch thread. These lanes also count.
 named AS (
     SELECT DISTINCT t.rank, t.id AS track
     FROM tracks AS t JOIN _vocabulary AS v

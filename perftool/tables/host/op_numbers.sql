@@ -3,8 +3,8 @@
 --
 -- Gaps are not proof of missing events, because other code may use up numbers. Most events count as missing only with
 -- further evidence: device work without launches, flows without an end, or threads that are silent where numbers are
--- missing, for about the time that the missing ops would take. If Gaudi's launches are numbered without a gap, nothing
--- is missing.
+-- missing, for about the time that the missing ops would take. If more than half of Gaudi's launches were recorded,
+-- according to their own numbers, most of the recording is not missing.
 --
 -- needs: ops, _runtime, _device_work, _links, _recipe_calls
 -- empty without: ops

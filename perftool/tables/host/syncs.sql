@@ -31,7 +31,8 @@ candidates AS (
     FROM ops AS o LEFT JOIN slices AS p ON p.id = o.parent
     WHERE o.name IN (SELECT name FROM readers) AND coalesce(p.name, '') NOT IN (SELECT name FROM readers)
 ),
--- A read waits for the device only if, during the read, the host calls the runtime or a copy from the device ends.
+-- A read waits for the device only if a runtime call that waits or copies begins during the read, or a copy from the
+-- device ends during it.
 fetches AS (
     SELECT rank, ts FROM calls
     UNION ALL SELECT rank, "end" FROM _device_work WHERE set_aside IS NULL AND direction = 'device_to_host'

@@ -12,7 +12,8 @@ WITH marked AS (
     SELECT s.rank, regexp_replace(s.name, '^(\w+::).*$', '\1*') AS name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
     WHERE s.cat = 'user_annotation' AND s.side = 'host' AND len(n.roles) = 0 AND NOT is_step(s.name)
 ),
--- Each annotation has a bit of a mask. Names with numbers are left out, because there could be many of them.
+-- Each annotation and each cause has a bit of a mask. The mask has room for the causes and 30 annotations, so only the
+-- 30 with the most time count.
 longest AS (
     SELECT rank, name, (row_number() OVER (PARTITION BY rank ORDER BY sum("end" - ts) DESC, name) - 1)::INTEGER AS class
     FROM marked GROUP BY rank, name QUALIFY class < 30

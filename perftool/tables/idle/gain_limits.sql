@@ -5,9 +5,10 @@
 -- submission. A call counts as blocked if it takes more than 50 us and ten times the median call of its name, and the
 -- device is busy during the call. If the CPU is the device, its work blocks its own thread.
 --
--- Recordings of process start-up or graph capture, or without most of their events, give no gains for a steady step.
+-- Recordings of process start-up or graph capture, or without most of their events or
+-- many of their kernels, give no gains for a steady step.
 --
--- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers
+-- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers, lost_kernels
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: idle time in the steady phase as a share of the window
@@ -46,12 +47,13 @@ idle AS (
            sum(dur) FILTER (phase = 'capture') AS capture
     FROM gap_causes GROUP BY rank
 )
--- A device that never works does not block the host.
+-- A device that is idle in the whole window does not wait for the host, so relieving the host gains nothing.
 SELECT t.rank, CASE WHEN i.whole >= t.dur THEN 0 ELSE coalesce(i.ns, 0) / t.dur END AS host_ratio,
        CASE WHEN n.thinned THEN 'most events of the recording are missing'
+            WHEN x.many THEN 'many kernels of the recording are missing'
             WHEN i.capture > 0.2 * t.dur THEN 'the recording shows the capture of graphs'
             WHEN i.start_up > 0.2 * t.dur THEN 'the recording shows the start-up of the process' END AS unsteady,
-       CASE WHEN n.thinned THEN 'TRC109' WHEN unsteady IS NOT NULL THEN 'STP103' END AS told_by,
+       CASE WHEN n.thinned THEN 'TRC109' WHEN x.many THEN 'TRC113' WHEN unsteady IS NOT NULL THEN 'STP103' END AS told_by,
        CASE WHEN s.rank IS NOT NULL THEN greatest(0, 1 - (s."end" - s.ts - coalesce(w.ns, 0)) / t.dur) END AS device_ratio
 FROM windows AS t
 JOIN ranks USING (rank)
@@ -59,4 +61,5 @@ LEFT JOIN submitting AS s USING (rank)
 LEFT JOIN waiting AS w ON w.rank = t.rank
 LEFT JOIN idle AS i ON i.rank = t.rank
 LEFT JOIN op_numbers AS n ON n.rank = t.rank
+LEFT JOIN lost_kernels AS x ON x.rank = t.rank
 WHERE t.dur > 0

@@ -5,5 +5,5 @@
 -- column base: VARCHAR, operator without overload
 -- column dtypes: VARCHAR, argument types
 -- column count: BIGINT, number of executions
--- column source: VARCHAR, kinds of lines that report it; several joined by +
--- column registered: BOOLEAN, whether the bridge has a kernel for any form of it
+-- column source: VARCHAR, what reports it: table (printed at exit), metrics (the metrics file), or a line of the log: call, refusal (of an argument) or graph_cut; several joined by +
+-- column registered: BOOLEAN, whether the bridge has a kernel for it, with any overload, in place or not

@@ -12,7 +12,6 @@ WITH events AS (
     SELECT s.rank, t.tid, s.ts FROM slices AS s JOIN tracks AS t ON t.id = s.track
     WHERE s.name IN (SELECT name FROM roles WHERE role = 'fallback')
 ),
--- Most runs have no fallbacks; then no ops are read.
 ops AS (
     SELECT s.id, s.rank, t.tid, s.name AS base, s.ts, s."end"
     FROM slices AS s JOIN tracks AS t ON t.id = s.track

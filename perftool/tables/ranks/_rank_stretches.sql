@@ -48,8 +48,9 @@ islands AS (
     SELECT rank, ts, "end", true AS device FROM moments WHERE device = 'communication'
     UNION ALL SELECT rank, ts, "end", false FROM swept WHERE waits
 ),
--- The replay uses the same limits for delays after work of another stream, after a launch and after a wait. Times are
--- rounded, some to the microsecond, so work may seem to begin before the work that it waits for ends.
+-- The replay uses the same limits (perftool/replay/limits.py): 25 us for a delay after work of another stream, 50 us
+-- after a launch, 100 us after a wait. Times are rounded, some to the microsecond, so work may seem to begin up to 2 us
+-- before the work that it waits for ends.
 submitted AS (
     SELECT d.rank, d.ts, coalesce(l."end", 0) AS launched FROM device_ops AS d LEFT JOIN launches AS l ON l.id = d.launch
     WHERE d.valid

@@ -1,7 +1,7 @@
 -- The contribution of each rank to the summary. Times are clipped to the rank's window. BOOLEAN columns show what its
 -- trace contains, so that missing data does not count as 0.
 --
--- needs: steps, _timeline, _mask_meanings, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks, _extents, _lost_kernels
+-- needs: steps, _timeline, _mask_meanings, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks, _extents, lost_kernels
 -- empty without: tracks
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window, NULL without one
@@ -20,7 +20,7 @@
 -- column compilations: BIGINT, number of compilations that begin in the window
 -- column syncs: BIGINT, number of waits for the device that begin in the window
 -- column peak_bytes: BIGINT, peak of allocated device memory, NULL when not recorded
--- column lost_kernels_ratio: DOUBLE, _lost_kernels.ratio, NULL without such launches
+-- column lost_kernels_ratio: DOUBLE, lost_kernels.ratio, NULL without such launches
 -- column host: BOOLEAN, whether the trace has host slices
 -- column device: BOOLEAN, whether the trace has device work
 -- column loader: BOOLEAN, whether the trace shows data loading
@@ -86,5 +86,5 @@ LEFT JOIN compiled AS c USING (rank)
 LEFT JOIN waited AS y USING (rank)
 LEFT JOIN peak AS p USING (rank)
 LEFT JOIN recorded AS e USING (rank)
-LEFT JOIN _lost_kernels AS x USING (rank)
+LEFT JOIN lost_kernels AS x USING (rank)
 ORDER BY r.rank

@@ -99,9 +99,10 @@ calls AS (
     SELECT p.id, p.rank, p.track, p.name AS phase, p.ts, p."end"
     FROM profiled AS p ASOF LEFT JOIN warm_ups AS w ON w.rank = p.rank AND p.ts >= w.ts
     WHERE p.name IN ('prefill', 'decode') AND (w.reach IS NULL OR p."end" > w.reach)
-        -- Only the first rank's slices name the shape.
+        -- The slice of the model's call names the shape only on the first rank; on the others it is model_executable.
         AND p.rank IN (SELECT rank FROM forwards UNION SELECT rank FROM profiled WHERE name = 'model_executable')
 ),
+-- The first counter and the first call of the model after the start of a slice belong to this slice.
 measured AS (
     SELECT c.*, k.blocks_used, f.shape,
            list_transform(CASE c.phase WHEN 'decode' THEN k.d ELSE k.p END, lambda text: CASE WHEN try_cast(text AS DOUBLE) BETWEEN 0 AND 1e9 THEN try_cast(text AS DOUBLE) END) AS n
@@ -109,7 +110,6 @@ measured AS (
     ASOF LEFT JOIN counters AS k ON k.rank = c.rank AND c.ts <= k.ts
     ASOF LEFT JOIN forwards AS f ON f.rank = c.rank AND c.ts <= f.ts
 ),
--- Counters and calls of the model outside the slice belong to a later slice.
 high_level AS (
     SELECT m.id, m.rank, m.track, m.phase, m.ts, m."end", n[1]::BIGINT AS batch,
            CASE phase WHEN 'prefill' THEN least(round(n[5] * n[2] * n[3]), 1e12)::BIGINT ELSE 0 END AS prompt_tokens,

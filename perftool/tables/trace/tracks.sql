@@ -39,7 +39,8 @@ used AS (
     GROUP BY ALL
 ),
 described AS (
-    -- Python threads without a kernel thread ID are in process 0, as is Gaudi's device.
+    -- Python threads without a kernel thread ID are in process 0, as is Gaudi's device. A lane with host work is not a
+    -- lane of the device.
     SELECT u.*, p.process, n.thread, e.process IS NOT NULL AND NOT u.host_work AS has_engines, e.vendors,
            lower(p.process || ' ' || coalesce(n.thread, '')) AS label,
            CASE WHEN regexp_full_match(u.tid, '\d{1,6}') THEN (u.tid::INTEGER // 1000)::VARCHAR END AS base

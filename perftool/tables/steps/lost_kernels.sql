@@ -1,12 +1,15 @@
--- The share of the kernels that a rank launched in its steps but that its recording lacks.
+-- The kernels that a rank launched in its steps but that its recording lacks. The device seems idle while they run.
 --
 -- A wrapper and its driver call may share one id, so a call is answered if any device work has its id. The median step
 -- counts, because the end of a recording may cut off the work of its last step.
 --
--- needs: steps, roles, _runtime, _device_work, _stream_captures
+-- needs: _step_bounds, roles, _runtime, _device_work, _stream_captures
 -- empty without: _device_work
 -- column rank: INTEGER, distributed rank with device work
+-- column launches: BIGINT, number of kernel launches in complete steps, without the capture of graphs
+-- column lost: BIGINT, how many of them have no device work
 -- column ratio: DOUBLE, share of the kernel launches without device work, in the median complete step that launches kernels
+-- column many: BOOLEAN, whether this share is so large that the device's state is unknown
 WITH captured AS (SELECT *, 0 AS class FROM _stream_captures),
 captures AS (FROM interval_union(captured)),
 calls AS (
@@ -19,10 +22,12 @@ answered AS (SELECT DISTINCT rank, correlation, true AS found FROM _device_work 
 counted AS (
     SELECT s.rank, s.host_ts, count(*) AS calls, count(*) FILTER (a.found IS NULL) AS lost
     FROM calls AS c
-    ASOF JOIN (SELECT rank, host_ts, host_end FROM steps WHERE NOT partial) AS s ON s.rank = c.rank AND c.ts >= s.host_ts
+    ASOF JOIN (SELECT rank, host_ts, host_end FROM _step_bounds WHERE NOT partial) AS s ON s.rank = c.rank AND c.ts >= s.host_ts
     LEFT JOIN answered AS a ON a.rank = c.rank AND a.correlation = c.correlation
     WHERE c.ts < s.host_end
     GROUP BY s.rank, s.host_ts
 )
-SELECT rank, median(lost / calls) AS ratio FROM counted
+-- In each healthy recording that we know, each launch of the median step has a kernel. The limit is the one for comparisons.
+SELECT rank, sum(calls)::BIGINT AS launches, sum(lost)::BIGINT AS lost, median(counted.lost / calls) AS ratio, ratio > 0.05 AS many
+FROM counted
 WHERE rank IN (SELECT rank FROM answered) GROUP BY rank

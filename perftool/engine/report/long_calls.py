@@ -1,0 +1,109 @@
+"""Sentences on a module, a function or an op few of whose calls take most of its time, on a CPU."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from perftool.engine.report.causes import cut_name
+from perftool.model.own_code import Line
+from perftool.store.trace_store import TraceStore
+
+# The fewest calls of a step that take more than half of the time, and the number of all calls, on the first rank. A
+# call is known by its place among the calls of its step. It counts with its shortest time in any step, so that a call
+# that was interrupted in some steps is not long.
+_LONG_CALLS = """
+WITH calls AS ({calls}),
+outermost AS (
+    SELECT track, ts, "end" FROM (SELECT *, max("end") OVER before AS last_end FROM calls
+    WINDOW before AS (PARTITION BY track ORDER BY ts, "end" DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))
+    WHERE last_end IS NULL OR ts >= last_end
+),
+bounds AS (SELECT host_ts, host_end FROM _step_bounds WHERE NOT partial AND rank = (SELECT min(rank) FROM windows)),
+placed AS (
+    SELECT c.ts, c."end", row_number() OVER (PARTITION BY b.host_ts ORDER BY c.ts) AS place
+    FROM outermost AS c ASOF JOIN bounds AS b ON c.ts >= b.host_ts WHERE c.ts < b.host_end
+),
+places AS (
+    SELECT place, min("end" - ts) AS ns, sum("end" - ts) AS all_ns, list([ts, "end"] ORDER BY ts) AS spans
+    FROM placed GROUP BY place HAVING 2 * count(*) > (SELECT count(*) FROM bounds)
+),
+longest_first AS (
+    SELECT *, count(*) OVER () AS calls, sum(ns) OVER () AS whole_ns, sum(ns) OVER longer - ns AS longer_ns
+    FROM places WINDOW longer AS (ORDER BY ns DESC, place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+)
+SELECT place, spans, calls FROM longest_first WHERE 2 * longer_ns <= whole_ns
+QUALIFY 2 * sum(all_ns) OVER () > (SELECT sum("end" - ts) FROM placed) ORDER BY place
+"""
+_CALLS_OF_OP = """
+SELECT track, ts, "end" FROM device_ops WHERE valid AND name = $name AND rank = (SELECT min(rank) FROM windows)
+"""
+_CALLS_OF_FUNCTION = """
+SELECT track, ts, "end" FROM frames
+WHERE stack IS NULL AND "end" > ts AND rank = (SELECT min(rank) FROM windows) AND {which}
+"""
+_CALLS_OF_MODULE = _CALLS_OF_FUNCTION.format(
+    which="file IS NULL AND regexp_replace(function, '_\\d+$', '') = 'nn.Module: ' || $name"
+)
+_CALLS_OF_LINE = _CALLS_OF_FUNCTION.format(which="file = $file AND line = $line AND function = $function")
+# It is worth a sentence if no more than this share of the calls take over half of the time. Layers of one model differ,
+# but rarely so much.
+_FEW = 0.2
+
+
+@dataclass(frozen=True)
+class LongCalls:
+    """Sentences on few calls with most of the time, and the ``module`` or function of the first, if it is not an op."""
+
+    module: str | None = None
+    sentences: str = ""
+
+
+@dataclass(frozen=True)
+class _Few:
+    """A few calls of ``name`` that take most of its time: where each begins and ends, in ns, and a sentence."""
+
+    name: str
+    spans: Sequence[tuple[int, int]]
+    sentence: str
+
+    def around(self, other: _Few) -> bool:
+        """Whether most calls of ``other`` are inside one of these."""
+        begins = [ts for ts, _ in self.spans]
+        around = ((bisect_right(begins, ts) - 1, end) for ts, end in other.spans)
+        return 2 * sum(at >= 0 and end <= self.spans[at][1] for at, end in around) > len(other.spans)
+
+
+def long_calls(
+    store: TraceStore, op: str, modules: Sequence[str], functions: Sequence[Line], has_steps: bool
+) -> LongCalls:
+    """The first of ``modules`` and ``functions`` few of whose calls take most of its time on a CPU; and the same for
+    ``op``, unless most of these calls of the op are inside those. Empty if the machine was overloaded, since calls then
+    wait for a core at random.
+    """
+    store.build(["device_ops", "windows", "frames", "_step_bounds", "machine_loads"])
+    if store.select("SELECT 1 FROM machine_loads WHERE overloaded LIMIT 1"):
+        return LongCalls()
+    of_module = (_few(store, name, _CALLS_OF_MODULE, {"name": name}, has_steps) for name in modules)
+    of_function = (
+        _few(store, function, _CALLS_OF_LINE, {"file": file, "line": line, "function": function}, has_steps)
+        for file, line, function in functions
+    )
+    of_code = next(filter(None, chain(of_module, of_function)), None)
+    of_op = _few(store, op, _CALLS_OF_OP, {"name": op}, has_steps)
+    if of_code and of_op and of_code.around(of_op):
+        of_op = None
+    return LongCalls(of_code.name if of_code else None, " ".join(one.sentence for one in (of_code, of_op) if one))
+
+
+def _few(store: TraceStore, name: str, calls_sql: str, params: dict[str, object], has_steps: bool) -> _Few | None:
+    """The few calls that take most of the time; None if the time is spread over more."""
+    rows = store.select(_LONG_CALLS.format(calls=calls_sql), params)
+    if not rows or len(rows) > _FEW * rows[0]["calls"]:
+        return None
+    long = "the first" if [row["place"] for row in rows] == [1] else f"{len(rows):,}"
+    counts = f"{long} of {rows[0]['calls']:,} calls{' a step' if has_steps else ''}"
+    spans = sorted((ts, end) for row in rows for ts, end in row["spans"])
+    return _Few(name, spans, f"More than half of the time of {cut_name(name)} is in {counts}.")
