@@ -5,18 +5,14 @@ user's own code that made the call.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from perftool.integrations.activities import torch_profiler
-from perftool.model.own_code import is_own, package_of
+from perftool.model.own_code import is_installed, is_own, package_of
 
 _BASE = re.compile(rb'"baseTimeNanoseconds": (\d+)')
 # The text of a Python function's event from its time to the start of its arguments. No match spans two events.
@@ -57,18 +53,23 @@ def with_lines(pieces: Iterable[bytes], calls: Calls) -> Iterator[bytes]:
 def _calls(events: Iterable[Any]) -> Calls:
     lines: dict[int, int] = {}
     own: dict[str, bool] = {}
+    folders = [folder for folder in sys.path if isinstance(folder, str)]
     left: list[Any] = list(events)
     while left:
         event = left.pop()
         left += event.children
         fields = event.extra_fields
-        caller = getattr(fields, "caller", None)
+        caller, callsite = getattr(fields, "caller", None), getattr(fields, "callsite", None)
+        called = _file(callsite)
+        # Some packages only contain functions that call no others.
+        if called is not None and called not in own:
+            own[called] = is_own(called) and not is_installed(called, folders)
         file = _file(caller)
         # For functions that were already running when the recording began, the call line is unknown.
-        if caller is None or file is None or _same(caller, getattr(fields, "callsite", None)):
+        if caller is None or file is None or _same(caller, callsite):
             continue
         if file not in own:
-            own[file] = is_own(file) and not _installed(file)
+            own[file] = is_own(file) and not is_installed(file, folders)
         if own[file]:
             lines[event.start_time_ns] = caller.line_number
     return Calls(lines, {package_of(file) for file in own if is_own(file) and not own[file]})
@@ -80,26 +81,6 @@ def _file(frame: Any) -> str | None:
         return None if frame is None else str(frame.file_name)
     except UnicodeDecodeError:
         return None
-
-
-def _installed(file: str) -> bool:
-    """Whether ``file``, a path relative to its import folder, belongs to an installed package: in the environment, or
-    in another folder of ``pip install --target``, where pip leaves lists of the files.
-    """
-    if "\0" in file:
-        return False
-    own = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
-    if any(os.path.isfile(Path(folder) / file) for folder in own):
-        return True
-    others = [folder for folder in sys.path if isinstance(folder, str) and folder not in own]
-    return any(os.path.isfile(Path(folder) / file) and package_of(file) in _listed(folder) for folder in others)
-
-
-@cache
-def _listed(folder: str) -> frozenset[str]:
-    """The packages that pip lists as installed in ``folder``."""
-    lists = (record.read_text(errors="replace") for record in Path(folder).glob("*.dist-info/RECORD"))
-    return frozenset(package_of(line.partition(",")[0]) for text in lists for line in text.splitlines())
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 # Folders of installed packages.
 _INSTALLED = {"site-packages", "dist-packages"}
+# Folders of installed commands.
+_COMMANDS = {"bin", "Scripts"}
 # Folders to which torch.compile writes code.
 _GENERATED = "torchinductor_"
 _PYTHON = re.compile(r"python\d(\.\d+)?t?")
@@ -18,13 +23,14 @@ _FRAMEWORKS = {
     "tqdm", "perftool", "_distutils_hack", "pkg_resources", "pytorch_lightning", "lightning", "lightning_fabric",
     "lightning_utilities", "torchmetrics", "accelerate", "deepspeed",
 }  # fmt: skip
-# Common libraries of models and training loops. Their code can be the place of a loss, but is not part of the script.
+# Common libraries of models and training loops: for traces that list no installed packages and come from another
+# machine.
 _LIBRARIES = {
     "transformers", "diffusers", "timm", "peft", "trl", "tokenizers", "sentence_transformers", "huggingface_hub",
-    "vllm", "sglang", "megatron", "xformers", "flash_attn", "bitsandbytes", "fairscale", "fairseq", "torchtitan",
-    "torchtune", "torchrec", "torchdata", "torchtext", "tensordict", "torchrl", "ignite", "fastai", "fastcore",
-    "skorch", "composer", "torch_geometric", "torch_scatter", "dgl", "e3nn", "gpytorch", "linear_operator", "botorch",
-    "pyro", "torchdiffeq", "torchsde", "opacus", "monai", "kornia", "einops", "segmentation_models_pytorch",
+    "vllm", "sglang", "megatron", "xformers", "flash_attn", "flashinfer", "bitsandbytes", "fairscale", "fairseq",
+    "torchtitan", "torchtune", "torchrec", "torchdata", "torchtext", "tensordict", "torchrl", "ignite", "fastai",
+    "fastcore", "skorch", "composer", "torch_geometric", "torch_scatter", "dgl", "e3nn", "gpytorch", "linear_operator",
+    "botorch", "pyro", "torchdiffeq", "torchsde", "opacus", "monai", "kornia", "einops", "segmentation_models_pytorch",
     "detectron2", "mmcv", "mmengine", "ultralytics", "open_clip", "speechbrain", "stable_baselines3", "gymnasium",
     "tianshou", "scipy", "sklearn", "pandas", "cv2", "albumentations", "matplotlib", "dask", "joblib",
     "x_transformers", "recbole", "nflows", "normflows", "pytorch_forecasting", "darts", "tsai", "deepctr_torch",
@@ -49,6 +55,9 @@ def is_own(file: str, installed: Collection[str] = ()) -> bool:
     parts = [part for part in re.split(r"[\\/]", file) if part not in ("", ".")]
     if any(part in _INSTALLED or part.startswith(_GENERATED) for part in parts):
         return False
+    # pip writes a small script for each command of a package.
+    if len(parts) > 1 and parts[-2] in _COMMANDS and "." not in parts[-1]:
+        return False
     if any(_PYTHON.fullmatch(part) and before in ("lib", "lib64", "Lib") for before, part in pairwise(parts)):
         return False
     absolute = file.startswith(("/", "\\")) or file[1:2] == ":"
@@ -59,6 +68,25 @@ def is_own(file: str, installed: Collection[str] = ()) -> bool:
 def is_library(file: str) -> bool:
     """Whether ``file`` belongs to a well-known library of models or training loops."""
     return package_of(file) in _LIBRARIES
+
+
+def is_installed(file: str, folders: Iterable[str]) -> bool:
+    """Whether ``file``, a path relative to its import folder, belongs to an installed package: the first of ``folders``
+    that has the file is for installed packages, or pip left a list of the files there (``pip install --target``).
+    """
+    if "\0" in file:
+        return False
+    folder = next((folder for folder in folders if os.path.isfile(os.path.join(folder, file))), None)
+    if folder is None:
+        return False
+    return os.path.basename(os.path.normpath(folder)) in _INSTALLED or package_of(file) in _listed(folder)
+
+
+@cache
+def _listed(folder: str) -> frozenset[str]:
+    """The packages that pip lists as installed in ``folder``."""
+    lists = (record.read_text(errors="replace") for record in Path(folder).glob("*.dist-info/RECORD"))
+    return frozenset(package_of(line.partition(",")[0]) for text in lists for line in text.splitlines())
 
 
 def package_of(file: str) -> str:

@@ -8,6 +8,7 @@ from perftool.model.efficiency import OpRate
 
 NO_MODEL = "no model for this op"
 WITHOUT_SHAPES = "shapes not recorded"
+WITHOUT_ARGUMENTS = "arguments not recorded"
 _WITHOUT_OP = {"graph": "captured: no shapes", "recipe": "recipe: the trace has no shapes"}
 # The names of Triton's ``matmul_ogs``, vLLM's matmul for mixtures of experts, contain the types (of result,
 # tokens, weights) and the tile.
@@ -37,7 +38,10 @@ def why_no_model(op: OpRate) -> str:
     if op.input_dims is None:
         return WITHOUT_SHAPES
     special = next((reason for pattern, reason in _WHY if pattern.search(op.name)), "")
-    return special or (NO_MODEL if op.kind is None else "arguments not recorded")
+    if special or op.kind is None:
+        return special or NO_MODEL
+    # Traces have the shapes of the tensors in a list, but not their types.
+    return "types in its list of tensors: not recorded" if "TensorList" in (op.input_types or "") else WITHOUT_ARGUMENTS
 
 
 def _named(kernel: str) -> str:

@@ -23,7 +23,7 @@ EXPORTED = (
     "fallback_calls", "run_kinds", "device_windows", "_rank_stretches", "_roofline_totals", "_efficiency_totals",
     "_efficiency_top", "_efficiency_peaks", "gain_limits", "_cpu_runs", "_overlapping_steps", "_set_aside",
     "_step_units", "_phase_totals", "chains", "modules", "serving_iterations", "_memory_uses", "_annotation_work",
-    "_called_op_work", "_enclosing_calls", "repeated_passes", "_op_loops", "_gap_neighbours",
+    "_called_op_work", "_enclosing_calls", "repeated_passes", "_op_loops", "_gap_neighbours", "_apart_stretches",
 )  # fmt: skip
 # The report calculates with the numbers of these tables, which are never NULL.
 _WITHOUT_NULL = ("steps", "_phase_totals")

@@ -9,6 +9,7 @@ import pytest
 from events import Event, document, kernel, launch, runtime, step, x
 
 from perftool.api import analyze
+from perftool.engine.report import left
 from perftool.engine.report.left import LargeOp, Left
 
 H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
@@ -95,3 +96,20 @@ def test_a_recording_without_work_says_so(tmp_path: Path) -> None:
 
     assert verdict.headline == "The recording contains no work: neither an op nor an event of a device."
     assert verdict.below == ""
+
+
+def test_the_calls_of_most_of_an_ops_time_speak_for_it() -> None:
+    row = {
+        "name": "aten::cat", "source": "op", "kind": "copy", "engine": None, "input_dims": "[[[64,128]],[]]",
+        "input_types": '["TensorList","Scalar"]', "calls": 50, "kernel_ns": 1000, "unsized_ns": 300,
+        "unsized_calls": 20, "bounded_ns": 700, "bounded_calls": 30, "best_ns": 350.0, "judged": False, "lost_ns": 0,
+    }  # fmt: skip
+    mostly = row | {"unsized_ns": 700, "unsized_calls": 30, "bounded_ns": 300, "bounded_calls": 20}
+    alone = row | {"unsized_ns": 1000, "unsized_calls": 50, "bounded_ns": 0, "bounded_calls": 0, "best_ns": None}
+
+    assert [left._named(left._op(one, 1000)) for one in (row, row | {"bounded_ns": 950}, mostly, alone)] == [
+        "aten::cat 100.0 %, at 50.0 % of its peak in 30 of 50 calls",
+        "aten::cat 100.0 %, at 36.8 % of its peak",
+        "aten::cat 100.0 %, types in its list of tensors: not recorded for 30 of 50 calls",
+        "aten::cat 100.0 %, types in its list of tensors: not recorded",
+    ]

@@ -97,6 +97,21 @@ def test_without_user_functions_modules_are_named() -> None:
     assert lines(one) == [(None, None, "nn.Module: Net_0", 700_000)]
 
 
+def test_code_of_a_package_is_the_place_only_if_the_stack_has_no_other_code(tmp_path: Path) -> None:
+    library = [
+        function("timm/models/vit.py(7): forward", 10, 600), function("_pytest/main.py(3): main", 700, 90),
+    ]  # fmt: skip
+
+    def places(*events: Event) -> list[tuple[str | None, str]]:
+        path = tmp_path / "trace.json"
+        path.write_bytes(document([*STARVED, *events], perftoolInstalled=["timm", "_pytest"]))
+        (one,) = [one for one in analyze([str(path)]).findings if one.code == "GAP106"]
+        return [(source.file, source.function) for source in one.location.sources]
+
+    assert places(function("train.py(10): main", 1, 998), *library) == [("train.py", "main")]
+    assert places(*library) == [("timm/models/vit.py", "forward"), ("_pytest/main.py", "main")]
+
+
 def test_without_stacks_nothing_is_named_and_the_fix_says_how_to_record_them() -> None:
     one = found("GAP101", *STARVED)
 
@@ -131,6 +146,7 @@ def test_a_call_stack_of_an_op_names_the_users_innermost_line() -> None:
     ("file", "own"),
     [
         ("train.py", True), ("./train.py", True), ("src/models/net.py", True), ("C:\\work\\train.py", True),
+        ("/opt/venv/bin/tune", False), ("/home/u/bin/train.py", True),
         ("/home/u/proj/train.py", True), ("/home/u/torch/train.py", True), ("transformers/pipelines/base.py", True),
         ("torch/nn/modules/module.py", False), ("threading.py", False), ("multiprocessing/spawn.py", False),
         ("/usr/lib/python3.11/threading.py", False), ("/usr/lib/python3/dist-packages/a.py", False),

@@ -340,6 +340,63 @@ def test_calls_that_vary_on_a_cpu_limit_the_recording_and_give_no_advice(tmp_pat
     )
 
 
+def test_the_time_before_and_after_the_steps_is_given_with_the_functions_that_take_it(tmp_path: Path) -> None:
+    """The trace has the profiler's span, so the time counts even without stacks."""
+    steps = [event for k in range(4) for event in (step(k, 5000 + 1000 * k, 1000), x("aten::mm", 5000 + 1000 * k, 900))]
+    span = x("PyTorch Profiler (0)", 0, 12_000, "Trace", pid="Spans", tid="PyTorch Profiler")
+    stacks = [
+        python("run.py(3): <module>", 100, 11_900, 1), python("run.py(8): tokenize", 300, 4000, 2),
+        python("run.py(20): plot", 9100, 2500, 3),
+    ]  # fmt: skip
+    short = [step(k, 500 + 1000 * k, 1000) for k in range(4)]
+
+    def said(*events: Event) -> str:
+        path = tmp_path / "trace.json"
+        path.write_bytes(document(list(events)))
+        return analyze([str(path)]).verdict.apart
+
+    assert "Of the 9.00 ms recorded, 5.00 ms pass before the first complete step." in said(*steps, span)
+    assert (
+        "Of the 12.0 ms recorded, 5.00 ms pass before the first complete step, mostly in tokenize (run.py), "
+        "and 3.00 ms after the last complete step, mostly in plot (run.py)."
+    ) in said(*steps, span, *stacks)
+    # The time before the first step may be a part of a step.
+    assert "pass before" not in said(
+        *short, *(x("aten::mm", one["ts"], 900) for one in short), x("aten::mm", 0, 400), span | {"dur": 4600}
+    )
+
+
+def test_the_time_before_the_ops_of_a_recording_without_steps_is_given(tmp_path: Path) -> None:
+    ops = [x("aten::mm" if k % 2 else "aten::exp", 4000 + 100 * k, 90) for k in range(60)]
+    setup = [x("aten::normal_", 10, 50)]
+    loaded = [python("run.py(8): load", 100, 3800, 2)]
+
+    def said(*events: Event) -> str:
+        path = tmp_path / "trace.json"
+        path.write_bytes(document([python("run.py(3): <module>", 0, 10_000, 1), *events]))
+        return analyze([str(path)]).verdict.apart
+
+    assert "Of the 10.0 ms recorded, 4.00 ms pass before the repeated ops, mostly in load (run.py)." in said(
+        *setup, *loaded, *ops
+    )
+    assert "Of the 10.0 ms recorded, 4.00 ms pass before the first op, mostly in <module> (run.py)." in said(
+        x("aten::mm", 4000, 6000)
+    )
+
+
+def test_varying_calls_on_large_tensors_may_have_new_memory(tmp_path: Path) -> None:
+    shapes = {"Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]}
+    events = [step(1, 0, 1000), x("aten::add", 700, 200, **shapes)]
+    events += [x("aten::add", 60 * k, 50, **shapes) for k in range(11)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    assert analyze([str(path)]).verdict.caveats == (
+        "Identical calls vary in length (the worst takes 200 us instead of 50.0 us). The recording does not show the "
+        "reason: other work on the machine, or new memory, which the system clears before its first use."
+    )
+
+
 def test_advice_that_gains_little_is_only_in_the_table(tmp_path: Path) -> None:
     module = {"Python id": 1}
     events = [

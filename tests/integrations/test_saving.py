@@ -22,7 +22,7 @@ import perftool  # noqa: E402
 from perftool.integrations import call_lines, saving  # noqa: E402
 from perftool.integrations.call_lines import Calls  # noqa: E402
 from perftool.integrations.saving import Additions, save_trace, with_additions  # noqa: E402
-from perftool.model.own_code import INSTALLED_KEY  # noqa: E402
+from perftool.model.own_code import INSTALLED_KEY, is_installed  # noqa: E402
 from perftool.model.recorded_on import RECORDED_KEY  # noqa: E402
 
 
@@ -174,8 +174,23 @@ def test_packages_that_pip_installed_in_another_folder_are_installed(
     library, own = (SimpleNamespace(file_name=f"{name}.py", line_number=5) for name in ("timm/model", "own/train"))
 
     calls = call_lines._calls([event(library, None), event(own, None)])
+    # A function of a package that calls no other function.
+    leaf = call_lines._calls([event(own, library)])
 
     assert (calls.lines, calls.installed) == ({0: 5}, {"timm"})
+    assert (leaf.lines, leaf.installed) == ({0: 5}, {"timm"})
+
+
+def test_the_first_import_folder_with_the_file_decides_whether_it_is_installed(tmp_path: Path) -> None:
+    """A checkout shadows the installed package. Packages of Debian come without pip's lists."""
+    checkout, packages = tmp_path / "checkout", tmp_path / "dist-packages"
+    for folder in (checkout, packages):
+        (folder / "timm").mkdir(parents=True)
+        (folder / "timm" / "model.py").touch()
+
+    assert not is_installed("timm/model.py", [str(tmp_path), str(checkout), str(packages)])
+    assert is_installed("timm/model.py", [str(tmp_path), str(packages), str(checkout)])
+    assert not is_installed("timm/other.py", [str(packages)])
 
 
 def test_additions_are_inserted_into_the_events_of_functions() -> None:

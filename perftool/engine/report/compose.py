@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from perftool.engine.report import overview
+from perftool.engine.report.apart import apart_sentence
 from perftool.engine.report.causes import causes
 from perftool.engine.report.chains import chains
 from perftool.engine.report.device_words import named_modules
@@ -80,6 +81,7 @@ def compose(
         backward_passes(store) if on_cpu else None, op_loop(store) if on_cpu else None,
         by_function,
         long_calls(store, largest, named_modules(by_module), functions, stepped) if largest else LongCalls(),
+        apart_sentence(store) if on_cpu else "",
     )  # fmt: skip
     return Report(
         inputs=inputs,

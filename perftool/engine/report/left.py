@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from perftool.model.efficiency import Efficiency, OpRate
 from perftool.model.unmodelled import WITHOUT_SHAPES, why_no_model
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# Merges all shapes and ranks of an op. An unknown row makes the whole op unknown.
+# Merges all shapes and ranks of an op, known and unknown ones. The reason is that of its longest unknown calls.
 _OPS = """
 SELECT name, min(source) AS source, min(kind) AS kind, arg_max(engine, kernel_ns) AS engine,
-       min(input_dims) AS input_dims, sum(calls)::BIGINT AS calls, sum(kernel_ns)::BIGINT AS kernel_ns,
-       CASE WHEN count(bytes) = count(*) THEN sum(bytes) END AS bytes,
-       CASE WHEN count(best_ns) = count(*) THEN sum(best_ns) / nullif(sum(kernel_ns), 0) END AS roofline_ratio,
+       CASE WHEN count(input_dims) = count(*)
+            THEN arg_max(input_dims, kernel_ns) FILTER (bytes IS NULL) END AS input_dims,
+       arg_max(input_types, kernel_ns) FILTER (bytes IS NULL) AS input_types,
+       sum(calls)::BIGINT AS calls, sum(kernel_ns)::BIGINT AS kernel_ns,
+       coalesce(sum(kernel_ns) FILTER (bytes IS NULL), 0)::BIGINT AS unsized_ns,
+       coalesce(sum(calls) FILTER (bytes IS NULL), 0)::BIGINT AS unsized_calls,
+       coalesce(sum(kernel_ns) FILTER (best_ns IS NOT NULL), 0)::BIGINT AS bounded_ns,
+       coalesce(sum(calls) FILTER (best_ns IS NOT NULL), 0)::BIGINT AS bounded_calls, sum(best_ns) AS best_ns,
        count(lost_ns) = count(*) AS judged, coalesce(sum(lost_ns), 0)::BIGINT AS lost_ns
 FROM _efficiency_top GROUP BY name ORDER BY kernel_ns DESC, name
 """
 _ON_CPU = "SELECT 1 FROM launches WHERE own_work LIMIT 1"
 _MOST_NAMED = 4
 _LONGEST_NAME = 52
+# Calls with a smaller share of their op's time are not mentioned.
+_FEW = 0.1
 # Smaller ops are only counted.
 _LARGE = 0.05
 # Ops are named until they make up this share of the work.
@@ -36,7 +44,10 @@ _FAR_ABOVE = 2
 
 @dataclass(frozen=True)
 class LargeOp:
-    """An op of the device's work: its name and ``share``, its share of the best rate, or ``why`` that is unknown."""
+    """An op of the device's work: its name and ``share``, its share of the best rate, or ``why`` that is unknown.
+
+    ``calls`` is a clause on the calls whose rate is known; empty if they take most of the op's time.
+    """
 
     name: str
     share: float
@@ -44,6 +55,7 @@ class LargeOp:
     why: str
     judged: bool
     lost: float
+    calls: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,22 +109,36 @@ def left(store: TraceStore, efficiency: Efficiency | None) -> Left:
     return Left(tuple(_op(row, work) for row in rows if work), efficiency.missing, bool(store.select(_ON_CPU)))
 
 
-def _op(row: dict[str, object], work: int) -> LargeOp:
-    known = {
-        name: row[name] for name in ("name", "source", "kind", "engine", "input_dims", "calls", "kernel_ns", "bytes")
-    }
-    rate = OpRate(**known, input_types=None, flops=None, tflops=None, tbytes=None, bound=None, roofline_ratio=None)  # type: ignore[arg-type]
-    reached = row["roofline_ratio"] if isinstance(row["roofline_ratio"], float) else None
+def _op(row: dict[str, Any], work: int) -> LargeOp:
+    fields = ("name", "source", "kind", "engine", "input_dims", "input_types", "calls", "kernel_ns")
+    # The calls of the larger part of the time speak for the op.
+    sized = 2 * row["unsized_ns"] < row["kernel_ns"]
+    rate = OpRate(
+        **{name: row[name] for name in fields}, bytes=0.0 if sized else None,
+        flops=None, tflops=None, tbytes=None, bound=None, roofline_ratio=None,
+    )  # fmt: skip
+    bounded = 2 * row["bounded_ns"] >= row["kernel_ns"] and row["bounded_ns"] > 0
+    reached = row["best_ns"] / row["bounded_ns"] if bounded else None
+    why = why_no_model(rate)
+    if why and row["kernel_ns"] - row["unsized_ns"] > _FEW * row["kernel_ns"]:
+        why = f"{why} for {row['unsized_calls']:,} of {row['calls']:,} calls"
+    part = bounded and row["kernel_ns"] - row["bounded_ns"] > _FEW * row["kernel_ns"]
+    calls = f" in {row['bounded_calls']:,} of {row['calls']:,} calls" if part else ""
     judged = bool(row["judged"]) and (reached is None or reached < _FAR_ABOVE)
     return LargeOp(
-        rate.name, rate.kernel_ns / work, reached, why_no_model(rate), judged or rate.kind == "collective",
-        int(str(row["lost_ns"])) / work,
-    )  # fmt: skip
+        rate.name,
+        rate.kernel_ns / work,
+        reached,
+        why,
+        judged or rate.kind == "collective",
+        row["lost_ns"] / work,
+        calls,
+    )
 
 
 def _named(op: LargeOp) -> str:
     name = op.name if len(op.name) <= _LONGEST_NAME else f"{op.name[: _LONGEST_NAME - 1]}…"
     if op.reached is not None:
         reached = "above its model" if op.reached > 1 else f"at {format_ratio(op.reached)} of its peak"
-        return f"{name} {format_ratio(op.share)}, {reached}"
+        return f"{name} {format_ratio(op.share)}, {reached}{op.calls}"
     return ", ".join(filter(None, (f"{name} {format_ratio(op.share)}", op.why)))

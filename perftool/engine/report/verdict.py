@@ -126,9 +126,8 @@ def verdict(run: VerdictInput) -> Verdict:
         headline = _once_sentence(once, run)
     told = (rest, _lengths(run, headline), run.passed_on, _missing(findings), _inflated(run))
     caveats = " ".join(filter(None, (*told, _disturbed(findings, headline))))
-    about_steps = " ".join(
-        filter(None, (most, run.long_calls.sentences, run.by_function, _steps_and_phases(run, named_phase, headline)))
-    )
+    phases = _steps_and_phases(run, named_phase, headline)
+    about_steps = " ".join(filter(None, (most, run.long_calls.sentences, run.by_function, phases, run.apart)))
     texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), about_steps, caveats)]
     return Verdict(texts[0], texts[1], tuple(causes), *texts[2:])
 
@@ -340,8 +339,8 @@ def _overloaded(findings: Sequence[Finding]) -> str:
 
 
 def _disturbed(findings: Sequence[Finding], headline: str) -> str:
-    """A sentence about other work on the machine during the recording; empty if there is none, or if the ``headline``
-    is this sentence.
+    """A sentence about an overloaded machine, or about calls that vary without a known reason; empty if there is none,
+    or if the ``headline`` is this sentence.
     """
     if overloaded := _overloaded(findings):
         return "" if headline == overloaded else overloaded
@@ -351,6 +350,11 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
     times = (
         f"the worst takes {format_ns(found.evidence['longest_ns'])} instead of {format_ns(found.evidence['usual_ns'])}"
     )
+    if found.evidence.get("new_memory"):
+        return (
+            f"Identical calls vary in length ({times}). The recording does not show the reason: other work on the "
+            "machine, or new memory, which the system clears before its first use."
+        )
     return f"Identical calls vary in length ({times}), as they do on a machine that is also doing other work."
 
 

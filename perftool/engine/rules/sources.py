@@ -24,6 +24,8 @@ EVIDENCE_OF_PLACE = frozenset({"places", "host_time"})
 # Causes of idle time in the host's Python code rather than in a single call.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
+# A function with a larger share of the time is named alone.
+_MOSTLY = 0.5
 _LONGEST_NS, _LAST_NS = 2**53, 2**62
 # Limit per rule: each row requires a walk through the stacks.
 _MOST_PLACED = 100
@@ -51,6 +53,19 @@ def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]
         found.update(zip(of_rank, _sources(store, rule, rank, [placed[at] for at in of_rank]), strict=True))
     located = ({**_unplaced(row), "sources": row.get("sources") or found.get(at, ())} for at, row in enumerate(placed))
     return [*located, *map(_unplaced, rows[_MOST_PLACED:])]
+
+
+def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) -> str:
+    """The user's function that ran for most of the time in ``spans`` (in ns), with its file; empty if unknown."""
+    if not store.has_rows("frames"):
+        return ""
+    ran: dict[tuple[str, str], float] = {}
+    for source in _heaviest(lines_run(store, rank), *_united(_array(spans)), idle=False):
+        if source["file"]:
+            function = source["file"], source["function"]
+            ran[function] = ran.get(function, 0) + source["share"]
+    (file, name), share = max(ran.items(), key=lambda item: item[1], default=(("", ""), 0.0))
+    return f"{name} ({file.rsplit('/', 1)[-1]})" if share > _MOSTLY else ""
 
 
 def _unplaced(row: Row) -> Row:

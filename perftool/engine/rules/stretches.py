@@ -165,10 +165,13 @@ def _name(line: Line) -> str:
 
 
 def _lines(kinds: Sequence[_Kind], installed: Collection[str]) -> list[Line | None]:
-    """The line of the user's code for each kind of call; the module of each if no kind has such a line."""
-    lines = [_line(kind, installed) for kind in kinds]
-    if any(line is not None for line in lines):
-        return lines
+    """The line of the user's code for each kind of call. If no kind has such a line, the line of a package's code; if
+    there is none either, the module.
+    """
+    for packages in (installed, ()) if installed else ((),):
+        lines = [_line(kind, packages) for kind in kinds]
+        if any(line is not None for line in lines):
+            return lines
     return [(None, None, function) if function.startswith("nn.Module: ") else None for _, _, function, _ in kinds]
 
 

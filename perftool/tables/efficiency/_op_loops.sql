@@ -9,6 +9,8 @@
 -- column length: BIGINT, number of ops in the loop
 -- column times: DOUBLE, how often the loop runs in a step
 -- column share: DOUBLE, share of the window
+-- column ts: BIGINT, start of its first pass in ns
+-- column end: BIGINT, end of its last pass in ns
 -- column names: VARCHAR, the longest of the ops that run once in each pass of the loop, joined by ', '; NULL if such ops take less than a third of its time
 WITH calls AS (
     SELECT o.rank, o.track, o.id, o.name, o.ts, o.dur, row_number() OVER (PARTITION BY o.track ORDER BY o.ts, o.id) AS number
@@ -23,14 +25,17 @@ recurring AS (
     FROM calls WINDOW again AS (PARTITION BY track, name ORDER BY number)
 ),
 counted AS (
-    SELECT rank, length, name, count(*) AS n, sum(dur) AS ns, sum(turn_ns) AS loop_ns FROM recurring WHERE length > 1 GROUP BY rank, length, name
+    SELECT rank, length, name, count(*) AS n, sum(dur) AS ns, sum(turn_ns) AS loop_ns, min(ts - turn_ns) AS ts, max(ts + dur) AS "end"
+    FROM recurring WHERE length > 1 GROUP BY rank, length, name
 ),
 loops AS (
     SELECT rank, length, arg_max(n, (ns, name)) AS n, arg_max(loop_ns, (ns, name)) AS loop_ns, sum(ns) AS ns,
+           -- Ops with fewer calls recur at this distance only by chance.
+           min(ts) FILTER (2 * n > most) AS ts, max("end") FILTER (2 * n > most) AS "end",
            array_to_string(arg_max(cut_text(name, 60), (ns, name), 3)[:length], ', ') AS names, count(*) AS kinds
     -- Leave out loops that consist mostly of backward functions: they are the backward pass of equal layers.
-    FROM counted GROUP BY rank, length HAVING kinds > 1 AND sum(ns) FILTER (NOT starts_with(name, 'autograd::')) > 0.2 * sum(ns)
+    FROM (SELECT *, max(n) OVER (PARTITION BY rank, length) AS most FROM counted) GROUP BY rank, length HAVING kinds > 1 AND sum(ns) FILTER (NOT starts_with(name, 'autograd::')) > 0.2 * sum(ns)
 )
-SELECT l.rank, l.length, l.n / w.steps AS times, least(l.loop_ns / w.dur, 1) AS share, CASE WHEN 3 * l.ns >= l.loop_ns THEN l.names END AS names
+SELECT l.rank, l.length, l.n / w.steps AS times, least(l.loop_ns / w.dur, 1) AS share, l.ts, l."end", CASE WHEN 3 * l.ns >= l.loop_ns THEN l.names END AS names
 FROM loops AS l JOIN windows AS w USING (rank) WHERE l.n >= 8 * w.steps
 QUALIFY row_number() OVER (PARTITION BY l.rank ORDER BY l.loop_ns DESC, l.length) = 1
