@@ -29,13 +29,13 @@ def require_apart(targets: Iterable[str | None], inputs: Iterable[str]) -> None:
     for target in targets:
         if target is None or target == "-":
             continue
-        key: tuple[int, int] | str | None = _identity(target) or _new_file(target)
-        if key in read:
+        place: tuple[int, int] | str | None = _identity(target) or _new_file(target)
+        if place in read:
             raise PerfToolError(f"{target}: an input of this run, which is never overwritten; name another file")
-        if key in written:
+        if place in written:
             raise PerfToolError(f"{target}: two outputs cannot be written to one file")
-        if key is not None:
-            written.add(key)
+        if place is not None:
+            written.add(place)
 
 
 @contextmanager
