@@ -360,6 +360,9 @@ def test_the_time_before_and_after_the_steps_is_given_with_the_functions_that_ta
         "Of the 12.0 ms recorded, 5.00 ms pass before the first complete step, mostly in tokenize (run.py), "
         "and 3.00 ms after the last complete step, mostly in plot (run.py)."
     ) in said(*steps, span, *stacks)
+    # The profiler ends and saves during the last update, after its own span.
+    saving = x("Optimizer.step#Adam.step", 8900, 9000, "user_annotation")
+    assert "after the last" not in said(*steps, span | {"dur": 9100}, saving)
     # The time before the first step may be a part of a step.
     assert "pass before" not in said(
         *short, *(x("aten::mm", one["ts"], 900) for one in short), x("aten::mm", 0, 400), span | {"dur": 4600}

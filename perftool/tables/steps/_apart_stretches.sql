@@ -11,8 +11,9 @@
 -- column end: BIGINT, end in ns
 -- column recorded_ns: BIGINT, length of the recording, including time before its first event
 -- column longest_ns: BIGINT, length of the longest complete step, 0 without steps
--- The profiler's own span begins with the recording. Its end may include the profiler's own work.
-WITH noted AS (SELECT rank, min(ts) AS ts FROM slices WHERE cat = 'trace' GROUP BY rank),
+-- The profiler's own span begins with the recording. Its end may include the profiler's own work, but nothing of the
+-- program comes after it; an annotation around the profiler's end lasts longer.
+WITH noted AS (SELECT rank, min(ts) AS ts, max("end") AS "end" FROM slices WHERE cat = 'trace' GROUP BY rank),
 counted AS (
     SELECT rank, max(host_end - host_ts) AS longest_ns FROM steps WHERE NOT partial AND step IS NOT NULL GROUP BY rank
 ),
@@ -24,14 +25,14 @@ recurring AS (
     FROM windows AS w LEFT JOIN counted AS c USING (rank) LEFT JOIN _op_loops AS l USING (rank)
 ),
 whole AS (
-    SELECT r.*, x.host_ts, least(x.host_ts, n.ts) AS begun, x.host_end AS ended
+    SELECT r.*, x.host_ts, least(x.host_ts, n.ts) AS begun, least(x.host_end, n."end") AS ended
     FROM recurring AS r JOIN _extents AS x USING (rank) LEFT JOIN noted AS n USING (rank)
 ),
 steady AS (SELECT * FROM phases WHERE phase = 'steady'),
 stretches AS (
     SELECT rank, true AS before, begun AS ts, host_ts AS "end" FROM whole
     UNION ALL SELECT w.rank, true, p.ts, least(p."end", w.ts) FROM whole AS w JOIN steady AS p USING (rank)
-    UNION ALL SELECT w.rank, false, greatest(p.ts, w."end"), p."end" FROM whole AS w JOIN steady AS p USING (rank)
+    UNION ALL SELECT w.rank, false, greatest(p.ts, w."end"), least(p."end", w.ended) FROM whole AS w JOIN steady AS p USING (rank)
 )
 SELECT w.rank, w.work, s.before, s.ts, s."end", w.ended - w.begun AS recorded_ns, w.longest_ns
 FROM whole AS w JOIN stretches AS s USING (rank) WHERE s."end" > s.ts
