@@ -469,9 +469,7 @@ def script_row(name: str) -> str:
     promised = median_gain([found.gain if found and found.code == first else None for found in advised])
     slow, quick = figures(before, afters.get(first, before))
     followed = f"{1e3 * quick:.1f} | {1 - quick / slow:.1%}" if first in afters else "| "
-    verdict = reports[0].verdict
-    answer = verdict.apart if first == "none" else verdict.headline
-    return f"| {name} | {first} | {1e3 * slow:.1f} | {followed} | {promised} | {answer} |"
+    return f"| {name} | {first} | {1e3 * slow:.1f} | {followed} | {promised} |"
 
 
 def answers(make: Callable[[], Step]) -> list[perftool.Report]:
@@ -507,8 +505,8 @@ def main(names: list[str]) -> None:
         f"**{processor_name() or 'Unknown processor'}**, {torch.backends.cpu.get_cpu_capability()}, "
         f"PyTorch {torch.__version__}", "",
         "| pair | rule | before | after | measured | reported |", "|---|---|---|---|---|---|", *lines["pairs"], "",
-        "| script | first advice | before | after | measured | reported | from the report |",
-        "|---|---|---|---|---|---|---|", *lines["scripts"], "",
+        "| script | first advice | before | after | measured | reported |",
+        "|---|---|---|---|---|---|", *lines["scripts"], "",
     ]  # fmt: skip
     if not names:
         page = _PAGE.read_text(encoding="utf-8")

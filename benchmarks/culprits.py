@@ -25,7 +25,7 @@ from perftool.engine.analysis import analyze
 KINDS = ("ddp", "tp", "pp", "ep", "hsdp")
 
 
-NAMED = re.compile(r"\b(ranks? [\d, and-]*\d|links of group [\d, -]*\d)(?= keeps?| are)")
+NAMED = re.compile(r"\b(ranks? [\d, and-]*\d|links between ranks [\d, -]*\d)(?= keeps?| are)")
 BLAMING = ("COL103", "COL109", "COL110", "COL111", "COL112", "COL116")
 
 

@@ -50,7 +50,7 @@ def profile(
     """
     place = Path(folder)
     if place.name.endswith(TRACE_SUFFIXES):
-        raise PerfToolError(f"{place}: profile needs a folder; it chooses the names of the files")
+        raise PerfToolError(f"{place}: profile needs a folder, because it names the files itself")
     if active < 1 or min(wait, warmup, repeat) < 0:
         raise PerfToolError("profile needs active >= 1, and wait, warmup and repeat >= 0")
     watch = Watch(_schedule(wait, warmup, active, repeat))

@@ -6,7 +6,7 @@ import re
 
 from perftool.model.efficiency import OpRate
 
-NO_MODEL = "no model for this op"
+NO_MODEL = "no cost model for this op"
 WITHOUT_SHAPES = "shapes not recorded"
 WITHOUT_ARGUMENTS = "arguments not recorded"
 _WITHOUT_OP = {"graph": "captured: no shapes", "recipe": "recipe: the trace has no shapes"}

@@ -13,7 +13,7 @@ _MOST_PEAKS = 4
 # Lower rates, in TFLOP/s or TB/s, are shown in GFLOP/s or GB/s.
 _SMALL_RATE = 0.1
 # A kernel may need fewer operations or bytes than the formula, due to Winograd convolutions or caches.
-ABOVE_MODEL = "above its model"
+ABOVE_MODEL = "faster than modelled"
 
 
 def shapes_text(op: OpRate | ChainPlace) -> str:

@@ -46,7 +46,7 @@ CASES = {
         "1.25 times as many kernels"),
     "a slow loader in a pipeline": Case(
         PP, (Trouble("loader", (2,), 9_000.0),), "COL103", "Rank 2 keeps 7 ranks waiting in 5 of 5 steps",
-        "for the data loader, compared with ", whole_pack=True),
+        "for the data loader in such a step, compared with ", whole_pack=True),
     "two culprits of two kinds": Case(
         HSDP, (Trouble("loader", (2,), 9_000.0), Trouble("device", (5,), 1.4)), "COL103", "Ranks 2 and 5 keep 6"),
     "a pause in every other step": Case(
@@ -59,9 +59,9 @@ CASES = {
         PP, (Trouble("device", (4, 5), 1.3),), "COL103",
         "Stage 2 (ranks 4 and 5) keeps 6 ranks waiting in 5 of 5 steps"),
     "slow links of a group": Case(
-        EP, (Trouble("link", (4, 5, 6, 7), 4.0),), "COL109", "The links of group 4-7 are slow", whole_pack=True),
+        EP, (Trouble("link", (4, 5, 6, 7), 4.0),), "COL109", "The links between ranks 4-7 are slow", whole_pack=True),
     "slow links of a replica group": Case(
-        TP, (Trouble("link", (2, 6), 4.0),), "COL109", "The links of group 2, 6 are slow"),
+        TP, (Trouble("link", (2, 6), 4.0),), "COL109", "The links between ranks 2, 6 are slow"),
 }  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def test_a_rank_and_slow_links_are_both_in_the_first_lines(tmp_path: Path) -> No
     report = analyze([str(tmp_path)], ACCUSING)
     first, second = report.findings[:2]
     assert report.verdict.headline.startswith("Rank 1 keeps 7 ranks waiting in 2 of 5 steps, every 4th")
-    assert report.verdict.headline.endswith("In addition, the links of group 4-7 are slow (COL109).")
+    assert report.verdict.headline.endswith("In addition, the links between ranks 4-7 are slow (COL109).")
     assert (first.code, second.code) == ("COL112", "COL109")
     assert second.gain
     paused = simulate(TP, [pause], steps=5).step_us

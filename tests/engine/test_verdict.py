@@ -84,7 +84,7 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
 
     # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
     far, near = verdict_of(100_000_000), verdict_of(250_000_000)
-    assert "of the time, but only at 36.4 % of its peak, " in far.headline
+    assert ", but only at 36.4 % of its peak." in far.headline
     assert far.detail == "Pointwise, normalisation and copy kernels take 985 us of 1.00 ms."
     assert far.apart == (
         "Largest ops, by share of the work: aten::add 100.0 %, at 36.4 % of its peak. "
@@ -542,7 +542,7 @@ def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> N
 
     said = analyze([str(path)]).verdict.apart
 
-    assert "By function outside PyTorch: encode (run.py:8) 70.0 %, 2 calls; score (run.py:14) 26.0 %." in said
+    assert "Time by function, outside PyTorch: encode (run.py:8) 70.0 %, 2 calls; score (run.py:14) 26.0 %." in said
 
 
 def test_a_few_calls_with_most_of_the_time_of_an_op_are_counted(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_the_shown_rate_is_the_limiting_one() -> None:
     assert best_text(PRODUCT) == "50.0 % (compute)"
     assert best_text(replace(PRODUCT, roofline_ratio=None)) == ""
     assert best_text(replace(PRODUCT, roofline_ratio=None, bytes=None)) == "arguments not recorded"
-    assert best_text(replace(PRODUCT, roofline_ratio=1.24)) == "above its model"
+    assert best_text(replace(PRODUCT, roofline_ratio=1.24)) == "faster than modelled"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_the_shown_rate_is_the_limiting_one() -> None:
         ({"source": "recipe"}, "recipe: the trace has no shapes"),
         ({"source": "kernel"}, "no op launched it"),
         ({"input_dims": None}, "shapes not recorded"),
-        ({"kind": None}, "no model for this op"),
+        ({"kind": None}, "no cost model for this op"),
         ({}, "arguments not recorded"),
         ({"kind": "collective"}, ""),
     ],

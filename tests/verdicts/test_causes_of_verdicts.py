@@ -279,7 +279,7 @@ def test_shares_of_kernels_refer_to_the_known_time(tmp_path: Path) -> None:
 
     top = report.top_device_ops[0]
     assert (top.name, top.share) == ("gemm", 0.75)
-    assert "75.0 % of the known time in gemm" in report.verdict.headline
+    assert "(75.0 % in gemm)" in report.verdict.headline
 
 
 def test_a_loss_in_unusual_steps_keeps_its_bound(tmp_path: Path) -> None:

@@ -42,15 +42,15 @@ def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
     if idle is None or idle >= most_idle or not run.device_ops:
         return ""
     top = run.device_ops[0]
-    known = "known " if run.summary["device_unknown_ratio"].value else ""
-    share = f"{format_ratio(top.share)} of the {known}time in {short_name(top.name)}"
-    reached = f"; its matmuls reach {format_ratio(run.reached)} of its roofline" if run.reached else ""
+    shown = "time that the trace shows" if run.summary["device_unknown_ratio"].value else "time"
+    share = f" ({format_ratio(top.share)} in {short_name(top.name)})"
+    reached = f"; its matmuls reach {format_ratio(run.reached)} of their roofline" if run.reached else ""
     best = run.summary["roofline_ratio"].value
-    only = f" but only at {format_ratio(best)} of its peak," if best and best < _NEAR_BEST else ""
+    only = f", but only at {format_ratio(best)} of its peak" if best and best < _NEAR_BEST else ""
     if run.device == "cpu":
         # The recording does not show the number of busy cores.
-        return f"Ops compute {format_ratio(1 - idle)} of the {known}time{only.rstrip(',')}."
-    return f"The device is the limit: it is busy {format_ratio(1 - idle)} of the {known}time,{only} {share}{reached}."
+        return f"Ops compute {format_ratio(1 - idle)} of the {shown}{only}."
+    return f"The device is the limit: it is busy {format_ratio(1 - idle)} of the {shown}{share}{only}{reached}."
 
 
 def detail_sentence(run: VerdictInput) -> str:

@@ -52,7 +52,8 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
         return "", ()
     named = "; ".join(_named(one, whole_ns, steps if has_steps else 0) for one in large)
     included = ", backward pass included" if any(one.backward for one in large) else ""
-    return f"By function outside PyTorch{included}: {named}.", tuple(one.line for one in large if not one.itself)
+    places = tuple(one.line for one in large if not one.itself)
+    return f"Time by function, outside PyTorch{included}: {named}.", places
 
 
 def _is_all(large: Sequence[_Part], whole_ns: int, steps: int) -> bool:

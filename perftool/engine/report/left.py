@@ -96,7 +96,8 @@ class Left:
             return f"The peak is unknown for {format_ratio(unknown)} of the work. {self.missing}".rstrip()
         return (
             f"The ops that do {format_ratio(judged)} of the work run as fast as the device can on good shapes, and the "
-            "others are small: only less work can still save time (fewer operations, smaller types, larger batches)."
+            "others are small: only doing less work can still save time (fewer operations, smaller types, larger "
+            "batches)."
         )
 
 
@@ -139,6 +140,6 @@ def _op(row: dict[str, Any], work: int) -> LargeOp:
 def _named(op: LargeOp) -> str:
     name = op.name if len(op.name) <= _LONGEST_NAME else f"{op.name[: _LONGEST_NAME - 1]}…"
     if op.reached is not None:
-        reached = "above its model" if op.reached > 1 else f"at {format_ratio(op.reached)} of its peak"
+        reached = "faster than modelled" if op.reached > 1 else f"at {format_ratio(op.reached)} of its peak"
         return f"{name} {format_ratio(op.share)}, {reached}{op.calls}"
     return ", ".join(filter(None, (f"{name} {format_ratio(op.share)}", op.why)))

@@ -255,7 +255,7 @@ def _phase_clause(phase: Phase) -> str:
     frame = _FRAME.fullmatch(phase.evidence or "")
     evidence = frame[1] if frame else short_name(phase.evidence or "").strip()
     by = f" ({evidence})" if evidence else ""
-    return f"{format_ns(phase.total_ns)} are {_PHASES[phase.name]}{by}"
+    return f"{format_ns(phase.total_ns)} is {_PHASES[phase.name]}{by}"
 
 
 def _lengths(run: VerdictInput, headline: str) -> str:

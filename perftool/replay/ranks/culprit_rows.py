@@ -25,16 +25,16 @@ _AT_ONCE = 0.5
 # With at most this many ranks, the reason is given for each rank.
 _MOST_WORDED = 4
 _WORDS = {
-    "compute": "its kernels take {own}, compared with {usual} on {others}",
-    "dataloader": "its device waits {own} for the data loader, compared with {usual} on {others}",
-    "copy": "its copies take {own}, compared with {usual} on {others}",
-    "compile": "compiling takes {own}, compared with {usual} on {others}",
-    "host": "its device waits {own} for its host, compared with {usual} on {others}",
+    "compute": "its kernels take {own} in such a step, compared with {usual} on {others}",
+    "dataloader": "its device waits {own} for the data loader in such a step, compared with {usual} on {others}",
+    "copy": "its copies take {own} in such a step, compared with {usual} on {others}",
+    "compile": "compiling takes {own} in such a step, compared with {usual} on {others}",
+    "host": "its device waits {own} for its host in such a step, compared with {usual} on {others}",
 }
 # Texts for runs whose device is the CPU.
 _CPU_WORDS = {
-    "compute": "its ops compute for {own}, compared with {usual} on {others}",
-    "host": "no op computes on it for {own}, compared with {usual} on {others}",
+    "compute": "its ops compute for {own} in such a step, compared with {usual} on {others}",
+    "host": "no op computes on it for {own} in such a step, compared with {usual} on {others}",
 }
 _UNKNOWN = "the traces do not show why it takes longer than {others}"
 

@@ -153,13 +153,15 @@ class _Search(CulpritRowMaker):
             return None
         late = sorted({rank for lane in slow for rank in members[lane]})
         wire, other = (sum(times[lane] for lane in slow) / len(slow) / len(self.steps) for times in (whole, usual))
-        subject = "links of " + " and of ".join(f"group {ranks_text(members[lane])}" for lane in slow[:3])
-        subject += f" and {len(slow) - 3} more" if len(slow) > 3 else ""
+        groups = [ranks_text(members[lane]) for lane in slow[:3]]
+        more = f" and {len(slow) - 3} more" if len(slow) > 3 else ""
+        subject = "links of " + " and of ".join(f"group {ranks}" for ranks in groups) + more
+        label = "links between " + " and between ".join(f"ranks {ranks}" for ranks in groups) + more
         hosts = sorted({self.hosts.get(rank, "") for rank in late})
-        label = f"{subject} ({', '.join(hosts)})" if all(hosts) and len(hosts) < 3 else subject
+        label += f" ({', '.join(hosts)})" if all(hosts) and len(hosts) < 3 else ""
         why = (
-            f"their collectives take {format_ns(wire)} a step without waiting, compared with {format_ns(other)} in "
-            "similar groups"
+            f"the transfers of their collectives take {format_ns(wire)} a step, not counting waits for late ranks, "
+            f"compared with {format_ns(other)} in similar groups"
         )
         waiting = [rank for rank in self.ranks if rank not in late]
         return CulpritRow(
@@ -278,9 +280,9 @@ class _Search(CulpritRowMaker):
         median = float(np.median(list(per_rank.values())))
         longest = float(waits[chosen & (arrivals.rank[:count] == most)].max())
         why = (
-            f"it arrives last at {int(mine[rank].sum())} of {len(meet.wire)} collectives, where rank {most} waits up "
-            f"to {format_ns(longest)}; the recording does not show why; the ranks spend {format_ns(spent.sum())} in "
-            f"collectives, {format_ns(whole)} of it waiting"
+            f"it arrives last at {int(mine[rank].sum())} of {len(meet.wire)} collectives, and rank {most} then "
+            f"waits up to {format_ns(longest)}. The recording does not show why. The ranks together spend "
+            f"{format_ns(spent.sum())} in collectives, {format_ns(whole)} of it waiting"
         )
         _, subject, label = self.named([rank])
         yield CulpritRow(
