@@ -44,3 +44,9 @@ class Fallback:
     traced: int | None
     time_ns: int | None
     source: str
+
+    @property
+    def recorded_in(self) -> str:
+        """The kinds of input that show it."""
+        kinds = {"trace": "trace", "metrics": "metrics file"}
+        return ", ".join(dict.fromkeys(kinds.get(one, "log") for one in self.source.split("+")))

@@ -189,4 +189,4 @@ def test_a_note_says_that_only_part_of_the_work_is_replayed(monkeypatch: pytest.
     # With at most four tasks, only one of three steps is replayed.
     assert whole(*steps_of(two)).steps == 1
     monkeypatch.setattr("perftool.replay.model._MOST_TASKS", 1)
-    assert model(*steps_of(two)) == "a step has 2 units of device work, more than the 1 that a replay allows"
+    assert model(*steps_of(two)) == "a step has 2 kernels, copies and fills, more than the 1 that a replay allows"

@@ -173,7 +173,7 @@ class FallbackScanner:
     def _call(self, line: LogLine, call: _ReportedCall) -> None:
         key = (call.origin, call.op, call.dtypes, line.rank)
         if key not in self._calls and len(self._calls) >= _MAX_KINDS_OF_CALL:
-            self._tally.note("too many kinds", "fallback lines differ too much to be summed", line.number)
+            self._tally.note("too many kinds", "a fallback is not counted, because the log has too many different ones", line.number)
             return
         self._calls.setdefault(key, _Call(line, call.detail)).count += 1
 

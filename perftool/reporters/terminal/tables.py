@@ -157,13 +157,12 @@ def recipes_table(recipes: Sequence[Recipe]) -> Table:
 
 def fallbacks_table(fallbacks: Sequence[Fallback]) -> Table:
     """Operators that ran on the CPU: executions in the run, and time in the trace."""
-    table = table_of("operator", "runs", "traced", "time", "types", "seen in")
+    table = table_of("operator", "runs", "traced", "time", "types", "recorded in")
     table.columns[-1].no_wrap = False
     for row in fallbacks[:_MOST_ROWS]:
         traced = "" if row.traced is None else format_count(row.traced)
         time = "unknown" if row.time_ns is None else format_ns(row.time_ns)
-        seen = row.source.replace("+", ", ").replace("_", " ")
-        table.add_row(_name(row.op), format_count(row.count), traced, time, one_line(row.dtypes or ""), seen)
+        table.add_row(_name(row.op), format_count(row.count), traced, time, one_line(row.dtypes or ""), row.recorded_in)
     return table
 
 
