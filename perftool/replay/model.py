@@ -118,7 +118,8 @@ def _make(store: TraceStore, rank: int) -> Model | str:
         recording = read_recording(store, rank, _first(chosen))
     if len(recording.tasks) > _MOST_TASKS:
         return (
-            f"a step has {len(recording.tasks)} kernels, copies and fills, more than the {_MOST_TASKS} that a replay allows"
+            f"a step has {len(recording.tasks)} kernels, copies and fills, more than the {_MOST_TASKS} that a replay "
+            "allows"
         )
     if crowded := _crowded(recording):
         return crowded

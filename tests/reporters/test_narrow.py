@@ -40,7 +40,5 @@ def test_numbers_are_never_cut_at_any_width(width: int) -> None:
 def test_cells_of_several_words_wrap() -> None:
     found = [Fallback("aten::digamma", "float32", 14, 6, 6_820_000, "call+graph_cut+metrics+table+trace")]
     rows = lines(fallbacks_table(found), 60)
-    assert " ".join(" ".join(rows[1:]).split()) == (
-        "aten::digamma 14 6 6.82 ms float32 log, metrics file, trace"
-    )
+    assert " ".join(" ".join(rows[1:]).split()) == "aten::digamma 14 6 6.82 ms float32 log, metrics file, trace"
     assert max(map(len, rows)) <= 60

@@ -173,7 +173,8 @@ class FallbackScanner:
     def _call(self, line: LogLine, call: _ReportedCall) -> None:
         key = (call.origin, call.op, call.dtypes, line.rank)
         if key not in self._calls and len(self._calls) >= _MAX_KINDS_OF_CALL:
-            self._tally.note("too many kinds", "a fallback is not counted, because the log has too many different ones", line.number)
+            text = "a fallback is not counted, because the log has too many different ones"
+            self._tally.note("too many kinds", text, line.number)
             return
         self._calls.setdefault(key, _Call(line, call.detail)).count += 1
 

@@ -63,7 +63,8 @@ class EventScanner:
             return
         key = (known.kind, _name(known, groups.get("name")), line.rank)
         if key not in self._seen and len(self._seen) >= _MAX_EVENTS:
-            self.tally.note("too many kinds", "a line is not counted, because the log has too many different ones", line.number)
+            text = "a line is not counted, because the log has too many different ones"
+            self.tally.note("too many kinds", text, line.number)
             return
         seen = self._seen.setdefault(key, _Seen(known, line))
         seen.count, seen.last_line, seen.value, seen.limit = seen.count + 1, line.number, value, limit
