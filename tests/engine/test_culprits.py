@@ -263,5 +263,5 @@ def test_the_bound_of_an_unexplained_wait_refers_to_the_median_step(tmp_path: Pa
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(trace), encoding="utf-8")
     report = analyze([str(tmp_path)], ACCUSING)
     assert report.summary["step_time_ms"].value == 5.6
-    assert "the recording does not show why" in report.verdict.headline
+    assert "The recording does not show why" in report.verdict.headline
     assert report.verdict.headline.endswith("this costs up to 4.00 ms of the 5.60 ms step.")
