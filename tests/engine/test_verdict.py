@@ -607,7 +607,7 @@ def test_functions_have_the_backward_pass_of_what_they_compute(tmp_path: Path) -
 
     named = "train itself (run.py:9, mostly aten::pow) 40.0 %; penalty (run.py:3) 30.0 %; update (run.py:6) 5.0 %."
     said = analyze([str(path)]).verdict.apart
-    assert f"By function outside PyTorch, backward pass included: {named}" in said
+    assert f"Time by function, outside PyTorch, backward pass included: {named}" in said
 
 
 def test_the_forward_of_modules_has_no_second_sentence(tmp_path: Path) -> None:
