@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from perftool.engine.ranks.batch import batches, number_files
 from perftool.engine.ranks.joined import analyse, evaluate_joined, join, per_rank, unpredicted
 from perftool.engine.ranks.part import Facts, Part, Shared, draw_batch, read_files
-from perftool.engine.ranks.part_file import PartFile, digests, first_path, read_part, require_same_rules, together
+from perftool.engine.ranks.part_file import PartFile, digests, read_part, require_same_rules, together
 from perftool.engine.ranks.schedule import IN_PROCESS, InProcess, Progress, Schedule, TaskFailed
 from perftool.engine.report import overview
 from perftool.engine.report.compose import compose, conclude_only, read_texts, require_input
@@ -63,7 +63,8 @@ class Run:
         separate = any(map(per_rank, rules))
         self._batches = batches(self._files, schedule.workers, separate=separate)
         self._texts = read_texts(inputs.texts, inputs.captures, inputs.device)
-        self._before = together([(path, self._read_part(path)) for path in inputs.parts])
+        self._given = [(path, self._read_part(path)) for path in inputs.parts]
+        self._before = together(self._given)
 
     @cached_property
     def report(self) -> Report:
@@ -74,12 +75,14 @@ class Run:
     def unrecognised(self) -> list[str]:
         """The named files in which nothing was recognised. Traces are never listed, because a gate judges them by rank.
 
-        An archive may be listed twice, for its trace and for its readings; one recognised entry is enough.
+        An archive may be listed twice, for its trace and for its readings; one recognised entry is enough. A part is
+        listed if it contains only texts in which nothing was recognised.
         """
+        blank = [path for path, made in self._given if path in self._inputs.named and made.is_blank]
         named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
         inputs = [read for read in self.report.inputs if read.status != "unreadable"]
         used = {read.path for read in inputs if read.kind == "trace" or read.events}
-        return [path for path in dict.fromkeys(read.path for read in inputs) if path in named - used]
+        return [*blank, *(path for path in dict.fromkeys(read.path for read in inputs) if path in named - used)]
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -199,20 +202,22 @@ class Run:
         require_input(store)
         return store, facts
 
-    @property
-    def part(self) -> PartFile:
-        """The analysis of the run as a part, which any machine can merge with others."""
-        readings, failed = self._texts
-        made = PartFile(tuple(self._parts), tuple(readings), tuple(failed), digests(self._rules))
-        before = replace(self._before, rules=made.rules)
-        return together([("a given part", before), ("a given trace", made)])
-
     @cached_property
+    def part(self) -> PartFile:
+        """The analysis of the run as a part, which any machine can merge with others. Raises InputError if two inputs
+        contain the same rank."""
+        readings, failed = self._texts
+        made = PartFile(tuple(self._made), tuple(readings), tuple(failed), digests(self._rules))
+        return together([*self._given, (None, made)])
+
+    @property
     def _parts(self) -> list[Part]:
         """The ranks from parts and the ranks analysed now. Too many ranks lose their replays, as in a single run."""
-        made = analyse(self._batches, self._shared, self._schedule, self._progress)
-        before = self._before.parts
-        return unpredicted(sorted([*before, *made], key=first_path)) if before else made
+        return unpredicted(self.part.parts) if self._before.parts else self._made
+
+    @cached_property
+    def _made(self) -> list[Part]:
+        return analyse(self._batches, self._shared, self._schedule, self._progress)
 
     def _read_part(self, path: str) -> PartFile:
         made = read_part(path)

@@ -34,7 +34,7 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 _LONGEST_TOTAL_NS = 2**57
 
 # The phases of the trace event format, with its deprecated ones.
-_PHASES = "BEXiIRCbnestfPNODMVvc()STpF"
+_IS_KNOWN = "contains('BEXiIRCbnestfPNODMVvc()STpF', ph) AND strlen(ph) = 1"
 
 _LENGTHS = """
 SELECT rank, pid, tid, dur AS ns FROM raw WHERE ph = 'X' AND ts IS NOT NULL
@@ -207,17 +207,18 @@ def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssu
 
 
 def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """Issues for complete events that cannot be slices. Device events with impossible lengths remain in device_ops,
-    marked as invalid."""
+    """Issues for events without a start, and for slices without a possible length. Device events with impossible
+    lengths remain in device_ops, marked as invalid."""
     found = connection.execute(
         f"""SELECT r.rank, count(*)
             FROM (SELECT * FROM ({_LENGTHS}) WHERE ns IS NULL OR NOT is_length(ns)
-                  UNION ALL SELECT rank, pid, tid, NULL FROM raw WHERE ph = 'X' AND ts IS NULL) AS r
+                  UNION ALL SELECT rank, pid, tid, NULL FROM raw
+                  WHERE ts IS NULL AND ph <> 'M' AND {_IS_KNOWN}) AS r
             LEFT JOIN tracks AS t ON t.rank = r.rank AND t.pid = coalesce(r.pid, '') AND t.tid = coalesce(r.tid, '')
             WHERE r.ns IS NULL OR t.side = 'host' GROUP BY r.rank ORDER BY r.rank"""
     ).fetchall()
     for rank, count in found:
-        text = f"complete events without a start, or with a missing or impossible length, dropped: {count:,}"
+        text = f"events without a start, or with a missing or impossible length, dropped: {count:,}"
         yield rank, ImportIssue("events without times", count, text)
 
 
@@ -226,7 +227,7 @@ def _unknown(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
     a name."""
     found = connection.execute(
         f"""SELECT rank, count(*) FROM raw
-            WHERE NOT contains('{_PHASES}', ph) OR strlen(ph) <> 1 OR (ph IN ('X', 'B') AND name IS NULL)
+            WHERE NOT ({_IS_KNOWN}) OR (ph IN ('X', 'B') AND name IS NULL)
             GROUP BY rank ORDER BY rank"""
     ).fetchall()
     for rank, count in found:

@@ -37,6 +37,8 @@ _COLUMNS = {
     "tid": "VARCHAR",
     "id": "VARCHAR",
 }
+# The keys of an event that are read.
+_KEYS = (*_COLUMNS, "ts", "dur", "args")
 # This is in the year 2043. A base, a start and a length, none larger than this, have a sum that fits in 64 bits.
 _MOST_US = 2**61 // 1000
 # Microseconds to ns. A double is exact up to 2**53 ns; the reader writes later times as text.
@@ -202,6 +204,7 @@ def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chu
         return 0
     try:
         trace.not_objects += _count_others(connection, repaired)
+        trace.repeated_keys += _count_repeated(connection, repaired)
         events = _insert_values(connection, repaired, rank)
         return events - _count_blank(connection, trace, repaired)
     except duckdb.Error as error:
@@ -271,6 +274,19 @@ def _count_others(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
     """The number of elements in ``chunk`` that are neither objects nor null."""
     kinds = "json_type(json) NOT IN ('OBJECT', 'NULL')"
     statement = f"SELECT count(*) FROM read_json_objects($file, format = 'array') WHERE {kinds}"
+    return int(connection.execute(statement, {"file": str(chunk.path)}).fetchall()[0][0])
+
+
+def _count_repeated(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
+    """The number of events in ``chunk`` that repeat a key that we read."""
+    keys = ", ".join(f"'{key}'" for key in _KEYS)
+    statement = f"""
+        SELECT count(DISTINCT id) FROM (
+            SELECT id, key FROM (
+                SELECT row_number() OVER () AS id, unnest(json_keys(json)) AS key
+                FROM read_json_objects($file, format = 'array') WHERE json_type(json) = 'OBJECT')
+            WHERE key IN ({keys}) GROUP BY id, key HAVING count(*) > 1)
+    """
     return int(connection.execute(statement, {"file": str(chunk.path)}).fetchall()[0][0])
 
 

@@ -72,7 +72,12 @@ def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]
     kept = connection.execute(
         "SELECT count_if(ph = 'B' AND dur IS NULL), count_if(ph = 'E' AND dur IS NULL) FROM _native"
     ).fetchall()
-    connection.execute("DELETE FROM raw WHERE rank = $rank AND ph IN ('B', 'E') AND list_contains($pids, pid)", params)
+    # Events without a time stay, so that they are counted as lost.
+    connection.execute(
+        """DELETE FROM raw
+           WHERE rank = $rank AND ph IN ('B', 'E') AND list_contains($pids, pid) AND ts IS NOT NULL""",
+        params,
+    )
     connection.execute("DROP TABLE _native")
     begins, ends = kept[0]
     if begins:

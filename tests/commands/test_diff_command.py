@@ -306,9 +306,10 @@ def test_the_gate_does_not_judge_a_run_whose_device_work_ends_early(run: Run) ->
 
 @pytest.mark.parametrize(
     ("damage", "lost"),
-    [({"dur": None}, "complete events without a start"), ({"ph": "x"}, "events of no known phase"),
+    [({"dur": None}, "events without a start"), ({"ph": "x"}, "events of no known phase"),
      ({"ph": None}, "events of no known phase"),
-     ({"name": None}, "events of no known phase, or slices without a name")],
+     ({"name": None}, "events of no known phase, or slices without a name"),
+     *(({"ph": phase, "ts": ts}, "events without a start") for phase in "BECs" for ts in (None, "10 us"))],
 )  # fmt: skip
 def test_the_gate_does_not_judge_a_run_that_lost_events(run: Run, damage: dict[str, Any], lost: str) -> None:
     base = run_of("base.json", 1000)

@@ -275,8 +275,45 @@ def test_two_parts_of_one_rank_are_not_one_run(run: list[str]) -> None:
     Path("again").mkdir()
     write_run(Path("again"), 3, one_rank("compute", 1), per_host=2, steps=2)
     Path("again.part").write_bytes(part_of("again/node000/rank0.json"))
-    with pytest.raises(InputError, match=r"again.part and p0.part both contain rank 0, with different content"):
+    with pytest.raises(InputError, match=r"again.part and p0.part both contain rank 0; leave one out"):
         analyze([run[0], "again.part"], RULES)
+
+
+@pytest.mark.parametrize("others", [[], ["node001/rank2.json"]])
+def test_a_part_and_a_trace_of_one_rank_are_not_one_run(run: list[str], others: list[str]) -> None:
+    """Their steps would count together, so the part could hide a slow trace."""
+    for given in ([run[0], "node000/rank0.json", *others], [*others, "node000/rank0.json", run[0]]):
+        with pytest.raises(InputError, match=r"^node000/rank0.json and p0.part both contain rank 0; leave one out"):
+            analyze(given, RULES)
+
+
+def test_traces_and_parts_of_different_ranks_are_one_run(run: list[str]) -> None:
+    mixed = analyze([run[0], "node000/rank1.json", run[2]], RULES)
+    assert [rank.rank for rank in mixed.ranks] == [0, 1, 2]
+    assert [read.path for read in mixed.inputs if read.kind == "trace"] == [
+        "node000/rank0.json", "node000/rank1.json", "node001/rank2.json",
+    ]  # fmt: skip
+
+
+def test_a_part_without_its_inputs_is_refused(run: list[str]) -> None:
+    with zipfile.ZipFile(run[0]) as archive:
+        (part,) = json.loads(archive.read("part.json"))["parts"]
+    of_another_rank = [{**read, "rank": 7} for read in part["inputs"]]
+    for head, says in (
+        ({"parts": [], "readings": []}, "it contains no input"),
+        ({"parts": [{**part, "inputs": []}]}, "it contains the analysis of no input"),
+        ({"parts": [{**part, "inputs": of_another_rank}]}, "it does not say which input is of rank 0"),
+    ):
+        Path("blank.part").write_bytes(changed(run[0], **head))
+        with pytest.raises(InputError, match=f"blank.part: not a part, or damaged .*{says}"):
+            analyze(["blank.part", "node001/rank2.json"], RULES)
+
+
+def test_a_part_of_texts_in_which_nothing_is_recognised_is_unrecognised(run: list[str]) -> None:
+    Path("empty.log").write_text("nothing\n")
+    Path("empty.part").write_bytes(part_of("empty.log"))
+    with analysed(find_inputs([run[0], "empty.part"]), RULES) as joined:
+        assert joined.unrecognised == ["empty.part"]
 
 
 def test_merge_takes_parts_only(run: list[str]) -> None:

@@ -39,6 +39,7 @@ DROPPED = [("dropped events", 1, SECOND)]
 GARBAGE = [("dropped events", 1, SECOND - 1)]
 CUT = ("cut off", 1, None)
 OTHERS = [("unknown events", 1, None)]
+TWICE = [("repeated keys", 1, None)]
 
 # The text between two good events -> the names that are read, and the message.
 DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]]]] = {
@@ -73,9 +74,11 @@ DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | Non
     "comma missing": (A + b" " + B, ["a", "a", "b", "b"], [("repaired events", 1, SECOND + len(A))]),
     "not a number": (event(b"x", b'{"v":nan,"w":-inf,"u":Infinity,"t":NaN}'), ["a", "x", "b"], []),
     "comma at the end of the arguments": (event(b"x", b'{"v":1,}'), ["a", "x", "b"], []),
-    "key given twice": (b'{"ph":"X","name":"x","name":"y","ts":1,"dur":1}', ["a", "x", "b"], []),
+    "key given twice": (b'{"ph":"X","name":"x","name":"y","ts":1,"dur":1}', ["a", "x", "b"], TWICE),
+    "time given twice": (b'{"ph":"X","name":"x","ts":1,"dur":1,"d\\u0075r":9000}', ["a", "x", "b"], TWICE),
+    "unknown key given twice": (b'{"ph":"X","name":"x","ts":1,"dur":1,"y":1,"y":2}', ["a", "x", "b"], []),
     "no phase": (b'{"name":"x"}', ["a", "x", "b"], []),
-    "no phase, and a key given twice": (b'{"name":"x","name":"y"}', ["a", "x", "b"], []),
+    "no phase, and a key given twice": (b'{"name":"x","name":"y"}', ["a", "x", "b"], TWICE),
     "nothing": (b"{}", ["a", "b"], []),
     "number": (b"1", ["a", "b"], OTHERS),
     "text": (b'"x", "y"', ["a", "b"], [("unknown events", 2, None)]),

@@ -137,6 +137,18 @@ def test_events_cut_by_the_edges_of_a_recording_are_counted(tmp_path: Path) -> N
     assert issues == {"begin without end": 1, "end without begin": 2}
 
 
+def test_begins_and_ends_without_a_time_are_lost(tmp_path: Path) -> None:
+    halves = [half("B", 1), half("E", 6), {**half("B", 7), "ts": "7 us"}, {**half("E", 9), "ts": None}]
+    path = tmp_path / "native.json"
+    path.write_text(native(*halves))
+    with TraceStore() as store:
+        store.add_trace(str(path))
+        assert len(store.rows("device_ops")) == 1
+        (read,) = store.inputs_with_issues()
+    assert {issue.kind: issue.count for issue in read.issues} == {"events without times": 2}
+    assert "events without a start" in read.loss
+
+
 def test_a_node_that_runs_again_on_the_same_lane_runs_twice(tmp_path: Path) -> None:
     path = tmp_path / "native.json"
     path.write_text(native(half("B", 1), half("E", 3), half("B", 10), half("E", 14)))

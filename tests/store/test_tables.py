@@ -256,7 +256,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         kernel("impossible", 60, -5),
     ], [
         ('PATH', 'events without times', 3, None, None,
-         'complete events without a start, or with a missing or impossible length, dropped: 3'),
+         'events without a start, or with a missing or impossible length, dropped: 3'),
         ('PATH', 'impossible device events', 1, None, None,
          'device events of impossible length, set aside: 1 (the first: impossible at ts 60.000); record again'),
         ('PATH', 'unmatched begins', 1, None, None,

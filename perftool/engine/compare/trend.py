@@ -59,8 +59,8 @@ def trend_of(
     kind = next((kind for kind in metric_kinds() if kind.name == metric), None)
     if kind is None:
         raise SettingsError(f"{metric}: not a metric of the summary; docs/json.md lists the metrics")
-    lines = [line for line in history.lines if line.at >= since]
-    lines = [line for line in lines if only is None or fnmatch(line.name, only) or fnmatch(line.label, only)]
+    named = [one for one in history.lines if only is None or fnmatch(one.name, only) or fnmatch(one.label, only)]
+    lines = [line for line in named if line.at >= since]
     wanted = [line for line in lines if line.rank == rank]
     if not wanted:
         raise InputError(f"the file has no matching {'run' if rank is None else f'line of rank {rank}'}")
@@ -75,7 +75,7 @@ def trend_of(
         kind, newest.device, newest.world_size, newest.origin, points,
         levels, "cannot be judged", None, None, threshold / 100, len(wanted) - len(alike),
         sum(line.metrics.get(metric) is None for line in whole), history.damaged,
-        _unjudged(newest, max(lines, key=_when), metric, history)
+        _unjudged(newest, max(lines, key=_when), max(named, key=_analysed), metric, history)
         or _without_usual_ranks(newest, whole, lines)
         or _without_device_work(newest, whole)
         or _with_other_steps(newest, wanted)
@@ -90,16 +90,26 @@ def _when(line: RunLine) -> tuple[str, str]:
     return line.at, line.time
 
 
-def _unjudged(newest: RunLine, last: RunLine, metric: str, history: History) -> str:
+def _analysed(line: RunLine) -> str:
+    return line.time
+
+
+def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, history: History) -> str:
     """Why the newest run cannot be judged; empty if it can. A gate must not pass a run that it has not checked.
 
-    ``newest`` is the newest line to judge, ``last`` a line of the newest run: it may be of another rank.
+    ``newest`` is the newest line to judge, ``last`` a line of the newest run: it may be of another rank. ``latest`` was
+    analysed last. The time of a recording is what the trace says, and may be wrong.
     """
     if history.ends_damaged:
         return "the last line of the file is damaged, so the newest run is not judged"
     if _when(newest) != _when(last):
         whose = "of its own" if newest.rank is None else f"of rank {newest.rank}"
         return f"the newest run ({last.label}) has no line {whose}, so it is not judged"
+    if newest.time < latest.time:
+        return (
+            f"the run that was analysed last ({latest.label}) was recorded before another run ({newest.label}, "
+            f"{newest.at}), so it is not judged"
+        )
     if newest.lost:
         some = "an input" if newest.lost == 1 else f"{newest.lost} inputs"
         return f"the newest run ({newest.label}) is incomplete, so it is not judged: {some} could not be read in full"

@@ -63,11 +63,15 @@ def require_reasons(unreadable: Iterable[InputFile]) -> None:
 def require_possible(part: Part, codes: Set[str]) -> None:
     """Raise ValueError for contents that no task exports; ``codes`` are the rules that ``part`` claims to have run."""
     require_reasons(part.unreadable)
+    if not part.inputs and not part.unreadable:
+        raise ValueError("it contains the analysis of no input")
     for read in (*part.inputs, *part.unreadable):
         if read.rank is not None:
             _require_rank(read.rank)
     if part.facts is not None:
         _require_facts(part.facts, codes)
+        if lacking := part.facts.metadata.keys() - {read.rank for read in part.inputs}:
+            raise ValueError(f"it does not say which input is of rank {min(lacking)}")
 
 
 def _require_facts(facts: Facts, codes: Set[str]) -> None:

@@ -59,6 +59,11 @@ class PartFile:
     failed: tuple[InputFile, ...]
     rules: Mapping[str, str]
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether it contains no trace, and no record of another input."""
+        return not self.parts and not any(reading.reading.records for reading in self.readings)
+
 
 def digests(rules: Iterable[Rule]) -> dict[str, str]:
     """A digest for each rule that runs on one rank, over everything that determines its rows."""
@@ -113,6 +118,8 @@ def read_part(path: str) -> PartFile:
             readings = from_plain(tuple[Reading, ...], head["readings"])
             failed = from_plain(tuple[InputFile, ...], head["failed"])
             require_reasons(failed)
+            if not parts and not readings and not failed:
+                raise ValueError("it contains no input")
             return PartFile(parts, readings, failed, rules)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -132,20 +139,25 @@ def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None
         )
 
 
-def together(files: Sequence[tuple[str, PartFile]]) -> PartFile:
-    """The contents of all ``files``, each rank once, in trace order. Raises InputError if two hold the same rank."""
+def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
+    """The contents of all ``files``, each rank once, in trace order. The path is None for traces analysed now.
+
+    Raises InputError if two hold the same rank. Two copies of one part count once.
+    """
     parts: dict[int, tuple[str, Part]] = {}
     lost: dict[str, Part] = {}
     for path, made in files:
         for part in made.parts:
             ranks = _ranks(part)
-            other = next((parts[rank] for rank in ranks if rank in parts), None)
-            if other is not None and other[1] != part:
-                raise InputError(
-                    f"{path} and {other[0]} both contain rank {ranks[0]}, with different content; leave one out "
-                    "(a trace that does not state its rank needs it in its name, as in rank3.json)"
-                )
-            parts |= dict.fromkeys(ranks, (path, part))
+            for rank in ranks:
+                named = path or _path_of(part, rank)
+                other, before = parts.get(rank, (named, part))
+                if before != part:
+                    raise InputError(
+                        f"{named} and {other} both contain rank {rank}; leave one out "
+                        "(a trace that does not state its rank needs it in its name, as in rank3.json)"
+                    )
+                parts[rank] = named, part
             if not ranks:
                 lost |= {read.path: part for read in part.unreadable}
     _require_one_world(parts)
@@ -154,7 +166,7 @@ def together(files: Sequence[tuple[str, PartFile]]) -> PartFile:
     failed = {read.path: read for _, made in files for read in made.failed}
     rules = dict(files[0][1].rules) if files else {}
     return PartFile(
-        tuple(sorted(every, key=first_path)),
+        tuple(sorted(every, key=_first_path)),
         tuple(readings[path] for path in sorted(readings)),
         tuple(failed[path] for path in sorted(failed)),
         {code: digest for code, digest in rules.items() if all(made.rules.get(code) == digest for _, made in files)},
@@ -173,9 +185,12 @@ def _require_one_world(parts: Mapping[int, tuple[str, Part]]) -> None:
         raise InputError(f"{first} and {second} are parts of different runs: their world sizes are {one} and {other}")
 
 
-def first_path(part: Part) -> str:
-    """The sort key of a part: its first trace path."""
+def _first_path(part: Part) -> str:
     return min((read.path for read in (*part.inputs, *part.unreadable)), default="")
+
+
+def _path_of(part: Part, rank: int) -> str:
+    return next(read.path for read in part.inputs if read.rank == rank)
 
 
 def _ranks(part: Part) -> list[int]:

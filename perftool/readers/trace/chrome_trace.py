@@ -46,8 +46,8 @@ class Chunk:
 class ChromeTrace:
     """Reads one trace file; ``metadata`` and ``issues`` are complete after ``finish``.
 
-    The loader of the chunks counts in ``not_objects`` the elements of the event array that are not objects, and in
-    ``without_event`` the objects without any key of an event.
+    The loader of the chunks counts in ``not_objects`` the elements of the event array that are not objects, in
+    ``without_event`` the objects without any key of an event, and in ``repeated_keys`` the events that repeat a key.
     One thread may cut chunks while another repairs some. Once all chunks are cut, ``events_end`` is the offset of the
     bracket that closes the events; None when it is unknown, or when there is damage before it.
     """
@@ -60,6 +60,7 @@ class ChromeTrace:
         self.size = 0
         self.not_objects = 0
         self.without_event = 0
+        self.repeated_keys = 0
         self._spool = spool
         self.bare = False
         self.ended = False
@@ -147,6 +148,9 @@ class ChromeTrace:
         if self.without_event:
             text = f"objects in the event array without any key of an event, left out: {self.without_event:,}"
             self.issues.append(ImportIssue("unknown events", self.without_event, text))
+        if self.repeated_keys:
+            text = f"events that give a key twice, so that their contents are uncertain: {self.repeated_keys:,}"
+            self.issues.append(ImportIssue("repeated keys", self.repeated_keys, text))
         if self.not_objects:
             text = f"elements of the event array that are not objects, left out: {self.not_objects:,}"
             self.issues.append(ImportIssue("unknown events", self.not_objects, text))
