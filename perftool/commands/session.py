@@ -133,6 +133,7 @@ class Session:
         found = find_inputs([path], (), self.settings.exclude, as_one_run=self.settings.as_one_run, run=run)
         if self._gate:
             _require_named(found)
+        self.note(found.notes)
         return replace(self._described(found), captures=())
 
     def alone(self, trace: str) -> Inputs:
@@ -151,6 +152,13 @@ class Session:
 
 
 def _require_named(found: Inputs) -> None:
+    if found.unread_parts:
+        from perftool.readers.discover import unread_parts_text
+
+        raise InputError(
+            f"{unread_parts_text(found.unread_parts)}; a gate needs every rank, so name what to read, or leave the "
+            "parts out with --exclude '*.part'"
+        )
     if not found.unread:
         return
     first, more = found.unread[0], len(found.unread) - 1

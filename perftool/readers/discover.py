@@ -31,6 +31,9 @@ from perftool.readers.trace.profiler_csv import is_profiler_csv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
+# Traces compressed in these ways are not read.
+_OTHER_SUFFIXES = (".json.br", ".json.bz2", ".json.lz4", ".json.lzma", ".json.xz", ".json.zip")
+_NAMES_OF_TRACES = (*TRACE_SUFFIXES, *_OTHER_SUFFIXES)
 # Reports and baselines of this program contain its name within this many bytes of their beginning or end.
 _CHECKED_BYTES = 4 << 10
 # Larger JSON files are not parsed to find out whether they belong to another program. Tokenizer files are about 10 MB.
@@ -45,7 +48,7 @@ class Inputs:
     that were analysed separately). ``set_aside`` holds traces that duplicate others, ``left_out`` files of other runs,
     ``captures`` device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` overrides the
     device that the traces name: a name, or a file of peaks. ``named`` holds the files that were given directly or by a
-    pattern, rather than by their folder."""
+    pattern, rather than by their folder, and ``unread_parts`` the parts in folders with traces."""
 
     traces: tuple[str, ...]
     texts: tuple[str, ...]
@@ -56,6 +59,7 @@ class Inputs:
     left_out: tuple[str, ...] = ()
     device: str | None = None
     named: frozenset[str] = frozenset()
+    unread_parts: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -116,7 +120,10 @@ def find_inputs(
     companion_files = _of_run([file for file in nearby if not is_excluded(file, patterns)], chosen)
     found = (*others, *named, *companion_files.files)
     chosen_by = (*expanded, companion_files)
+    unread_parts = tuple(dict.fromkeys(one for found in expanded for one in found.unread_parts if one not in parts))
     notes = tuple(one.note for one in chosen_by if one.note)
+    if unread_parts:
+        notes += (f"{unread_parts_text(unread_parts)}; name what to read",)
     # A file may be given both directly and by its folder.
     every = dict.fromkeys([*(one for found in expanded for one in found.aside), *aside])
     aside = [one for one in every if one.instead in chosen]
@@ -132,7 +139,16 @@ def find_inputs(
         tuple(aside),
         left_out=left_out,
         named=frozenset(chain(*itself)),
+        unread_parts=unread_parts,
     )
+
+
+def unread_parts_text(parts: Sequence[str]) -> str:
+    """A clause about ``parts`` in a folder with traces. A part made there would repeat the rank of a trace."""
+    first, *more = parts
+    if more:
+        return f"{first} and {len(more)} more part{'s' if more[1:] else ''} were not read: their folder contains traces"
+    return f"{first} was not read: its folder contains traces"
 
 
 def _expand(path: str, wanted: Wanted) -> Chosen:
@@ -156,11 +172,8 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     tables = [] if any(map(_is_trace, files)) else _profiler_csvs(place, wanted.exclude)
     profiled = newest_profiles(path, tables)
     texts = [file for file in companions_in(place, recursive=True) if file not in files]
-    if (
-        not files
-        and not tables
-        and (parts := sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if is_kept(file)))
-    ):
+    parts = sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if is_kept(file))
+    if not files and not tables and parts:
         return Chosen(tuple(filter(wanted.allows, parts)))
     if not files and not tables and not texts:
         if not os.access(path, os.R_OK | os.X_OK):
@@ -187,7 +200,8 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     remaining = [file for file in remaining if file not in texts or file in kept.files]
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     others = (*picked.others, *profiled.others, *kept.others)
-    return Chosen((*picked.files, *remaining), note, others, picked.aside)
+    unread_parts = tuple(file for file in parts if Path(file).parent not in other_folders and wanted.allows(file))
+    return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts)
 
 
 def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
@@ -206,8 +220,10 @@ def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
         for link in filter(os.path.islink, (os.path.join(place, name) for name in sorted(folders))):
             if os.path.commonpath((inside, os.path.realpath(link))) != inside:
                 unread.append(f"{link} is a link to another folder and was not read (give that folder too)")
-        for file in sorted(Path(place, name) for name in names if name.lower().endswith(TRACE_SUFFIXES)):
-            if is_kept(file):
+        for file in sorted(Path(place, name) for name in names if name.lower().endswith(_NAMES_OF_TRACES)):
+            if file.name.lower().endswith(_OTHER_SUFFIXES):
+                unread.append(f"{file} is compressed in a way that is not read (unpack it, or use gzip or zstd)")
+            elif is_kept(file):
                 files.append(str(file))
             else:
                 kind = "not a regular file, or a link to an empty one" if file.exists() else "a broken link"

@@ -245,6 +245,27 @@ def test_a_named_trace_is_not_set_aside_in_silence(run: Run, named: list[str]) -
     assert ("old.json" in run.out, "new.json" in run.out) == (True, True)
 
 
+def test_a_gate_passes_no_part_that_it_has_not_read(run: Run) -> None:
+    """A part next to traces may contain the slow rank."""
+    for rank in (0, 1):
+        trace(f"rank{rank}.json", json.dumps({"traceEvents": [x("aten::mm", 10, 500)], "distributedInfo": {
+            "rank": rank, "world_size": 2}}))  # fmt: skip
+    Path("folder").mkdir()
+    assert run("analyze", "rank1.json", "--part", "folder/rank1.part") == 0
+    Path("rank0.json").rename("folder/rank0.json")
+    sentence = (
+        "habana_perf_tool: folder/rank1.part was not read: its folder contains traces; a gate needs every rank, so "
+        "name what to read, or leave the parts out with --exclude '*.part'\n"
+    )
+    for gate in (["lint", "folder"], ["diff", "rank1.json", "folder", "--fail-if", "slower:5%"]):
+        assert run(*gate) == 2
+        assert run.err == sentence
+    assert run("lint", "folder", "--exclude", "*.part", "--select", "GAP101") == 0
+    assert run("lint", "folder/*", "--select", "GAP101", "--statistics") == 0
+    assert run("analyze", "folder") == 0
+    assert "folder/rank1.part was not read: its folder contains traces; name what to read" in run.err
+
+
 @pytest.mark.parametrize("events", [[], [{"ph": "M", "name": "process_name"}]])
 def test_lint_fails_if_a_rank_was_not_checked(run: Run, events: list[object]) -> None:
     info = {"distributedInfo": {"rank": 1, "world_size": 3}}

@@ -174,6 +174,30 @@ def test_a_note_names_what_is_not_read_in_a_folder(tmp_path: Path) -> None:
     assert find_inputs([str(runs)]).notes[0].endswith("3 more were not read for similar reasons")
 
 
+@pytest.mark.parametrize("name", ["rank1.json.xz", "rank1.JSON.BZ2"])
+def test_a_note_names_a_trace_that_is_compressed_in_another_way(name: str, tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
+    (tmp_path / name).write_bytes(b"packed")
+    found = find_inputs([str(tmp_path)])
+    assert [Path(trace).name for trace in found.traces] == ["rank0.json"]
+    assert found.notes == (
+        f"{tmp_path}/{name} is compressed in a way that is not read (unpack it, or use gzip or zstd)",
+    )
+
+
+def test_parts_in_a_folder_with_traces_are_not_read_and_a_note_says_so(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
+    part = tmp_path / "rank1.part"
+    part.write_bytes(b"part")
+    found = find_inputs([str(tmp_path)])
+    assert (found.parts, found.unread_parts) == ((), (str(part),))
+    assert found.notes == (f"{part} was not read: its folder contains traces; name what to read",)
+    named = find_inputs([str(tmp_path), str(part)])
+    assert (named.parts, named.unread_parts, named.notes) == ((str(part),), (), ())
+    excluded = find_inputs([str(tmp_path)], exclude=["*.part"])
+    assert (excluded.unread_parts, excluded.notes) == ((), ())
+
+
 FALLBACKS = "Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n"
 
 

@@ -133,13 +133,14 @@ class _Recording:
 class Chosen:
     """The files of the selected run, a sentence about the files of other runs, and those files (``others``).
 
-    ``aside`` holds duplicates of other files.
+    ``aside`` holds duplicates of other files, ``unread_parts`` the parts that are not read because traces are.
     """
 
     files: tuple[str, ...]
     note: str | None = None
     others: tuple[str, ...] = ()
     aside: tuple[SetAside, ...] = ()
+    unread_parts: tuple[str, ...] = ()
 
 
 def is_recording(path: str) -> bool:
