@@ -329,7 +329,9 @@ def test_a_program_that_ends_too_early_is_reported(tmp_path: Path) -> None:
     done = run(tmp_path, TRAIN.format(body="pass"), "--wait", "20")
 
     assert done.returncode == 2
-    assert "the program ended after 11 steps, but recording begins after 22" in done.stderr
+    assert (
+        "the program ended after 11 steps, but recording begins after 22; to begin earlier, lower --wait and --warmup"
+    ) in done.stderr
 
 
 def test_without_pytorch_nothing_is_recorded_and_record_says_so(tmp_path: Path) -> None:

@@ -189,8 +189,9 @@ class Recorder:
         if self._is_elsewhere():
             self._plan.note(Note("explained", _LOST))
         elif 0 < self._seen <= self._plan.before:
-            text = f"the program ended after {self._seen} steps, but recording begins after {self._plan.before}"
-            self._plan.note(Note("explained", text))
+            text = f"the program ended after {_steps(self._seen)}, but recording begins after {self._plan.before}"
+            earlier = "; to begin earlier, lower --wait and --warmup" if self._plan.wait + self._plan.warmup else ""
+            self._plan.note(Note("explained", text + earlier))
         self._finish()
 
     def _forked(self) -> None:
