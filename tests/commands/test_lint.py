@@ -260,6 +260,8 @@ def test_a_gate_passes_no_part_that_it_has_not_read(run: Run) -> None:
     for gate in (["lint", "folder"], ["diff", "rank1.json", "folder", "--fail-if", "slower:5%"]):
         assert run(*gate) == 2
         assert run.err == sentence
+    assert run("lint", "folder/rank1.part", "rank1.json") == 2
+    assert run.err.startswith("habana_perf_tool: rank1.json and folder/rank1.part both contain rank 1; leave one out")
     assert run("lint", "folder", "--exclude", "*.part", "--select", "GAP101") == 0
     assert run("lint", "folder/*", "--select", "GAP101", "--statistics") == 0
     assert run("analyze", "folder") == 0
