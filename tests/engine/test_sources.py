@@ -97,7 +97,7 @@ def test_without_user_functions_modules_are_named() -> None:
     assert lines(one) == [(None, None, "nn.Module: Net_0", 700_000)]
 
 
-def test_code_of_a_package_is_the_place_only_if_the_stack_has_no_other_code(tmp_path: Path) -> None:
+def test_code_of_a_package_is_the_place_only_if_the_users_own_code_names_none(tmp_path: Path) -> None:
     library = [
         function("timm/models/vit.py(7): forward", 10, 600), function("_pytest/main.py(3): main", 700, 90),
     ]  # fmt: skip
@@ -108,8 +108,15 @@ def test_code_of_a_package_is_the_place_only_if_the_stack_has_no_other_code(tmp_
         (one,) = [one for one in analyze([str(path)]).findings if one.code == "GAP106"]
         return [(source.file, source.function) for source in one.location.sources]
 
-    assert places(function("train.py(10): main", 1, 998), *library) == [("train.py", "main")]
+    main, load = function("train.py(10): main", 1, 998), function("data.py(3): load", 620, 80)
+    assert places(main, *library, load) == [("train.py", "main"), ("data.py", "load")]
     assert places(*library) == [("timm/models/vit.py", "forward"), ("_pytest/main.py", "main")]
+    # A function that contains the whole run would be the place of everything.
+    assert places(main, *library) == [
+        ("timm/models/vit.py", "forward"), ("train.py", "main"), ("_pytest/main.py", "main"),
+    ]  # fmt: skip
+    # A function that runs for a short time is a place, even if it is the user's only one.
+    assert places(load, *library) == [("data.py", "load")]
 
 
 def test_without_stacks_nothing_is_named_and_the_fix_says_how_to_record_them() -> None:

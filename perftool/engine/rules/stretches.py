@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -43,9 +43,11 @@ WHERE k.kind IS NOT NULL OR c.call_line IS NOT NULL
 ORDER BY c.track, c.ts, c."end" DESC, c.id
 """
 
+# A line that runs for a larger share of the time would be the place of every finding.
+_EVERYWHERE = 0.95
 # Only on a CPU does the time of a function include the work.
-_WINDOW_ON_CPU = """
-SELECT host_ts, host_end FROM windows WHERE rank = $rank AND rank IN (SELECT rank FROM launches WHERE own_work)
+_WINDOW = """
+SELECT host_ts, host_end, rank IN (SELECT rank FROM launches WHERE own_work) AS on_cpu FROM windows WHERE rank = $rank
 """
 # The functions of autograd on the thread of the op that they differentiate, and whether that op is inside a module.
 _BACKWARD = """
@@ -64,8 +66,13 @@ Call = tuple[int, int, Line | None, int | None]
 # A function of autograd: start, end and name of the op that it differentiates, whether that op is outside modules, and
 # the function's own start and end.
 _Backward = tuple[int, int, str, bool, int, int]
+# The time that a rank's numbers cover on the host: begin, end, and whether the CPU is its device.
+_Window = tuple[int, int, bool]
 # The callee in frames: file, line, function and stack.
 _Kind = tuple[str | None, int | None, str, str | None]
+
+# A stretch: start, end, the running line, and the line with the enclosing loop.
+_Stretch = tuple[int, int, Line, Line]
 
 _NOWHERE: Line = (None, None, "")
 # Functions that only wait for the next batch or message, in any library.
@@ -127,23 +134,54 @@ def lines_run(store: TraceStore, rank: int) -> FeedingLines:
         known = _known.setdefault(store, {})
         if rank not in known:
             store.build(["frames", "feeding_tracks", "roles", "windows", "launches", "_differentiated", "ops"])
-            tracks = _calls(store, rank)
-            nested = {track: _nested(calls) for track, calls in tracks.items()}
-            windows = store.select(_WINDOW_ON_CPU, {"rank": rank})
-            backward = _backward(store, rank) if windows else {}
+            windows = [tuple(one.values()) for one in store.select(_WINDOW, {"rank": rank})]
+            tracks, nested = _own_calls(store, rank, windows)
+            on_cpu = any(computes for *_, computes in windows)
+            backward = _backward(store, rank) if on_cpu else {}
             by_track = [
-                _functions(calls, nested[track], backward.get(track, ()), one["host_ts"], one["host_end"])
-                for one in windows for track, calls in tracks.items()
+                _functions(calls, nested[track], backward.get(track, ()), begin, finish)
+                for begin, finish, computes in windows if computes for track, calls in tracks.items()
             ]  # fmt: skip
             longest = max(by_track, key=lambda functions: sum(one.ns for one in functions), default=())
             known[rank] = replace(_numbered(list(nested.values())), outermost=longest)
         return known[rank]
 
 
-def _calls(store: TraceStore, rank: int) -> dict[int, list[Call]]:
-    """The calls of each track to or from a line of the user's code, sorted by nesting."""
+def _own_calls(
+    store: TraceStore, rank: int, windows: Sequence[_Window]
+) -> tuple[dict[int, list[Call]], dict[int, list[_Stretch]]]:
+    """The calls of each track to or from the user's code, and the stretches in which they are innermost.
+
+    Code of packages counts as the user's if the user's own says nothing: there is none, or one line has nearly all of
+    the time.
+    """
     listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
     installed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
+    tracks = _calls(store, rank, installed)
+    nested = {track: _nested(calls) for track, calls in tracks.items()}
+    if installed and not _locates(nested.values(), windows):
+        tracks = _calls(store, rank, ())
+        nested = {track: _nested(calls) for track, calls in tracks.items()}
+    return tracks, nested
+
+
+def _locates(tracks: Iterable[Sequence[_Stretch]], windows: Sequence[_Window]) -> bool:
+    """Whether ``tracks`` name lines, none of which has nearly all of the time of ``windows``."""
+    whole = sum(finish - begin for begin, finish, _ in windows)
+    located = False
+    for stretches in tracks:
+        spent: Counter[Line] = Counter()
+        for begin, finish, _ in windows:
+            for ts, end, line, _ in stretches:
+                located = located or line[0] is not None
+                spent[line] += max(0, min(end, finish) - max(ts, begin))
+        if max(spent.values(), default=0) > _EVERYWHERE * whole:
+            return False
+    return located
+
+
+def _calls(store: TraceStore, rank: int, installed: Collection[str]) -> dict[int, list[Call]]:
+    """The calls of each track to or from a line of the user's code, sorted by nesting."""
     kinds: list[_Kind] = [
         (file, line, name, stack) for file, line, name, stack in store.iterate(_KINDS, {"rank": rank})
     ]
@@ -165,13 +203,10 @@ def _name(line: Line) -> str:
 
 
 def _lines(kinds: Sequence[_Kind], installed: Collection[str]) -> list[Line | None]:
-    """The line of the user's code for each kind of call. If no kind has such a line, the line of a package's code; if
-    there is none either, the module.
-    """
-    for packages in (installed, ()) if installed else ((),):
-        lines = [_line(kind, packages) for kind in kinds]
-        if any(line is not None for line in lines):
-            return lines
+    """The line of the user's code for each kind of call; if no kind has such a line, the module."""
+    lines = [_line(kind, installed) for kind in kinds]
+    if any(line is not None for line in lines):
+        return lines
     return [(None, None, function) if function.startswith("nn.Module: ") else None for _, _, function, _ in kinds]
 
 
@@ -180,10 +215,6 @@ def _line(kind: _Kind, installed: Collection[str]) -> Line | None:
     if stack is not None:
         return innermost(stack, installed)
     return (file, line, function) if file is not None and is_own(file, installed) else None
-
-
-# A stretch: start, end, the running line, and the line with the enclosing loop.
-_Stretch = tuple[int, int, Line, Line]
 
 
 def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> FeedingLines:
