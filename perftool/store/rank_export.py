@@ -21,12 +21,13 @@ EXPORTED = (
     "tracks", "windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
     "_idle_totals", "_idle_annotations", "_idle_ops", "_device_op_totals", "_op_totals", "_traced_compilations",
     "fallback_calls", "run_kinds", "device_windows", "_rank_stretches", "_roofline_totals", "_efficiency_totals",
-    "_efficiency_top", "_efficiency_peaks", "gain_limits", "_cpu_runs", "_overlapping_steps", "_set_aside",
-    "_step_units", "_phase_totals", "chains", "modules", "serving_iterations", "_memory_uses", "_annotation_work",
-    "_called_op_work", "_enclosing_calls", "repeated_passes", "_op_loops", "_gap_neighbours", "_apart_stretches",
+    "_efficiency_top", "_efficiency_ops", "_efficiency_peaks", "gain_limits", "_cpu_runs", "_overlapping_steps",
+    "_set_aside", "_step_units", "_phase_totals", "chains", "modules", "serving_iterations", "_memory_uses",
+    "_annotation_work", "_called_op_work", "_enclosing_calls", "repeated_passes", "_op_loops", "_gap_neighbours",
+    "_apart_stretches",
 )  # fmt: skip
 # The report calculates with the numbers of these tables, which are never NULL.
-_WITHOUT_NULL = ("steps", "_phase_totals")
+_WITHOUT_NULL = ("steps", "_phase_totals", "_efficiency_ops")
 # Limit for one table of one part. A large trace has about ten thousand collectives.
 MOST_ROWS = 5_000_000
 # How many rows and how much text a table may have per byte of its file, in addition to a free amount. Parquet stores a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,23 @@ def test_a_device_at_its_attainable_rate_has_nothing_left(tmp_path: Path) -> Non
 
     assert "aten::mm 100.0 %, at 79.4 % of its peak. " in found
     assert found.endswith("only doing less work can still save time (fewer operations, smaller types, larger batches).")
+
+
+def test_shares_are_of_all_work_whatever_the_number_of_shapes(tmp_path: Path) -> None:
+    """Many small shapes of one op add up, and ops too small for the report's table count too."""
+    times = [*[("my::large", 100, n) for n in range(4)], *[("my::small", 5, n) for n in range(80)]]
+    times += [(f"my::op{n}", 2, 1) for n in range(100)]
+    events: list[Event] = [step(1, 0, 1020)]
+    at = 10
+    for number, (name, work_us, size) in enumerate(times):
+        events.append(x(name, 1 + number, 0.9, **{"Input Dims": [[size, 8]], "Input type": [BF16]}))
+        events += launch(number + 1, 1.1 + number, 0.5, at, work_us, f"{name} kernel")
+        at += work_us
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events, **H100))
+    found = analyze(str(path)).verdict.apart
+
+    assert re.findall(r"my::\w+ [\d.]+ %", found) == ["my::large 40.0 %", "my::small 40.0 %"]
 
 
 def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:

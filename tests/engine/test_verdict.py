@@ -740,3 +740,21 @@ def test_the_layers_of_a_decoder_are_no_loop_of_small_ops(tmp_path: Path) -> Non
     path.write_bytes(document(events))
 
     assert "GAP113" not in [found.code for found in analyze([str(path)]).findings]
+
+
+def test_shares_of_modules_include_inner_modules_and_count_no_work_twice(tmp_path: Path) -> None:
+    """Block takes 60 % of the work, 50 % of it in Conv. So it is not named beside Conv, and nor are its own 10 %."""
+
+    def call(name: str, at: int, dur: int, number: int) -> Event:
+        return x(f"nn.Module: {name}", at, dur, "python_function", **{"Python id": number})
+
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), x("run.py(3): <module>", 0, 10_000, "python_function", **{"Python id": 1}),
+        call("Block_0", 0, 6000, 2), call("Conv_0", 0, 5000, 3), x("aten::mul", 0, 5000), x("aten::add", 5000, 1000),
+        call("Conv_1", 6000, 2500, 4), x("aten::mul", 6000, 2500),
+        call("Norm_0", 8500, 1500, 5), x("aten::div", 8500, 500), call("Scale_0", 9000, 1000, 6),
+        x("aten::exp", 9000, 1000),
+    ]))  # fmt: skip
+
+    assert "By module: Conv 75.0 %, Norm 15.0 % of the work." in analyze([str(path)]).verdict.apart

@@ -10,7 +10,7 @@ from perftool.engine.report.apart import apart_sentence
 from perftool.engine.report.causes import causes
 from perftool.engine.report.chains import chains
 from perftool.engine.report.device_words import named_modules
-from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency, reached_by
+from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency
 from perftool.engine.report.functions import functions_sentence
 from perftool.engine.report.left import left
 from perftool.engine.report.long_calls import LongCalls, long_calls
@@ -69,13 +69,15 @@ def compose(
     memory = memory_uses(store)
     on_cpu = device.type == "cpu"
     largest = device_ops[0].name if on_cpu and device_ops else None
+    remaining = left(store, rates)
     stepped = run.steps_from is not None
     by_module = modules(store)
     by_function, functions = functions_sentence(store, stepped, bool(by_module)) if on_cpu else ("", ())
     verdict_input = VerdictInput(
         inputs, summary, idle_causes, findings, outcome.not_applicable, rules,
         causes(store, findings, rules, device.type), device_ops, steps, overview.roofline(store), model, phases, run,
-        unseen(store), device.type, left(store, rates), reached_by(rates, device_ops), passed_on(store, findings),
+        unseen(store), device.type, remaining,
+        remaining.reached_by(device_ops[0].name) if device_ops else None, passed_on(store, findings),
         memory, by_module, annotated_work(store), called_ops(store),
         enclosing_call(store, largest) if largest else "",
         backward_passes(store) if on_cpu else None, op_loop(store) if on_cpu else None,

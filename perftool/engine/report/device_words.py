@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from perftool.engine.report.causes import LARGE, cut_name
 from perftool.engine.report.verdict_input import VerdictInput
 from perftool.model.memory import MemoryUse
-from perftool.model.modules import ModuleTime, Part
+from perftool.model.modules import INSIDE, ModuleTime, Part
 from perftool.model.report import Metric
 from perftool.model.words import kind_label
 from perftool.units import format_bytes, format_ns, format_ratio
@@ -148,9 +148,9 @@ def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
     by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in _dividing(modules)]
     by_module.sort(key=lambda part: -part.share)
     # A class of layers may be spread over several modules, so the whole class may be larger than the largest module.
-    classes = _by_class(modules)
-    if classes and classes[0].name in [part.name for part in by_module] and classes[0].share > by_module[0].share:
-        return classes
+    spread = max((one.module for one in modules if one.module), key=lambda name: _own_ns(modules, name), default="")
+    if spread in [part.name for part in by_module] and _class_part(modules, spread).share > by_module[0].share:
+        return _by_class(modules, spread)
     return by_module
 
 
@@ -168,16 +168,29 @@ def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
     return level
 
 
-def _by_class(modules: Sequence[ModuleTime]) -> list[Part]:
-    """The classes of modules by the work outside their inner modules, wherever they are in the model."""
-    whole = sum(one.own_ns for one in modules)
-    own: dict[str, int] = {}
-    for one in modules:
-        if one.module:
-            own[one.module] = own.get(one.module, 0) + one.own_ns
-    backward = {one.module for one in modules if one.backward_ns > 0}
-    ordered = sorted(own.items(), key=lambda item: -item[1])
-    return [Part(name, ns / whole, name in backward) for name, ns in ordered if ns]
+def _by_class(modules: Sequence[ModuleTime], first: str) -> list[Part]:
+    """The class ``first``, and the others that are nowhere inside it or around it, so that no work counts twice;
+    largest first.
+    """
+    paths = [one.path.split(INSIDE) for one in modules if one.path]
+    ordered = [_class_part(modules, name) for name in {one.module for one in modules if one.module} - {first}]
+    ordered.sort(key=lambda part: (-part.share, part.name))
+    named = [_class_part(modules, first)]
+    for part in ordered:
+        if not any(part.name in path and any(one.name in path for one in named) for path in paths):
+            named.append(part)
+    return sorted(named, key=lambda part: -part.share)
+
+
+def _own_ns(modules: Sequence[ModuleTime], name: str) -> int:
+    return sum(one.own_ns for one in modules if one.module == name)
+
+
+def _class_part(modules: Sequence[ModuleTime], name: str) -> Part:
+    """All modules of the class ``name``, wherever they are in the model, with the modules inside them."""
+    # A module of the class may be inside another one of the class.
+    outermost = [one for one in modules if one.module == name and one.path and one.path.split(INSIDE).count(name) == 1]
+    return Part(name, sum(one.share for one in outermost), any(one.backward_ns > 0 for one in outermost))
 
 
 def is_well_fed(summary: Mapping[str, Metric]) -> bool:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from perftool.model.efficiency import AssumedPeak, Efficiency, OpRate
-from perftool.model.report import Share
 from perftool.store.trace_store import TraceStore
 
-EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_peaks", "_efficiency_totals", "device_facts")
+EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_ops", "_efficiency_peaks", "_efficiency_totals", "device_facts")
 _TOP = 60
 # If less than this share of the work is known, it does not represent the rest.
 KNOWN = 0.5
@@ -67,14 +64,6 @@ def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
     peaks = tuple(AssumedPeak(**row) for row in store.select(_PEAKS))
     missing = _missing(totals, bool(totals["bounded_ns"]), device)
     return Efficiency(ops, peaks, totals["work_ns"], totals["bounded_ns"], totals["best_ns"], missing)
-
-
-def reached_by(rates: Efficiency | None, ranked: Sequence[Share]) -> float | None:
-    """The share of the device's best rate that the first op of ``ranked`` reaches; None if unknown."""
-    rows = [row for row in rates.ops if row.name == ranked[0].name] if rates and ranked else []
-    if not rows or any(row.roofline_ratio is None for row in rows):
-        return None
-    return sum(row.kernel_ns * (row.roofline_ratio or 0.0) for row in rows) / sum(row.kernel_ns for row in rows)
 
 
 def _missing(totals: dict[str, int], bounded: bool, device: str | None) -> str:

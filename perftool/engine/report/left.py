@@ -11,19 +11,19 @@ from perftool.model.unmodelled import WITHOUT_SHAPES, why_no_model
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# Merges all shapes and ranks of an op, known and unknown ones. The reason is that of its longest unknown calls.
+# Merges the ranks. The reason is that of the op's longest unknown calls. ``work_ns`` is the work of all ops of all
+# ranks, also of those that are too small for the table.
 _OPS = """
 SELECT name, min(source) AS source, min(kind) AS kind, arg_max(engine, kernel_ns) AS engine,
-       CASE WHEN count(input_dims) = count(*)
-            THEN arg_max(input_dims, kernel_ns) FILTER (bytes IS NULL) END AS input_dims,
-       arg_max(input_types, kernel_ns) FILTER (bytes IS NULL) AS input_types,
+       CASE WHEN count(*) FILTER (input_dims IS NULL AND unsized_calls > 0) = 0
+            THEN arg_max(input_dims, (unsized_ns, -rank)) FILTER (unsized_calls > 0) END AS input_dims,
+       arg_max(input_types, (unsized_ns, -rank)) FILTER (unsized_calls > 0) AS input_types,
        sum(calls)::BIGINT AS calls, sum(kernel_ns)::BIGINT AS kernel_ns,
-       coalesce(sum(kernel_ns) FILTER (bytes IS NULL), 0)::BIGINT AS unsized_ns,
-       coalesce(sum(calls) FILTER (bytes IS NULL), 0)::BIGINT AS unsized_calls,
-       coalesce(sum(kernel_ns) FILTER (best_ns IS NOT NULL), 0)::BIGINT AS bounded_ns,
-       coalesce(sum(calls) FILTER (best_ns IS NOT NULL), 0)::BIGINT AS bounded_calls, sum(best_ns) AS best_ns,
-       count(lost_ns) = count(*) AS judged, coalesce(sum(lost_ns), 0)::BIGINT AS lost_ns
-FROM _efficiency_top GROUP BY name ORDER BY kernel_ns DESC, name
+       sum(unsized_ns)::BIGINT AS unsized_ns, sum(unsized_calls)::BIGINT AS unsized_calls,
+       sum(bounded_ns)::BIGINT AS bounded_ns, sum(bounded_calls)::BIGINT AS bounded_calls,
+       sum(best_ns ORDER BY best_ns) AS best_ns, bool_and(judged) AS judged, sum(lost_ns)::BIGINT AS lost_ns,
+       (SELECT sum(work_ns) FROM (SELECT DISTINCT rank, work_ns FROM _efficiency_ops))::BIGINT AS work_ns
+FROM _efficiency_ops GROUP BY name ORDER BY kernel_ns DESC, name
 """
 _ON_CPU = "SELECT 1 FROM launches WHERE own_work LIMIT 1"
 _MOST_NAMED = 4
@@ -71,6 +71,10 @@ class Left:
         gained."""
         return " ".join(filter(None, (f"{self._largest()}.", by_module, self._ending()))) if self.ops else ""
 
+    def reached_by(self, name: str) -> float | None:
+        """The share of the device's best rate that the op ``name`` reaches; None if it is not known of most calls."""
+        return next((op.reached for op in self.ops if op.name == name and not op.calls), None)
+
     def _largest(self) -> str:
         named: list[LargeOp] = []
         for op in self.ops[:_MOST_NAMED]:
@@ -106,8 +110,8 @@ def left(store: TraceStore, efficiency: Efficiency | None) -> Left:
     if efficiency is None:
         return Left((), "")
     rows = store.select(_OPS)
-    work = sum(row["kernel_ns"] for row in rows)
-    return Left(tuple(_op(row, work) for row in rows if work), efficiency.missing, bool(store.select(_ON_CPU)))
+    ops = tuple(_op(row, row["work_ns"]) for row in rows if row["work_ns"])
+    return Left(ops, efficiency.missing, bool(store.select(_ON_CPU)))
 
 
 def _op(row: dict[str, Any], work: int) -> LargeOp:

@@ -1,6 +1,6 @@
 -- The rows of op_efficiency that take the most time, for the report of a run of many ranks.
 --
--- needs: op_efficiency, op_shortfalls
+-- needs: op_efficiency
 -- empty without: op_efficiency
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, op_efficiency.name
@@ -15,11 +15,7 @@
 -- column kernel_ns: BIGINT, op_efficiency.kernel_ns
 -- column bound: VARCHAR, op_efficiency.bound
 -- column best_ns: DOUBLE, time at the device's peak
--- column lost_ns: BIGINT, time beyond the attainable time; 0 if it is less than 10 %; NULL if the device's best is unknown, or if the op takes less than 2 % of the work
 SELECT e.rank, e.name, e.source, e.engine, e.kind, e.input_dims, e.input_types, e.calls, e.flops * e.calls AS flops,
-       e.bytes * e.calls AS bytes, e.kernel_ns, e.bound, e.roofline_ratio * e.kernel_ns AS best_ns,
-       CASE WHEN s.lost_ns IS NOT NULL THEN s.lost_ns
-            WHEN e.roofline_ratio >= 0.8 OR e.roofline_ratio IS NOT NULL AND e.kernel_ns > 0.02 * sum(e.kernel_ns) OVER (PARTITION BY e.rank) THEN 0 END AS lost_ns
+       e.bytes * e.calls AS bytes, e.kernel_ns, e.bound, e.roofline_ratio * e.kernel_ns AS best_ns
 FROM op_efficiency AS e
-LEFT JOIN op_shortfalls AS s ON e.source = 'op' AND s.rank = e.rank AND s.name = e.name AND s.input_dims = e.input_dims AND s.input_types = e.input_types
 QUALIFY row_number() OVER (PARTITION BY e.rank ORDER BY e.kernel_ns DESC, e.name, e.source, e.engine, e.input_dims, e.input_types) <= 60
