@@ -14,7 +14,7 @@ from perftool.model.inputs import ImportIssue
 from perftool.model.shortfalls import Unexplained, attainable, generation_of, parts_of, shortfalls, tile_of
 from perftool.op_costs.sizes import Sizes, sizes_of
 from perftool.store.catalog import Table, catalog
-from perftool.units import format_ns, format_ratio
+from perftool.units import format_bytes, format_ns, format_ratio
 
 # Starting and draining a kernel takes 2 to 5 us on current devices.
 _LEAST_CALL_NS = 2000
@@ -24,7 +24,10 @@ _ENOUGH_CALLS = 10
 _MOST_NUMBER = 2**62
 _BITS = {"fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8}
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
-_FORMATS: Mapping[str | None, Callable[[Any], str]] = {None: str, "percent": format_ratio, "time": format_ns}
+_SHAPE = re.compile(r"\[\d")
+_FORMATS: Mapping[str | None, Callable[[Any], str]] = {
+    None: str, "percent": format_ratio, "time": format_ns, "bytes": format_bytes,
+}  # fmt: skip
 
 
 def judge_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
@@ -100,6 +103,7 @@ def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
         "lost_ns": round(op["kernel_ns"] - attainable_ns), "call_ns": round(call_ns),
         "each_ns": round(op["kernel_ns"] / max(op["kernels"], 1)),
         "spread": op["slowest_ns"] / max(op["fastest_ns"], 1) if op["calls"] >= _ENOUGH_CALLS else None,
+        "written_bytes": _written(op),
         "intensity": round(op["flops"] / max(op["bytes"], 1)) if op["flops"] else None,
         "kernel_capability": generation_of(op["kernel"]), "layout_ratio": op["layout_ns"] / max(op["kernel_ns"], 1),
         "bits": _BITS.get(op["dtype"] or ""),
@@ -137,6 +141,16 @@ def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
         "wave_ratio": tiles / (waves * units) if tiles and waves and tile else None,
         "idle_units": max(units - tiles, 0) if tiles and units else None, "padding_ratio": padding,
     }  # fmt: skip
+
+
+def _written(op: Mapping[str, Any]) -> int | None:
+    """The bytes that a call writes at least, from what it reads and writes in all. The result of a pointwise op is as
+    large as each of its operands, or larger."""
+    if op["kind"] == "pointwise":
+        parts = 1 + len(_SHAPE.findall(op["input_dims"]))
+    else:
+        parts = {"fill": 1, "copy": 2}.get(op["kind"], 0)
+    return round(op["bytes"] / op["calls"] / parts) if parts else None
 
 
 def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None) -> tuple[int, float]:

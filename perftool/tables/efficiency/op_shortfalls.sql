@@ -32,6 +32,8 @@
 -- column fastest_ns: BIGINT, the fastest 10 % of the calls take at most this time
 -- column slowest_ns: BIGINT, the slowest 10 % of the calls take at least this time
 -- column spread: DOUBLE, slowest_ns / fastest_ns, NULL below 10 calls
+-- column written_bytes: BIGINT, bytes that a call writes at least; NULL for kinds other than pointwise, copy and fill
+-- column overload_ratio: DOUBLE, share of the recording in which a thread was ready to run but had no core, or a hypervisor took the cores; NULL when unknown
 -- column intensity: BIGINT, operations per byte
 -- column kernel: VARCHAR, name of the kernel with the most time
 -- column kernels: BIGINT, kernels of all calls
