@@ -49,10 +49,14 @@ class _Usage:
 
 @dataclass(frozen=True)
 class _Moment:
-    """Usage at one moment. ``busy_ns`` and ``stolen_ns`` cover the allowed cores."""
+    """Usage at one moment. ``cpu_ns`` and ``page_faults`` are those of the process; ``system_ns`` is the part of
+    ``cpu_ns`` that it spent in the kernel. ``busy_ns`` and ``stolen_ns`` cover the allowed cores.
+    """
 
     at_ns: int
     cpu_ns: int
+    system_ns: int | None
+    page_faults: int | None
     threads: Mapping[int, _Usage]
     workers: Mapping[int, _Usage]
     busy_ns: int | None
@@ -166,6 +170,8 @@ def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
     return {
         "wall_ns": end.at_ns - begin.at_ns,
         "cpu_ns": end.cpu_ns - begin.cpu_ns,
+        "system_ns": _difference(begin.system_ns, end.system_ns),
+        "page_faults": _difference(begin.page_faults, end.page_faults),
         "workers_cpu_ns": sum(one["cpu_ns"] for one in workers) if workers else 0,
         "machine_cpu_ns": _difference(begin.busy_ns, end.busy_ns),
         "stolen_ns": _difference(begin.stolen_ns, end.stolen_ns),
@@ -195,9 +201,12 @@ def _difference(begin: int | None, end: int | None) -> int | None:
 def _now() -> _Moment:
     pids = [child.pid for child in multiprocessing.active_children() if child.pid]
     busy, stolen = _machine()
+    system, faults = _kernel()
     return _Moment(
         at_ns=time.monotonic_ns(),
         cpu_ns=time.process_time_ns(),
+        system_ns=system,
+        page_faults=faults,
         threads=dict(_used(Path("/proc/self/task"), None)),
         workers=dict(_used(Path("/proc"), pids)),
         busy_ns=busy,
@@ -215,6 +224,16 @@ def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]
                 cpu, delay, _ = (folder / tid / "schedstat").read_text(encoding="ascii").split()
                 name = (folder / tid / "comm").read_text(encoding="utf-8", errors="replace").strip()
                 yield int(tid), _Usage(name, int(cpu), int(delay))
+
+
+def _kernel() -> tuple[int | None, int | None]:
+    """Time in ns that this process spent in the kernel, and its page faults without I/O."""
+    try:
+        import resource
+    except ImportError:
+        return None, None
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return round(used.ru_stime * 1e9), used.ru_minflt
 
 
 def _machine() -> tuple[int | None, int | None]:
