@@ -49,14 +49,15 @@ class _Usage:
 
 @dataclass(frozen=True)
 class _Moment:
-    """Usage at one moment. ``cpu_ns`` and ``page_faults`` are those of the process; ``system_ns`` is the part of
-    ``cpu_ns`` that it spent in the kernel. ``busy_ns`` and ``stolen_ns`` cover the allowed cores.
+    """Usage at one moment. ``busy_ns`` and ``stolen_ns`` cover the allowed cores, the values before them the process;
+    it spent ``system_ns`` of ``cpu_ns`` in the kernel.
     """
 
     at_ns: int
     cpu_ns: int
     system_ns: int | None
     page_faults: int | None
+    resident_bytes: int | None
     threads: Mapping[int, _Usage]
     workers: Mapping[int, _Usage]
     busy_ns: int | None
@@ -172,6 +173,8 @@ def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
         "cpu_ns": end.cpu_ns - begin.cpu_ns,
         "system_ns": _difference(begin.system_ns, end.system_ns),
         "page_faults": _difference(begin.page_faults, end.page_faults),
+        "page_bytes": _page_bytes(),
+        "grown_bytes": _difference(begin.resident_bytes, end.resident_bytes),
         "workers_cpu_ns": sum(one["cpu_ns"] for one in workers) if workers else 0,
         "machine_cpu_ns": _difference(begin.busy_ns, end.busy_ns),
         "stolen_ns": _difference(begin.stolen_ns, end.stolen_ns),
@@ -207,6 +210,7 @@ def _now() -> _Moment:
         cpu_ns=time.process_time_ns(),
         system_ns=system,
         page_faults=faults,
+        resident_bytes=_resident(),
         threads=dict(_used(Path("/proc/self/task"), None)),
         workers=dict(_used(Path("/proc"), pids)),
         busy_ns=busy,
@@ -234,6 +238,21 @@ def _kernel() -> tuple[int | None, int | None]:
         return None, None
     used = resource.getrusage(resource.RUSAGE_SELF)
     return round(used.ru_stime * 1e9), used.ru_minflt
+
+
+def _resident() -> int | None:
+    """The resident memory of this process in bytes."""
+    page = _page_bytes()
+    with suppress(OSError, ValueError):
+        resident = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return None if page is None else page * resident
+    return None
+
+
+def _page_bytes() -> int | None:
+    with suppress(AttributeError, OSError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE")
+    return None
 
 
 def _machine() -> tuple[int | None, int | None]:

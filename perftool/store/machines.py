@@ -11,6 +11,7 @@ from perftool.model.recorded_on import RECORDED_KEY
 _VERSION = 1
 _MOST = 2**62
 _LONGEST = 200
+_LARGEST_PAGE = 1 << 20
 
 
 def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
@@ -29,6 +30,9 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
         for number in (_number(machine, "cores_allowed") or _number(machine, "cores"), _number(machine, "cores_quota"))
         if number
     ]
+    faults, page = _whole(window, "page_faults"), _whole(window, "page_bytes")
+    if page is not None and page > _LARGEST_PAGE:
+        page = None
     own = [_whole(window, name) for name in ("cpu_ns", "workers_cpu_ns")]
     waiting = [_object(one) for name in ("threads", "workers") for one in _list(window.get(name))]
     longest = max(waiting, key=lambda one: _whole(one, "delay_ns") or 0, default={})
@@ -44,7 +48,9 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
         None if own[0] is None else own[0] + (own[1] or 0),
         own[0],
         _whole(window, "system_ns"),
-        _whole(window, "page_faults"),
+        faults,
+        None if faults is None or page is None else faults * page,
+        _signed(window, "grown_bytes"),
         _whole(window, "machine_cpu_ns"),
         _whole(window, "stolen_ns"),
         _whole(longest, "delay_ns"),
@@ -125,6 +131,11 @@ def _number(found: Mapping[str, Any], name: str) -> float | None:
 def _whole(found: Mapping[str, Any], name: str) -> int | None:
     value = _number(found, name)
     return None if value is None else int(value)
+
+
+def _signed(found: Mapping[str, Any], name: str) -> int | None:
+    value = found.get(name)
+    return value if type(value) is int and abs(value) <= _MOST else None
 
 
 def _text(found: Mapping[str, Any], name: str) -> str | None:
