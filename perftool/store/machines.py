@@ -11,7 +11,6 @@ from perftool.model.recorded_on import RECORDED_KEY
 _VERSION = 1
 _MOST = 2**62
 _LONGEST = 200
-_LARGEST_PAGE = 1 << 20
 
 
 def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
@@ -31,8 +30,7 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
         if number
     ]
     faults, page = _whole(window, "page_faults"), _whole(window, "page_bytes")
-    if page is not None and page > _LARGEST_PAGE:
-        page = None
+    faulted = None if faults is None or page is None else faults * page
     own = [_whole(window, name) for name in ("cpu_ns", "workers_cpu_ns")]
     waiting = [_object(one) for name in ("threads", "workers") for one in _list(window.get(name))]
     longest = max(waiting, key=lambda one: _whole(one, "delay_ns") or 0, default={})
@@ -49,7 +47,7 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
         own[0],
         _whole(window, "system_ns"),
         faults,
-        None if faults is None or page is None else faults * page,
+        None if faulted is None or faulted > _MOST else faulted,
         _signed(window, "grown_bytes"),
         _whole(window, "machine_cpu_ns"),
         _whole(window, "stolen_ns"),
