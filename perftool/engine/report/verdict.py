@@ -33,6 +33,8 @@ _OVERLOADED = "TRC111"
 _PROFILED = "TRC105"
 # The rule for calls whose time varies; if it gives no advice, other work on the machine disturbed the recording.
 _VARYING = "ENG107"
+# The rule that proves that calls get new memory.
+_NEW_MEMORY = "MEM110"
 # The rule for steps that take longer than others.
 _UNSTABLE = "STP101"
 # The rule for steps that compile or start up.
@@ -345,7 +347,7 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
     if overloaded := _overloaded(findings):
         return "" if headline == overloaded else overloaded
     found = _finding(findings, _VARYING)
-    if found is None or found.advice:
+    if found is None or found.advice or (found.evidence.get("new_memory") and _finding(findings, _NEW_MEMORY)):
         return ""
     times = (
         f"the worst takes {format_ns(found.evidence['longest_ns'])} instead of {format_ns(found.evidence['usual_ns'])}"
