@@ -419,6 +419,28 @@ def test_advice_that_gains_little_is_only_in_the_table(tmp_path: Path) -> None:
     assert "By module: Net 62.5 %, Loss 36.5 % of the work." in report.verdict.apart
 
 
+def test_an_optimizer_with_a_large_share_of_the_time_is_named(tmp_path: Path) -> None:
+    def said(kind: str, dur: int, *outer: Event) -> str:
+        path = tmp_path / "trace.json"
+        # The last call ends after the last step.
+        calls = [
+            x(f"Optimizer.step#{kind}.step", at + 10_000 - dur, dur + longer, "user_annotation")
+            for at, longer in ((0, 0), (10_000, 90_000))
+        ]
+        steps = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
+        path.write_bytes(document([*steps, x("aten::mm", 0, 5900), x("aten::mm", 10_000, 5900), *calls, *outer]))
+        return analyze([str(path)]).verdict.apart
+
+    lookahead = [
+        x("Optimizer.step#Lookahead.step", at, dur, "user_annotation") for at, dur in ((6000, 4000), (16_000, 95_000))
+    ]
+    assert "The optimizer (SparseAdam) takes 40.0 % of the time." in said("SparseAdam", 4000)
+    assert "The optimizer (Adamax) takes 30.0 % of the time." in said("Adamax", 3000, *lookahead)
+    assert "The optimizer" not in said("SparseAdam", 1000)
+    # The first finding, on Adam, says it.
+    assert "The optimizer" not in said("Adam", 4000)
+
+
 def test_a_step_of_many_backward_passes_says_how_many(tmp_path: Path) -> None:
     events = [step(1, 0, 10_000)]
     for k in range(9):

@@ -11,7 +11,7 @@ from perftool.engine.report.causes import causes
 from perftool.engine.report.chains import chains
 from perftool.engine.report.device_words import named_modules
 from perftool.engine.report.efficiency import EFFICIENCY_TABLES, efficiency
-from perftool.engine.report.functions import functions_sentence
+from perftool.engine.report.functions import functions_sentence, optimizer_sentence
 from perftool.engine.report.left import left
 from perftool.engine.report.long_calls import LongCalls, long_calls
 from perftool.engine.report.memory import memory_uses
@@ -39,7 +39,8 @@ from perftool.store.trace_store import TraceStore
 _TABLES = (
     "summary", "steps", "run_kinds", "ranks", "_idle_totals", "_device_op_totals", "_op_totals", "engines", "recipes",
     "fallbacks", "device_windows", "_phase_totals", "frames", "feeding_tracks", "serving_iterations",
-    "chains", "modules", "_annotation_work", "_called_op_work", "_gap_neighbours", "_memory_uses", *EFFICIENCY_TABLES,
+    "chains", "modules", "optimizer_steps", "_annotation_work", "_called_op_work", "_gap_neighbours", "_memory_uses",
+    *EFFICIENCY_TABLES,
 )  # fmt: skip
 
 # 146 years. The sum of two shorter times fits in 64 bits.
@@ -81,7 +82,7 @@ def compose(
         memory, by_module, annotated_work(store), called_ops(store),
         enclosing_call(store, largest) if largest else "",
         backward_passes(store) if on_cpu else None, op_loop(store) if on_cpu else None,
-        by_function,
+        by_function, optimizer_sentence(store) if on_cpu else "",
         long_calls(store, largest, named_modules(by_module), functions, stepped) if largest else LongCalls(),
         apart_sentence(store) if on_cpu else "",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A sentence on the user's functions that divide the time of a run on the CPU."""
+"""Sentences on the user's functions and the optimizer, which divide the time of a run on the CPU."""
 
 from __future__ import annotations
 
@@ -19,6 +19,19 @@ _WEIGHTY = 0.05
 # If the largest function has a smaller share, the user's functions do not show where the time goes.
 _LARGEST = 0.2
 _MOST_NAMED = 3
+# An optimizer with a smaller share is not named.
+_LARGE_OPTIMIZER = 0.15
+# The optimizer with the most time on the first rank. An optimizer that calls another does not count. The last call may
+# end long after the window, because the profiler stops and saves during it.
+_OPTIMIZER = """
+WITH calls AS (
+    SELECT *, lead(ts) OVER (PARTITION BY track ORDER BY ts, "end" DESC) AS next_ts FROM optimizer_steps
+)
+SELECT c.class, sum(least(c."end", w.host_end) - c.ts) / any_value(w.host_end - w.host_ts) AS share
+FROM calls AS c JOIN windows AS w ON w.rank = c.rank AND c.ts >= w.host_ts AND c.ts < w.host_end
+WHERE (next_ts IS NULL OR next_ts >= c."end") AND c.rank = (SELECT min(rank) FROM windows)
+GROUP BY c.class ORDER BY share DESC, c.class LIMIT 1
+"""
 _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY rank LIMIT 1"
 
 
@@ -54,6 +67,15 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
     included = ", backward pass included" if any(one.backward for one in large) else ""
     places = tuple(one.line for one in large if not one.itself)
     return f"Time by function, outside PyTorch{included}: {named}.", places
+
+
+def optimizer_sentence(store: TraceStore) -> str:
+    """The share of the time that the first rank's optimizer takes; empty if it is small."""
+    store.build(["windows", "optimizer_steps"])
+    rows = store.select(_OPTIMIZER)
+    if not rows or rows[0]["share"] < _LARGE_OPTIMIZER:
+        return ""
+    return f"The optimizer ({cut_name(rows[0]['class'])}) takes {format_ratio(rows[0]['share'])} of the time."
 
 
 def _is_all(large: Sequence[_Part], whole_ns: int, steps: int) -> bool:

@@ -37,6 +37,8 @@ _VARYING = "ENG107"
 _NEW_MEMORY = "MEM110"
 # The rule for steps that take longer than others.
 _UNSTABLE = "STP101"
+# The rule for optimizers that update parameters one by one.
+_UNFUSED = "FUS101"
 # The rule for steps that compile or start up.
 _WARM_UP = "STP102"
 # The rule for ranks without a trace.
@@ -129,7 +131,9 @@ def verdict(run: VerdictInput) -> Verdict:
     told = (rest, _lengths(run, headline), run.passed_on, _missing(findings), _inflated(run))
     caveats = " ".join(filter(None, (*told, _disturbed(findings, headline))))
     phases = _steps_and_phases(run, named_phase, headline)
-    about_steps = " ".join(filter(None, (most, run.long_calls.sentences, run.by_function, phases, run.apart)))
+    optimizer = "" if first and first.code == _UNFUSED else run.optimizer
+    parts = (most, run.long_calls.sentences, run.by_function, optimizer, phases, run.apart)
+    about_steps = " ".join(filter(None, parts))
     texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), about_steps, caveats)]
     return Verdict(texts[0], texts[1], tuple(causes), *texts[2:])
 

@@ -23,8 +23,8 @@ class VerdictInput:
     ``reached`` is the share of their roofline that matmuls reach, or None; ``top_reached`` is the same for the
     first of ``device_ops``. ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that are late
     only because they wait for another rank. ``enclosing`` is a clause on the call that contains most of the time of the
-    first of ``device_ops``. ``by_function`` is a sentence on the user's functions, ``apart`` one on the time before and
-    after the recurring work.
+    first of ``device_ops``. ``by_function`` is a sentence on the user's functions, ``optimizer`` one on the optimizer,
+    ``apart`` one on the time before and after the recurring work.
     """
 
     inputs: Sequence[InputFile]
@@ -53,5 +53,6 @@ class VerdictInput:
     backward_passes: tuple[float, int] | None = None
     op_loop: OpLoop | None = None
     by_function: str = ""
+    optimizer: str = ""
     long_calls: LongCalls = field(default=LongCalls())
     apart: str = ""
