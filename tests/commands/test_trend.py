@@ -163,13 +163,13 @@ def test_the_gate_fails_if_the_newest_run_lacks_a_rank_of_most_runs(run: Run) ->
     ("clocks", "said"),
     [
         # The newest run has the date of a device without a clock, and would be the first.
-        ({9: "2010-01-01T00:00:00Z"}, "(nine) was recorded before another run (eight, 2026-01-08T02:00:00Z)"),
+        ({9: "2010-01-01T00:00:00Z"}, "(nine) is incomplete and, by its date, older than another run (eight, 2026-01-08T02:00:00Z)"),
         # An earlier run has a date in the future, and would be the newest for ever.
-        ({2: "2042-01-01T00:00:00Z"}, "(nine) was recorded before another run (two, 2042-01-01T00:00:00Z)"),
+        ({2: "2042-01-01T00:00:00Z"}, "(nine) is incomplete and, by its date, older than another run (two, 2042-01-01T00:00:00Z)"),
     ],
 )
 @pytest.mark.parametrize("more", [[], ["--since", "2026"], ["--rank", "1"]])
-def test_the_gate_fails_if_the_run_analysed_last_is_not_the_newest(
+def test_the_gate_fails_if_the_run_analysed_last_is_incomplete_and_not_the_newest(
     clocks: dict[int, str], said: str, more: list[str], run: Run
 ) -> None:
     names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -337,7 +337,7 @@ def test_a_run_is_called_by_its_folder_and_the_time_of_its_recording(run: Run) -
         )
         assert run("analyze", folder, "--summary-jsonl", "n.jsonl") == 0
 
-    run("trend", "n.jsonl", "--output-format", "json")
+    assert run("trend", "n.jsonl", "--output-format", "json") == 0
     points = json.loads(run.out)["runs"]
     assert [(point["name"], point["time"]) for point in points] == [
         ("first", "2025-12-31T23:00:00Z"), ("second", "2026-01-01T00:00:00Z"),

@@ -105,10 +105,10 @@ def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, hist
     if _when(newest) != _when(last):
         whose = "of its own" if newest.rank is None else f"of rank {newest.rank}"
         return f"the newest run ({last.label}) has no line {whose}, so it is not judged"
-    if newest.time < latest.time:
+    if latest.lost and newest.time < latest.time:
         return (
-            f"the run that was analysed last ({latest.label}) was recorded before another run ({newest.label}, "
-            f"{newest.at}), so it is not judged"
+            f"the run that was analysed last ({latest.label}) is incomplete and, by its date, older than another run "
+            f"({newest.label}, {newest.at}), so it is not judged"
         )
     if newest.lost:
         some = "an input" if newest.lost == 1 else f"{newest.lost} inputs"

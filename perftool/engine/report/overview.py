@@ -50,9 +50,11 @@ def steps(store: TraceStore) -> Iterable[Step]:
         yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"], row["left_out"], uses)
 
 
+# A share is one of the known time of the device, or of the recording if no time is known.
 _RANKING = """
 SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
-       sum(total_ns) / (SELECT sum("end" - ts) FROM {window}) AS share
+       sum(total_ns) / coalesce((SELECT sum("end" - ts) FROM {window} HAVING sum("end" - ts) > 0),
+                                 (SELECT sum("end" - ts) FROM windows)) AS share
 FROM {table} GROUP BY name ORDER BY total_ns DESC, name
 """
 IDLE_CAUSES = _RANKING.format(table="_idle_totals", window="device_windows")
