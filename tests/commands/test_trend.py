@@ -163,9 +163,15 @@ def test_the_gate_fails_if_the_newest_run_lacks_a_rank_of_most_runs(run: Run) ->
     ("clocks", "said"),
     [
         # The newest run has the date of a device without a clock, and would be the first.
-        ({9: "2010-01-01T00:00:00Z"}, "(nine) is incomplete and, by its date, older than another run (eight, 2026-01-08T02:00:00Z)"),
+        (
+            {9: "2010-01-01T00:00:00Z"},
+            "(nine) is incomplete and, by its date, older than another run (eight, 2026-01-08T02:00:00Z)",
+        ),
         # An earlier run has a date in the future, and would be the newest for ever.
-        ({2: "2042-01-01T00:00:00Z"}, "(nine) is incomplete and, by its date, older than another run (two, 2042-01-01T00:00:00Z)"),
+        (
+            {2: "2042-01-01T00:00:00Z"},
+            "(nine) is incomplete and, by its date, older than another run (two, 2042-01-01T00:00:00Z)",
+        ),
     ],
 )
 @pytest.mark.parametrize("more", [[], ["--since", "2026"], ["--rank", "1"]])
