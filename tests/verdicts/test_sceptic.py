@@ -35,6 +35,7 @@ _UNSEEN = {"unknown"}
 SHAPED = {
     "BAT102",
     "BAT104",
+    "BAT105",
     "ENG104",
     "ENG113",
     "FUS111",
