@@ -37,7 +37,9 @@ class Cores:
         if least_ns <= predicted_ns:
             return 0, None
         busy = min(1.0, (self.own + self.others) / self.usable)
-        return least_ns, f"workers need cores, and this machine's {self.usable:g} cores were {format_ratio(busy)} busy"
+        usable = "only core" if self.usable == 1 else f"{self.usable:g} cores"
+        are = "was" if self.usable == 1 else "were"
+        return least_ns, f"workers need cores, and the {usable} that the run may use {are} {format_ratio(busy)} busy"
 
 
 def cores_of(store: TraceStore, rank: int) -> Cores:

@@ -226,8 +226,8 @@ def test_times_of_uneven_steps_are_parts_of_the_mean_step_and_of_the_recording(t
     assert cause.ns_per_step > 70_000_000
     assert all(f.gain.share_of_step == f.gain.ns_per_step / 76_400_000 for f in report.findings if f.gain)
     assert report.verdict.headline.startswith(
-        "No op computes while the program runs Python, mostly in simulate (train.py): 98.7 % of the time, 377 ms "
-        "of the 382 ms recorded;"
+        "For 98.7 % of the time (377 ms of the 382 ms recorded), no op computes while the program runs Python, mostly "
+        "in simulate (train.py);"
     )
 
 
@@ -243,7 +243,8 @@ def test_a_built_in_function_that_takes_most_of_the_python_is_named(tmp_path: Pa
     ]
 
     assert report_of(events, tmp_path).verdict.headline.startswith(
-        "No op computes while the program runs Python, mostly garbage collection in main (train.py): 90.0 % of the time"
+        "For 90.0 % of the time (90.0 ms a step), no op computes while the program runs Python, mostly garbage "
+        "collection in main (train.py)"
     )
 
 
@@ -305,8 +306,8 @@ def test_a_cause_that_is_one_long_stretch_is_compared_with_the_recording(tmp_pat
     found = report_of([step(1, 0, 7500), *copying, *usual], tmp_path, without="SYN105")
 
     assert found.verdict.headline == (
-        "The device is idle while the host is inside a copy call: 60.9 % of the time, 7.00 ms of the 11.5 ms "
-        "recorded; the longest stretch takes 7.00 ms."
+        "For 60.9 % of the time (7.00 ms of the 11.5 ms recorded), the device is idle while the host is inside a copy "
+        "call; the longest stretch takes 7.00 ms."
     )
 
 

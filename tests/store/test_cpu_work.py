@@ -82,3 +82,18 @@ def test_a_rate_that_the_run_exceeds_was_measured_wrongly(rate: float, known: li
     )
 
     assert [row["device"] for row in found] == known
+
+
+@pytest.mark.parametrize(("delay_us", "known"), [(1300, ["P, 1 thread"]), (1301, [])])
+def test_an_overloaded_machine_shows_no_rates(delay_us: int, known: list[str], rows: Rows) -> None:
+    product = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["float", "float"]}
+    thread = {"tid": 1, "name": "python", "cpu_ns": 11_000_000, "delay_ns": 1000 * delay_us}
+    recorded = {
+        "version": 1, "machine": {"processor": "P"}, "process": {"threads": 1}, "peaks": {"products": {"fp32": 2e11}},
+        "window": {"wall_ns": 13_000_000, "threads": [thread]},
+    }  # fmt: skip
+    found = rows(
+        "rated_devices", [step(1, 0, 13_000), x("aten::mm", 100, 12_000, **product)], perftoolRecording=recorded
+    )
+
+    assert [row["device"] for row in found] == known

@@ -48,8 +48,8 @@ _ON_CPU = {
     "framework_op": "no op computes while the program is in ops that allocate or describe tensors, or call other ops",
     "collective": "no op computes while the program is in collectives or waits for them",
     "optimizer": "no op computes while the optimizer goes from one parameter to the next",
-    "between_ops": "no op computes, and the recording does not show what the program does between its ops",
-    "unknown": "no op computes, and the recording does not show what the program does",
+    "between_ops": "no op runs, and the recording does not show what the program does between its ops",
+    "unknown": "no op runs, and the recording does not show why",
     "start_up": "no op computes during one-off start-up calls",
 }
 # A share below this is stated in the text.

@@ -46,7 +46,10 @@ UNKNOWN_DEVICE = (
     "devices.toml has no device with the name in the trace, so rates are not compared with its peak. "
     "--device NAME selects one."
 )
-UNKNOWN_CPU = "The recording does not contain this machine's peak rates; `record` and `perftool.profile` measure them."
+UNKNOWN_CPU = (
+    "Rates are not compared with this machine's peak: `record` and `perftool.profile` measure it, and ops reach it "
+    "only while cores are free."
+)
 IN_GRAPHS = "Most kernels run in captured graphs, which have no shapes: --capture FILE adds the ops of the capture."
 IN_GRAPHS_OF_A_STRANGER = (
     f"{IN_GRAPHS} Their peak rates also depend on the device, which the trace does not name: give --device NAME."

@@ -414,17 +414,16 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     longest = cause.longest.dur_ns if cause.longest else None
     around = f", {cause.longest.name}" if cause.longest and cause.longest.name else ""
     stretch = f"; the longest stretch takes {format_ns(longest)}{around}" if longest else ""
-    text = cause.text[:1].upper() + cause.text[1:]
+    text = cause.text
     each = f"{format_ns(cause.ns_per_step)}{f' {_with_article(whole.word)}' if whole.steps > 1 else ''}"
     # A mean of uneven steps describes none of them.
     if whole.steps > 1 and (whole.mean or _happened_once(longest or 0, cause.share, whole, run)):
         each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
-    lost = f"{format_ratio(cause.share)} of the time, {each}"
     text += _mostly_in(run.findings, run.rules, cause.ns_per_step) if cause.name == "python" else ""
     if cause.name in _PLACED and cause.within and ", mostly in " not in text:
         text += f", mostly inside the annotation {short_name(cause.within)}"
     advice = _ADVICE.get(cause.name, _ONE_STEP.get(cause.name, "") if whole.steps < 2 else "")
-    return f"{text}: {lost}{stretch}.{advice}"
+    return f"For {format_ratio(cause.share)} of the time ({each}), {text}{stretch}.{advice}"
 
 
 def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: float) -> str:

@@ -1,10 +1,11 @@
 -- The known devices, except those with implausible peak rates.
 --
 -- The rates of a CPU were measured when the trace was recorded. If the run's matmuls are more than 10 % faster, other
--- processes disturbed the measurement.
+-- processes disturbed the measurement. On an overloaded machine the times of ops include waits for a core, so they do
+-- not show the rate of the op.
 --
--- absent: the device is unknown, or the run's matmuls are faster than the rates that its recorder measured
--- needs: known_devices, machines, device_facts, _op_work, _op_costs
+-- absent: the device is unknown, or it is a CPU that was overloaded or slower when measured than in the run's matmuls
+-- needs: known_devices, machines, machine_loads, device_facts, _op_work, _op_costs
 -- empty without: known_devices
 -- column rank: INTEGER, distributed rank
 -- column device: VARCHAR, device_facts.device
@@ -18,3 +19,6 @@ WITH outrun AS (
     HAVING sum(w.kernel_ns) > 1e6 AND sum(1e9 * c.flops * w.calls) > 1.1 * f.value * sum(w.kernel_ns)
 )
 SELECT rank, device FROM known_devices ANTI JOIN outrun USING (rank, device)
+WHERE (rank, device) NOT IN (
+    SELECT (m.rank, m.device) FROM machines AS m JOIN machine_loads AS l USING (rank) WHERE l.overloaded AND m.device IS NOT NULL
+)
