@@ -282,7 +282,7 @@ def test_a_page_without_inputs_says_so() -> None:
 def test_a_trace_that_no_device_made_is_labelled_on_top(key: str, said: str) -> None:
     report, pictures = analysed(starved(), findings=[finding()], **{key: True})
     for page in (render_html(report, pictures, interactive=False).decode(), render_notebook(report)):
-        before = page[: page.index("The device waits while")]
+        before = page[: page.index("the device waits while")]
         assert "Not a measurement." in before
         assert said in before
 

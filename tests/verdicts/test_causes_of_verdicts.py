@@ -268,7 +268,7 @@ def test_a_recording_of_graph_capture_says_so_and_gives_no_advice_on_the_host(tm
         [*launch(1, 0, 10, 20, 80), python, *capture, *launch(2, 890, 5, 900, 100)], tmp_path, "GAP106", "STP103"
     )
 
-    assert report.verdict.headline.startswith("The device cannot work while graphs are captured")
+    assert "), the device cannot work while graphs are captured; " in report.verdict.headline
     assert report.verdict.headline.endswith("This time does not recur: record after the capture.")
     assert [found.code for found in report.findings] == ["STP103"]
 
