@@ -34,7 +34,9 @@ def test_a_large_cause_without_a_rule_is_the_headline(tmp_path: Path) -> None:
     assert (cause.name, cause.codes, cause.share, cause.ns_per_step) == ("copy", (), 0.6, 600_000)
     assert cause.longest
     assert (cause.longest.ts_ns, cause.longest.dur_ns) == (0, 600_000)
-    assert report.verdict.headline.startswith("For 60.0 % of the time (600 us), the device is idle while the host is inside a")
+    assert report.verdict.headline.startswith(
+        "For 60.0 % of the time (600 us), the device is idle while the host is inside a"
+    )
 
 
 def test_an_annotation_locates_unrecorded_time(tmp_path: Path) -> None:
