@@ -12,7 +12,7 @@ from perftool.bench.harness.launch import TUNED_HEAP
 # MiB of each temporary; the C library's own threshold grows to 32 at most.
 _MIB = {"small": 64, "large": 128}
 _RUNS = 9
-# Paths of Debian's packages libtcmalloc-minimal4 and libjemalloc2, in order of preference.
+# Libraries in Debian's packages libtcmalloc-minimal4 and libjemalloc2, in order of preference.
 _LIBRARIES = ("libtcmalloc_minimal.so.4", "libjemalloc.so.2")
 
 

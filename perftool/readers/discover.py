@@ -365,7 +365,7 @@ def _begins_trace(path: str) -> bool:
     with ByteStream(path) as stream:
         head, data = envelope.head_of(stream)
     if head is None:
-        # An object this long must be the metadata of a trace: no other file begins with one.
+        # A JSON object this long is the metadata of a trace, unless it is a flight recorder dump or a file of graphs.
         known = dump.begins_dump(data) or post_graph.begins_graphs(data)
         return len(data) >= BLOCK and data.lstrip()[:1] == b"{" and not known
     return not head.bare or EVENT_START.match(data[head.start : head.start + _CHECKED_BYTES].lstrip()) is not None

@@ -69,7 +69,9 @@ def wide_encoding() -> LogTrap:
 
 
 def evictions() -> LogTrap:
-    """Evictions in the form of 1.19, without the space, and in the documented form with it."""
+    """An eviction as release 1.19 logs it, without the space between the recipe's number and "success", and one as
+    documented, with the space.
+    """
     spaced = eviction(9002, 900_000).replace("9002success", "9002 success")
     return (eviction(9001, 1_000_000) + spaced).encode(), LogFacts(evicted=("9001", "9002"))
 

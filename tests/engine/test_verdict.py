@@ -86,7 +86,7 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
 
     # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
     far, near = verdict_of(100_000_000), verdict_of(250_000_000)
-    assert ", but only at 36.4 % of its peak." in far.headline
+    assert ", but at only 36.4 % of its peak." in far.headline
     assert far.detail == "Pointwise, normalisation and copy kernels take 985 us of 1.00 ms."
     assert far.apart == (
         "Largest ops, by share of the work: aten::add 100.0 %, at 36.4 % of its peak. "

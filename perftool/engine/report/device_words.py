@@ -46,11 +46,19 @@ def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
     share = f" ({format_ratio(top.share)} in {short_name(top.name)})"
     reached = f"; its matmuls reach {format_ratio(run.reached)} of their roofline" if run.reached else ""
     best = run.summary["roofline_ratio"].value
-    only = f", but only at {format_ratio(best)} of its peak" if best and best < _NEAR_BEST else ""
+    only = f", but at only {format_ratio(best)} of its peak" if best and best < _NEAR_BEST else ""
     if run.device == "cpu":
         # The recording does not show the number of busy cores.
         return f"Ops compute {format_ratio(1 - idle)} of the {shown}{only}."
+    if _mostly_communicates(run):
+        return f"Communication is the limit: the device is busy {format_ratio(1 - idle)} of the {shown}{share}."
     return f"The device is the limit: it is busy {format_ratio(1 - idle)} of the {shown}{share}{only}{reached}."
+
+
+def _mostly_communicates(run: VerdictInput) -> bool:
+    """Whether collectives run alone for more than half of the steps' time."""
+    parts = [step.parts_ns for step in run.steps if not step.partial]
+    return 2 * sum(each["communication"] for each in parts) > sum(sum(each.values()) for each in parts) > 0
 
 
 def detail_sentence(run: VerdictInput) -> str:

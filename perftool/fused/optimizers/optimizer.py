@@ -192,7 +192,9 @@ class FusedOptimizer(Optimizer):
             raise RuntimeError(self.sparse_error)
 
     def _state(self, name: str, param: Tensor, group: Group) -> Tensor:
-        """The state of a parameter, created or converted to the dtype and memory layout that the kernel needs."""
+        """The parameter's state ``name``; created if missing, and converted if the kernel needs another device, dtype,
+        sharding or layout.
+        """
         entry = self.state[param]
         present = entry.get(name)
         if not isinstance(present, Tensor):
