@@ -42,12 +42,13 @@ _REST = f"{'0' * 40}.{'0' * 10}."
 
 # Patterns for names whose words ``_certainty`` has separated. Numbers of tokens or of passes are not secrets.
 _CERTAIN = re.compile(
-    r"passw(?:or)?d|passphrase|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$|[a-z0-9]_pwd_$"
-    r"|(?:api|access|account|auth|encryption|master|private|service|signing|ssh|storage|subscription)_?keys?_$"
+    r"pass_?(?:w(?:or)?d|phrase|code)|pswd|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$"
+    r"|[a-z0-9]_pwd_$|(?:api|access|account|auth|encryption|licen[cs]e|master|private|service|signing|ssh|storage"
+    r"|subscription)_?keys?_$"
 )
 # Every name of a secret contains one of these. Most texts contain none, so they need no further check.
-_HINT = re.compile(r"pass|pwd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
-_POSSIBLE = re.compile(r"token_$|[a-z0-9]_pass_$|_auth_")
+_HINT = re.compile(r"pass|pwd|pswd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
+_POSSIBLE = re.compile(r"token_$|[a-z0-9]_pass_$|^_pwd_$|_auth_")
 _UNIT = re.compile(
     r"_(?:per|each|first|next|last|prev|new|num|max|min|total|input|output|prompt|draft|generated|accepted|vision|image"
     r"|audio|video|text|pad|padding|eos|eot|bos|sos|unk|sep|cls|mask|special|start|end|stop|think|sub)_token_$"
@@ -69,6 +70,8 @@ _MEASURE = re.compile(r"[+\-]?[\d.,:]+(?:e[+\-]?\d+)?[A-Za-z%]{0,3}(?:/\w{1,9})?
 _NUMBER = re.compile(r"[+\-]?\d+(?:\.\d+)?(?:e[+\-]?\d+)?", re.IGNORECASE)
 _NONE = re.compile(r"none|null|nil|true|false|yes|no|redacted|[*.x]*", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z_]+")
+# The variable PWD of a shell is the working directory.
+_FOLDER = re.compile(r"[/~$.]|[A-Za-z]:[/\\]")
 # Special tokens of language models, such as <|begin_of_text|> or [MASKED].
 _SPECIAL = re.compile(r"<\|[^|]*\|>|<[/\w]+>|\[\w+\]")
 
@@ -87,8 +90,12 @@ _BARE = re.compile(
 _COOKIES = re.compile(r"(?:set-)?cookie", re.IGNORECASE)
 _HEADER = re.compile(r"""[^"'`\r\n]*""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
-# JSON inside a string may escape the slashes.
-_ADDRESS = re.compile(r""":\\{0,9}/\\{0,9}/(?:[^\s/@:"'<>]*:(?P<password>[^\s/"'<>]+)|(?P<user>[^\s/@:"'<>]{16,}))@""")
+# JSON inside a string may escape the slashes. A quote or an angle bracket ends the address if a space or punctuation
+# follows.
+_IN_USER = r"""(?:[^\s/@:"'<>]|["'<>](?![\s,:;)\]}\\]))"""
+_ADDRESS = re.compile(
+    rf""":\\{{0,9}}/\\{{0,9}}/(?:{_IN_USER}*:(?P<password>(?:{_IN_USER}|[@:])+)|(?P<user>{_IN_USER}{{16,}}))@"""
+)
 
 
 class Certainty(IntEnum):
@@ -128,7 +135,9 @@ def is_secret(name: str, value: str) -> bool:
         return not _NONE.fullmatch(value)
     # A plain word is a token of a language model, not a secret.
     word = name == "token" and _WORD.fullmatch(value)
-    fits = _PLAIN.fullmatch(value) and not (word or any(one.fullmatch(value) for one in (_MEASURE, _NONE, _SPECIAL)))
+    folder = name.strip("-").lower() == "pwd" and _FOLDER.match(value)
+    other = word or folder or any(one.fullmatch(value) for one in (_MEASURE, _NONE, _SPECIAL))
+    fits = _PLAIN.fullmatch(value) and not other
     # The parts of an address are judged on their own.
     return certainty(name) == Certainty.POSSIBLE and bool(fits) and "://" not in value
 

@@ -15,7 +15,8 @@ LONG = "a1B2c3D4e5F6g7H8i9J0" * 2
     "name",
     ["apiToken", "PGPASSWORD", "MY_PASS", "AWS_SECRET_ACCESS_KEY", "db-password", "credentials", "HF_TOKEN",
      "authToken", "x-api-key", "APIKEY", "Authorization", "MYSQL_PWD", "clientSecret", "hpu.ACCESS_TOKEN", "--api-key",
-     "REDIS_AUTH"],
+     "REDIS_AUTH", "passWord", "DB_PASS_WORD", "passPhrase", "ssl-key-pass-phrase", "PassWd", "passcode", "pswd",
+     "license_key", "licenceKey", "pwd"],
 )  # fmt: skip
 def test_values_of_secret_names_are_secrets(name: str) -> None:
     assert is_secret(name, SECRET)
@@ -24,7 +25,7 @@ def test_values_of_secret_names_are_secrets(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["max_tokens", "num_tokens", "tokens_per_s", "tokenizer", "pass_id", "bypass", "pad_token", "time_to_first_token",
-     "token_type", "PWD", "OLDPWD", "forward_pass", "cache_key", "primary_key", "keys", "compass", "author",
+     "token_type", "OLDPWD", "forward_pass", "cache_key", "primary_key", "keys", "compass", "author",
      "HF_TOKEN_PATH", "password_file", "per_output_token", "passed", "monkey"],
 )  # fmt: skip
 def test_values_of_other_names_are_not_secrets(name: str) -> None:
@@ -63,6 +64,14 @@ FORMS = {
     "a signature of AWS": f"https://host/x?X-Amz-Signature={SECRET}",
     "after a similar one that is not a secret": f"auth=url=https://x?token={SECRET}",
 }  # fmt: skip
+
+
+def test_the_working_directory_is_not_a_password() -> None:
+    for name in ("PWD", "pwd"):
+        assert not any(
+            is_secret(name, value) for value in ("/home/someone", "~/training", "C:\\training", "./training")
+        )
+    assert without_secrets("env PWD=/home/someone --pwd q7Wz2Kd9") == "env PWD=/home/someone --pwd redacted"
 
 
 @pytest.mark.parametrize("value", ["Zq2?vbnm9082w", "Zq2,vbnm9082w", "Zq2|vbnm(082w"])
@@ -111,6 +120,22 @@ def test_a_quote_or_a_bracket_inside_a_password_does_not_end_it(mark: str) -> No
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("mark", [*"<>'\"", "''", "'\"<"])
+def test_a_quote_or_a_bracket_inside_an_address_does_not_end_it(mark: str) -> None:
+    for user in ("svc", "o'brien", ""):
+        address = f"postgresql://{user}:it{mark}Zq7wLk93xT@db.internal/x"
+        assert without_secrets(f"to {address} now") == f"to postgresql://{user}:redacted@db.internal/x now"
+    assert without_secrets(f"https://{mark}{SECRET}abc@host") == "https://redacted@host"
+
+
+def test_what_follows_an_address_stays() -> None:
+    for quote in ("'", '"', r"\"", r"\'"):
+        listed = (
+            f"[{quote}http://host:80{quote},{quote}a@b.c{quote}] ({quote}http://localhost{quote})@x <http://a:80> @"
+        )
+        assert without_secrets(listed) == listed
+
+
 def test_what_follows_an_assigned_secret_stays() -> None:
     listed = "['HF_TOKEN=QW00ertyZx','b=1'] \"HF_TOKEN=QW00ertyZx\", token=QW00ertyZx;path=/x <HF_TOKEN=QW00ertyZx> x"
     assert without_secrets(listed) == listed.replace("QW00ertyZx", "redacted")
@@ -155,7 +180,8 @@ def test_a_name_may_be_of_any_length() -> None:
     assert not certainty("password" + "x" * 1000)
 
 
-HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "eyJaaaaaaaaaaa.", "://a:", "Bearer ", "-----BEGIN ", "a", "x_", " ",
+HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "eyJaaaaaaaaaaa.", "://a:", "://'", "':", "<",
+           "Bearer ", "-----BEGIN ", "a", "x_", " ",
            "\\", 'token=\\"', "sk-", "?key=", "password=$", "token='auth=\"", "hf_", "-a",
            "\\'a=")  # fmt: skip
 
