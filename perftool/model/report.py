@@ -93,6 +93,12 @@ class Finding:
     def __repr__(self) -> str:
         return f"<Finding {self.code}: {shorten(self.message, _LONGEST_REPR)}>"
 
+    @property
+    def late_ranks(self) -> list[int]:
+        """The ranks that the others wait for; empty if the rule names none. A rule of a pack may give any value."""
+        late = self.evidence.get("late_ranks")
+        return late if isinstance(late, list) and all(isinstance(rank, int) for rank in late) else []
+
 
 @dataclass(frozen=True)
 class NotApplicable:

@@ -42,10 +42,8 @@ def test_many_groups_of_the_same_ranks_are_examined_once() -> None:
         "arrivals": [{"role": "dp", "rank": 0, "exposed_ns": 100}],
         "process_groups": [{"role": role, "ranks": [0, 1]} for _ in range(MANY) for role in ("dp", "tp")],
     }
-    evidence = {"late_ranks": [1], "late_ns": 100}
-    straggler: Any = SimpleNamespace(
-        advice=True, code="COL103", gain=SimpleNamespace(kind="predicted"), evidence=evidence
-    )
+    gain = SimpleNamespace(kind="predicted")
+    straggler: Any = SimpleNamespace(advice=True, code="COL103", gain=gain, evidence={"late_ns": 100}, late_ranks=[1])
 
     began = time.process_time()
     assert passed_on(SimpleNamespace(rows=rows.__getitem__), [straggler]) == ""  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -113,6 +114,14 @@ def test_findings_over_ranks_are_shown_at_the_trace_of_a_named_rank() -> None:
     found = replace(finding().finding, rank=None, evidence={"late_ranks": [2, 3]})
     assert file_of(found, inputs) == "rank2.json"
     assert file_of(replace(found, evidence={}), inputs) == "rank0.json"
+
+
+@pytest.mark.parametrize("late", [None, 5, "23", [None], [[2]], {"2": 3}], ids=repr)
+def test_late_ranks_of_any_type_name_no_trace(late: Any) -> None:
+    """A hang in which every rank waits for the same collective names none, and a rule of a pack may give any value."""
+    inputs = [InputFile(f"rank{rank}.json", "trace", rank, 1, 1, "ok") for rank in range(4)]
+    found = replace(finding().finding, rank=None, evidence={"late_ranks": late})
+    assert file_of(found, inputs) == "rank0.json"
 
 
 def test_a_hostile_name_stays_on_one_line_of_text() -> None:

@@ -38,7 +38,7 @@ def ranks_to_show(ranks: Sequence[RankSummary], findings: Sequence[Finding], mos
     """
     if len(ranks) <= most:
         return list(ranks)
-    late = {rank for found in findings for rank in found.evidence.get("late_ranks") or ()}
+    late = {rank for found in findings for rank in found.late_ranks}
     counts = Counter(found.code for found in findings if found.rank is not None)
     # A finding on many ranks does not single out any of them.
     late |= {found.rank for found in findings if found.rank is not None and counts[found.code] <= most // 2}

@@ -68,8 +68,8 @@ def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
     first = next((found for found in findings if found.advice), None)
     if first is None or first.code != _STRAGGLER or not first.gain or first.gain.kind != "predicted":
         return ""
-    late = first.evidence["late_ranks"]
-    if len(late) > 1:
+    late = first.late_ranks
+    if len(late) != 1:
         return ""
     waits = {(row["role"], row["rank"]): row["exposed_ns"] for row in store.rows("arrivals")}
     least = _PASSED_ON * first.evidence["late_ns"]

@@ -46,7 +46,7 @@ def file_of(finding: Finding, inputs: Sequence[InputFile]) -> str:
     if finding.path is not None:
         return finding.path
     traces = [read for read in inputs if read.kind == "trace"] or list(inputs)
-    named = [*finding.evidence.get("late_ranks", ())][:1] if finding.rank is None else [finding.rank]
+    named = finding.late_ranks[:1] if finding.rank is None else [finding.rank]
     ranked = [read for read in traces if read.rank in named]
     return (ranked or traces)[0].path
 

@@ -58,8 +58,7 @@ def claimed_once(
         if explained < _REST * finding.gain.ns_per_step:
             return finding
         gain, left = finding.gain, finding.gain.ns_per_step - explained
-        late = findings[number].evidence.get("late_ranks") or ()
-        if code in blaming and finding.rank not in late:
+        if code in blaming and finding.rank not in findings[number].late_ranks:
             waited = format_ns(min(explained, gain.ns_per_step))
             waiting = f"{waited} of it per step is spent waiting for {findings[number].subject} ({code})"
             finding = replace(finding, message=f"{finding.message}; {waiting}")

@@ -153,7 +153,7 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
 def _awaited(findings: Sequence[Finding]) -> str:
     """The rank that the others wait for, if the findings name one."""
     first = findings[0]
-    return f": {one_line(first.subject)}" if len(findings) == 1 and "late_ranks" in first.evidence else ""
+    return f": {one_line(first.subject)}" if len(findings) == 1 and first.late_ranks else ""
 
 
 def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) -> list[Text]:
