@@ -140,10 +140,14 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
     counted = f"SELECT count(*) FROM (SELECT 1 FROM read_parquet({file}) LIMIT {most + 1})"
     if connection.execute(counted).fetchall()[0][0] > most:
         raise duckdb.OutOfRangeException(f"{name} has too many rows")
-    # No LIMIT, which would copy each text.
-    total = connection.execute(f"SELECT coalesce(sum({length}), 0) FROM read_parquet({file})").fetchall()[0][0]
-    if total > _TEXT_PER_BYTE * size + _FREE_TEXT:
-        raise duckdb.OutOfRangeException(f"{name} repeats its texts too often")
+    # No LIMIT, which would copy each text. Lists are unpacked after their members were counted.
+    members = (f'(SELECT unnest("{one}") AS member FROM read_parquet({file}))' for one in lists)
+    sums = [(length, f"read_parquet({file})"), *(("strlen(member::VARCHAR)", source) for source in members)]
+    total = 0
+    for summand, source in sums:
+        total += connection.execute(f"SELECT coalesce(sum({summand}), 0) FROM {source}").fetchall()[0][0]
+        if total > _TEXT_PER_BYTE * size + _FREE_TEXT:
+            raise duckdb.OutOfRangeException(f"{name} repeats its texts too often")
 
 
 def _require_values(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:

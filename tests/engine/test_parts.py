@@ -23,6 +23,7 @@ from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError
 from perftool.readers.discover import find_inputs
 from perftool.reporters.json import render_json
+from perftool.store.catalog import catalog
 
 RULES = [rule for rule in load_pack(builtin_folder()) if rule.code.startswith(("COL", "GAP10", "TRC", "CFG10"))]
 
@@ -201,6 +202,29 @@ def test_repeated_content_is_bounded_by_the_size_of_the_part(run: list[str], que
         analyze(["hand.part"], [])
 
 
+def test_texts_in_lists_are_bounded_by_the_size_of_the_part(run: list[str]) -> None:
+    """DuckDB trusts the unpacked size that the file states."""
+    columns = [f"NULL::{one.type} AS {one.name}" for one in catalog()["recipes"].columns if one.name != "kernel_names"]
+    names = "list(repeat('x', 10_000)) AS kernel_names FROM range(1000)"
+    table = Path("new.parquet")
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT {', '.join(columns)}, {names}) TO 'new.parquet' (COMPRESSION zstd)")
+        sizes = "SELECT max(total_uncompressed_size) FROM parquet_metadata('new.parquet')"
+        ((size,),) = connection.execute(sizes).fetchall()
+    table.write_bytes(table.read_bytes().replace(zigzag(size), zigzag(1 << 21)))
+    Path("hand.part").write_bytes(changed(run[0], {"recipes": table.read_bytes()}))
+    with pytest.raises(InputError, match=r"the tables of a part are damaged; .*recipes repeats its texts too often"):
+        analyze(["hand.part"], [])
+
+
+def zigzag(number: int) -> bytes:
+    """``number`` as the Thrift of Parquet writes it."""
+    left, written = 2 * number, b""
+    while left > 127:
+        left, written = left >> 7, written + bytes([left & 127 | 128])
+    return written + bytes([left])
+
+
 def repacked(part: str, method: int = zipfile.ZIP_DEFLATED, **more: bytes) -> bytearray:
     """``part`` with each member packed by ``method``, and ``more`` members."""
     with zipfile.ZipFile(part) as archive:
@@ -212,7 +236,7 @@ def repacked(part: str, method: int = zipfile.ZIP_DEFLATED, **more: bytes) -> by
     return bytearray(file.getvalue())
 
 
-@pytest.mark.parametrize("harm", ["bzip2", "lzma", "encrypted", "unknown method", "damaged"])
+@pytest.mark.parametrize("harm", ["bzip2", "lzma", "encrypted", "patched", "future", "unknown method", "damaged"])
 def test_members_that_we_never_wrote_are_refused_in_a_sentence(run: list[str], harm: str) -> None:
     method = {"bzip2": zipfile.ZIP_BZIP2, "lzma": zipfile.ZIP_LZMA}.get(harm, zipfile.ZIP_DEFLATED)
     data = repacked(run[0], method)
@@ -220,6 +244,10 @@ def test_members_that_we_never_wrote_are_refused_in_a_sentence(run: list[str], h
     if harm == "encrypted":
         data[6] |= 1
         data[directory + 8] |= 1
+    if harm == "patched":
+        data[directory + 8] |= 0x20
+    if harm == "future":
+        data[directory + 6] = 100
     if harm == "unknown method":
         data[8] = data[directory + 10] = 99
     if harm == "damaged":

@@ -43,7 +43,7 @@ VERSION = 1
 _HEAD = "part.json"
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, OSError, RecursionError,
-    InvalidOperation,
+    InvalidOperation, NotImplementedError,
 )  # fmt: skip
 
 
