@@ -62,9 +62,10 @@ class Workspace:
     room: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(_CALLS_AT_ONCE))
 
     def path(self, name: str) -> str:
-        """The path of ``name`` below the root, for an analysis; patterns in names are escaped.
+        """The path of ``name`` below the root, for an analysis; wildcards in the path of a file are escaped.
 
-        Raises PerfToolError like ``place``, and for a link that leads out of the root.
+        Raises PerfToolError like ``place``, for a link that leads out of the root, and for a file whose escaped path is
+        the name of another one.
         """
         found = self.place(name)
         # An analysis reads every file of a folder, and the logs in the folder of a file.
@@ -73,8 +74,15 @@ class Workspace:
             raise PerfToolError(
                 f"{one_line(link.name)}: a link that leads outside the folder that this server may read"
             )
-        # Escaped, because a folder name with wildcards would match other folders, too.
-        return escape(str(found))
+        if found.is_dir():
+            return str(found)
+        # A path with wildcards would match other files, too. An analysis looks for a file of that name first.
+        escaped = escape(str(found))
+        if escaped != str(found) and os.path.lexists(escaped):
+            raise PerfToolError(
+                f"{one_line(name)}: {one_line(os.path.relpath(escaped, self.root))} exists, too; rename one"
+            )
+        return escaped
 
     def place(self, name: str) -> Path:
         """The file or folder ``name`` below the root. Raises PerfToolError if it is outside the root, or does not

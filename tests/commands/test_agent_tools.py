@@ -21,6 +21,7 @@ import perftool
 from perftool.commands import agent_tools
 from perftool.commands.agent_tools import Workspace, end, explained, listed, small
 from perftool.errors import PerfToolError, RuleError
+from perftool.readers.discover import find_inputs
 from perftool.reporters.escape import shown, shown_document
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -108,6 +109,20 @@ def test_a_folder_named_like_a_pattern_stands_for_itself(tmp_path: Path) -> None
         (tmp_path / folder / "run.json").write_text("{}")
 
     assert glob(Workspace(tmp_path, 1).path("a*/run.json")) == [str(tmp_path / "a*" / "run.json")]
+    assert find_inputs([Workspace(tmp_path, 1).path("a*")]).traces == (str(tmp_path / "a*" / "run.json"),)
+
+
+def test_a_link_named_like_an_escaped_folder_leads_nowhere(tmp_path: Path) -> None:
+    """An analysis of ``a*`` read what the link ``a[*]`` names."""
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root / "a*", outside):
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text("{}")
+    (root / "a[*]").symlink_to(outside)
+
+    assert find_inputs([Workspace(root, 1).path("a*")]).traces == (str(root / "a*" / "run.json"),)
+    with pytest.raises(PerfToolError, match=r"^a\*/run\.json: a\[\*\]/run\.json exists, too; rename one$"):
+        Workspace(root, 1).path("a*/run.json")
 
 
 def test_a_folder_with_a_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
