@@ -226,6 +226,24 @@ def test_the_first_member_of_a_name_is_the_member(path: Path) -> None:
     assert (len(read.nodes), read.issues) == (1, ())
 
 
+@pytest.mark.parametrize("headers", [{f"k{key}": "" for key in range(17)}, {"mtime": "1" * 1001}])
+@pytest.mark.parametrize("once", [True, False])
+def test_global_headers_that_every_member_repeats_are_refused(headers: dict[str, str], once: bool, path: Path) -> None:
+    parts = [headers] if once else [{key: value} for key, value in headers.items()]
+    content = b"".join(tarfile.TarInfo.create_pax_global_header(part) for part in parts)
+    path.write_bytes(gzip.compress(content + tarfile.TarInfo("views/trace_analyzer.json").tobuf() + bytes(1024)))
+    with pytest.raises(InputError, match="more global headers than any profiler writes"):
+        bundle.read(str(path))
+
+
+def test_an_archive_may_have_a_global_header(path: Path) -> None:
+    with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT, pax_headers={"comment": "0" * 40}) as archive:
+        info = tarfile.TarInfo("views/trace_analyzer.json")
+        info.size = len(VIEW)
+        archive.addfile(info, io.BytesIO(VIEW))
+    assert bundle.read(str(path)).nodes
+
+
 def test_headers_of_headers_of_headers_are_damage(path: Path) -> None:
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, tarfile.BLOCKSIZE

@@ -137,6 +137,42 @@ def test_the_size_of_all_groups_is_limited(tmp_path: Path, monkeypatch: pytest.M
     assert [(issue.kind, issue.count) for issue in reading.issues] == [("members", 2)]
 
 
+def test_entries_and_texts_that_a_pickle_shares_are_bounded_by_its_size(tmp_path: Path) -> None:
+    text = "n" * 1001
+    shared = {"profiling_name": text, "process_group": (text, text), "collective_seq_id": 1}
+    path = tmp_path / "nccl_trace_rank_0"
+    found = dumped(*[shared] * 20_000)
+    facts = {"desc": "d" * 1001, "ranks": "[0]"}
+    found["pg_config"] = {str(key): facts for key in range(20_000)}
+
+    def size(content: dict[str, Any]) -> int:
+        """The characters of what is read, for each byte of the file."""
+        path.write_bytes(pickle.dumps(content, protocol=2))
+        reading = dump.read(str(path))
+        characters = sum(len(one.group) + len(one.name) + len(one.description) for one in reading.flight)
+        assert len(reading.flight) < 20_000
+        assert "were left out: the file repeats its contents too often" in reading.issues[-1].message
+        characters += sum(len(one.group) + len(one.description) for one in reading.flight_groups)
+        return characters // path.stat().st_size
+
+    assert size(found) < 20
+    del found["pg_config"]
+    assert size(found) < 40
+
+
+def test_members_that_groups_share_are_bounded_by_the_size_of_the_file(tmp_path: Path) -> None:
+    found, ranks = dumped(entry(1)), str(list(range(1000)))
+    found["pg_config"] = {str(key): {"name": str(key), "ranks": ranks} for key in range(3000)}
+    path = tmp_path / "nccl_trace_rank_0"
+    path.write_bytes(pickle.dumps(found, protocol=2))
+
+    reading = dump.read(str(path))
+
+    members = sum(len(group.members) for group in reading.flight_groups)
+    assert 199_000 < members < 200_000 + path.stat().st_size
+    assert [issue.kind for issue in reading.issues] == ["members"]
+
+
 def test_a_trace_of_a_large_cluster_is_not_taken_for_a_dump(tmp_path: Path) -> None:
     """The trace begins with a list of process groups that looks like a dump's and exceeds the first block read."""
     groups = [{"pg_name": str(number), "pg_desc": "x" * 40, "ranks": list(range(64))} for number in range(2000)]
@@ -273,7 +309,7 @@ def test_in_a_pipeline_a_peer_without_a_dump_is_named(tmp_path: Path) -> None:
 def test_a_send_that_both_have_called_does_not_end(tmp_path: Path) -> None:
     called = {0: [sent("send 0->1", 3)], 1: [sent("recv 1<-0", 8)]}
     assert hangs(tmp_path, {"pp": [0, 1]}, called) == [
-        "group pp, ranks 0, 1: ranks 0, 1 have both called nccl:send 0->1 of [3, 4] at train.py:31 step, and it "
+        "group pp, ranks 0, 1: ranks 0, 1 have both called nccl:send 0->1 of [3, 4] at train.py:31 step, but it "
         "does not end"
     ]
 
@@ -302,7 +338,7 @@ def test_an_error_and_a_missing_dump_suggest_that_the_rank_died(tmp_path: Path) 
     found = [found for found in analyze([str(tmp_path)]).findings if found.code == "COL114"]
     assert [one.message for one in found] == [
         "group default_pg (0): ranks 0, 1 have called collective 2 (nccl:all_reduce of [3, 4] at train.py:31 "
-        "step), and it "
+        "step), but it "
         "does not end; it ended with an error on ranks 0, 1; no dump of rank 2: it may have died"
     ]
 
@@ -314,7 +350,7 @@ def test_a_rank_without_a_dump_is_the_start_of_the_chain_of_waits(tmp_path: Path
 
     called = {0: [at("dp", 1, "started")], 1: [at("tp", 1, "started")]}
     assert hangs(tmp_path, {"dp": [0, 1], "tp": [1, 2]}, called) == [
-        "group tp: rank 1 has called collective 1 (nccl:all_reduce of [3, 4] at train.py:31 step), and it does "
+        "group tp: rank 1 has called collective 1 (nccl:all_reduce of [3, 4] at train.py:31 step), but it does "
         "not end; no "
         "dump of rank 2: it may have died; rank 0 waits for ranks that wait here"
     ]

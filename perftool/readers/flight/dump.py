@@ -42,6 +42,13 @@ _LIBRARY = ("/torch/", "/contextlib.py", "/multiprocessing/", "/threading.py")
 _MOST_SIZES = 8
 _MOST_FRAMES = 200
 _LONGEST_TEXT = 1000
+# Entries of a pickle may share texts and lists, so that an entry of two bytes becomes a long row. A real entry takes
+# more than 80 bytes, and its texts take about as much. These limit the characters per byte of the file, plus a fixed
+# number. Each entry also counts as some characters.
+_MOST_PER_BYTE, _MOST_FREE = 8, 1_000_000
+_ENTRY = 64
+# A member takes two bytes or more where it is not shared. In a small file, 50 groups may share 4,000 ranks.
+_FREE_MEMBERS = 200_000
 # Enough for 1,000 groups of 4,000 ranks.
 _MOST_MEMBERS = 4_000_000
 
@@ -70,9 +77,10 @@ def read(path: str, rank: int | None = None) -> LogReading:
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     tally = IssueTally()
-    configs = _configs(found, tally)
+    texts = _Allowance(_MOST_PER_BYTE * len(data) + _MOST_FREE)
+    configs = _configs(found, _Members(min(len(data) + _FREE_MEMBERS, _MOST_MEMBERS)), texts, tally)
     raw, batches = _without_batches(found.get("entries"))
-    entries = tuple(_entries(raw, known, configs, tally))
+    entries = tuple(_entries(raw, known, configs, texts, tally))
     groups = tuple(_groups(found, entries, known, configs, batches))
     return LogReading(flight=entries, flight_groups=groups, issues=tally.issues(), kind="flight_record")
 
@@ -101,13 +109,28 @@ class _Config:
     members: tuple[int, ...]
 
 
-def _configs(found: Mapping[str, Any], tally: IssueTally) -> dict[str, _Config]:
-    members = _Members()
+class _Allowance:
+    """What remains of a limit for the whole file."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def take(self, count: int) -> bool:
+        """Take ``count``; whether that much was left."""
+        self._left -= count
+        return self._left >= 0
+
+
+def _configs(found: Mapping[str, Any], members: _Members, texts: _Allowance, tally: IssueTally) -> dict[str, _Config]:
     named = {_text(facts.get("name")) or _cut(key): facts for key, facts in _tables(found.get("pg_config"))}
-    return {
-        name: _Config(_text(named[name].get("desc")), members.of(named[name].get("ranks"), tally))
-        for name in sorted(filter(None, named))
-    }
+    configs = {}
+    for name in sorted(filter(None, named)):
+        description = _text(named[name].get("desc"))
+        if not texts.take(len(description)):
+            tally.note("texts", "groups with descriptions too long for the file's size are listed without them")
+            description = ""
+        configs[name] = _Config(description, members.of(named[name].get("ranks"), tally))
+    return configs
 
 
 def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
@@ -139,13 +162,25 @@ def _batch(entry: Mapping[str, Any]) -> tuple[str, int, int] | None:
     return None if name is None or numbers[0] is None or numbers[1] is None else (name, numbers[0], numbers[1])
 
 
-def _entries(entries: list[Any], rank: int, configs: Mapping[str, _Config], tally: IssueTally) -> Iterable[FlightEntry]:
-    for entry in entries:
+def _entries(
+    entries: list[Any], rank: int, configs: Mapping[str, _Config], texts: _Allowance, tally: IssueTally
+) -> Iterable[FlightEntry]:
+    for at, entry in enumerate(entries):
         made = _entry(entry, rank, configs) if isinstance(entry, dict) else None
         if made is None:
             tally.note("entry", "entries of the flight recorder without group, number, name or peer were left out")
-        else:
+        elif texts.take(_length(made)):
             yield made
+        else:
+            left_out = f"the last {len(entries) - at:,} entries of the flight recorder were left out"
+            tally.note("texts of entries", f"{left_out}: the file repeats its contents too often")
+            return
+
+
+def _length(entry: FlightEntry) -> int:
+    """What ``entry`` counts against the limit of the file, in characters."""
+    texts = (entry.group, entry.name, entry.sizes, entry.place, entry.description)
+    return _ENTRY + sum(len(text) for text in texts if text)
 
 
 def _entry(entry: Mapping[str, Any], rank: int, configs: Mapping[str, _Config]) -> FlightEntry | None:
@@ -218,9 +253,9 @@ class _Members:
     """Parses the members of groups. A list that many groups share is parsed once; the total number of members is
     limited."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self._read: dict[str, tuple[int, ...]] = {}
-        self._left = _MOST_MEMBERS
+        self._most, self._allowed = most, _Allowance(most)
 
     def of(self, found: Any, tally: IssueTally) -> tuple[int, ...]:
         if isinstance(found, str):
@@ -229,9 +264,8 @@ class _Members:
             ranks = self._read[found]
         else:
             ranks = _ranks(found)
-        self._left -= len(ranks)
-        if self._left < 0:
-            tally.note("members", f"after the first {_MOST_MEMBERS:,} members, groups are listed without their members")
+        if not self._allowed.take(len(ranks)):
+            tally.note("members", f"after the first {self._most:,} members, groups are listed without their members")
             return ()
         return ranks
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from perftool.errors import InputError
 from perftool.model.inputs import UNREAD, ImportIssue, ReadingKind
@@ -39,6 +39,8 @@ _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _ZIP_END, _ZIP64_END = b"PK\x05\x06", b"PK\x06\x06"
 _LONGEST_END = (64 << 10) + 22 + 20 + 56
 _BLOCK = 1 << 20
+# tarfile copies the global headers of an archive into each member. The archives of git have one.
+_MOST_GLOBAL, _LONGEST_GLOBAL = 16, 1000
 # At most this many damaged members are reported one by one; the others are counted.
 _MOST_ISSUES = 10
 
@@ -180,8 +182,10 @@ class _Members:
     def _tar(self) -> Iterator[tuple[str, _Content | None]]:
         stream = self._open.enter_context(ByteStream(self._path))
         try:
-            with tarfile.open(fileobj=_Decompressed(stream), mode="r|") as archive:
-                for info in archive:
+            with tarfile.open(fileobj=_Decompressed(stream), mode="r|", tarinfo=_Header) as archive:
+                while info := archive.next():
+                    # An archive keeps all its members, for lookups that we do not need.
+                    archive.members.clear()  # type: ignore[attr-defined]
                     # A sparse file may be huge; no profiler writes one.
                     plain = info.isreg() and not info.issparse()
                     yield info.name, partial(self._untarred, archive, info) if plain else None
@@ -212,6 +216,21 @@ _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError,
     OverflowError, RecursionError,
 )  # fmt: skip
+
+
+_Info = TypeVar("_Info", bound=tarfile.TarInfo)
+
+
+class _Header(tarfile.TarInfo):
+    """The header of a member of a tar, whose global headers are few and short."""
+
+    @classmethod
+    def fromtarfile(cls: type[_Info], archive: tarfile.TarFile) -> _Info:
+        """The next header of ``archive``. Raises ReadError after too many global headers."""
+        shared = archive.pax_headers
+        if len(shared) > _MOST_GLOBAL or any(len(value) > _LONGEST_GLOBAL for value in shared.values()):
+            raise tarfile.ReadError("more global headers than any profiler writes")
+        return super().fromtarfile(archive)
 
 
 class _Decompressed(io.RawIOBase):
