@@ -267,17 +267,21 @@ def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
     strange: set[str] = set()
     unclear: set[str] = set()
     for file in files:
-        if not _may_be_input(file) and not holds_events(document := _whole_json(file)):
+        if _may_be_input(file):
+            continue
+        document, text = _whole_json(file)
+        if not holds_events(text):
             (unclear if document is None else strange).add(file)
     return strange, unclear
 
 
-def _whole_json(path: str) -> Any:
-    """The content of well-formed JSON of moderate size, else None."""
+def _whole_json(path: str) -> tuple[Any, bytes]:
+    """The content and the text of well-formed JSON of moderate size, else None and nothing."""
     try:
-        return orjson.loads(Path(path).read_bytes()) if os.path.getsize(path) <= _LARGEST_STATE else None
+        text = Path(path).read_bytes() if os.path.getsize(path) <= _LARGEST_STATE else b""
+        return orjson.loads(text), text
     except (OSError, orjson.JSONDecodeError):
-        return None
+        return None, b""
 
 
 def _may_be_input(path: str) -> bool:
@@ -334,8 +338,8 @@ def is_own_output(path: str) -> bool:
     except OSError:
         return False
     # A trace may also contain the program's name, so check the content.
-    own = _whole_json(path) if b'"habana_perf_tool"' in ends else None
-    return isinstance(own, dict) and not holds_events(own)
+    own, text = _whole_json(path) if b'"habana_perf_tool"' in ends else (None, b"")
+    return isinstance(own, dict) and not holds_events(text)
 
 
 def _is_text(path: str) -> bool:

@@ -138,10 +138,14 @@ EVENT = '{"ph": "X", "ts": 1, "dur": 1, "name": "a"}'
         ("bad.json", " " * (9 << 20) + f'{{"traceEvents": [{EVENT}]}}'),
         ("bad.json", f'\ufeff{{"x": "{"a" * (1 << 20)}", "traceEvents": [{EVENT}]}}'),
         ("bad.json", f"[0, {EVENT}]"),
+        ("bad.json", f"[[{EVENT}]]"),
+        ("bad.json", f'[{{"traceEvents": [{EVENT}]}}]'),
+        ("bad.json", f'{{"tool": "habana_perf_tool", "profile": {{"traceEvents": [{EVENT}]}}}}'),
+        ("bad.json", f'{{"tool": "habana_perf_tool", "a": {{"traceEvents": [{EVENT}]}}, "a": 1}}'),
         ("bad.JSON", f'{{"traceEvents": [{EVENT}]}}'),
         ("host_1.17.pt.trace.json", f'{{"trace\\u0045vents": [{EVENT}]}}'),
     ],
-    ids=["key", "blanks", "mark", "array", "suffix", "recording"],
+    ids=["key", "blanks", "mark", "array", "nested", "object in array", "own", "repeated", "suffix", "recording"],
 )
 @pytest.mark.parametrize("beside", ["good.json", "host_0.1780000000000000000.pt.trace.json"])
 def test_a_trace_in_a_folder_is_read_however_it_is_written(beside: str, name: str, text: str, tmp_path: Path) -> None:

@@ -40,12 +40,12 @@ def read_saved(path: str) -> RunSide | None:
         return None
     if _MARK not in text or not text.lstrip().startswith(b"{"):
         return None
+    # A trace may have the same keys as a report.
+    if holds_events(text):
+        return None
     try:
         data = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return None
-    # A trace may have the same keys as a report.
-    if holds_events(data):
         return None
     tool = data.get("tool")
     if not isinstance(tool, dict) or tool.get("name") != "habana_perf_tool":

@@ -92,11 +92,12 @@ def _number_at_end(path: str) -> int | None:
 
 
 def _load(data: bytes) -> Mapping[str, Any]:
+    pickled = data.startswith(_PICKLE)
     try:
-        found = load_plain(data) if data.startswith(_PICKLE) else orjson.loads(data)
+        found = load_plain(data) if pickled else orjson.loads(data)
     except json.JSONDecodeError as error:
         raise InputError(f"damaged JSON ({error})") from None
-    if not isinstance(found, dict) or envelope.holds_events(found):
+    if not isinstance(found, dict) or (not pickled and envelope.holds_events(data)):
         raise InputError("not a flight-recorder dump")
     return found
 

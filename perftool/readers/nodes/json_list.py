@@ -18,7 +18,7 @@ def list_under(key: str, data: bytes, path: str) -> list[Any] | None:
         found = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path}: damaged JSON ({error})") from None
-    if holds_events(found):
+    if holds_events(data):
         raise InputError(
             f"{path}: traceEvents come after {key!r}, too far from the start of the file to be read as a trace"
         )

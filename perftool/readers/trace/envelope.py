@@ -25,9 +25,14 @@ _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,99}"|[\[\]{},:"]|[^\s\[\]{},:"]+
 _EVENTS_START = re.compile(EVENTS_KEY + rb"\s*:\s*\[")
 # JSON may spell any letter of the key as an escape.
 _ESCAPED = b"\\u00"
-_ANY_SPELLING = re.compile(
-    b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in EVENTS_KEY[1:-1]) + b'"'
+_ANY_SPELLING, _ANY_PH = (
+    b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in key) + b'"'
+    for key in (EVENTS_KEY[1:-1], b"ph")
 )
+_ANY_EVENTS_KEY = re.compile(_ANY_SPELLING)
+# Vocabularies have words as keys, and numbers as values.
+_HOLDS_EVENTS = re.compile(_ANY_SPELLING + rb"\s*:\s*[\[{n]")
+_HOLDS_EVENT = re.compile(_ANY_PH + rb"\s*:")
 # The pattern limits lengths, because it is tried at many places.
 _AFTER_EVENTS = re.compile(rb'\s{0,999}(?:\Z|\}\s{0,999}(?:\Z|[^\s,}\]])|,\s{0,999}"(?:[^"\\]|\\.){0,999}"\s{0,999}:)')
 _OPENING, _CLOSING = frozenset(b"{["), frozenset(b"}]")
@@ -95,22 +100,24 @@ def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
     return None, data
 
 
-def holds_events(document: object) -> bool:
-    """Whether a parsed JSON ``document`` is a trace: it has ``traceEvents``, or is an array with an event.
+def holds_events(data: bytes) -> bool:
+    """Whether ``data``, the text of a whole JSON document, is a trace for ``read_head``: it has ``traceEvents`` at any
+    depth, or is an array with an event at any depth.
 
     This has precedence over other keys, so that no reader drops the events.
     """
-    if isinstance(document, list):
-        return any(isinstance(one, dict) and "ph" in one for one in document)
-    return isinstance(document, dict) and "traceEvents" in document
+    if _names_events(data) and _HOLDS_EVENTS.search(data):
+        return True
+    begin = _after_blanks(data)
+    return data[begin : begin + 1] == b"[" and _HOLDS_EVENT.search(data, begin) is not None
 
 
 def _names_events(data: bytes) -> bool:
-    return EVENTS_KEY in data or (_ESCAPED in data and _ANY_SPELLING.search(data) is not None)
+    return EVENTS_KEY in data or (_ESCAPED in data and _ANY_EVENTS_KEY.search(data) is not None)
 
 
 def _is_events_key(key: bytes) -> bool:
-    return key == EVENTS_KEY or (b"\\" in key and _ANY_SPELLING.fullmatch(key) is not None)
+    return key == EVENTS_KEY or (b"\\" in key and _ANY_EVENTS_KEY.fullmatch(key) is not None)
 
 
 @dataclass

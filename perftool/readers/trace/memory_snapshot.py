@@ -43,7 +43,7 @@ def is_snapshot(head: bytes) -> bool:
 
 def is_snapshot_file(path: str) -> bool:
     """Whether the file at ``path`` is a snapshot written as JSON."""
-    return not reads_once(path) and is_snapshot(_head(path)) and not holds_events(_parsed(path))
+    return not reads_once(path) and is_snapshot(_head(path)) and _parsed(path) is not None
 
 
 def is_pickled_snapshot(head: bytes) -> bool:
@@ -74,7 +74,10 @@ def _head(path: str) -> bytes:
 
 
 def _parsed(path: str) -> Any:
+    """The snapshot at ``path``; None for a trace. Raises InputError for damaged JSON."""
     data = whole(path, _MOST, "a memory snapshot; record fewer events with max_entries")
+    if holds_events(data):
+        return None
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -88,7 +91,7 @@ def write_trace(path: str, place: Path) -> bool:
     Raises InputError for a snapshot that is damaged.
     """
     snapshot = _parsed(path)
-    if holds_events(snapshot):
+    if snapshot is None:
         return False
     traces = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
     if not isinstance(traces, list) or not any(traces):
