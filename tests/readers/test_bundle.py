@@ -236,6 +236,19 @@ def test_global_headers_that_every_member_repeats_are_refused(headers: dict[str,
         bundle.read(str(path))
 
 
+@pytest.mark.parametrize(("length", "count"), [(30_000, 1), (10_000, 10), (1000, 2000)])
+def test_extended_headers_that_python_searches_in_quadratic_time_are_refused(
+    length: int, count: int, path: Path
+) -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, length
+    content = bytes(length - 1) + b"1"
+    member = header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-length % tarfile.BLOCKSIZE)
+    path.write_bytes(gzip.compress((member + tarfile.TarInfo("a").tobuf()) * count + bytes(1024)))
+    with pytest.raises(InputError, match="longer headers than any profiler writes"):
+        bundle.read(str(path))
+
+
 def test_an_archive_may_have_a_global_header(path: Path) -> None:
     with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT, pax_headers={"comment": "0" * 40}) as archive:
         info = tarfile.TarInfo("views/trace_analyzer.json")

@@ -41,6 +41,10 @@ _LONGEST_END = (64 << 10) + 22 + 20 + 56
 _BLOCK = 1 << 20
 # tarfile copies the global headers of an archive into each member. The archives of git have one.
 _MOST_GLOBAL, _LONGEST_GLOBAL = 16, 1000
+# Before Python 3.11.10 and 3.12.6, tarfile takes time quadratic in the length of an extended header. This limits the
+# sum of their squared lengths: enough for 20,000 headers of 150 bytes.
+_MOST_STEPS = 500_000_000
+_EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 # At most this many damaged members are reported one by one; the others are counted.
 _MOST_ISSUES = 10
 
@@ -181,8 +185,10 @@ class _Members:
 
     def _tar(self) -> Iterator[tuple[str, _Content | None]]:
         stream = self._open.enter_context(ByteStream(self._path))
+        # A class of its own, because its limit is for one archive.
+        counted = type("_Counted", (_Header,), {})
         try:
-            with tarfile.open(fileobj=_Decompressed(stream), mode="r|", tarinfo=_Header) as archive:
+            with tarfile.open(fileobj=_Decompressed(stream), mode="r|", tarinfo=counted) as archive:
                 while info := archive.next():
                     # An archive keeps all its members, for lookups that we do not need.
                     archive.members.clear()  # type: ignore[attr-defined]
@@ -218,11 +224,23 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-_Info = TypeVar("_Info", bound=tarfile.TarInfo)
+_Info = TypeVar("_Info", bound="_Header")
 
 
 class _Header(tarfile.TarInfo):
-    """The header of a member of a tar, whose global headers are few and short."""
+    """The header of a member of a tar, whose extended and global headers are few and short."""
+
+    _left = _MOST_STEPS
+
+    @classmethod
+    def frombuf(cls: type[_Info], buf: bytes | bytearray, encoding: str, errors: str) -> _Info:
+        """The header in ``buf``. Raises ReadError after too many extended headers."""
+        info = super().frombuf(buf, encoding, errors)
+        if info.type in _EXTENDED:
+            cls._left -= info.size**2
+            if cls._left < 0:
+                raise tarfile.ReadError("longer headers than any profiler writes")
+        return info
 
     @classmethod
     def fromtarfile(cls: type[_Info], archive: tarfile.TarFile) -> _Info:
