@@ -98,9 +98,9 @@ class FunctionTime:
     """A function of the user at one place in the hierarchy of the user's calls: its time inside the rank's window, in
     ns, the number of its calls, and the user's functions that it calls, by line.
 
-    Time of the callees is included, and so is ``backward_ns``, the backward pass of what the function computes, even if
-    another function runs it, which then does not have it. ``own`` is the part outside of modules and of ``inner`` that
-    has a backward pass, by line of the function and name of the op.
+    Time of the callees is included, and so is ``backward_ns``, the backward pass of what the function or a callee
+    computes, even if another function runs it, which then does not have it. ``own`` is the part outside of modules and
+    of ``inner`` that has a backward pass, by line of the function and name of the op.
     """
 
     line: Line
@@ -264,59 +264,64 @@ def _functions(
         for ts, end, line, _ in calls if line in of_script and end > begin and ts < finish
     ]  # fmt: skip
     parents, pieces = _innermost(scripted)
-    # The function of each call and those around it, the innermost first. A function that calls itself is there once.
-    around: list[list[FunctionTime]] = []
+    # The innermost function at each call, and each function with its caller, callers first.
+    functions: list[FunctionTime] = []
+    called: list[tuple[FunctionTime, FunctionTime]] = []
     for (ts, end, line, _), parent in zip(scripted, parents, strict=True):
-        outer = around[parent] if parent >= 0 else []
-        caller = outer[0] if outer else root
+        caller = functions[parent] if parent >= 0 else root
+        # A function that calls itself is there once.
         if line is None or caller.line == line:
-            around.append(outer)
+            functions.append(caller)
             continue
-        function = caller.inner.setdefault(line, FunctionTime(line))
+        if (function := caller.inner.get(line)) is None:
+            function = caller.inner[line] = FunctionTime(line)
+            called.append((function, caller))
         function.ns += end - ts
         function.calls += 1
-        around.append([function, *outer])
-    _join(backward, nested, pieces, around)
+        functions.append(function)
+    taken, given = _moved(backward, nested, pieces, functions)
+    # Callers include their callees.
+    for function, caller in reversed(called):
+        gained = taken[id(function)]
+        function.backward_ns += gained
+        function.ns += gained - given[id(function)]
+        taken[id(caller)] += gained
+        given[id(caller)] += given[id(function)]
     return tuple(root.inner.values())
 
 
-def _join(
+def _moved(
     backward: Sequence[_Backward],
     nested: Sequence[_Stretch],
     pieces: Sequence[tuple[int, int, int]],
-    around: Sequence[Sequence[FunctionTime]],
-) -> None:
-    """Move the time of ``backward`` from the functions that run the backward pass to those that run its forward pass.
+    functions: Sequence[FunctionTime],
+) -> tuple[Counter[int], Counter[int]]:
+    """The time of ``backward`` by the function of its forward pass, which takes it, and by the function that runs the
+    backward pass, which gives it; both by their ``id``. Adds it to ``own``, too.
 
-    The innermost call of each of ``pieces`` is a number in ``around``.
+    The innermost call of each of ``pieces`` is a number in ``functions``.
     """
-    moved: Counter[tuple[int, int]] = Counter()
+    taken: Counter[int] = Counter()
+    given: Counter[int] = Counter()
     counted = set()
     for op_ts, op_end, name, outside, ts, end in backward:
         forward, at = _piece(pieces, op_ts), _piece(pieces, ts)
         if forward is None or at is None:
             continue
-        source, caller = pieces[forward][2], pieces[at][2]
+        function, call = functions[pieces[forward][2]], pieces[at][2]
         ns = 0
         # Functions of the user that the backward pass calls keep their time.
         while at < len(pieces) and pieces[at][0] < end:
-            ns += (min(end, pieces[at][1]) - max(ts, pieces[at][0])) if pieces[at][2] == caller else 0
+            ns += (min(end, pieces[at][1]) - max(ts, pieces[at][0])) if pieces[at][2] == call else 0
             at += 1
-        moved[source, caller] += ns
+        taken[id(function)] += ns
+        given[id(functions[call])] += ns
         if outside:
-            function = around[source][0]
             stretch = _piece(nested, op_ts)
             line = function.line if stretch is None else nested[stretch][2]
             function.own[line, name] += ns + (0 if op_ts in counted else op_end - op_ts)
             counted.add(op_ts)
-    for (source, caller), ns in moved.items():
-        givers = {id(one): one for one in around[caller]}
-        takers = {id(one): one for one in around[source]}
-        for number in givers.keys() - takers.keys():
-            givers[number].ns -= ns
-        for number in takers.keys() - givers.keys():
-            takers[number].ns += ns
-            takers[number].backward_ns += ns
+    return taken, given
 
 
 def _piece(pieces: Sequence[tuple[int, int, int]] | Sequence[_Stretch], at: int) -> int | None:

@@ -56,7 +56,7 @@ class Settings(Keys):
     limits: tuple[BudgetText, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
-    files: tuple[str, ...] = ()
+    files: tuple[str, ...] = field(default=(), compare=False)
 
 
 def load_settings(

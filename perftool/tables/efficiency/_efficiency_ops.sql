@@ -28,7 +28,7 @@ WITH judged AS (
     FROM op_efficiency AS e
     LEFT JOIN op_shortfalls AS s ON e.source = 'op' AND s.rank = e.rank AND s.name = e.name AND s.input_dims = e.input_dims AND s.input_types = e.input_types
 )
-SELECT rank, name, min(source) AS source, arg_max(engine, kernel_ns) AS engine, min(kind) AS kind,
+SELECT rank, name, min(source) AS source, arg_max(engine, (kernel_ns, engine)) AS engine, min(kind) AS kind,
        CASE WHEN count(input_dims) = count(*) THEN arg_max(input_dims, (kernel_ns, input_dims)) FILTER (bytes IS NULL) END AS input_dims,
        arg_max(input_types, (kernel_ns, input_dims)) FILTER (bytes IS NULL) AS input_types,
        sum(calls)::BIGINT AS calls, sum(kernel_ns)::BIGINT AS kernel_ns,
