@@ -5,14 +5,17 @@ user's own code that made the call.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from perftool.integrations.activities import torch_profiler
-from perftool.model.own_code import is_installed, is_own, package_of
+from perftool.model.own_code import PACKAGE_FOLDERS, is_own, package_of
 
 _BASE = re.compile(rb'"baseTimeNanoseconds": (\d+)')
 # The text of a Python function's event from its time to the start of its arguments. No match spans two events.
@@ -54,25 +57,47 @@ def _calls(events: Iterable[Any]) -> Calls:
     lines: dict[int, int] = {}
     own: dict[str, bool] = {}
     folders = [folder for folder in sys.path if isinstance(folder, str)]
+
+    def is_users(file: str) -> bool:
+        if file not in own:
+            own[file] = is_own(file) and not is_installed(file, folders)
+        return own[file]
+
     left: list[Any] = list(events)
     while left:
         event = left.pop()
         left += event.children
         fields = event.extra_fields
         caller, callsite = getattr(fields, "caller", None), getattr(fields, "callsite", None)
-        called = _file(callsite)
         # Some packages only contain functions that call no others.
-        if called is not None and called not in own:
-            own[called] = is_own(called) and not is_installed(called, folders)
+        if (called := _file(callsite)) is not None:
+            is_users(called)
         file = _file(caller)
         # For functions that were already running when the recording began, the call line is unknown.
         if caller is None or file is None or _same(caller, callsite):
             continue
-        if file not in own:
-            own[file] = is_own(file) and not is_installed(file, folders)
-        if own[file]:
+        if is_users(file):
             lines[event.start_time_ns] = caller.line_number
     return Calls(lines, {package_of(file) for file in own if is_own(file) and not own[file]})
+
+
+def is_installed(file: str, folders: Iterable[str]) -> bool:
+    """Whether ``file``, a path relative to its import folder, belongs to an installed package: the first of ``folders``
+    that has the file is for installed packages, or pip left a list of the files there (``pip install --target``).
+    """
+    if "\0" in file:
+        return False
+    folder = next((folder for folder in folders if os.path.isfile(os.path.join(folder, file))), None)
+    if folder is None:
+        return False
+    return os.path.basename(os.path.normpath(folder)) in PACKAGE_FOLDERS or package_of(file) in _listed(folder)
+
+
+@cache
+def _listed(folder: str) -> frozenset[str]:
+    """The packages that pip lists as installed in ``folder``."""
+    lists = (record.read_text(errors="replace") for record in Path(folder).glob("*.dist-info/RECORD"))
+    return frozenset(package_of(line.partition(",")[0]) for text in lists for line in text.splitlines())
 
 
 def _file(frame: Any) -> str | None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Collection, Iterable
-from functools import cache
+from collections.abc import Collection
 from itertools import pairwise
-from pathlib import Path
 
 # Folders of installed packages.
-_INSTALLED = {"site-packages", "dist-packages"}
+PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
 # Folders of installed commands.
 _COMMANDS = {"bin", "Scripts"}
 # Folders to which torch.compile writes code.
@@ -53,7 +50,7 @@ def is_own(file: str, installed: Collection[str] = ()) -> bool:
     if file.startswith("<"):
         return False
     parts = [part for part in re.split(r"[\\/]", file) if part not in ("", ".")]
-    if any(part in _INSTALLED or part.startswith(_GENERATED) for part in parts):
+    if any(part in PACKAGE_FOLDERS or part.startswith(_GENERATED) for part in parts):
         return False
     # pip writes a small script for each command of a package.
     if len(parts) > 1 and parts[-2] in _COMMANDS and "." not in parts[-1]:
@@ -68,25 +65,6 @@ def is_own(file: str, installed: Collection[str] = ()) -> bool:
 def is_library(file: str) -> bool:
     """Whether ``file`` belongs to a well-known library of models or training loops."""
     return package_of(file) in _LIBRARIES
-
-
-def is_installed(file: str, folders: Iterable[str]) -> bool:
-    """Whether ``file``, a path relative to its import folder, belongs to an installed package: the first of ``folders``
-    that has the file is for installed packages, or pip left a list of the files there (``pip install --target``).
-    """
-    if "\0" in file:
-        return False
-    folder = next((folder for folder in folders if os.path.isfile(os.path.join(folder, file))), None)
-    if folder is None:
-        return False
-    return os.path.basename(os.path.normpath(folder)) in _INSTALLED or package_of(file) in _listed(folder)
-
-
-@cache
-def _listed(folder: str) -> frozenset[str]:
-    """The packages that pip lists as installed in ``folder``."""
-    lists = (record.read_text(errors="replace") for record in Path(folder).glob("*.dist-info/RECORD"))
-    return frozenset(package_of(line.partition(",")[0]) for text in lists for line in text.splitlines())
 
 
 def package_of(file: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from builders import rule_files
 from builders.program import Run
 from events import document, step, x
 
@@ -200,24 +201,6 @@ def test_trust_config_also_works_with_a_bare_trace(run: Run) -> None:
     assert Path("stranger/victim.txt").stat().st_size > 0
 
 
-RULE = """
-code = "USR901"
-name = "a-rule"
-summary = "Something"
-severity = "warning"
-confidence = "high"
-status = "stable"
-since = "0.1"
-devices = "any"
-
-[find]
-sql = "SELECT 'all' AS subject, 1 AS n WHERE false"
-
-[text]
-message = "{n}"
-why = "why"
-fix = "fix"
-"""
 READ = [
     ["lint", "run.json", "--config", "c.toml", "-o", "c.toml"],
     ["lint", "run.json", "--config", "c.toml", "-o", "link.toml"],
@@ -239,7 +222,7 @@ def test_no_output_replaces_a_configuration_a_rule_or_a_baseline(command: list[s
     os.link("c.toml", "hard.toml")
     Path("b.json").write_text('{"version": 1, "findings": []}')
     Path("rules").mkdir()
-    Path("rules/USR901.toml").write_text(RULE)
+    rule_files.write(Path("rules"))
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
     assert run(*command) == 2

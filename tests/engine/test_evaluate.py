@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders.rule_files import rule
 from events import kernel, runtime, step, x
-from rule_files import rule
 from stores import store_over
 
 from perftool.engine.rules.evaluate import MOST_FINDINGS, Outcome, evaluate, fingerprint

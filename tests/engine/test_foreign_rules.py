@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asked_run import CONTEXT, CRASHED, EVENTS
-from rule_files import rule
+from builders.rule_files import rule
 from stores import store_over
 
 from perftool.engine.rule_tests.cases import load_cases

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-import rule_files
+from builders import rule_files
 
 from perftool.engine.rules.evaluate import make_finding
 from perftool.engine.rules.grading import graded

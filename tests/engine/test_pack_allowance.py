@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from asked_run import CONTEXT, CRASHED, EVENTS
-from rule_files import TEXT, rule, write
+from builders.rule_files import TEXT, rule, write
 from stores import store_over
 
 from perftool.engine.rules import allowance, pack

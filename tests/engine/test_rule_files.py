@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rule_files import TEXT, write
+from builders.rule_files import TEXT, write
 
 from perftool.engine.rules.pack import builtin_folder, load_pack, load_rule
 from perftool.errors import RuleError

@@ -20,9 +20,9 @@ from stores import steps_in  # noqa: E402
 
 import perftool  # noqa: E402
 from perftool.integrations import call_lines, saving  # noqa: E402
-from perftool.integrations.call_lines import Calls  # noqa: E402
+from perftool.integrations.call_lines import Calls, is_installed  # noqa: E402
 from perftool.integrations.saving import Additions, save_trace, with_additions  # noqa: E402
-from perftool.model.own_code import INSTALLED_KEY, is_installed  # noqa: E402
+from perftool.model.own_code import INSTALLED_KEY  # noqa: E402
 from perftool.model.recorded_on import RECORDED_KEY  # noqa: E402
 
 

@@ -16,7 +16,7 @@ _DEVICE_LANES = 5
 _HOST_ROWS = 4
 _NEEDS = ("slices", "tracks", "device_ops", "gap_causes", "syncs", "feeding_tracks", "_name_roles")
 
-# In each lane, the slices of a kind that are shorter than a pixel and lie in the same pixel become one bar.
+# Slices shorter than a pixel become one bar, if they are of one kind and in the same pixel of a lane.
 _JOINED = """
 long AS (SELECT lane, name, kind, ts, "end", 1 AS count FROM cut WHERE "end" - ts >= $pixel),
 short AS (

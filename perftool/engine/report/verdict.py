@@ -20,6 +20,7 @@ from perftool.engine.report.device_words import (
 )  # fmt: skip
 from perftool.engine.report.verdict_input import VerdictInput
 from perftool.engine.rules.ranking import LOOSE, weight_ns
+from perftool.engine.rules.sources import longest_function
 from perftool.model.modules import INSIDE
 from perftool.model.replayed import ReplayModel
 from perftool.model.report import BREAKDOWN, Cause, Finding, Phase, Verdict
@@ -433,15 +434,11 @@ def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: 
     about = {rule.code for rule in rules if "python" in rule.tags}
     for found in findings:
         gain = found.gain.ns_per_step if found.gain and found.code in about else 0
-        ran: dict[tuple[str, str], float] = {}
-        for source in found.location.sources if gain else ():
-            if source.file:
-                key = source.file, source.function
-                ran[key] = ran.get(key, 0) + source.share * gain
-        (file, function), ns = max(ran.items(), key=lambda item: item[1], default=(("", ""), 0.0))
+        sources = found.location.sources if gain else ()
+        function, ns = longest_function((one.file, one.function, one.share * gain) for one in sources)
         if ns > _MOSTLY * ns_per_step:
             doing = found.evidence.get("doing")
-            return f", mostly {f'{doing} ' if doing else ''}in {function} ({file.rsplit('/', 1)[-1]})"
+            return f", mostly {f'{doing} ' if doing else ''}in {function}"
     return ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perftool.engine.rules.stretches import FeedingLines, lines_run
@@ -59,13 +59,23 @@ def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) ->
     """The user's function that ran for most of the time in ``spans`` (in ns), with its file; empty if unknown."""
     if not store.has_rows("frames"):
         return ""
-    ran: dict[tuple[str, str], float] = {}
-    for source in _heaviest(lines_run(store, rank), *_united(_array(spans)), idle=False):
-        if source["file"]:
-            function = source["file"], source["function"]
-            ran[function] = ran.get(function, 0) + source["share"]
-    (file, name), share = max(ran.items(), key=lambda item: item[1], default=(("", ""), 0.0))
-    return f"{name} ({file.rsplit('/', 1)[-1]})" if share > _MOSTLY else ""
+    ran = _heaviest(lines_run(store, rank), *_united(_array(spans)), idle=False)
+    function, share = longest_function((one["file"], one["function"], one["share"]) for one in ran)
+    return function if share > _MOSTLY else ""
+
+
+def longest_function(ran: Iterable[tuple[str | None, str, float]]) -> tuple[str, float]:
+    """The function with the most time in ``ran`` (file, function, time), with its file, and this time; an empty text
+    and 0 if no function has a file.
+    """
+    times: dict[tuple[str, str], float] = {}
+    for file, function, time in ran:
+        if file:
+            times[file, function] = times.get((file, function), 0) + time
+    if not times:
+        return "", 0.0
+    (file, function), time = max(times.items(), key=lambda item: item[1])
+    return f"{function} ({file.rsplit('/', 1)[-1]})", time
 
 
 def _unplaced(row: Row) -> Row:
