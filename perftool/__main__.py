@@ -50,7 +50,7 @@ def _ended_by_ctrl_c() -> Iterator[None]:
 
 
 def _leave(codes: list[int]) -> None:
-    """End the process with the exit code in ``codes``; if there is none, as after a signal, Python exits normally."""
+    """End the process with the exit code in ``codes``; without one, Python exits normally."""
     if codes:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -56,7 +56,7 @@ class Trace:
 
     @cached_property
     def _report(self) -> Report:
-        """What slows the run down, by the shipped rules; made from the tables on first use."""
+        """The report of the shipped rules, made from the tables on first use."""
         return analysis.report_on(self._store, shipped_rules())
 
     @property
@@ -102,9 +102,9 @@ def analyze(
     ``paths`` are files, folders or globs; several traces are read as the ranks of one run. ``logs`` are logs, metrics
     files and configurations of the run; by default, those next to a trace are used. In a folder with several runs, the
     newest complete one is analysed, or the one called ``run``. ``device`` overrides the device that the traces name: a
-    name such as MI300X, or a file of peaks. Raises InputError when no file can be read, and when named traces belong to
-    several runs unless ``as_one_run`` is set or ``run`` names one of them. An unreadable file among others is a TRC000
-    finding.
+    name such as MI300X, or a TOML file with peak rates. Raises InputError when no file can be read, and when named
+    traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. An unreadable file among
+    others is a TRC000 finding.
     """
     several = [paths] if isinstance(paths, (str, PathLike)) else paths
     return analysis.analyze(

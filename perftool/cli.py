@@ -133,12 +133,12 @@ def _run(ending: Ending) -> None:
         sys.exit(closed.exit_code if isinstance(closed, OutputClosedError) else 0)
     except PerfToolError as error:
         _report_signal(ending)
-        # Names of files may contain line feeds, which would begin a line of their own.
+        # A file name may contain a line feed; escaped, it cannot break a line of the message.
         _fail("\n".join(one_line(str(line)) for line in error.args), error.exit_code)
     except KeyboardInterrupt:
         _fail(ending.word, ending.code)
     except SystemExit as left:
-        # typer exits silently on an interrupt.
+        # typer turns an interrupt into a silent SystemExit.
         answered = left.__context__.__cause__ if left.__context__ else None
         if (ending.signalled and left.code) or isinstance(answered, KeyboardInterrupt):
             _fail(ending.word, ending.code)
@@ -173,15 +173,14 @@ def _full_disk_reason(error: BaseException | None) -> str | None:
 
 
 def _report_signal(ending: Ending) -> None:
-    """Report a signal that arrived during an import, because libraries turn the signal's exception into errors of their
-    own."""
+    """Exit with the code of a signal that arrived: a library may have turned the signal's exception into its own."""
     if ending.signalled:
         _fail(ending.word, ending.code)
 
 
 def _refuse_options_that_are_files(arguments: Sequence[str]) -> None:
-    """Reject an option that is also the name of a file in the working directory: pre-commit, or ``lint *``, may mean
-    the file."""
+    """Reject an option that is also the name of a file in the working directory: ``lint *`` and pre-commit pass such
+    names without ``--``."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for text in options:
         if text.startswith("-") and len(text) > 1 and os.path.lexists(text):
@@ -191,7 +190,7 @@ def _refuse_options_that_are_files(arguments: Sequence[str]) -> None:
 
 
 def _use_named_shell(arguments: Sequence[str]) -> None:
-    """Make ``--show-completion zsh`` mean zsh: typer detects the running shell unless this variable is set."""
+    """Make ``--show-completion zsh`` use zsh. Without the variable, typer uses the shell that is running."""
     for option, shell in pairwise(arguments):
         if option in ("--show-completion", "--install-completion") and shell in _SHELLS:
             os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
@@ -216,7 +215,7 @@ def _prepare_streams() -> None:
 
 
 def _discard_stdout() -> None:
-    """Discard the unwritten output."""
+    """Redirect stdout to the null device, so that Python can flush the rest of the output at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _INTERRUPTED = "Query interrupted"
-# Libraries may quote a whole file in their error messages, so these are cut.
+# Characters to keep of an error message from a library, which may quote a whole file.
 LONGEST_REASON = 200
 
 
@@ -30,7 +30,7 @@ class UnforeseenError(Exception):
 
 
 class OutputClosedError(PerfToolError):
-    """The reader of the output has exited, as ``head`` does. This is a normal end, unless a gate has already failed."""
+    """The reader of the output has exited, as ``head`` does. The exit code is 0, unless a check has already failed."""
 
     def __init__(self, exit_code: int = 0) -> None:
         super().__init__("nobody reads the output any more")
@@ -82,7 +82,7 @@ class MissingExtraError(PerfToolError):
 
 
 class NoInputError(InputError):
-    """Valid paths with nothing to read."""
+    """No input is given, or an input contains nothing to analyse."""
 
 
 class SettingsError(PerfToolError):

@@ -1,4 +1,4 @@
-"""Writes output files atomically and never over an input, and appends to files."""
+"""Writes output files atomically, appends to files, and prevents outputs from overwriting inputs."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def append_to_file(block: bytes, target: Path) -> None:
     """Append ``block``, which consists of whole lines, to ``target`` in one write, so that lines of several programs do
     not mix.
 
-    If the last line of ``target`` lacks its newline, adds it first. A device, a pipe or a socket is written directly.
-    Raises PerfToolError when the file cannot be written, or accepts only part of the block.
+    A newline missing at the end of ``target`` is added first. A device, a pipe or a socket is written directly. Raises
+    PerfToolError when the file cannot be written, or accepts only part of the block.
     """
     with write_errors_named(target), open(target, "ab", buffering=0) as file:
         found = os.fstat(file.fileno())
@@ -148,7 +148,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """The identity of a regular file; None if it is not a regular file, or does not exist."""
+    """The device and inode numbers of a regular file; None if ``path`` is anything else, or does not exist."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -157,7 +157,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _new_file(path: str) -> str | None:
-    """The place of a file that does not exist yet, which identifies it; None if something exists there."""
+    """The resolved ``path``, which identifies a file that does not exist yet; None if ``path`` exists."""
     return None if os.path.exists(path) else os.path.realpath(path)
 
 

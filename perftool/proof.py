@@ -1,4 +1,4 @@
-"""Proves advice: measures a benchmark, and runs the rules on its two traces, recorded or simulated.
+"""Checks advice: measures both forms of a benchmark (naive and advised), and runs the rules on their traces.
 
 Benchmarks, simulator and rules are independent of each other; only this module combines them.
 """
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark, FormName
     from perftool.bench.harness.launch import Plan, Recorded
 
-# Small models keep only the slowest Gaudi busy, and a CPU cannot run larger ones in seconds.
+# The slowest Gaudi: small models keep no faster one busy, and a CPU takes too long to simulate larger models.
 SIMULATED_DEVICE = "gaudi"
-# The number of steps in which graphs are compiled.
+# The simulated steps in which graphs are compiled; they are left out of the trace.
 WARM_UP_STEPS = 4
 _SIMULATION_TIMEOUT_S = 300.0
-# The advice does harm, rather than nothing, if the whole interval of its ratio is below this.
+# A benchmark fails as slower only if the whole confidence interval of its ratio (naive / advised) is below this.
 _HARM = 0.9
-# The caveat of a simulated row.
+# Why a simulated result proves less than a measured one.
 CIRCULAR = "circular: our own rule judges a device that our own model simulates"
 # Tolerance of a prediction as a share of the step, in addition to the interval of the measurement (docs/gains.md).
 _PREDICTION_ERROR = 0.1
 _NO_WIN = "no win measured on this device"
 _ONE_PAIR = "the ratio comes from one pair of runs, so its uncertainty is unknown"
 SCRIPTS = Path(__file__).parent / "bench" / "scripts"
-# Called with the current stage of a benchmark.
+# Called with a description of the current stage of a benchmark.
 Stage = Callable[[str], None]
 
 
@@ -52,7 +52,7 @@ class Request:
 
 
 def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResult:
-    """Measure ``benchmark``, run the rules on its traces, and judge both. Failures are results, not errors."""
+    """Measure ``benchmark``, run the rules on its traces, and judge both. A failure is returned, not raised."""
     from perftool.bench.harness.launch import BenchmarkError
 
     folder = request.folder / benchmark.name
@@ -99,9 +99,9 @@ def why_not_measured(benchmark: Benchmark, device: str, quick: bool = False) -> 
 def judge(
     benchmark: Benchmark, reason: str | None, measurements: Sequence[Measurement], proof: Proof | None
 ) -> tuple[BenchmarkStatus, str | None]:
-    """The status of a row, and the reason if it is not simply ``validated``.
+    """The status of ``benchmark``, and the reason if it is not simply ``validated``.
 
-    A row is ``failed`` if the forms give different results, a rule is silent on the naive form or fires on the advised
+    It is ``failed`` if the forms give different results, a rule is silent on the naive form or fires on the advised
     form, or the advice slows down the first size. A benchmark without rules never fails for being slower: its advice
     may help on other devices.
     """
@@ -161,8 +161,7 @@ def proof_of(
 ) -> Proof:
     """What all rules find in the traces of the two forms, which are simulated unless a measured ratio is given.
 
-    The gains are the gains of the findings of ``rules``. ``work`` is the work in a step of the advised form, as a
-    multiple of the naive form's.
+    The gains are those of ``rules``. ``work`` is the work of an advised step divided by the work of a naive step.
     """
     own = set(rules)
     before, after = analyze(naive), analyze(advised)
@@ -191,8 +190,8 @@ def _step_ratio(naive: Report, advised: Report, work: float) -> float | None:
 
 
 def _mean_step_ns(report: Report) -> float | None:
-    """The mean step time. A host that runs ahead of its device makes many short steps and a few long ones, so a median
-    would mislead."""
+    """The mean step time. If the host runs ahead of its device, many steps are short and a few long, so a median would
+    mislead."""
     complete = [step.dur_ns for step in report.steps if not step.partial]
     return sum(complete) / len(complete) if complete else None
 
@@ -200,7 +199,7 @@ def _mean_step_ns(report: Report) -> float | None:
 def _measure(
     benchmark: Benchmark, request: Request, folder: Path, stage: Stage
 ) -> tuple[tuple[Measurement, ...], Recorded | None]:
-    """The times at all sizes (with ``--quick``, the first), and the recording of both forms unless it is simulated."""
+    """The times at all sizes (with ``--quick``, the first), and the recorded traces; None if they are simulated."""
     from perftool.bench.harness.launch import Plan, measure, measure_and_record
 
     plan, device, first = Plan.of(request.quick), request.device, benchmark.sizes[0]

@@ -1,7 +1,7 @@
-"""The only place that converts and prints times, sizes and shares.
+"""Formats times, sizes, shares and ranks as text.
 
-Internally, every time is an integer number of nanoseconds. Text shows the largest unit that keeps the number readable;
-JSON has the unit in the key.
+Internally, every time is an integer number of nanoseconds. Text shows the largest unit in which the number is at least
+1; JSON has the unit in the key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
-# From this share of a unit on, three digits in the next smaller unit would round to 1000.
+# A value from this share of a unit on is shown in that unit, because it would round to 1000 of the next smaller unit.
 _ROUNDS_UP = 0.9995
 # PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits are the years 2001 to 2286.
 _EPOCH_NS = re.compile(r"(?<!\d)[1-9]\d{18}(?!\d)")

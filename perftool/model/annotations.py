@@ -10,13 +10,13 @@ from perftool.model.report import Location
 
 # Category of every event that this program adds to a trace, so that it is never read as part of the run.
 CATEGORY = "habana_perf_tool"
-# Metadata key that marks a timeline of several ranks, which is not a trace.
+# Metadata key of a file with the timelines of several ranks; the reader rejects such a file as input.
 RANKS_KEY = "perftoolRanks"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A slice to draw; times in ns as in the trace, ``args`` appear on a click."""
+    """A slice to draw. Times are in ns, as in the trace; the viewer shows ``args`` for the selected slice."""
 
     name: str
     ts_ns: int
@@ -26,8 +26,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """A track of marks that follow or contain each other. The marks may come from a query, which each loop
-    over them runs again."""
+    """A track whose marks are disjoint or nested. They may come from a query, which runs in each loop over them."""
 
     name: str
     marks: Iterable[Mark]
@@ -43,7 +42,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Counter:
-    """Values over time. The samples are in time order; they come from a query, which each loop over them runs again."""
+    """Values over time. The samples, in time order, come from a query, which runs in each loop over them."""
 
     name: str
     samples: Iterable[Sample]
@@ -51,7 +50,8 @@ class Counter:
 
 @dataclass(frozen=True)
 class Flow:
-    """An arrow from one mark to another, given by the numbers of their lanes and their start times."""
+    """An arrow between two marks, given by their start times and the indices of their lanes in
+    ``Annotations.lanes``."""
 
     source: int
     source_ts_ns: int
@@ -61,7 +61,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Annotations:
-    """All annotations of one rank: ``findings`` of the report, the critical path, idle time and counters.
+    """All annotations of one rank. ``findings`` is the number of findings drawn.
 
     They are drawn under the process ``pid``, and the lanes are its threads from ``pid + 1`` on; the trace does not use
     these numbers. ``view`` is the stretch of the trace to show first, and ``select`` the slice to select in it: the

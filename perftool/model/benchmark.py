@@ -50,8 +50,8 @@ class Ratio:
 
 @dataclass(frozen=True)
 class FormFigures:
-    """Measurements of one form: seconds per run (median), relative interquartile range, peak memory in bytes, page
-    faults."""
+    """Measurements of one form of a benchmark, naive or advised: seconds per run (median), relative interquartile
+    range, peak memory in bytes, page faults."""
 
     title: str
     seconds: float
@@ -91,7 +91,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Proof:
-    """What all rules find in the traces of both forms.
+    """What all rules find in the traces of both forms of a benchmark.
 
     ``fired_before`` and ``fired_after`` list the benchmark's rules that fire on the naive form and on the advised form;
     ``newly_fired`` lists other rules that fire only on the advised form: further advice, or a cost of this advice.
@@ -120,7 +120,7 @@ class Proof:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """One row of the results, represented by its first measurement. ``seconds`` is the time that the row took."""
+    """The result of one benchmark, with its measurements by size. ``seconds`` is the time that the benchmark took."""
 
     name: str
     rules: tuple[str, ...]

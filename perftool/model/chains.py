@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ChainPlace:
-    """A kernel of a chain: the op that launched it (None where unknown), shapes of its inputs as JSON, its mean time
-    ``ns`` in a repeat, its ``share`` of the chain, and the share of the device's best that the op reaches (None where
-    unknown)."""
+    """A kernel of a chain, and the op that launched it, with the shapes of its inputs as JSON (None where unknown).
+
+    ``ns`` is the kernel's mean time in a repeat, ``share`` its share of the chain. ``roofline_ratio`` is the op's best
+    possible time on the device divided by its actual time (None where unknown)."""
 
     op: str | None
     kernel: str
@@ -21,9 +22,8 @@ class ChainPlace:
 
 @dataclass(frozen=True)
 class Chain:
-    """A sequence of kernels that runs ``repeats`` times in a row in a step of ``rank``. One repeat takes ``ns``, and
-    all repeats together make up ``step_share`` of the work on their lane in that step. The first starts at ``ts``, in
-    ns.
+    """A sequence of kernels that runs ``repeats`` times in a row in a step of ``rank``, first at ``ts`` (in ns). One
+    repeat takes ``ns``; all repeats together make up ``step_share`` of the work on their lane in that step.
     """
 
     rank: int

@@ -8,10 +8,10 @@ from typing import Literal
 Severity = Literal["error", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
 
-# Severities start with the worst, confidences with the highest.
+# In descending order.
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
-# The lowest severity at which findings fail a run.
+# Values of the setting for the lowest severity that fails a run.
 FAIL_ON = (*SEVERITIES, "never")
 
 
@@ -43,7 +43,7 @@ class Color(str, Enum):
     never = "never"
 
 
-# The formats that a configuration may name. A command that does not have the format prints text.
+# The formats that a configuration may name. A command without the configured format prints text.
 FORMATS = tuple(dict.fromkeys(form.value for form in (*LintFormat, *ReportFormat)))
 
 

@@ -1,4 +1,4 @@
-"""Facts about devices, from ``devices.toml``, with which rules and simulators compare a run."""
+"""Facts about devices for rules and simulators, from ``devices.toml``."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Peak:
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts:
     """Facts about a device. ``spellings`` lists its names in traces (only ``name`` when empty); bandwidths are in
-    bytes/s. ``link_bandwidth`` is for all links to other devices of the host together, one way. ``matrix_clock`` is the
-    clock, in Hz, whose cycles Gaudi's graph compiler counts for the MME. ``units`` is the number of compute units (SMs,
-    CUs), and ``capability`` CUDA's compute capability, times 10."""
+    bytes/s. ``link_bandwidth`` is the one-way sum over all links to other devices of the host. ``matrix_clock`` is the
+    MME's clock in Hz, which converts the cycle counts of Gaudi's graph compiler. ``units`` is the number of compute
+    units (SMs, CUs), and ``capability`` CUDA's compute capability, times 10."""
 
     type: str
     name: str

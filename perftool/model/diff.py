@@ -24,7 +24,7 @@ class OpTotal:
 
 @dataclass(frozen=True)
 class Setting:
-    """The conditions of a run: its device (None when unknown), the ranks given, and its total number of ranks."""
+    """The conditions of a run: its device, the ranks whose traces are given, and its total number of ranks."""
 
     device: str | None = None
     ranks: tuple[int, ...] = ()
@@ -41,13 +41,13 @@ class RunSide:
     ``step_ns`` has the lengths of the complete steps of the slowest rank, the one with the longest median step, because
     ranks wait for one another. ``breakdown_ns`` is the mean over steps and ranks. ``all_ops`` is false when only the
     longest ops are known, as in a saved report. ``rates`` holds the rates that the ops with the most time reach on
-    ``device``, ``served`` the numbers of the summary that only a language-model server has. ``modules`` holds the
-    modules of one rank by path; their times exclude inner modules. ``steps_from`` names the signal that separates steps
-    (None without steps), ``step_unit`` the call that makes a detected step. ``lost`` has a sentence for each input that
-    was not read in full, and ``rank_steps`` the number of complete steps of each rank. ``recorded_per_step_ns`` is the
-    time of the whole recording for each complete step, without left-out steps (None when unknown). ``device_ranks`` has
-    the ranks with work on an accelerator (None when unknown). ``lost_kernels`` has the share of the kernel launches
-    in a rank's steps that have no device work, for each rank where it is known.
+    ``device``, ``served`` the metrics that only a language-model server has. ``modules`` holds the modules of one rank
+    by path; their times exclude inner modules. ``steps_from`` names the signal that separates steps (None without
+    steps), ``step_unit`` the call that makes a detected step. ``lost`` has a sentence for each input that was not read
+    in full, and ``rank_steps`` the number of complete steps of each rank. ``recorded_per_step_ns`` is the length of the
+    recording per complete step, without the steps left out (None when unknown). ``device_ranks`` has the ranks with
+    work on an accelerator (None when unknown). ``lost_kernels`` has the share of the kernel launches in a rank's steps
+    that have no device work, for each rank where it is known.
     """
 
     name: str
@@ -102,8 +102,8 @@ class OpChange:
 
 @dataclass(frozen=True)
 class RateChange:
-    """An op that both runs have, by the name that all devices share. ``shapes`` holds the shapes of its inputs as JSON.
-    If no shapes agree, ``shapes`` is empty, and the row covers all calls of the op.
+    """An op that both runs have, under a name without the device's library. ``shapes`` holds the shapes of its inputs
+    as JSON; if the runs share no shapes, ``shapes`` is empty, and the rates cover all calls of the op.
     """
 
     name: str
@@ -126,13 +126,14 @@ class RateChange:
 
     @property
     def by_kernels(self) -> float | None:
-        """The part of ``factor`` not due to peaks: how much closer to its device's best the base run gets."""
+        """The part of ``factor`` not due to the peaks: the base run's share of the roofline divided by the new
+        run's."""
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
         return one / other if self.factor and one and other else None
 
     @property
     def delta_ns(self) -> float:
-        """How much more time the calls of the base run would take in the new run."""
+        """How much longer the base run's calls would take in the new run, in ns; 0 if unknown."""
         if self.factor is not None:
             return (self.factor - 1) * self.base.kernel_ns
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
@@ -141,7 +142,7 @@ class RateChange:
 
 @dataclass(frozen=True)
 class FusedSide:
-    """Ops by name, with their time in ns and their calls, both per step."""
+    """The ops that do the work in one run, with their total time in ns and number of calls, both per step."""
 
     names: tuple[str, ...]
     ns: float
@@ -150,8 +151,8 @@ class FusedSide:
 
 @dataclass(frozen=True)
 class FusionChange:
-    """Work that one run (the base, if ``on_base``) does in one op and the other in several. ``closes`` says how to
-    change that."""
+    """Work that one run (the base, if ``on_base``) does in one op and the other in several. ``closes`` says how to fuse
+    the work in the other run, too."""
 
     work: str
     on_base: bool
@@ -162,7 +163,7 @@ class FusionChange:
 
 @dataclass(frozen=True)
 class PartChange:
-    """A part of the step breakdown, mean ns per step."""
+    """A part of the step breakdown in both runs, in mean ns per step."""
 
     part: str
     base_ns: float
@@ -171,7 +172,7 @@ class PartChange:
 
 @dataclass(frozen=True)
 class NumberChange:
-    """A number of the summary, by its name, in both runs."""
+    """A metric of the summary in both runs."""
 
     name: str
     base: float

@@ -1,4 +1,4 @@
-"""Rates that ops reached, against the peaks of the device."""
+"""Rates that ops reached, and the peaks of the device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OpRate:
 
 @dataclass(frozen=True)
 class AssumedPeak:
-    """A reference rate for ops, in FLOP/s, and the memory bandwidth in bytes/s."""
+    """The peak rate of a device for a data type, in FLOP/s, and its memory bandwidth in bytes/s."""
 
     device: str
     dtype: str
@@ -42,8 +42,8 @@ class AssumedPeak:
 class Efficiency:
     """The ops that took the most time on the devices, and the assumed peaks.
 
-    ``work_ns`` is the length of all device work except transfers, ``bounded_ns`` the length of ops with a known best
-    time, and ``best_ns`` that best time. ``missing`` names signals that the input lacks; empty when it lacks none.
+    ``work_ns`` is the time of all device work except transfers, ``bounded_ns`` the time of the ops whose best possible
+    time is known, and ``best_ns`` the sum of these best times. ``missing`` names the signals that the input lacks.
     """
 
     ops: tuple[OpRate, ...]

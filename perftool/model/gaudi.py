@@ -47,6 +47,6 @@ class Fallback:
 
     @property
     def recorded_in(self) -> str:
-        """The kinds of input that show it."""
+        """The kinds of input that report the fallback, separated by commas."""
         kinds = {"trace": "trace", "metrics": "metrics file"}
         return ", ".join(dict.fromkeys(kinds.get(one, "log") for one in self.source.split("+")))

@@ -1,4 +1,4 @@
-"""Facts about Gaudi's bridge beyond its list of ops (``perftool/hpu_bridge.json``, which names its source)."""
+"""Facts about Gaudi's PyTorch bridge, except its list of ops (``perftool/hpu_bridge.json``, which names its source)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _FILE = Path(__file__).parent.parent / "hpu_bridge.json"
 
 @dataclass(frozen=True)
 class HpuBridge:
-    """``cuts`` lists the reasons for graph cuts in simulated scripts; ``other_cuts`` explains the other reasons.
+    """``cuts`` lists the reasons for graph cuts that the simulator models, ``other_cuts`` explains why it omits the
+    others.
 
     Ops in the autocast lists have no namespace; ``numbers_as_tensors`` holds full op names. ``computed_as`` and
-    ``stored_as`` map a type to its substitute.
+    ``stored_as`` map a data type to the type that the bridge uses instead.
     """
 
     cuts: frozenset[str]

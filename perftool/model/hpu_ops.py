@@ -19,7 +19,7 @@ ANY_ARGUMENT = "*"
 
 @dataclass(frozen=True)
 class HpuOps:
-    """The registered operators by full name (``aten::mm.out``); ``dtypes`` by device and argument, where listed."""
+    """The registered operators by full name (``aten::mm.out``); ``dtypes`` by op, device and argument, where listed."""
 
     names: frozenset[str]
     bases: frozenset[str]

@@ -20,8 +20,8 @@ ReadingKind = Literal[
 InputKind = Literal["trace", ReadingKind]
 # The kind of issue for parts of a file that only other programs can read.
 UNREAD = "not read"
-# The kinds of issues that lose no event: repairs, notes, and events that the recording itself cut off. After any other
-# issue, a gate does not judge the input.
+# The kinds of issues that lose no event: repairs, notes, and events that the recording itself cut off. With any other
+# issue, ``diff`` and ``trend`` do not judge the run.
 _NOTHING_LOST = (
     "repaired events", "trailing comma", "cut names", "long inputs", "damaged metadata", UNREAD, "unmatched ends",
     "unmatched begins", "begin without end", "end without begin", "rank taken", "rank assumed", "copy",

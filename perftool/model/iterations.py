@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class ServingPhase:
     """The iterations of one phase: prefill, decode, mixed or idle (calls of the model without requests).
 
-    ``total_ns`` is their time, and ``share`` its share of the window. ``batch`` is the mean over this time, None where
-    no annotation states it. ``prompt_tokens`` is None where the annotations do not state it.
+    ``total_ns`` is their time, ``share`` the share of the window. ``batch`` is the mean batch size, weighted by time.
+    Numbers that no annotation states are None.
     """
 
     name: str
@@ -43,8 +43,8 @@ class TokenGaps:
 class Weights:
     """The bytes of a rank's weights, as the log states them, and the time to read them once from memory.
 
-    The ``cache_`` fields give the same for the keys and values that a median decode reads, whose requests have at most
-    ``cache_tokens`` tokens; None where the annotations lack context lengths or the log lacks the cache size.
+    The ``cache_`` fields give the same for the KV cache of a median decode, which holds ``cache_tokens`` tokens; None
+    where the annotations lack context lengths or the log lacks the cache size.
     """
 
     weight_bytes: int

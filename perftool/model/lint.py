@@ -14,10 +14,10 @@ BaselineState = Literal["new", "unchanged"]
 
 @dataclass(frozen=True)
 class LintFinding:
-    """A finding with its place for CI.
+    """A finding with the file that CI shows for it.
 
     ``file`` is relative to the root of the project, with forward slashes. ``baseline`` is None without a baseline; an
-    ``unchanged`` finding is accepted and does not fail the run. ``step_word`` is what the run calls a step.
+    ``unchanged`` finding is accepted and does not fail the run. ``step_word`` is the run's word for a step.
     """
 
     finding: Finding
@@ -32,7 +32,7 @@ class LintFinding:
 
     @property
     def place(self) -> tuple[str, int]:
-        """File and line for CI: the finding's source, else the first line of its input."""
+        """File and line for CI: the line of the finding's ``source``, else the first line of its input."""
         source = self.source
         return (source.file, source.line or 1) if source and source.file else (self.file, 1)
 

@@ -30,7 +30,7 @@ class MemoryUse:
 
     @property
     def whole(self) -> str:
-        """A text about the whole peak. PyTorch does not report host memory that was allocated before the recording."""
+        """The totals at the peak as text. For the host, PyTorch reports only memory allocated during the recording."""
         held = "" if self.reserved is None else f", {format_bytes(self.reserved)} reserved"
         since = " since the recording began" if self.device == _HOST else ""
         return f"{format_bytes(self.allocated)} allocated{since}{held}"

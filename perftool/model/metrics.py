@@ -16,10 +16,9 @@ Unit = Literal["ratio", "ms", "count", "bytes", "per_s"]
 
 @dataclass(frozen=True)
 class MetricKind:
-    """A number of the summary. Reports show numbers with a ``label`` in tables, numbers with a ``device`` only for runs
-    on a device of this type, and ``serving`` numbers only if they have a value. ``on_cpu`` is the label where the CPU
-    is the device, empty if the number is meaningless on a CPU. ``better`` is the desired direction of the number, or
-    None."""
+    """A metric of the summary. Tables show only metrics with a ``label``, a metric with a ``device`` only for runs on a
+    device of this type, and a ``serving`` metric only if it has a value. ``on_cpu`` is the label where the CPU is the
+    device, empty if the metric is meaningless there. ``better`` is the desired direction, None if there is none."""
 
     name: str
     unit: Unit
@@ -31,7 +30,7 @@ class MetricKind:
     better: Literal["lower", "higher"] | None = None
 
     def label_for(self, device: str | None) -> str | None:
-        """The label in tables about a device of this type; None if the number does not apply to it."""
+        """The label in tables for a ``device`` of this type; None if the tables omit the metric."""
         if self.device not in (None, device):
             return None
         return self.label if device != "cpu" or self.on_cpu is None else self.on_cpu or None
@@ -39,10 +38,10 @@ class MetricKind:
 
 @cache
 def metric_kinds() -> tuple[MetricKind, ...]:
-    """Every number of the summary, in the order of reports."""
+    """Every metric of the summary, in the order of reports."""
     return tuple(MetricKind(**entry) for entry in tomli.loads(_FILE.read_text(encoding="utf-8"))["metric"])
 
 
 def metric_names() -> tuple[str, ...]:
-    """The names of all numbers, in the order of reports."""
+    """The names of all metrics, in the order of reports."""
     return tuple(kind.name for kind in metric_kinds())

@@ -9,19 +9,18 @@ from itertools import pairwise
 
 # Folders of installed packages.
 PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
-# Folders of installed commands.
+# Folders in which pip installs commands.
 _COMMANDS = {"bin", "Scripts"}
 # Folders to which torch.compile writes code.
 _GENERATED = "torchinductor_"
 _PYTHON = re.compile(r"python\d(\.\d+)?t?")
-# Packages whose code is not the user's, by the first part of a path, because the profiler strips the import folder.
+# Packages whose code is not the user's. The profiler strips the import folder, so a path starts with its package.
 _FRAMEWORKS = {
     "torch", "torchvision", "torchaudio", "functorch", "triton", "torchgen", "habana_frameworks", "numpy", "PIL",
     "tqdm", "perftool", "_distutils_hack", "pkg_resources", "pytorch_lightning", "lightning", "lightning_fabric",
     "lightning_utilities", "torchmetrics", "accelerate", "deepspeed",
 }  # fmt: skip
-# Common libraries of models and training loops: for traces that list no installed packages and come from another
-# machine.
+# Common libraries of models and training loops. They are needed for traces that list no installed packages.
 _LIBRARIES = {
     "transformers", "diffusers", "timm", "peft", "trl", "tokenizers", "sentence_transformers", "huggingface_hub",
     "vllm", "sglang", "megatron", "xformers", "flash_attn", "flashinfer", "bitsandbytes", "fairscale", "fairseq",
@@ -33,9 +32,9 @@ _LIBRARIES = {
     "x_transformers", "recbole", "nflows", "normflows", "pytorch_forecasting", "darts", "tsai", "deepctr_torch",
     "lightly", "schnetpack", "rtdl_revisiting_models", "torchmd", "learn2learn", "higher", "pytorch_metric_learning",
 }  # fmt: skip
-# Top-level key in traces from our recorder, for the packages installed on the recording machine.
+# Top-level key under which our recorder lists the packages installed on the recording machine.
 INSTALLED_KEY = "perftoolInstalled"
-# A line number has at most nine digits.
+# A frame of a stack: file(line): function.
 _FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 
 Line = tuple[str | None, int | None, str]

@@ -11,8 +11,8 @@ LaneSide = Literal["idle", "device", "host", "path"]
 
 @dataclass(frozen=True)
 class Bar:
-    """A stretch of a lane: one slice, or ``count`` slices of a kind that are too short to show separately (then without
-    a name)."""
+    """A stretch of a lane: one slice, or ``count`` slices of one kind that are too short to show separately, without a
+    name."""
 
     ts_ns: int
     dur_ns: int
@@ -38,7 +38,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The timeline around a finding: the view in ns, the marked stretch in the view, and the lanes.
+    """The timeline around a finding: the visible stretch, the marked stretch inside it, and the lanes.
 
     ``left_out`` counts the bars that were dropped to keep the picture small. ``lit`` holds stretches of the critical
     path (start and length) by the ``key`` of their lane.
@@ -73,7 +73,7 @@ class Strip:
 @dataclass(frozen=True)
 class MemoryCurve:
     """Allocated and reserved bytes over time, thinned so that no peak is lost; ``samples`` is the number of samples
-    before that."""
+    before thinning."""
 
     rank: int
     device: str
@@ -116,10 +116,8 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Times of ranks as shares of a step: ``shares`` has a row for each of ``rows``, with a value for each of
-    ``columns``.
-
-    ``note`` describes the times.
+    """Times of ranks as shares of a mean step: ``shares`` has a row for each of ``rows``, with a value for each of
+    ``columns``. ``note`` says what the times mean.
     """
 
     name: str
@@ -132,8 +130,8 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Pictures:
-    """All pictures of a report; ``timelines`` by index of the finding, from 0; ``path`` shows the critical path of a
-    median step."""
+    """All pictures of a report. The keys of ``timelines`` are indices of findings, from 0; ``path`` shows the critical
+    path of a median step."""
 
     timelines: Mapping[int, Timeline]
     strips: tuple[Strip, ...]

@@ -35,7 +35,7 @@ class Source:
 class Location:
     """A place in the trace. All fields are optional; times are in ns, as in the file.
 
-    ``sources`` holds the lines of code behind it, at most three, in descending order of time.
+    ``sources`` holds the lines of code that cause it, at most three, in descending order of time.
     """
 
     track: str | None = None

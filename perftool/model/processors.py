@@ -68,7 +68,7 @@ def _quotas() -> Iterator[float]:
                 continue
             home = _CGROUPS if second else _CGROUPS / "cpu"
             here = home / path.lstrip("/")
-            # A container sees its own group at the root.
+            # Inside a container, /sys/fs/cgroup itself is the group, and the path may not exist.
             for folder in (here, *here.parents):
                 if folder == home.parent:
                     break

@@ -87,7 +87,7 @@ class CompilationRecord:
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """One number of a snapshot.
+    """One number of a snapshot of a process's metrics.
 
     ``total`` is cumulative since the process started or reset the metric; ``increment`` is its growth since the
     previous snapshot, None for averages and maxima. ``name`` is the op or recipe of a counter that has one value per
@@ -120,7 +120,7 @@ class MetricSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LogEvent:
-    """Log lines with the same meaning (``kind``), subject (``name``) and rank.
+    """Log lines with the same kind, subject (``name``) and rank.
 
     ``count`` is the number of these lines. ``value`` and ``limit`` are the numbers in the last line, in ``unit``;
     ``line`` and ``time_ns`` belong to the first line, ``last_line`` to the last.
@@ -153,8 +153,8 @@ class ConfigEntry:
 class FlightEntry:
     """The ``number``-th collective of its group in the flight recorder of a rank; or a send or receive, with ``peer``.
 
-    ``state`` is scheduled, started, completed or failed, ``sizes`` the shapes of its inputs,
-    ``created_ns`` the time of its call (by that host's clock), ``place`` the line of the program.
+    ``state`` is scheduled, started, completed or failed, ``sizes`` has the shapes of its inputs, ``created_ns`` is the
+    time of its call (by that host's clock), and ``place`` the line of the program that made the call.
     """
 
     rank: int

@@ -15,7 +15,8 @@ class Together:
 
 @dataclass(frozen=True)
 class BoundShare:
-    """The share of one kind in the critical path: host, dataloader, kernel, memcpy, memset, collective or delay."""
+    """The share of one kind of task on the critical path: host, dataloader, kernel, memcpy, memset, collective or
+    delay."""
 
     kind: str
     share: float

@@ -25,7 +25,7 @@ from perftool.units import format_ns
 if TYPE_CHECKING:
     import pandas as pd
 
-# Limit on the length of a line in a notebook or debugger.
+# Characters of a message that a notebook or debugger shows.
 _LONGEST_REPR = 120
 StepSource = Literal["iteration", "profiler", "optimizer", "annotation", "copies"]
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
@@ -64,8 +64,8 @@ class Gain:
 class Finding:
     """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them.
 
-    ``advice`` is false for findings about the trace instead of the run; ``explained_by`` is the code of another finding
-    that explains the largest part of this one's time; the gain excludes that part.
+    ``advice`` is false for findings about the trace instead of the run. ``explained_by`` is the code of the finding
+    that explains the largest part of the lost time; the gain excludes that part.
     """
 
     code: str
@@ -95,7 +95,7 @@ class Finding:
 
     @property
     def late_ranks(self) -> list[int]:
-        """The ranks that the others wait for; empty if the rule names none. A rule of a pack may give any value."""
+        """The ranks that the others wait for; empty if the rule names none or, in a third-party rule, gives no list."""
         late = self.evidence.get("late_ranks")
         return late if isinstance(late, list) and all(isinstance(rank, int) for rank in late) else []
 
@@ -110,7 +110,7 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of the summary; ``value`` is None when the input lacks the signal, never 0 instead."""
+    """A number of the summary; ``value`` is None, not 0, when the input lacks the signal."""
 
     name: str
     value: float | None
@@ -119,14 +119,14 @@ class Metric:
     denominator: float | None = None
 
 
-# A recording in which nothing marks steps is one row of the table ``steps``, with this name.
+# The name of the only row in the table ``steps`` for a recording without steps.
 WHOLE_TRACE = "whole trace"
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``. Collectives are kernels in ``breakdown_ns``, and
-    communication in ``time_ns`` (empty when unknown). ``left_out`` says why a ``partial`` step is left out."""
+    """A step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``. Collectives count as kernels in ``breakdown_ns``, but
+    as communication in ``time_ns`` (empty when unknown). ``left_out`` says why a ``partial`` step is left out."""
 
     rank: int
     name: str
@@ -164,14 +164,14 @@ class StepLength:
 
 @dataclass(frozen=True)
 class Run:
-    """The kind of a run. ``kind`` is None when the traces do not show it, ``world_size`` when they do not state it.
+    """A run. ``kind`` is None when the traces do not show it, ``world_size`` when they do not state it.
 
     ``steps_from`` names the signal that separates steps (None without steps), and ``steps_confidence`` says how
-    reliable it is. ``parallel`` says how the ranks are split, as in ``tp 4 x dp 2``; None where their process groups do
-    not show it. ``lengths`` describes the short and the long steps, over all ranks, if steps have two lengths; else it
-    is empty. ``mean_step_ns`` is the mean step where steps are so uneven that the median describes few of them; else
-    None. ``step_unit`` says what makes a detected step: an annotation or the optimizer, and the number of its calls; it
-    is None if no steps are detected.
+    reliable that signal is. ``parallel`` says how the ranks are split, as in ``tp 4 x dp 2``; None where their process
+    groups do not show it. ``lengths`` describes the short and the long steps, over all ranks, if steps have two
+    lengths; else it is empty. ``mean_step_ns`` is the mean step if the median describes few of the steps; else None.
+    ``step_unit`` says what makes a detected step: an annotation or the optimizer, and the number of its calls; it is
+    None if no steps are detected.
     """
 
     kind: Literal["training", "inference", "serving"] | None
@@ -185,7 +185,7 @@ class Run:
 
     @property
     def step_word(self) -> str:
-        """The program's word for a step."""
+        """The run's word for a step: step, or iteration."""
         return step_word(self.steps_from)
 
 
@@ -277,7 +277,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Share:
-    """A row of a ranking: the time of ``name`` in the window, in ns, and its number of occurrences."""
+    """A row of a ranking: the time of ``name`` in the window, in ns, its number of occurrences, and its share."""
 
     name: str
     total_ns: int
@@ -346,7 +346,7 @@ class Report:
 
     @property
     def advice(self) -> tuple[Finding, ...]:
-        """The findings that advise a change to the run, the most valuable first."""
+        """The findings that advise a change to the run, largest gain first."""
         return tuple(finding for finding in self.findings if finding.advice and not finding.suppressed)
 
     @property

@@ -29,8 +29,8 @@ class Param:
 
 @dataclass(frozen=True)
 class Advice:
-    """Texts by device type, with ``any`` as the fallback, or by the variants that the rule's query names in its column
-    ``fix_for``."""
+    """Texts by device type, with ``any`` as the fallback, or by variant; the column ``fix_for`` of the rule's query
+    selects a variant."""
 
     texts: tuple[tuple[str, str], ...]
 
@@ -59,7 +59,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Rule:
-    """A declared condition. ``sql`` is None for rules that the engine itself reports (TRC000, TRC001).
+    """A rule. ``sql`` is None for rules that the engine itself reports (TRC000, TRC001).
 
     ``scope`` says whether the query runs for each rank separately or once over all ranks. ``retired`` lists codes and
     names of this rule, or of rules merged into it, in earlier versions. ``explained_by`` lists codes, or prefixes of
@@ -106,7 +106,7 @@ class Rule:
 
     @property
     def shown_severity(self) -> str:
-        """The severity as text: the rule's severity or, for findings with a gain, the criterion."""
+        """The severity for the rule's page: ``by cost`` if the gain of a finding decides it, else the rule's own."""
         by_cost = self.advice and self.severity != "error" and not self.severity_is_set
         return f"by cost ({self.severity} if unknown)" if by_cost and "gain_ns" in (self.sql or "") else self.severity
 

@@ -11,10 +11,11 @@ Statistic = Literal["mean", "median", "p99", "total", "value"]
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A shape of the server: ``batch`` requests of ``query`` tokens each, with ``blocks`` of context in all.
+    """A padded input shape of vLLM on Gaudi: ``batch`` requests of ``query`` tokens, with ``blocks`` KV-cache blocks in
+    all.
 
     ``warmed`` buckets were prepared before serving, ``missed`` shapes had no bucket during serving, and ``added``
-    buckets were made for them. ``query`` or ``blocks`` is None where the release has no such dimension.
+    buckets were made for them. ``query`` or ``blocks`` is None where the log has no such dimension.
     """
 
     phase: str
@@ -69,7 +70,7 @@ class LoggedIteration:
 
 @dataclass(frozen=True, slots=True)
 class ServingNumber:
-    """One number: a time in ms or a rate per second if ``name`` ends in that unit, else a count."""
+    """A result of a server or client: a time in ms or a rate per second if ``name`` ends in that unit, else a count."""
 
     name: str
     statistic: Statistic
@@ -85,14 +86,13 @@ class ClientResult:
 
     @property
     def requests(self) -> float:
-        """The number of requests that succeeded, 0 when the result does not state it."""
+        """The number of requests that succeeded; 0 when the result does not state it."""
         return next((one.value for one in self.numbers if one.name == "requests"), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """A saved ``/metrics`` page: the total for each known name since the server's start, which ``started``
-    identifies."""
+    """A saved ``/metrics`` page: the total for each known name since the server started, at the time ``started``."""
 
     started: float | None
     totals: dict[str, float]

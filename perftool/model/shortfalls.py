@@ -20,7 +20,7 @@ _MOST_DIGITS = 6
 class Attainable:
     """The ``share`` of the peak that ops of these ``kinds`` reach on good shapes, on ``devices`` (patterns of names).
 
-    For the kind ``memory``, it is the share of the bandwidth. No ``dtypes`` means all of them.
+    For the kind ``memory``, ``share`` refers to the memory bandwidth. Empty ``dtypes`` mean all data types.
     """
 
     devices: tuple[str, ...]
@@ -61,7 +61,7 @@ class Generation:
 class Reason:
     """A reason why an op is slow: ``when`` is a condition in SQL, the texts are templates over the same columns.
 
-    ``on`` says on which devices it can apply. On a CPU, an op launches no kernel, so its work is the op itself.
+    ``on`` says on which devices the reason can apply.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Reason:
 
     @property
     def condition(self) -> str:
-        """``when``, limited to CPUs or accelerators by ``on``."""
+        """``when``, limited to CPUs or accelerators by ``on``. On a CPU, the "kernel" of an op is the op itself."""
         where = {"any": "", "cpu": " AND kernel = name", "accelerator": " AND kernel IS DISTINCT FROM name"}
         return f"({self.when}){where[self.on]}"
 
@@ -119,7 +119,7 @@ def _attainable(row: dict[str, Any]) -> Attainable:
 
 
 def attainable(device: str, kind: str, dtype: str | None = None) -> Attainable | None:
-    """The entry for ops of ``kind`` on ``device`` (a name of devices.toml) with operands of ``dtype``."""
+    """The first entry for ops of ``kind`` on ``device`` (a name of devices.toml) with operands of ``dtype``."""
     for entry in shortfalls().attainable:
         if (
             kind in entry.kinds
@@ -131,7 +131,7 @@ def attainable(device: str, kind: str, dtype: str | None = None) -> Attainable |
 
 
 def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
-    """Rows and columns of the tile stated in the name of ``kernel``."""
+    """The pattern that matches the name of ``kernel``, and the rows and columns of the tile that the name states."""
     for tile in shortfalls().tile:
         if (found := re.search(tile.pattern, kernel)) and (rows := _size(found[1])) and (columns := _size(found[2])):
             return tile, rows, columns
@@ -150,7 +150,7 @@ def _size(digits: str) -> int | None:
 
 
 def generation_of(kernel: str) -> int | None:
-    """The target compute capability (times 10) of ``kernel``, by its name."""
+    """The compute capability (times 10) that ``kernel`` was built for, by its name; None if unknown."""
     for generation in shortfalls().generation:
         if found := re.search(generation.pattern, kernel):
             return generation.capability or int(found[1])

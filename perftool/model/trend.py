@@ -1,4 +1,4 @@
-"""Trends of numbers over many runs: lines of a summary file, and the levels of a number over them."""
+"""Trends of metrics over many runs: the lines of a summary file, and the levels of a metric over them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class RunLine:
     """One line of a summary file: a run or, where ``rank`` is a number, one of its ranks.
 
     ``time`` is the time of the analysis, ``recorded`` the time of the recording (ISO 8601, UTC; empty if the trace does
-    not state it), ``name`` the name of the inputs, ``folder`` their folder. ``metrics`` holds the numbers of the
-    summary by name (None if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the
-    report. ``origin`` marks inputs that no device recorded (simulated, handMade). ``lost`` counts the inputs of the run
-    that could not be read in full. ``steps_from`` names the signal that separates steps, and ``step_unit`` the call
-    that makes a detected step (both empty if unknown). ``recorded_per_step_ms`` is the length of the recording per
-    step, and ``lost_kernels_ratio`` the share of the kernel launches without device work in the median step, both of
-    the rank with the largest value (None if unknown).
+    not state it), ``name`` the name of the inputs, ``folder`` their folder. ``metrics`` holds the metrics by name (None
+    if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the report. ``origin``
+    marks inputs that no device recorded (simulated, handMade). ``lost`` counts the inputs of the run that could not be
+    read in full. ``steps_from`` names the signal that separates steps, and ``step_unit`` the call that makes a detected
+    step (both empty if unknown). ``recorded_per_step_ms`` is the length of the recording per step, and
+    ``lost_kernels_ratio`` the share of the kernel launches without device work in the median step, both of the rank
+    with the largest value (None if unknown).
     """
 
     time: str
@@ -72,7 +72,7 @@ class History:
 
 @dataclass(frozen=True)
 class Point:
-    """The value of the number in one run."""
+    """The value of a metric in one run."""
 
     time: str
     name: str
@@ -97,12 +97,12 @@ class Level:
 
 @dataclass(frozen=True)
 class Trend:
-    """One number over comparable runs, the oldest first.
+    """One metric over comparable runs, the oldest first.
 
     ``best`` is the best level before the last, and ``worse`` says how much worse the last level is, as a share of the
     best, or for ratios as a difference (negative when better). Both are None if there is only one level, or if neither
     direction is better. ``left_out`` counts the runs that are not comparable with the last run, ``incomplete`` those
-    with inputs that could not be read in full, ``absent`` the others whose inputs lack the number. ``unjudged`` says
+    with inputs that could not be read in full, ``absent`` the others whose inputs lack the metric. ``unjudged`` says
     why the newest run cannot be judged; empty if it can.
     """
 
@@ -124,5 +124,5 @@ class Trend:
 
     @property
     def fails(self) -> bool:
-        """Whether the number got worse by more than the threshold."""
+        """Whether the metric got worse by more than the threshold."""
         return self.verdict == "worse"

@@ -40,11 +40,11 @@ def why_no_model(op: OpRate) -> str:
     special = next((reason for pattern, reason in _WHY if pattern.search(op.name)), "")
     if special or op.kind is None:
         return special or NO_MODEL
-    # Traces have the shapes of the tensors in a list, but not their types.
+    # For a list of tensors, traces have the shapes but not the types.
     return "types in its list of tensors: not recorded" if "TensorList" in (op.input_types or "") else WITHOUT_ARGUMENTS
 
 
 def _named(kernel: str) -> str:
-    """The sizes that the name of ``kernel`` shows."""
+    """The types and tile sizes in the name of ``kernel``, in brackets; empty for other names."""
     found = _OGS.match(kernel)
     return f" ({found[1]} by {found[2]}, tiles of {found[3]} x {found[4]} x {found[5]})" if found else ""

@@ -17,7 +17,8 @@ _FACTS = {"title", "type", "precedence", "unsigned", "lane", "arguments"}
 
 @dataclass(frozen=True)
 class Name:
-    """A lower-case pattern for names of a ``subject`` (runtime, kernel, category), and the ``role`` that it assigns."""
+    """A lower-case pattern for names of one ``subject`` (runtime, kernel, category), and the ``role`` of these
+    names."""
 
     subject: str
     role: str
@@ -26,7 +27,8 @@ class Name:
 
 @dataclass(frozen=True)
 class LanePattern:
-    """A lane belongs to ``engine`` if the regular expression ``pattern`` matches its ``field``: process or base."""
+    """A lane belongs to ``engine`` if the regular expression ``pattern`` matches its ``field``: the names of its
+    process and thread (process), or its thread number divided by 1000 (base)."""
 
     engine: str
     field: str

@@ -20,8 +20,8 @@ class PathTask:
 
 @dataclass(frozen=True)
 class Path:
-    """The critical path of the replayed step: its shares by kind, and the tasks that take the most time; the largest
-    first."""
+    """The critical path of the replayed step: its shares by kind, and the tasks that take the most time, both in
+    descending order."""
 
     bounds: tuple[BoundShare, ...]
     tasks: tuple[PathTask, ...]
@@ -55,13 +55,13 @@ class FixBound:
 class WhatIf:
     """The replayed steps of ``rank`` with ``changes``; times are mean lengths of a step in ns.
 
-    With fixes of rules over ranks, all ``ranks`` are replayed together, and ``rank`` is None.
+    With the fix of a rule over ranks, all ``ranks`` are replayed together, and ``rank`` is None.
 
     When no prediction is allowed, ``predicted_step_ns`` and the path ``after`` are None, and ``why_not`` says why; the
     other numbers are None if there is nothing to replay. ``error_ratio`` is the deviation of the unchanged replay from
     the measured step. ``bounds`` are for fixes that no replay can show, or that save most in steps that are not
     replayed. ``mean_step_ns`` is the mean of all steps if it is far above the mean of the replayed, usual steps; else
-    None. ``step_word`` is what the run calls a step.
+    None. ``step_word`` is the run's word for a step.
     """
 
     rank: int | None

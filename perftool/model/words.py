@@ -29,7 +29,7 @@ def kind_label(kind: str) -> str:
 
 
 def of_steps(text: str, word: str) -> str:
-    """``text`` about steps, for a run that calls a step ``word``: step, or iteration."""
+    """``text`` with the word step replaced by ``word``, the run's word for a step: step, or iteration."""
     return text if word == "step" else _STEP.sub(lambda found: _renamed(found, word), text)
 
 
