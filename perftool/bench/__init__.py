@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Modules that contain no benchmark, or several.
 _OTHER = {"harness", "workloads", "scripts", "simulated", "fused_optimizers"}
-# Written out, so that ``benchmark_names`` need not import torch.
+# The names in ``fused_optimizers``, repeated so that ``benchmark_names`` need not import torch.
 _OPTIMIZERS = {
     *("adamw_moments", "functional_adamw", "fused_adagrad", "fused_adamw", "fused_clip_norm", "fused_ema"),
     *("fused_lamb", "fused_lars", "fused_sgd"),

@@ -10,14 +10,14 @@ from perftool.fused import all_reduce_gradients
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """One reduction after backward, in either type."""
+    """A step with one all-reduce after backward, in float32 or in bfloat16."""
     dtype = torch.float32 if form == "naive" else torch.bfloat16
     model = layers(setting)
     step = training_step(model, setting, lambda: all_reduce_gradients(model, dtype))
     return Form(f"all_reduce_gradients(model, {dtype})", step, lambda: gradients(model))
 
 
-# Results are compared with this tolerance because bfloat16 has only 8 significant bits.
+# The tolerance is large because bfloat16 has only 8 significant bits.
 BENCHMARK = on_ranks(
     name="all_reduce_bf16",
     rules=(),

@@ -10,7 +10,6 @@ from torch import nn
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.model.processors import instruction_sets
 
-# Width of the model; the batch holds 8 sequences of 64 tokens.
 _WIDTHS = {"small": 256, "large": 768}
 _SEQUENCES, _TOKENS = 8, 64
 _BF16 = frozenset({"AMX-BF16", "AVX512-BF16", "BF16"})

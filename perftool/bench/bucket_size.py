@@ -5,13 +5,13 @@ from __future__ import annotations
 from perftool.bench.harness.case import Form, FormName, Setting
 from perftool.bench.workloads.data_parallel import on_ranks, step_form
 
-# Size of the advised buckets in MiB; the model has as many MiB of gradients.
+# Size of the advised buckets in MiB. The first two models have about as many MiB of gradients.
 _ADVISED = {"hundred": 100, "two hundred": 200, "recorded": 100}
 _DEFAULT = 25
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Buckets of the default 25 MiB, or of the recommended 100 or 200."""
+    """A step under DistributedDataParallel with buckets of the default or of the recommended size."""
     megabytes = _DEFAULT if form == "naive" else _ADVISED[setting.size]
     return step_form(f"DistributedDataParallel(bucket_cap_mb={megabytes})", setting, bucket_cap_mb=megabytes)
 

@@ -1,4 +1,4 @@
-"""A value read in every step, or rarely."""
+"""The loss read in every step, or only in the last of twenty."""
 
 from __future__ import annotations
 

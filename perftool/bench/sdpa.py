@@ -11,7 +11,7 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.attention import heads_of, plain_causal_attention
 from perftool.fused import FusedSDPA
 
-# Tokens; one sequence with 8 heads, forward and backward.
+# Tokens of the sequence; a batch is a single sequence.
 _TOKENS = {"small": 512, "large": 2048}
 
 

@@ -14,7 +14,7 @@ _TITLES = {
     "advised": "FusedSDPA with valid_seq_len",
     "torch": "F.scaled_dot_product_attention for each sample",
 }
-# Sequences in a batch, and tokens in each with its padding on the right; inference only.
+# Sequences in a batch, and tokens in each, including the padding on the right.
 _SHAPES = {"small": (8, 256), "large": (8, 1024)}
 
 
@@ -39,7 +39,7 @@ def build(form: FormName, setting: Setting) -> Form:
         latest[:] = [output]
 
     def result() -> list[torch.Tensor]:
-        # The two forms leave different values in the padding, zeros or leftovers, which do not matter.
+        # The forms leave different values in the padding, which do not matter.
         return [output.masked_fill(~valid[:, None, :, None], 0.0) for output in latest]
 
     return Form(_TITLES[form], run, result)

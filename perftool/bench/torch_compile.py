@@ -11,7 +11,7 @@ from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 # The number of calls is so small that torch.compile keeps recompiling instead of giving up.
 _CALLS = {"small": 4, "large": 7}
 _TOKENS = 32
-# The output grows during this number of calls.
+# During this number of calls, the factor on the output grows to 1.
 _WARM_UP = 10
 
 

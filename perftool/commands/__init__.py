@@ -1,1 +1,1 @@
-"""One module per subcommand: parse, call, report, exit."""
+"""The subcommands, one per module."""

@@ -76,7 +76,7 @@ class Workspace:
             )
         if found.is_dir():
             return str(found)
-        # A path with wildcards would match other files, too. An analysis looks for a file of that name first.
+        # Unescaped wildcards would match other files. An analysis prefers a file whose name equals the escaped path.
         escaped = escape(str(found))
         if escaped != str(found) and os.path.lexists(escaped):
             raise PerfToolError(
@@ -182,7 +182,7 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> None:
 def serve(root: Path, seconds: float) -> None:
     """Serve the runs below ``root`` on stdin and stdout, until the client disconnects.
 
-    Raises PerfToolError without the SDK.
+    Raises PerfToolError if the MCP SDK is not installed.
     """
     try:
         from_thread = importlib.import_module("anyio.from_thread")
@@ -214,7 +214,7 @@ def _server(desk: Workspace) -> Any:
             try:
                 answer = function(*args, **options)
             except (PerfToolError, OSError, ValueError) as error:
-                # The client sees only the text of this error. An argument may contain a zero byte, or be too long.
+                # The client sees only this text. OSError and ValueError come from arguments that are no valid path.
                 raise sdk_errors.ToolError(one_line(str(error)).removeprefix(_OUR_NAME)) from None
             # The SDK would indent the text, and could exceed the limit.
             text = types.TextContent(type="text", text=_text(answer))

@@ -57,7 +57,7 @@ def analyze(
 
       zcat run.json.gz | habana_perf_tool analyze -
     """
-    # The gate ``trend`` judges the numbers of --summary-jsonl.
+    # ``trend`` may fail a CI job because of the numbers that --summary-jsonl writes.
     session = Session(cli, paths or ([watch] if watch else []), gate=cli.summary_jsonl is not None)
     if watch is not None:
         _watch(watch, paths or session.texts or each, session, interval)

@@ -116,7 +116,7 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
         # The timeline of several ranks leaves out their metadata, but an event may repeat a secret from it.
         found = redactor.learn(rank_metadata(run)) if one or redact else set()
         if redact:
-            # A secret found late in the copy may also occur earlier.
+            # Reads the whole copy before writing, because a secret found late may also occur earlier.
             redactor.learn(copied())
         blocks = map(redactor.json, copied()) if redact else copied()
         write_blocks(gzipped(blocks) if target.endswith(".gz") else blocks, target)

@@ -1,4 +1,4 @@
-"""``benchmark``: reproduces, applies and measures every recommendation, and runs the rules on both traces."""
+"""``benchmark``: measures recommendations in a naive and an advised form, and runs the rules on both traces."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Advance:
-    """Receives each stage; shows nothing without a bar."""
+    """Shows the progress of benchmarks in ``bar``; without a bar, it shows nothing."""
 
     def __init__(self, bar: Progress | None = None, task: TaskID | None = None) -> None:
         self._bar, self._task = bar, task

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from perftool.model.report import Report
     from perftool.readers.files.finished import FileState
 
-# The minimum width of the name column, because later names may be longer.
+# The minimum width of the name column, in characters; a longer name widens it.
 _NAME_WIDTH = 24
 
 

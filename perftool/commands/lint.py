@@ -1,4 +1,4 @@
-"""``lint``: a gate for CI."""
+"""``lint``: fails a CI job when a run has findings."""
 
 from __future__ import annotations
 
@@ -131,7 +131,8 @@ def linted(session: Session, inputs: Inputs, plan: LintPlan) -> LintReport:
 def plan_of(
     session: Session, root: Path, budgets: Sequence[str] = (), place: str = "--budget", **more: Any
 ) -> LintPlan:
-    """The plan of ``session`` with ``budgets`` in command line syntax; ``more`` are fields of LintPlan."""
+    """The plan of ``session`` with ``budgets`` in command line syntax. Errors in them name ``place``; ``more`` are
+    fields of LintPlan."""
     from perftool.engine.gate.budgets import budget_option
     from perftool.engine.gate.lint import LintPlan
 
@@ -161,7 +162,7 @@ def _inputs(session: Session, paths: Sequence[str], targets: Sequence[str | None
 
 
 def _accepted(result: LintReport, plan: LintPlan, target: str | None) -> LintReport:
-    """``result`` judged with a baseline written to ``target`` from its findings."""
+    """Write a baseline of the findings to ``target``, and judge ``result`` with it; unchanged without ``target``."""
     if target is None:
         return result
     from perftool.engine.gate.baseline import read_baseline, render_baseline
@@ -200,7 +201,7 @@ def _accepted_notes(result: LintReport, target: str | None) -> list[str]:
 def _coverage_notes(result: LintReport, plan: LintPlan) -> list[str]:
     """A note if a budget limits the step time, but most of the recording lies outside the steps that count.
 
-    That is no finding: a recording may contain the start of the program, or evaluation.
+    This is not a finding, because a recording may contain the start of the program, or evaluation.
     """
     from perftool.engine.report.complete_steps import least_covered
 
@@ -216,7 +217,7 @@ def _coverage_notes(result: LintReport, plan: LintPlan) -> list[str]:
 
 
 def _idle_notes(result: LintReport) -> list[str]:
-    """Ignores and baseline entries without a matching finding."""
+    """Notes on per-file ignores and baseline entries without a matching finding."""
     ignores = [f"per-file ignore that silences nothing: {text}" for text in result.idle_ignores]
     notes = [f"stale baseline entry: {entry.code} {entry.subject} ({entry.file})" for entry in result.stale]
     advice = ["rewrite the baseline with --write-baseline to drop them"] if notes else []

@@ -25,7 +25,7 @@ _MODULES = {
     "config": "settings", "demo": "demo", "simulate": "simulate", "record": "record", "query": "query",
     "export": "export", "mcp": "mcp",
 }  # fmt: skip
-# From click, or from the copy bundled with newer releases of typer.
+# UsageError of click, or of the copy of click that newer releases of typer contain.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 # These two commands run programs that have their own options.
 _SETTINGS = {"simulate": {"ignore_unknown_options": True}, "record": {"allow_interspersed_args": False}}
@@ -77,7 +77,7 @@ def closed_output_exits(code: int) -> Iterator[None]:
     """Raise OutputClosedError with this exit ``code`` for a broken pipe, because typer would exit with 1, the code of a
     failed gate.
 
-    rich exits by itself if it cannot write.
+    The same applies to SystemExit, which rich raises if it cannot write.
     """
     try:
         yield

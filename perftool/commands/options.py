@@ -163,7 +163,7 @@ def with_options(name: str, command: Callable[..., None]) -> Callable[..., None]
 
 def _typed(made: Row, command: str) -> dict[str, Any]:
     """The annotation and the default of a row's typer parameter."""
-    # An environment variable may name a format that only some commands have.
+    # Before a command, any text is allowed, because an environment variable may name a format of a single command.
     words = None if command == ROOT else made.formats.get(command)
     switch = made.kind == "bool" and "/" not in made.flag
     kind = bool if switch else words or _KINDS.get(made.kind, str)

@@ -37,7 +37,7 @@ Ask = Callable[[str], str]
 
 
 def prompt(read: Callable[[str], str], ask: Ask, say: Callable[[str], object]) -> None:
-    """Answer the statements that ``read`` returns, until it ends; see ``terminal``."""
+    """Answer the statements in the lines that ``read`` returns, until it raises EOFError or the user quits."""
     for text in statements(read, say):
         for statement in separated(text):
             start = time.monotonic()

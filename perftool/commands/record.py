@@ -184,7 +184,7 @@ def _made(left: Sequence[Note], found: set[Path]) -> list[Path]:
     """The traces that the program wrote, in the folder or elsewhere."""
     here = {path.resolve() for path in found}
     for trace in (Path(one.trace) for one in left if one.trace):
-        # Our recorders compress a trace after they write it.
+        # A recorder compresses a trace after writing it, and may have noted the earlier name.
         place = next((path for path in (trace, Path(f"{trace}.gz")) if path.is_file()), None)
         if place is not None and place.resolve() not in here:
             found.add(place)
@@ -233,7 +233,7 @@ def run_program(
 
     ``is_done`` is called a few times a second while the program runs, until it returns True.
     """
-    # A .py file runs with our Python.
+    # A .py file runs with the Python that runs this command.
     whole = [sys.executable, *command] if command[0].endswith(".py") else list(command)
     with _signals_held() as held:
         try:
@@ -259,7 +259,7 @@ class _Held:
     def wait(self, process: subprocess.Popen[bytes], is_done: Callable[[], bool] | None) -> int:
         """Forward signals to ``process`` until it ends; returns its exit code as in Popen.
 
-        The terminal sends Ctrl-C and Ctrl-\\ to all processes in the foreground, so the program has them already.
+        It does not forward Ctrl-C and Ctrl-\\, which the terminal sends to all processes in the foreground.
         """
         while (code := process.poll()) is None:
             if is_done is not None and is_done():

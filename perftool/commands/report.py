@@ -69,7 +69,7 @@ def make_document(
 
 
 def _link_to_source(file: str, target: str | None, roots: Sequence[Path]) -> str:
-    """A link to ``file`` from the folder of the report, if the file is below one of ``roots``."""
+    """A link to ``file`` from the folder of the report; ``file`` is relative to the first of ``roots`` that has it."""
     folder = Path(target).resolve().parent if target and is_file(target) else Path.cwd()
     root = next((root for root in roots if os.path.isfile(root / file)), roots[0])
     try:

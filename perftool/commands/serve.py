@@ -32,7 +32,7 @@ _EXPAND = '[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^habana_perf_tool"
 class _Server(ThreadingHTTPServer):
     """Serves ``file``; ``served`` is set once the UI has fetched all of it."""
 
-    # Browsers also open connections that they may never use.
+    # The program must not wait for connections that a browser opens and never uses.
     daemon_threads = True
 
     def __init__(self, file: Path, port: int) -> None:

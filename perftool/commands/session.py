@@ -1,4 +1,4 @@
-"""The common entry point of commands: settings, input files, and the run made of them."""
+"""Common code of all commands: loads settings and rules, finds input files, and analyses them."""
 
 from __future__ import annotations
 
@@ -95,10 +95,10 @@ class Session:
         return (*self.settings.log, *self.settings.metrics)
 
     def inputs(self, paths: Sequence[str], outputs: Sequence[str | None] = (), *, each: bool = False) -> Inputs:
-        """The files of the run at ``paths``, as all input options choose them, with notes on those left out.
+        """The files of the run at ``paths`` that the input options select; prints notes on files left out.
 
-        With ``each``, they may belong to several runs. Raises PerfToolError when there is nothing to read, when one
-        of ``outputs`` is also read or written twice, and when a gate would not read a trace that was named.
+        With ``each``, the files may belong to several runs. Raises PerfToolError when there is nothing to read, when
+        one of ``outputs`` is also read or written twice, and when a gate would not read a trace that the user named.
         """
         from perftool.readers.discover import find_inputs
 
@@ -127,7 +127,7 @@ class Session:
         require_apart(outputs, [*inputs, *settings.files, *rules, *baseline])
 
     def side(self, path: str, run: str | None) -> Inputs:
-        """The files of one side of a comparison: options for logs or captures do not apply."""
+        """The files of one side of a comparison; ignores options that name logs or captures."""
         from perftool.readers.discover import find_inputs
 
         found = find_inputs([path], (), self.settings.exclude, as_one_run=self.settings.as_one_run, run=run)

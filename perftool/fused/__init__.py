@@ -33,7 +33,7 @@ NAMES: dict[tuple[str, str], tuple[str, ...]] = {
     ("porting", ""): ("install",),
     ("experts", ""): ("mixture_of_experts",),
 }
-"""Public names, keyed by our module and Gaudi's module below `habana_frameworks.torch` ("" if Gaudi has none)."""
+"""Public names by their module here and Gaudi's module below `habana_frameworks.torch` ("" if Gaudi has none)."""
 
 _MODULE_OF = {name: module for (module, _), names in NAMES.items() for name in names}
 

@@ -1,7 +1,7 @@
 """`FusedSDPA`: scaled dot-product attention with Gaudi's arguments, on any device.
 
-`F.scaled_dot_product_attention` computes it, and chooses its own algorithm. Arguments that it does not support run the
-plain `formula`, whose memory grows with tokens²; docs/fused/attention.md lists their cost.
+Most calls run `F.scaled_dot_product_attention`. Calls with arguments that it lacks run the plain `formula`, which needs
+memory in proportion to tokens²; docs/fused/attention.md lists the cost of these arguments.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _recompute = True
 
 
 def enable_recompute_sdp(enabled: bool) -> None:
-    """Set the mode of calls whose `recompute_mode` is None: recompute (True, the default) or not."""
+    """Set whether calls whose `recompute_mode` is None compute the probabilities again in backward, as by default."""
     global _recompute
     _recompute = bool(enabled)
 
 
 def recompute_sdp_enabled() -> bool:
-    """Whether calls without a mode recompute."""
+    """Whether calls whose `recompute_mode` is None compute the probabilities again in backward."""
     return _recompute
 
 
 @contextmanager
 def sdp_kernel(enable_recompute: bool = True) -> Iterator[None]:
-    """Within the block, set the mode of calls whose `recompute_mode` is None.
+    """Apply `enable_recompute_sdp` within the block.
 
     This breaks the graph of `torch.compile`; pass `recompute_mode` to the call instead.
     """
@@ -270,7 +270,7 @@ def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
 
 
 def _lengths(valid_seq_len: Tensor, q: Tensor, k: Tensor) -> tuple[int, ...]:
-    # A graph capture refuses `item`, but not `tolist`, which would freeze the lengths.
+    # Uses `item`, which raises within a graph capture; `tolist` would freeze the lengths without an error.
     lengths = tuple(int(length.item()) for length in valid_seq_len.flatten())
     if len(lengths) != q.size(0) or q.size(-2) != k.size(-2):
         raise ValueError("valid_seq_len needs one length per sequence, and as many queries as keys")

@@ -38,7 +38,8 @@ class BackendReport:
 
 
 wanted = os.environ.get(ENVIRONMENT_VARIABLE)
-"""Read once: reading it in each call would slow down attention over one token by 1 %. The simulator sets it."""
+"""The value of the variable, read once: reading it in each call would slow down attention over one token by 1 %. The
+simulator overwrites it."""
 
 _registry: dict[str, dict[tuple[str, tuple[str, ...]], Callable[[], str | None]]] = {}
 _choices: dict[tuple[str, str, str | None], str] = {}

@@ -52,7 +52,7 @@ class FusedAdamW:
         self._native: Any = None
 
     def step_param(self, param: Tensor, grad: Tensor | None) -> None:
-        """Not supported, as on Gaudi: RuntimeError."""
+        """Raises RuntimeError, as on Gaudi."""
         raise RuntimeError("This AdamW optimizer does not support step_param() as of now")
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Imports torch.profiler, or raises an error that names the extra; finds what it can record on this machine."""
+"""Imports torch.profiler, or raises an error that says how to install it; finds what it can record on this machine."""
 
 from __future__ import annotations
 

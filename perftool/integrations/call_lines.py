@@ -69,7 +69,7 @@ def _calls(events: Iterable[Any]) -> Calls:
         left += event.children
         fields = event.extra_fields
         caller, callsite = getattr(fields, "caller", None), getattr(fields, "callsite", None)
-        # Some packages only contain functions that call no others.
+        # Code of a package that calls no other code appears only as the called function.
         if (called := _file(callsite)) is not None:
             is_users(called)
         file = _file(caller)

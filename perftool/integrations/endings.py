@@ -186,16 +186,16 @@ class _Watchman:
 
 
 _WATCHING: list[Endings] = []
-_minded = False
+_fork_handled = False
 
 
 def stop_recording_in_children() -> None:
     """Switch recording off in forked children of this process. Otherwise, a child would hang at its end, waiting for a
     thread of PyTorch's profiler that only the parent has (libkineto's ConfigLoader).
     """
-    global _minded
-    if not _minded and hasattr(os, "register_at_fork"):
-        _minded = True
+    global _fork_handled
+    if not _fork_handled and hasattr(os, "register_at_fork"):
+        _fork_handled = True
         os.register_at_fork(after_in_child=_forked)
 
 

@@ -90,13 +90,13 @@ class Watch:
         return action
 
     def end(self) -> None:
-        """End the measurement."""
+        """Note the usage after the last recorded step; does nothing if no measurement is running."""
         with suppress(Exception):
             if self._begin is not None:
                 self._window, self._begin = (self._begin, _now()), None
 
     def begin(self) -> None:
-        """Begin the measurement."""
+        """Note the usage before the first recorded step, and forget an earlier measurement."""
         with suppress(Exception):
             self._begin, self._steps = _now(), []
 
@@ -140,7 +140,7 @@ class Watch:
         }
         if self._window is not None:
             found["window"] = _used_between(*self._window)
-        # With an accelerator, the CPU's peaks do not matter, so don't measure them.
+        # With an accelerator, the CPU's peaks do not matter.
         if not torch.accelerator.is_available():
             with suppress(Exception):
                 found["peaks"] = _peaks()

@@ -106,7 +106,7 @@ def _written(profiler: torch_profiler.profile, path: Path, folder_in: Callable[[
         except OSError:
             continue
         plain = folder / name
-        # Whatever PyTorch raises, the file decides whether the export worked.
+        # The file shows whether the export worked; PyTorch often raises nothing if it did not.
         with suppress(Exception):
             profiler.export_chrome_trace(str(plain), **options)
         if _is_whole(plain):

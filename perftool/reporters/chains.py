@@ -1,4 +1,4 @@
-"""The wording of chains, shared by the text report and the page."""
+"""Texts on chains (sequences of kernels that repeat), shared by the text report and the HTML page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perftool.units import format_count, format_ns, format_ratio
 
 
 def chain_title(chain: Chain, device: str = "device", word: str = "step") -> str:
-    """The number of kernels (ops on the CPU), their repeats, and their time."""
+    """A heading with the number of kernels (ops on the CPU), their repeats and their time per ``word``, a step."""
     what = "ops" if device == "CPU" else "kernels"
     return (
         f"A sequence of {format_count(len(chain.places))} {what} runs {format_count(chain.repeats)} times in a row: "
@@ -18,5 +18,5 @@ def chain_title(chain: Chain, device: str = "device", word: str = "step") -> str
 
 
 def kernel_text(place: ChainPlace) -> str:
-    """A kernel's name without the arguments of its templates and its parameters."""
+    """The kernel's name without return type, template arguments and parameters."""
     return re.sub(r"^void |\(anonymous namespace\)::|[<(].*$", "", place.kernel)

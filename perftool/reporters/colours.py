@@ -1,5 +1,5 @@
-"""The colour of each kind of time, for light and dark backgrounds. After Okabe and Ito, so that people with colour
-blindness can distinguish them.
+"""The colour of each kind of time or memory, for light and dark backgrounds. Based on the palette of Okabe and Ito,
+which people with colour blindness can read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _KINDS: dict[str, str] = {
 
 
 def colour(kind: str, *, dark: bool = False) -> str:
-    """The colour of ``kind`` as ``#rrggbb``; unknown kinds share one."""
+    """The colour of ``kind`` as ``#rrggbb``; an unknown kind has the colour ``other``."""
     return COLOURS[_KINDS.get(kind, "other")][dark]
 
 

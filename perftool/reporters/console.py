@@ -1,4 +1,4 @@
-"""Consoles with the documented behaviour for colour, width and encoding."""
+"""Makes rich consoles that escape text from traces and follow the usual environment variables for colour."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from perftool.errors import OutputClosedError
 from perftool.reporters.escape import commands_in, escaped_mark, on_terminal
 
 ColorMode = Literal["auto", "always", "never"]
-# Wide enough to avoid line breaks in a pipe.
+# In columns: wide enough that rich does not break lines in a pipe.
 _PIPE_WIDTH = 10_000
 
 
 class _Trimmed:
-    """A renderable without trailing blanks and CI commands."""
+    """Renders its content without trailing blanks, and with CI commands escaped."""
 
     def __init__(self, content: RenderableType) -> None:
         self._content = content
@@ -41,7 +41,7 @@ def _trimmed(line: list[Segment]) -> list[Segment]:
 
 
 def _harmless(line: list[Segment]) -> list[Segment]:
-    """``line`` without CI commands, which may span several segments."""
+    """``line`` with CI commands escaped; a command may span several segments."""
     marks = commands_in("".join(segment.text for segment in line if not segment.control))
     if not marks:
         return line
@@ -70,15 +70,15 @@ class _Console(Console):
             yield segment if segment.control else segment._replace(text=on_terminal(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """Raise our error if the reader has exited; rich would exit with 1."""
+        """Raise an error that ``main`` handles when the pipe is closed; rich would exit with status 1."""
         raise OutputClosedError
 
 
 def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextIO | None = None) -> Console:
     """A console on stdout (or stderr, or ``file``), coloured when ``color`` and the environment allow it.
 
-    The flag overrides NO_COLOR, which overrides FORCE_COLOR and CLICOLOR_FORCE; these override the type of the stream.
-    Without colour there are no escape codes at all. Any encoding works.
+    ``color`` overrides NO_COLOR, which overrides FORCE_COLOR and CLICOLOR_FORCE. Without any of them, only a terminal
+    gets colours. Without colours, the console writes no escape codes at all.
     """
     stream = file or (sys.stderr if stderr else sys.stdout)
     if isinstance(stream, TextIOWrapper):
@@ -92,7 +92,7 @@ def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextI
         color_system="auto" if coloured else None,
         no_color=not coloured,
         width=None if terminal or os.environ.get("COLUMNS") else _PIPE_WIDTH,
-        # No markup, because names from traces may look like it.
+        # Names from traces may look like rich's markup.
         markup=False,
         emoji=False,
         highlight=False,

@@ -1,4 +1,4 @@
-"""Two runs side by side: as text, as Markdown for a pull request, and as JSON."""
+"""The comparison of two runs: as text, as Markdown for a pull request, and as JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST_PART, _MOST_PARTS = 40, 4
 
 
 def render_diff_text(result: Comparison) -> bytes:
-    """The verdict first, then the changes."""
+    """The comparison as text: caveats, the verdict, then the changes."""
     lines = [*_caveats(result), *([text, ""] if (text := headline(result)) else [])]
     lines += [f"  {part:14}{before:>12} -> {after:>10}  {delta:>12}" for part, before, after, delta in _parts(result)]
     if result.served:
@@ -127,7 +127,7 @@ def render_diff_json(result: Comparison) -> bytes:
 
 
 def _caveats(result: Comparison) -> list[str]:
-    """The most important caveats: an incomplete run, or different settings."""
+    """A sentence for each incomplete run, and one on settings that differ."""
     lost = [
         f"The {which} run is incomplete: {one_line('; '.join(side.lost))}."
         for which, side in (("base", result.base), ("new", result.new))
@@ -146,7 +146,7 @@ def _findings(result: Comparison) -> tuple[tuple[str, Sequence[Finding]], ...]:
 
 
 def _word(result: Comparison) -> str:
-    """The runs' word for a step."""
+    """The word for a step in both runs, such as ``iteration``; ``step`` if the runs use different words."""
     words = {result.base.step_word, result.new.step_word}
     return words.pop() if len(words) == 1 else "step"
 
@@ -155,7 +155,7 @@ def headline(result: Comparison) -> str:
     """The step times, their change with its interval, and the verdict, in one sentence."""
     before, after = _median(result.base), _median(result.new)
     if before is None or after is None:
-        # A server has results even without steps.
+        # A serving engine can be compared by its own metrics, without steps.
         return "" if result.served else "Step times cannot be compared: one side has no complete step."
     times = f"Median {_word(result)} {format_ns(before)} -> {format_ns(after)}"
     interval = result.interval
@@ -212,7 +212,7 @@ def _device(side: RunSide) -> str:
 
 
 def _rates(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
-    """Op and shapes, the rates of both sides, and how much longer a call takes."""
+    """For each op: its name and shapes, its rates in both runs, and the time of a new call relative to the base."""
     for change in result.rates[:_MOST]:
         shapes = shapes_text(change.base) if change.shapes else "all shapes"
         times = "" if change.factor is None else f"x{change.factor:.2f}{_split(change, result)}"
@@ -220,7 +220,7 @@ def _rates(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
 
 
 def _split(change: RateChange, result: Comparison) -> str:
-    """The parts of the difference due to peaks and to kernels; empty for the same device."""
+    """The factors of the change due to the devices' peaks and due to their kernels; empty for the same device."""
     if not _other_device(result) or change.by_peaks is None:
         return ""
     return f" (peaks x{change.by_peaks:.2f}, kernels x{change.by_kernels:.2f})"
@@ -262,7 +262,7 @@ def _fusions(result: Comparison) -> Iterable[str]:
 
 
 def _some(side: FusedSide) -> str:
-    """At most four names, cut if long, with time and calls."""
+    """The first few names, cut if long, with their time and calls."""
     names = side.names
     shown = [name if len(name) <= _LONGEST_PART else f"{name[: _LONGEST_PART - 1]}…" for name in names[:_MOST_PARTS]]
     more = len(names) - len(shown)
@@ -271,7 +271,7 @@ def _some(side: FusedSide) -> str:
 
 
 def _reached(op: OpRate) -> str:
-    """The time of a call, its rate, and the share of the device's best."""
+    """The mean time of a call, its rate, and its share of the device's peak."""
     share = "" if op.roofline_ratio is None else share_text(op.roofline_ratio, " of peak")
     return ", ".join(filter(None, (format_ns(op.kernel_ns / max(op.calls, 1)), rate_text(op), share)))
 

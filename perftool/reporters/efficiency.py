@@ -1,4 +1,4 @@
-"""The wording of ops' rates and peaks, shared by all reports."""
+"""Texts on the rates of ops and the peaks of devices, shared by all reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perftool.units import format_ns, format_ratio
 _MOST_PEAKS = 4
 # Lower rates, in TFLOP/s or TB/s, are shown in GFLOP/s or GB/s.
 _SMALL_RATE = 0.1
-# A kernel may need fewer operations or bytes than the formula, due to Winograd convolutions or caches.
+# A kernel may need fewer operations or bytes than the model counts, due to Winograd convolutions or caches.
 ABOVE_MODEL = "faster than modelled"
 
 
@@ -29,7 +29,7 @@ def shapes_text(op: OpRate | ChainPlace) -> str:
 
 
 def rate_text(op: OpRate) -> str:
-    """The achieved rate: operations if they bound the op, else bytes."""
+    """The achieved rate: in bytes/s if memory bounds the op, otherwise in FLOP/s; empty if unknown."""
     if op.tflops and (op.bound != "memory" or not op.tbytes):
         return _flops_text(op.tflops)
     return _bytes_text(op.tbytes) if op.tbytes else ""
@@ -44,19 +44,19 @@ def _bytes_text(tera: float) -> str:
 
 
 def best_text(op: OpRate) -> str:
-    """The op's share of the device's best, and its bound."""
+    """The op's rate as a share of the device's peak, and what bounds the op; or why the share is unknown."""
     if op.roofline_ratio is None:
         return why_no_model(op)
     return share_text(op.roofline_ratio, f" ({op.bound or 'differs'})")
 
 
 def share_text(roofline_ratio: float, after: str = "") -> str:
-    """A share of the device's best, followed by ``after``; a share above 100 % is reported as above the model."""
+    """A share of the device's peak followed by ``after``; above 100 %, ``ABOVE_MODEL`` instead."""
     return ABOVE_MODEL if roofline_ratio > 1 else format_ratio(roofline_ratio) + after
 
 
 def efficiency_notes(efficiency: Efficiency) -> list[str]:
-    """The assumed peaks, the total share of the best, and what the input lacks."""
+    """Sentences on the share of the peak that all ops reach together, the assumed peaks, and what the input lacks."""
     lines = []
     if efficiency.best_ns is not None and efficiency.bounded_ns:
         known = f"{format_ns(efficiency.bounded_ns)} of {format_ns(efficiency.work_ns)}"

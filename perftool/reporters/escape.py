@@ -57,7 +57,7 @@ def on_terminal(text: str) -> str:
 def shown(text: str) -> str:
     """``text`` made safe for a terminal or a CI log: it contains no control characters and no CI commands.
 
-    All printed output passes through this function, or through a console, which uses it.
+    All printed output passes through this function or ``make_console``, which escapes the same characters.
     """
     plain = on_terminal(text)
     parts, last = [], 0
@@ -100,16 +100,16 @@ def _as_json_escape(found: re.Match[str]) -> str:
 
 
 def xml_text(text: str) -> str:
-    """``text`` without characters forbidden by XML 1.0; the writer does the quoting."""
+    """``text`` without characters forbidden by XML 1.0. Markup is not escaped: the XML writer does that."""
     return _NO_XML.sub("", json_text(text))
 
 
 def json_text(text: str) -> str:
-    """``text`` with lone surrogates, which UTF-8 cannot encode, escaped as in other outputs."""
+    """``text`` with lone surrogates escaped, because UTF-8 cannot encode them."""
     return _LONE_SURROGATE.sub(_escape, text)
 
 
-# A zero-width space after these characters prevents mentions and links on GitHub, GitLab and in chats, which escapes do
+# A zero-width space after these characters prevents mentions and links on GitHub, GitLab and in chats; a backslash does
 # not.
 _LINKED = re.compile(r"@|:(?=//)|\bwww(?=\.)|#(?=\d)", re.IGNORECASE)
 

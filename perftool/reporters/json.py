@@ -23,7 +23,7 @@ def render_json(report: Report) -> bytes:
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """The report as plain values, in the shape of the contract."""
+    """The report as plain values, in the shape that docs/json.md describes."""
     return {
         "version": VERSION,
         "tool": TOOL,

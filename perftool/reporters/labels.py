@@ -1,4 +1,4 @@
-"""Metrics of the summary and bounds of the step as text."""
+"""The summary's metrics, and what bounds a step, as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMED = 0.005
 
 
 def listed_metrics(report: Report) -> Iterator[tuple[str, Metric]]:
-    """The label and value of every number of the summary that applies to this kind of device."""
+    """The label and value of every metric that applies to the device; serving metrics only where known."""
     for kind in metric_kinds():
         metric = report.summary[kind.name]
         is_missing = metric.value is None and kind.serving

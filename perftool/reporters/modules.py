@@ -1,4 +1,4 @@
-"""The wording of modules, shared by the text report, the page and ``diff``."""
+"""Texts on the model's modules, shared by the text report, the HTML page and ``diff``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from perftool.model.modules import INSIDE, NO_MODULE, ModuleTime
 
 
 def module_label(module: ModuleTime) -> str:
-    """The class of the module, with the number of modules at its place if there are several."""
+    """The class of the module; ``Block x12`` for twelve modules at the same place in the hierarchy."""
     if module.module is None:
         return NO_MODULE
     return f"{module.module} x{module.modules}" if module.modules > 1 else module.module

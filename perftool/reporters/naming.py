@@ -17,7 +17,7 @@ _CLEARLY = 1.05
 
 
 def device_word(report: Report) -> str:
-    """The word for the unit that computes: device or CPU."""
+    """``CPU`` for a run without an accelerator, otherwise ``device``."""
     return "CPU" if report.device.type == "cpu" else "device"
 
 
@@ -115,8 +115,8 @@ def steps_text(report: Report, steps: int) -> str:
 
 
 def _busy(report: Report, ratio: float) -> str:
-    """The busy share of the device. The time in which a collective waits for another rank is not busy time."""
-    # On a CPU, collectives run on other threads than compute does.
+    """The busy share of the device, without the time in which a collective waits for another rank."""
+    # On a CPU, collectives run on their own threads, so compute goes on while they wait.
     if report.device.type == "cpu":
         return f"busy {format_ratio(ratio)}"
     waiting = sum(map(_waiting_ns, report.ranks))
@@ -128,8 +128,8 @@ def _busy(report: Report, ratio: float) -> str:
 
 
 def _waiting_ns(rank: RankSummary) -> int:
-    """The least time that the rank waits for others while nothing else runs; hidden collective time may be waiting,
-    too."""
+    """A lower bound on the time in ns that the rank waits for others while nothing else runs, because all of the
+    overlapped collective time may be waiting."""
     return max(0, (rank.waited_ns or 0) - ((rank.collective_ns or 0) - (rank.exposed_ns or 0)))
 
 

@@ -1,6 +1,6 @@
-"""The terminal's report in a notebook cell, styled like the HTML page.
+"""The terminal's report as HTML for a notebook cell, with the colours of the HTML page.
 
-A fragment without scripts and style sheets; it inherits the notebook's text and background colours.
+The fragment has no scripts and style sheets, and inherits the notebook's text and background colours.
 """
 
 from __future__ import annotations

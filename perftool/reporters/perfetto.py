@@ -14,13 +14,13 @@ import orjson
 from perftool.model.annotations import CATEGORY, RANKS_KEY, Annotations, Counter, Flow, Lane, RankTimeline
 from perftool.reporters.json import cleaned
 
-# Perfetto sorts processes by this number. Profilers start at 0; some use -1 for processes on top.
+# Perfetto sorts processes by this number. Profilers use 0 and more, some -1, so the annotations come first.
 _SORT_INDEX = -1_000_000
 _EVENTS_PER_BLOCK = 1000
 # In a file with several ranks each process has its own number: above thread ids, which Linux limits to 2**22, and below
 # 2**31 for 200,000 ranks.
 _FIRST_OF_RANKS, _PER_RANK, _MOST_PROCESSES = 10_000_000, 10_000, 5_000
-# Viewers require numeric flow ids, which are made from the recorded id and the rank. Our own ids are larger.
+# Viewers require numeric flow ids, which are made from the recorded id and the rank. Annotations use larger ids.
 _RANKS, _IDS = 2**12, 2**40
 # Numbers that some profilers write but JSON does not allow; a viewer may reject the file because of them.
 _NOT_FINITE = re.compile(r"([:\[,]\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,\]}])", re.IGNORECASE)
@@ -151,7 +151,7 @@ def _events(annotations: Annotations, place: _Place) -> Iterator[dict[str, Any]]
 
 
 def _lane(lane: Lane, pid: int, tid: int, place: _Place) -> Iterator[dict[str, Any]]:
-    """Begin and end events, which cannot overlap by rounding, unlike starts with durations."""
+    """The lane as begin and end events: rounding cannot make them overlap, unlike starts with durations."""
     where = {"pid": pid, "tid": tid}
     open_ends: list[int] = []
     for mark in lane.marks:
@@ -184,12 +184,12 @@ def _name(event: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
 
 
 def shown_ns(ns: int) -> int:
-    """The time that Perfetto shows for ``ns``: it reads microseconds as a double (seen in version 52)."""
+    """The time in ns that Perfetto shows for ``ns``: version 52 reads microseconds as a double, which rounds."""
     return int(float(_text(ns)) * 1000 + 0.5)
 
 
 def _us(ns: int) -> orjson.Fragment:
-    """Microseconds as text, as a double would round times since 1970."""
+    """Microseconds as a JSON number with three decimals; a double would round times since 1970."""
     return orjson.Fragment(_text(ns).encode())
 
 

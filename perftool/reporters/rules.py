@@ -22,7 +22,7 @@ def render_rules_text(rules: Sequence[Rule]) -> bytes:
 
 
 def render_rules_markdown(rules: Sequence[Rule]) -> bytes:
-    """One page per rule, concatenated."""
+    """The pages of all ``rules``, concatenated."""
     return "\n".join(_page(rule) for rule in rules).encode()
 
 

@@ -11,7 +11,7 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 # Phases and stages below this share are not mentioned.
 _NAMED = 0.01
-# A pause that lasts as long as five tokens is noticeable (SRV104).
+# Users notice a gap between two tokens that is this many times the median (as in rule SRV104).
 _LONG = 5
 _RATES = {"output_tokens_per_s": "output tokens/s", "requests_per_s": "requests/s", "preemptions": "preemptions"}
 _TIMES = {
@@ -36,7 +36,7 @@ def server_lines(report: Report) -> Iterator[str]:
         yield f"According to the log, {decode}."
     rates = [f"{known[name].removesuffix('/s')} {what}" for name, what in _RATES.items() if name in known]
     times = [f"{what} {known[name]}{_p99(name, known)}" for name, what in _TIMES.items() if name in known]
-    # A count of preemptions alone is not worth a line: an idle server has nothing else.
+    # An idle server reports only its count of preemptions, which is not worth a line.
     if set(known) & {*_RATES, *_TIMES} - {"preemptions"}:
         yield f"Measured by the client or the server: {', '.join(rates + times)}."
 

@@ -10,13 +10,13 @@ _LONGEST = 200
 
 
 def weighed_source(source: Source) -> str:
-    """The line with its time, and its share of the lost time."""
+    """The line of code with its time and its share of the time that the finding is about."""
     share = format_ratio(source.share)
     return f"{plain_source(source)} ({f'{format_ns(source.ns)}, {share}' if source.ns else share})"
 
 
 def plain_source(source: Source) -> str:
-    """The line without its time and share; a long path is cut to its end."""
+    """The line of code without its time and share; the start of a long path is cut off."""
     text = one_line(str(source))
     return text if len(text) <= _LONGEST else f"…{text[-_LONGEST:]}"
 

@@ -1,4 +1,4 @@
-"""The parts of the time, drawn by the terminal, the page and a notebook."""
+"""The parts of the time for the bar in the terminal, the HTML page and a notebook."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perftool.model.words import kind_label
 
 @dataclass(frozen=True)
 class TimePart:
-    """A part of the time: its kind (which has a colour), label and share; ``idle`` when no device works."""
+    """A part of the time: its kind (which has a colour), label and share of the time; ``idle`` if no device works."""
 
     kind: str
     label: str

@@ -17,7 +17,7 @@ def finding_title(finding: Finding, report: Report) -> str:
 
 
 def origins(report: Report) -> list[str]:
-    """Statements on inputs that no device recorded; names the inputs unless there is only one trace."""
+    """Sentences on simulated and hand-made inputs, with their paths unless there is only one trace."""
     is_single = sum(read.kind == "trace" for read in report.inputs) == 1
     stated = {(issue.message, read.path) for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
     messages = sorted({message for message, _ in stated})

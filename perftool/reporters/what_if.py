@@ -1,4 +1,4 @@
-"""Renders a prediction for people and for programs."""
+"""Renders the prediction of ``whatif`` as text and as JSON."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Plan:
 def measure(
     benchmark: Benchmark, size: str, device: str, plan: Plan, folder: Path, heap: Heap = "default"
 ) -> Measurement:
-    """Time the forms. Raises BenchmarkError when a worker fails."""
+    """Time the forms of ``benchmark`` at one size. Raises BenchmarkError when a worker fails."""
     if benchmark.separate_processes:
         return _measure_separately(benchmark, size, device, plan, folder, heap)
     order = _order(benchmark, benchmark.timed_forms, device, size, plan, folder)
@@ -88,9 +88,9 @@ def _measure_separately(
 
 @dataclass(frozen=True)
 class Recorded:
-    """``files`` are the traces of each form, one per rank, and the file with the form's environment variables if it
-    sets any. ``ratio`` compares the step times without the profiler. ``max_error`` is the difference of the results of
-    simulated forms."""
+    """What was recorded for the rules. ``files`` are the traces of each form, one per rank, and the file with the
+    form's environment variables if it sets any. ``ratio`` compares the step times without the profiler. ``max_error``
+    is the difference of the results of simulated forms."""
 
     files: Mapping[FormName, list[Path]]
     ratio: Ratio | None

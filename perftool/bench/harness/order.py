@@ -1,4 +1,4 @@
-"""Requests to a worker process and its answers, exchanged as JSON files."""
+"""The request to a worker process, a JSON argument, and its answer, which the worker writes to a JSON file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Order:
 
     @property
     def meeting(self) -> Path:
-        """The file that the ranks use for their rendezvous."""
+        """The file through which the ranks' processes find each other."""
         return Path(self.folder) / "meeting"
 
     def of_rank(self, rank: int) -> Order:
@@ -88,7 +88,7 @@ def order_from(text: str) -> Order:
 
 
 def write_answer(answer: Answer, target: Path) -> None:
-    """Write the answer to ``target``, from which the parent reads it."""
+    """Write ``answer`` to the file ``target`` for ``read_answer``."""
     target.write_text(json.dumps(asdict(answer)), encoding="utf-8")
 
 

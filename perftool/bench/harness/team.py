@@ -1,4 +1,4 @@
-"""Processes that measure together must do the same number of runs, or they would wait for each other forever."""
+"""Lets processes that measure together agree on the number of runs; otherwise they could wait for each other forever."""
 
 from __future__ import annotations
 

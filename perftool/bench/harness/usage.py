@@ -14,7 +14,7 @@ def page_faults() -> int:
 
 
 def peak_bytes() -> int:
-    """Peak memory of this process."""
+    """Peak resident memory of this process in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 if resource else 0
 
 

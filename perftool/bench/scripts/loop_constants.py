@@ -18,7 +18,7 @@ inputs = torch.randn(128, 128).to(device)
 noise = torch.linspace(1.0, 0.1, STEPS).to(device)
 
 for step in range(STEPS):
-    # The index is a constant of the recipe.
+    # A recipe contains the index as a constant, so every new index needs another recipe.
     scale = noise[step] if FORM == "naive" else noise[0]
     optimizer.zero_grad(set_to_none=True)
     loss = (model(inputs) * scale).square().mean()

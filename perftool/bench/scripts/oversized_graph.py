@@ -19,7 +19,7 @@ class Block(nn.Module):
         self.layers = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU())
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """The layers."""
+        """Apply the layers; the advised form also ends the graph, so that the device starts."""
         result = self.layers(values)
         if FORM == "advised":
             htcore.mark_step()

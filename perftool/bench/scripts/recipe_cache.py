@@ -1,4 +1,4 @@
-"""Trains on texts of every length, or padded to the few lengths that the recipe cache can hold. Written for a Gaudi."""
+"""Trains on texts of many lengths, or padded to a few lengths, which need few recipes. Written for a Gaudi."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The number of members each pair of groups shares: a matmul of integers, or of floats. Written for a Gaudi."""
+"""Counts the members that each pair of groups shares by a matmul of integers, or of floats. Written for a Gaudi."""
 
 import sys
 

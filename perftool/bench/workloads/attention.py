@@ -1,4 +1,4 @@
-"""Queries, keys and values, and several ways to write attention over them."""
+"""Queries, keys and values, and attention over them in separate ops."""
 
 from __future__ import annotations
 

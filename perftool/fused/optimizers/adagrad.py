@@ -22,7 +22,7 @@ def fused_adagrad_(
     lr_decay: float,
     **options: Any,
 ) -> None:
-    """One call of PyTorch's kernel. The rate is computed here, and the kernel's step is always the first."""
+    """One call of PyTorch's kernel. The learning rate of `step` is computed here, so the kernel always gets step 1."""
     steps = [torch.ones((), device=params[0].device)] * len(params)
     rate = lr / (1 + (step - 1) * lr_decay)
     torch._fused_adagrad_(params, grads, sums, steps, lr=rate, lr_decay=0.0, maximize=False, **options)

@@ -47,7 +47,7 @@ def fused_adamw_(
     The kernel gets an infinite step count, whose bias correction is 1, so it adds eps to the plain root.
     """
     correction = math.sqrt(1 - beta2**step) / (1 - beta1**step) if bias_correction else 1.0
-    # A copy from the host would wait for the device.
+    # Filled on the device, because a copy from the host would wait for the device.
     steps = [torch.full((), math.inf, dtype=torch.float32, device=params[0].device)] * len(params)
     rates: dict[str, Any] = {"lr": lr * correction, "weight_decay": weight_decay / correction, "eps": eps}
     rates.update(beta1=beta1, beta2=beta2, amsgrad=False, maximize=False)

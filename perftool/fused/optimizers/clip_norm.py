@@ -1,4 +1,4 @@
-"""total = sqrt(sum of g*g); g *= min(1, max_norm/(total + 1e-6))."""
+"""Clipping of gradients: total = sqrt(sum of g*g); g *= min(1, max_norm/(total + 1e-6))."""
 
 from __future__ import annotations
 

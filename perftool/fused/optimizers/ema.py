@@ -1,4 +1,4 @@
-"""e = d*e + (1-d)*w with d = decay*(1 - exp(-updates/2000)), over every entry of the state_dict()."""
+"""Averaged weights: e = d*e + (1-d)*w with d = decay*(1 - exp(-updates/2000)), for each entry of the state_dict()."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """LARS: g = (g + wd*w) * lr * eeta*norm(w)/(norm(g) + wd*norm(w) + eps); then the wrapped optimizer steps.
 
-That is usually FusedResourceApplyMomentum: b = g in the first step, else momentum*b - g; w += b. Without momentum
-w += g in every step.
+The wrapped optimizer is usually FusedResourceApplyMomentum: b = g in the first step, else momentum*b - g; w += b.
+Without momentum, w += g in every step.
 """
 
 from __future__ import annotations

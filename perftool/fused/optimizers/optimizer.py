@@ -1,4 +1,4 @@
-"""Shared by the fused optimizers: the step over parameter groups, Gaudi's own class on a Gaudi, and checkpoints."""
+"""The base class of the fused optimizers: steps parameter groups, with Gaudi's class on a Gaudi; loads checkpoints."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SETTINGS = (
     *("hpu_inference_set_env", "hpu_teardown_inference_env", "enable_weight_sharing", "overwrite_torch_functions"),
     *("_mark_params_as_const", "_check_params_as_const"),
 )
-"""Functions of `core` that prepare a model or change a setting of the bridge."""
+"""Functions of `core` that prepare a model or change a setting of Gaudi's PyTorch bridge."""
 
 
 def not_provided(name: str) -> str:
@@ -32,7 +32,7 @@ def not_provided(name: str) -> str:
 
 
 def modules(device: str) -> dict[str, ModuleType]:
-    """All modules by full name, with `cpu` or `cuda` instead of `hpu`."""
+    """All modules by full name; `device`, which is `cpu` or `cuda`, replaces `hpu`."""
     core = _core()
     torchs = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}
     ranks = {"initialize_distributed_hpu": ranks_of_launcher}

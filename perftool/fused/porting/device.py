@@ -23,7 +23,7 @@ SWITCHES = (
     *("enable_matmul3d_2d_reshape", "disable_matmul3d_2d_reshape", "enable_const_section_serialization"),
     *("disable_const_section_serialization", "setDeterministic", "set_sync_debug_mode", "init", "empty_cache"),
 )
-"""Functions of `hpu` that switch a feature of the bridge."""
+"""Functions of `hpu` that switch a feature of Gaudi's PyTorch bridge."""
 
 _STREAMS = ("Stream", "StreamContext", "stream", "set_stream", "current_stream", "default_stream")
 _ON_CUDA = (
@@ -53,7 +53,7 @@ def device_modules(device: str) -> dict[str, Members]:
 
 
 def _nothing(*args: object, **options: object) -> None:
-    """Does nothing: only a Gaudi has this switch."""
+    """Does nothing: this device lacks the feature, or has nothing to wait for."""
 
 
 def _on_cuda() -> Members:

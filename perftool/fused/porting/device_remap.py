@@ -22,7 +22,7 @@ class DeviceRemap(TorchFunctionMode):
         self._device = device
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call with every `hpu` replaced."""
+        """Call `func` with every `hpu` in its arguments replaced."""
         options = {name: self.translated(value) for name, value in (kwargs or {}).items()}
         result = func(*map(self.translated, args), **options)
         if func is torch.device and self._device == "cpu" and any(map(_is_hpu, (*args, *(kwargs or {}).values()))):

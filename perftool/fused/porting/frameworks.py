@@ -1,4 +1,4 @@
-"""The names of Gaudi's bridge, and packages of modules that exist only in memory; a missing name raises an error."""
+"""Where Gaudi's PyTorch bridge defines each name, and stub modules that raise an error for a missing name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILES = {
 """The submodule that defines an op on a Gaudi; scripts import from it too."""
 
 Sentence = Callable[[str], str]
-"""The message for a missing full name."""
+"""Makes the error message for a missing name, given with its module."""
 
 
 class _Made(ModuleType):

@@ -1,5 +1,5 @@
-"""What to record, passed to the program through its environment. Without PyTorch, because the command imports this
-module."""
+"""What to record, passed to the program through its environment. Does not import PyTorch, because the command line
+imports this module."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class Recorder:
         before = time.monotonic_ns()
         saved = save_trace(profiler, new_trace(folder), self._watch.facts)
         saving_ns = time.monotonic_ns() - before
-        # PyTorch stops the profiler before it calls this method.
+        # PyTorch stops the profiler before it calls this method, so the rest of ``whole_ns`` is the time to stop.
         steps_ns = min(self._watch.recorded_ns or whole_ns, whole_ns)
         text = (
             f"recording {_steps(self._seen - self._plan.before)} took {format_ns(steps_ns)}, stopping the profiler "

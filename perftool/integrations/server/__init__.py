@@ -1,1 +1,1 @@
-"""Records a running language-model server: its profiler, its metrics page, its files."""
+"""Records a running language-model server: starts its profiler, reads its metrics page, and collects its traces."""

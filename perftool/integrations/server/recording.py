@@ -71,7 +71,7 @@ def _saved(path: Path, content: bytes) -> Path:
 
 
 def _is_here(host: str) -> bool:
-    """Whether ``host`` is an address of this machine, because a socket can only bind to those."""
+    """Whether ``host`` is an address of this machine: whether a socket can bind to it."""
     try:
         kind, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(kind, socket.SOCK_STREAM) as probe:

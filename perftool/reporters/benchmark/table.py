@@ -1,4 +1,4 @@
-"""The validation table: rules before and after, promised and measured gain. Prints rows as they finish."""
+"""The validation table: for each benchmark, the rules that fire before and after the fix, and the gains."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Column:
     justify: Literal["left", "right"] = "right"
 
 
-# The widths of the columns for names and codes depend on the expected rows.
+# The least widths; ``ValidationTable`` widens ``benchmark`` and ``before`` for the rows that it expects.
 _COLUMNS = (
     _Column("status", 9, "left"),
     _Column("benchmark", 9, "left"),
@@ -45,7 +45,9 @@ _INDENT = "    "
 
 
 class ValidationTable:
-    """Prints rows to ``console`` one by one; ``expected`` holds (name, rules) of all rows, to set the widths."""
+    """Prints a row to ``console`` for each finished benchmark. The names and rules of all benchmarks, ``expected``, set
+    the widths of the columns.
+    """
 
     def __init__(self, console: Console, expected: Sequence[tuple[str, Sequence[str]]]) -> None:
         self._console = console
@@ -57,7 +59,7 @@ class ValidationTable:
         self._print([column.name for column in _COLUMNS], "bold", "bold")
 
     def add(self, result: BenchmarkResult) -> None:
-        """Print one row, with newly firing rules and the reason below it."""
+        """Print a row; below it, the rules that newly fire, and why the benchmark was skipped or failed."""
         *cells, newly, reason = validation_cells(result)
         self._print(cells, STATUS_STYLE[result.status], "")
         for text in (f"newly fires: {newly}" if newly else "", reason):

@@ -13,7 +13,7 @@ from perftool.units import NS_PER_S, format_bytes, format_ns, format_ratio
 
 
 def print_result(result: BenchmarkResult, console: Console) -> None:
-    """One benchmark: both forms, the ratio at each size, and what the rules found."""
+    """Print one benchmark: the naive and the advised form, the ratio at each size, and the rules that fired."""
     status = Text(result.status, style=STATUS_STYLE[result.status])
     console.print(Text.assemble((result.name, "bold"), "  ", result.summary, "  ", status))
     if result.measurements:
@@ -32,7 +32,7 @@ def print_result(result: BenchmarkResult, console: Console) -> None:
 
 
 def measurement_line(measured: Measurement) -> str:
-    """Size, times, ratio with its interval, and other notable facts of one measurement."""
+    """One measurement as a line: size, times, ratio, memory and error, and whether the result is uncertain."""
     naive, advised, ratio = measured.naive, measured.advised, measured.ratio
     heap = ", tuned heap" if measured.heap == "tuned" else ""
     parts = [
@@ -53,7 +53,7 @@ def measurement_line(measured: Measurement) -> str:
 
 
 def ratio_text(measured: Measurement) -> str:
-    """The ratio with its interval and confidence."""
+    """The speed of the advised form relative to the naive form with its confidence interval, or the saved memory."""
     ratio = measured.ratio
     if measured.quantity == "memory":
         return f"{ratio.value:.2f} x less memory"
@@ -63,7 +63,7 @@ def ratio_text(measured: Measurement) -> str:
 
 
 def proof_line(proof: Proof) -> str:
-    """What the rules found in the two traces, and the gain."""
+    """The rules that fire on the traces before and after the fix, and the gains as shares of the step."""
     parts = []
     if proof.fired_before or proof.fired_after:
         after = ", ".join(proof.fired_after) or "nothing"
@@ -84,13 +84,13 @@ def proof_line(proof: Proof) -> str:
 
 
 def print_results(results: Sequence[BenchmarkResult], console: Console) -> None:
-    """Every benchmark, one after another."""
+    """Print every benchmark with ``print_result``."""
     for result in results:
         print_result(result, console)
 
 
 def print_validation(results: Sequence[BenchmarkResult], console: Console) -> None:
-    """The complete validation table."""
+    """Print the validation table of all ``results``."""
     table = ValidationTable(console, [(result.name, result.rules) for result in results])
     for result in results:
         table.add(result)

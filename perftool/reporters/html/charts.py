@@ -20,14 +20,14 @@ _MOST_COLUMNS = 120
 # With more columns, there is no space for gaps.
 _MOST_GAPS = 60
 _DWARFED = 4
-# The activities of a device in a strip, from bottom to top.
+# The kinds of work in the chart of a device's activity, from bottom to top.
 BUSY_KINDS = ("kernel", "communication", "memcpy", "memset")
 _BYTE_UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 
 
 @dataclass(frozen=True)
 class Series:
-    """One kind of a stacked chart, and its value in each column."""
+    """One kind of time or memory in a stacked chart, with its value in each column."""
 
     kind: str
     label: str
@@ -55,7 +55,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart that is readable without scripts; ``live`` is the data for scripts to redraw it."""
+    """A chart as SVG paths, which need no script. The page's script redraws it from ``live``, interactively."""
 
     id: str
     title: str
@@ -111,7 +111,9 @@ def _own_ns(rank: RankTimes) -> float:
 
 
 def strip_chart(strip: Strip, several: bool, device: str) -> Chart:
-    """The activity of the ``device`` of a rank over the window: busy below, idle by cause above."""
+    """The activity of a rank's device over the window: work at the bottom, idle time by cause above. The title uses
+    ``device``, the word for the device.
+    """
     idle = sorted((kind for kind in strip.shares if kind.startswith("idle:")), key=lambda k: -sum(strip.shares[k]))
     series = [Series(kind, kind_label(kind), strip.shares[kind]) for kind in BUSY_KINDS if kind in strip.shares]
     for kind in idle:
@@ -126,7 +128,7 @@ def strip_chart(strip: Strip, several: bool, device: str) -> Chart:
 
 @dataclass(frozen=True)
 class _Scale:
-    """The scale of an axis: ``size`` is one unit, ``top`` a fixed upper end."""
+    """The scale of an axis: ``size`` is one ``unit`` in the values of the series, and ``top`` a fixed upper end."""
 
     unit: str
     size: float
@@ -227,7 +229,7 @@ def _memory_lines(curve: MemoryCurve) -> tuple[list[tuple[str, str, list[int]]],
 
 
 def _line(xs: Sequence[float], values: Sequence[int], ceiling: float) -> str:
-    """A step path: memory holds its value until the next reading."""
+    """An SVG path of horizontal and vertical lines, because memory keeps its value until the next reading."""
     path: list[str] = []
     for x, value in zip(xs, values, strict=True):
         y = _short(100 - 100 * value / ceiling)

@@ -73,7 +73,7 @@ class Page:
 
     @property
     def missing(self) -> int:
-        """The number of metrics left out: those about a device, if the run shows none."""
+        """The number of unknown metrics that the page leaves out; 0 if the run shows a device: the page lists them."""
         without = self.report.summary["device_busy_ratio"].value is None and self.report.device.type in (None, "cpu")
         return sum(metric.value is None for metric in self.metrics) if without else 0
 
@@ -88,7 +88,7 @@ class Page:
 
     @property
     def begin_ns(self) -> int:
-        """Time zero of the page: the start of the first step or, without steps, of the first location."""
+        """Time zero of the page, in ns: the start of the first step or, without steps, of a finding's first place."""
         places = (place.ts_ns for shown in self.findings for place in shown.finding.related if place.ts_ns is not None)
         return min((step.ts_ns for step in self.report.steps), default=None) or min(places, default=0)
 
@@ -99,7 +99,7 @@ class Page:
 
     @property
     def strip_legend(self) -> list[Layer]:
-        """Each kind of the strips once, in the order of the first rank."""
+        """The legend of ``strips``: each kind once, in the order of the first rank's chart."""
         return list({(layer.kind, layer.idle): layer for chart in reversed(self.strips)
                      for layer in reversed(chart.layers)}.values())[::-1]  # fmt: skip
 
@@ -130,7 +130,7 @@ def render_html(
 
 
 def make_page(report: Report, pictures: Pictures) -> Page:
-    """The content of the page."""
+    """The page's content: everything that is computed from ``report`` and ``pictures``."""
     findings = view.shown_findings(report, pictures)
     several = len({strip.rank for strip in pictures.strips} | {step.rank for step in report.steps}) > 1
     full, rest = findings[: view.MOST_FINDINGS], findings[view.MOST_FINDINGS :]

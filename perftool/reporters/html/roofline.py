@@ -34,7 +34,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Mark:
-    """A label on an axis, at ``at`` of the view box."""
+    """A label on an axis, at the coordinate ``at`` of the view box."""
 
     at: float
     label: str
@@ -42,7 +42,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Roof:
-    """A roof from (x1, y1) over the ridge point (x2, y2), where memory stops bounding, to its label on the right."""
+    """The roof of a peak: rises from (x1, y1), where memory is the limit, to (x2, y2), then runs flat to its label."""
 
     x1: float
     y1: float
@@ -53,7 +53,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class RooflineChart:
-    """Everything that the template draws; ``left_out`` counts ops that compute nothing, or have no model."""
+    """Everything that the template draws; ``left_out`` counts ops whose operations or bytes are 0 or unknown."""
 
     points: tuple[Point, ...]
     roofs: tuple[Roof, ...]

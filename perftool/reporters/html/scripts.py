@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perftool.reporters.html.environment import asset
 
-# No network access; the hash allows only our script, which may start the library it unpacks (a blob).
+# Forbids network access, and all scripts except the page's own (by its hash) and plotly, which it unpacks to a blob.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {}; "
     "base-uri 'none'; form-action 'none'"

@@ -11,9 +11,9 @@ from perftool.units import format_count, format_ns
 
 _ROW = 16
 _LEAST_WIDTH = 0.15
-# Narrower bars have no room for a label.
+# In percent; narrower bars have no room for a label.
 _LABELLED_WIDTH = 3.0
-# Template kernels have names of thousands of characters.
+# Kernels from C++ templates can have names of thousands of characters.
 _LONGEST_NAME = 100
 
 
@@ -44,7 +44,7 @@ class DrawnLane:
 
 @dataclass(frozen=True)
 class DrawnTimeline:
-    """A drawn timeline: the mark in percent, lanes, ticks in time relative to the start of the mark, and a caption."""
+    """A drawn timeline. The mark highlights an interval, in percent of the width; ticks count from its start."""
 
     mark_x: float
     mark_width: float

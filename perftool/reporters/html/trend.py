@@ -13,7 +13,7 @@ from perftool.reporters.labels import format_value
 from perftool.reporters.trend import level_rows, trend_headline, trend_notes
 
 _WIDTH, _HEIGHT = 960, 260
-# Margins: for dots and half a line of text, for the axis labels on the left, and for the dates below.
+# Margins in pixels: for dots and half a line of text, for the axis labels on the left, and for the dates below.
 _EDGE, _LEFT, _BELOW = 12, 76, 28
 _MINUTE = len("2026-01-01T00:00")
 
@@ -37,7 +37,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Bar:
-    """The position of a level in the chart."""
+    """A horizontal line in the chart, for a level: consecutive runs with similar values."""
 
     x: float
     end: float

@@ -21,12 +21,12 @@ from perftool.reporters.sources import plain_source, weighed_source
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# The page says how many are left out; the JSON report has all of them.
+# Findings shown in full, and after them on one line each. The page counts the others; the JSON report lists them.
 MOST_FINDINGS = 40
 MOST_LISTED = 200
 OPEN_FINDINGS = 1
 _LONGEST_TEXT = 300
-# For each ending of a name in the evidence: its word in labels, and the function that shows the value.
+# Suffixes of evidence names, each with its word in labels and the function that formats the value.
 _PARTS = (("_ns", "time", format_ns), ("_bytes", "size", format_bytes), ("_ratio", "share", format_ratio))
 # These names need no word for the unit: "Longest" rather than "Longest time".
 _MEASURES = {
@@ -82,7 +82,7 @@ class ShownFinding:
 
 @dataclass(frozen=True)
 class ShownMetric:
-    """A number of the summary; ``value`` is None if missing."""
+    """A number of the summary; ``value`` is None if missing, ``parts`` its fraction, such as ``2 ms of 5 ms``."""
 
     label: str
     value: str | None

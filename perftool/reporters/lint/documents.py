@@ -1,4 +1,4 @@
-"""Findings of a lint run as JSON: the report of contract version 1 with the gate's results."""
+"""Findings of a lint run as JSON: the JSON report, extended by whether and why the run fails."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def _entries(result: LintReport) -> Iterable[dict[str, Any]]:
 
 
 def _unique(fingerprint: str, occurrence: int) -> str:
-    """GitLab collapses equal fingerprints; a counter distinguishes similar findings."""
+    """A different fingerprint for each occurrence, because GitLab shows equal fingerprints as one finding."""
     if not occurrence:
         return fingerprint
     return hashlib.sha256(f"{fingerprint}\n{occurrence}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Findings as JUnit XML: a suite per input and a case per rule, so that a passed report lists the checks."""
+"""Findings as JUnit XML: a suite per input and a case per rule, so that a report without findings lists the checks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def render_junit(result: LintReport) -> bytes:
 
 
 def _suite(read: InputFile, result: LintReport) -> Element:
-    """The suite of an input: all rules for a trace, only those that fired for other inputs."""
+    """The suite of an input: a case for each rule if the input is a trace, otherwise only for rules that fired."""
     here = [found for found in result.findings if found.file == read.path]
     whole = _represents_run(read, result.report.inputs)
     suite = Element("testsuite", name=xml_text(read.path), hostname="localhost")

@@ -81,7 +81,7 @@ def _result(found: LintFinding, rule_index: int, occurrence: int) -> dict[str, A
         "level": _LEVEL[finding.severity],
         "message": {"text": _plain(finding.message)},
         "locations": [_location(found, place_of(found).replace(":", "/"))],
-        # GitHub shows only the first location, so a counter distinguishes similar findings.
+        # GitHub treats results with equal fingerprints as one alert, so a counter distinguishes them.
         "partialFingerprints": {"primaryLocationLineHash": f"{finding.fingerprint}:{occurrence}"},
         "properties": {
             "confidence": finding.confidence,

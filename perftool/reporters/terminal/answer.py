@@ -51,7 +51,7 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     parts = time_parts(report)
     above = [*_header(report, console), *_notes(report, console), Text()]
     above += _wrapped(Text(one_line(verdict.headline), style="bold"), console)
-    # The bar shows every idle cause, so only a busy device needs the detail.
+    # The bar shows every cause of idle time, so the detail is printed only for a busy device.
     hidden = any(part.idle for part in parts) and not is_well_fed(report.summary)
     below = " ".join(filter(None, (verdict.caveats, "" if hidden else verdict.detail)))
     above += _wrapped(Text(one_line(below)), console) if below else []
@@ -174,7 +174,7 @@ def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) 
             lines += [line, *_wrapped(Text(row.fix), console, indent=7)]
         if row.cells[2] and not fits and console.width < _WIDE:
             lines.append(Text(f"       {_without_leading_folders(row.cells[2], console.width - 7)}"))
-        # Without a gain, print the evidence of the first finding.
+        # The first finding without a gain needs its message, which has the evidence.
         if not number and not row.finding.gain:
             lines += _wrapped(Text(one_line(row.finding.message)), console, indent=7)
     return lines
@@ -216,7 +216,7 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
     together = report.verdict.together
     lines = _wrapped(Text(one_line(together)), console) if together else []
     lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
-    # A recording of only the device has no lines of code.
+    # A recording without host ops cannot have lines of code.
     recorded = bool(report.top_ops) and not origins(report)
     if shown and not any(row.cells[2] for row in shown) and recorded:
         lines += _wrapped(Text(_NO_STACKS, style="dim"), console)

@@ -178,7 +178,7 @@ def _print_ranks(report: Report, console: Console) -> None:
 
 def _print_bounds(report: Report, console: Console) -> None:
     bounds = report.model.bounds if report.model else ()
-    # On a CPU the host does all of the work, so the line would say nothing.
+    # On a CPU, the host always bounds the step.
     if bounds and not (report.device.type == "cpu" and {bound.kind for bound in bounds} == {"host"}):
         _heading(f"What bounds the {report.run.step_word}: {bounds_text(bounds)}", console)
 
