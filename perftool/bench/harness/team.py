@@ -1,4 +1,4 @@
-"""Lets processes that measure together agree on the number of runs; otherwise they could wait for each other forever."""
+"""Lets processes that measure together agree on the number of runs; otherwise they could wait forever."""
 
 from __future__ import annotations
 

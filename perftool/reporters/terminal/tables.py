@@ -107,7 +107,7 @@ def memory_table(uses: Sequence[MemoryUse]) -> Table:
 
 
 def ranks_table(ranks: Sequence[RankSummary], findings: Sequence[Finding] = (), word: str = "step") -> Table:
-    """One line per rank; times are shares of its window. Many ranks are cut to those in ``findings`` and unusual ones."""
+    """One line per rank; times are shares of its window. With many, only those in ``findings`` and unusual ones."""
     table = table_of("rank", f"{word}s", f"median {word}", "busy", "compute", "exposed", "waiting", "clock")
     for row in ranks_to_show(ranks, findings, _MOST_RANKS):
         step = "" if row.step_ns is None else format_ns(row.step_ns)

@@ -36,7 +36,7 @@ class Cause:
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """The cause as a line of text."""
         return f"{self.line}: {self.count} x {_CALLED[self.kind]}{self.what}"
 
 

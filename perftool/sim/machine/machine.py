@@ -94,18 +94,18 @@ class Machine:
         self.recorder.python_call("<built-in function sleep>", begin, self.now)
 
     def host_op(self, name: str, microseconds: float, args: Args | None = None) -> None:
-        """A host op without children."""
+        """Simulate a host op without children."""
         begin = self.now
         self.spend(microseconds)
         self.recorder.host(name, begin, self.now, args=args)
 
     def plain_op(self, name: str, moved: int) -> None:
-        """An op on host tensors that reads and writes ``moved`` bytes."""
+        """Simulate an op on host tensors that reads and writes ``moved`` bytes."""
         self.host_op(f"aten::{name}", self.costs.host_plain_op_us + moved / self.costs.host_bytes_per_us)
 
     @contextmanager
     def op(self, name: str, args: Args | None = None, microseconds: float | None = None) -> Iterator[None]:
-        """A host op that contains the block and spends ``microseconds`` before it."""
+        """Simulate a host op that contains the block and spends ``microseconds`` before it."""
         begin = self.now
         self.spend(self.costs.host_plain_op_us if microseconds is None else microseconds)
         yield
@@ -256,9 +256,9 @@ class Machine:
     def collective(
         self, collective: Collective, last_arrival: Callable[[int], int], results: Iterable[int], *, waits: bool
     ) -> None:
-        """A collective of several cards, after the launched work; ``last_arrival`` returns when the last card is ready.
-        ``results`` are the serials of the storages that it writes; later work on them waits for it. With ``waits``,
-        the host waits for it too.
+        """Simulate a collective of several cards after the launched work. ``last_arrival`` returns when the last card
+        is ready. ``results`` are the serials of the storages that the collective writes; later work on them waits for
+        it. With ``waits``, the host waits, too.
         """
         ready = max(self.now, self._launch_free, self._queue.done)
         end = self._queue.collective(collective, ready, last_arrival(ready))

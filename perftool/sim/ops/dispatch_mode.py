@@ -75,7 +75,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextmanager
     def creating_on_device(self) -> Iterator[None]:
-        """Factory ops inside create their tensors on the device."""
+        """Within the block, factory ops create their tensors on the device."""
         before, self._on_device = self._on_device, True
         try:
             yield
@@ -178,7 +178,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return entry is not None and entry.node[0] == self.machine.graph.serial
 
     def _resize(self, inputs: Iterable[tuple[torch.Tensor, tuple[torch.Size, bool]]]) -> None:
-        """Account for an op that changed the shape of an argument: a view first becomes a separate tensor."""
+        """End the graph if an op changed the shape of an argument, as the bridge does."""
         for each, (shape, was_view) in inputs:
             if each.shape != shape:
                 self.machine.cut("view tensor resize" if was_view else "out shape changed")

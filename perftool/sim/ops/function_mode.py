@@ -73,7 +73,7 @@ class FunctionMode(TorchFunctionMode):
             yield
 
     def _make(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A tensor that the script puts on the host."""
+        """Run ``func``, with which the script creates a tensor on the host."""
         before, self._dispatch.making = self._dispatch.making, True
         try:
             return func(*args, **kwargs)

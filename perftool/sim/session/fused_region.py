@@ -30,7 +30,7 @@ class Touched:
             self.include(tensors(value), written=written)
 
     def include(self, touched: Iterable[torch.Tensor], *, written: bool) -> None:
-        """Count device tensors; of several views of a storage, the largest."""
+        """Count device tensors; for several views of a storage, only the largest."""
         into = self._written if written else self._read
         for each in touched:
             entry = self._find(each)

@@ -200,7 +200,7 @@ def backward_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def engine_function(simulation: Simulation) -> Callable[..., Any]:
-    """Runs a backward inside the function mode: PyTorch leaves the mode first, but the script's code in it needs it."""
+    """Runs a backward inside the function mode: PyTorch would leave the mode, but the script's own code needs it."""
     plain = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
     def run(*args: Any, **kwargs: Any) -> Any:
