@@ -39,20 +39,20 @@ def perftool(*paths: str) -> str:
 
 
 def json_load(path: str) -> None:
-    """The standard library: every event a dict."""
+    """The standard library's decoder, which makes a dict of every event."""
     with open(path, encoding="utf-8") as stream:
         json.load(stream)
 
 
 def orjson_loads(path: str) -> None:
-    """The fastest general decoder of Python: every event a dict."""
+    """The fastest general decoder for Python, which makes a dict of every event."""
     import orjson
 
     orjson.loads(Path(path).read_bytes())
 
 
 def msgspec_typed(path: str) -> None:
-    """The fastest typed decoder of Python: every event a struct, its arguments left as text."""
+    """The fastest typed decoder for Python: makes a struct of every event, and leaves its arguments as text."""
     import msgspec
 
     texts = [(key, str, "") for key in ("ph", "cat", "name")]
@@ -101,7 +101,7 @@ def hta(*paths: str) -> str:
 
 
 def gpu_idle(path: str) -> str:
-    """gpu-idle: runs its command."""
+    """gpu-idle: its whole analysis."""
     from analyzer import analyze
 
     found = analyze(Path(path))

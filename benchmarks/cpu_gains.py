@@ -73,7 +73,7 @@ def transformer(
     *, fused: bool = True, bf16: bool = False, fused_optimizer: bool = False, size: int = 256, tokens: int = 256,
     train: bool = True,
 ) -> Step:  # fmt: skip
-    """A training step of a two-layer transformer."""
+    """A step of a two-layer transformer, in training or in inference."""
     model = nn.Sequential(nn.Embedding(1000, size), Block(size, 4, fused), Block(size, 4, fused), nn.Linear(size, 1000))
     optimizer = torch.optim.AdamW(model.parameters(), fused=fused_optimizer)
     x = torch.randint(0, 1000, (2, tokens))
@@ -119,7 +119,7 @@ def update(
 
 
 def momentum(*, fused: bool | None) -> Step:
-    """SGD with momentum and weight decay for 40 small tensors."""
+    """A training step with momentum and weight decay for 40 small tensors under SGD."""
     model = nn.Sequential(*[nn.Linear(128, 128) for _ in range(20)])
     x = torch.randn(64, 128)
     optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=0.01, fused=fused)
@@ -127,7 +127,7 @@ def momentum(*, fused: bool | None) -> Step:
 
 
 def zeroed(*, drop: bool) -> Step:
-    """Clears gradients by filling them with zeros, or by dropping them."""
+    """A training step that fills gradients with zeros, or drops them."""
     model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)])
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     x = torch.randn(16, 1024)
@@ -141,7 +141,7 @@ def zeroed(*, drop: bool) -> Step:
 
 
 def averaged(*, together: bool) -> Step:
-    """A moving average of the weights, updated tensor by tensor or by one op on lists of tensors."""
+    """A training step with a moving average of the weights, updated tensor by tensor, or all at once."""
     model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(20)])
     weights = [weight.detach() for weight in model.parameters()]
     averages = [weight.clone() for weight in weights]
@@ -160,7 +160,7 @@ def averaged(*, together: bool) -> Step:
 
 
 def pictures(*, bf16: bool = False, channels_last: bool = False) -> Step:
-    """A convolutional network."""
+    """A training step of a convolutional network."""
     layers: list[nn.Module] = []
     for count, more, stride in ((3, 32, 1), (32, 64, 2), (64, 64, 1), (64, 128, 2)):
         layers += [nn.Conv2d(count, more, 3, stride, 1, bias=False), nn.BatchNorm2d(more), nn.ReLU()]
@@ -173,8 +173,8 @@ def pictures(*, bf16: bool = False, channels_last: bool = False) -> Step:
 
 
 def distances(*, product: bool) -> Step:
-    """Pulls vectors to the nearest of many centres; computes the distances from all pairs of differences, or by a
-    matmul."""
+    """A training step that pulls vectors to the nearest of many centres; computes the distances from all pairs of
+    differences, or by a matmul."""
     model, centres = nn.Linear(32, 32), nn.Parameter(torch.randn(250, 32))
     x = torch.randn(500, 32)
     optimizer = torch.optim.SGD([*model.parameters(), centres], 0.1)
@@ -188,7 +188,7 @@ def distances(*, product: bool) -> Step:
 
 
 def pointwise(*, compiled: bool) -> Step:
-    """Layers with hand-written activations, compiled or not."""
+    """Forward and backward of layers with a hand-written activation, compiled or not."""
     first, second = nn.Linear(256, 1024), nn.Linear(1024, 256)
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -208,7 +208,7 @@ def pointwise(*, compiled: bool) -> Step:
 
 
 def deep(*, repeats: bool) -> Step:
-    """Blocks whose activations are recomputed in the backward pass, or kept."""
+    """Forward and backward of blocks whose activations are recomputed in the backward pass, or kept."""
     blocks = nn.ModuleList(nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4))
     x = torch.randn(256, 512)
 
@@ -236,14 +236,14 @@ class Images(Dataset[torch.Tensor]):
 
 
 def loaded(*, workers: int) -> Step:
-    """A small network fed with images by a loader."""
+    """A training step of a small network that gets its images from a loader."""
     model = nn.Sequential(nn.Conv2d(3, 32, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
     batches = iter(DataLoader(Images(), 32, num_workers=workers))
     return update(model, lambda: model(next(batches)).square().mean(), torch.optim.SGD(model.parameters(), 0.1))
 
 
 def recurrent(*, bf16: bool = False, fused_optimizer: bool = False) -> Step:
-    """An LSTM that predicts tokens."""
+    """A training step of an LSTM that predicts tokens."""
     parts = nn.ModuleList([nn.Embedding(1000, 128), nn.LSTM(128, 256, 2, batch_first=True), nn.Linear(256, 1000)])
     x = torch.randint(0, 1000, (16, 64))
 
@@ -254,7 +254,7 @@ def recurrent(*, bf16: bool = False, fused_optimizer: bool = False) -> Step:
 
 
 def recommender(*, sparse: bool = False, fused_optimizer: bool = False) -> Step:
-    """Eight tables of embeddings under Adagrad."""
+    """A training step of a network with eight embedding tables, under Adagrad."""
     bags = nn.ModuleList(nn.EmbeddingBag(50_000, 32, mode="sum", sparse=sparse) for _ in range(8))
     model = nn.ModuleList([bags, nn.Sequential(nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 1))])
     starts = torch.arange(0, 2048, 4)
@@ -268,7 +268,7 @@ def recommender(*, sparse: bool = False, fused_optimizer: bool = False) -> Step:
 
 
 def towers(*, sparse: bool, optimizer: type[torch.optim.Optimizer]) -> Step:
-    """Two large embeddings; each step reads only a few rows."""
+    """A training step that reads only a few rows of two large embeddings."""
     parts = nn.ModuleList([nn.Embedding(count, 32, sparse=sparse) for count in (200_000, 100_000)])
     dense = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
     users, items = torch.randint(0, 200_000, (1024,)), torch.randint(0, 100_000, (1024,))
@@ -284,7 +284,7 @@ def towers(*, sparse: bool, optimizer: type[torch.optim.Optimizer]) -> Step:
 
 
 def graph(*, bf16: bool = False) -> Step:
-    """Two layers of a graph network: gather rows by edge, add them up by node."""
+    """A training step of a graph network, which gathers rows by edge and adds them up by node."""
     source, target = torch.randint(0, 5000, (2, 40_000))
     layers = nn.ModuleList([nn.Linear(64, 128), nn.Linear(128, 10)])
     x, y = torch.randn(5000, 64), torch.randint(0, 10, (5000,))
@@ -300,7 +300,7 @@ def graph(*, bf16: bool = False) -> Step:
 
 
 def tokenised(*, fused: bool) -> Step:
-    """A text classifier with a tokenizer written in Python."""
+    """A training step of a text classifier, whose tokenizer is written in Python."""
     model = nn.Sequential(nn.EmbeddingBag(2500, 64), nn.Linear(64, 2))
     text = " ".join(f"word{number % 977}" for number in range(4000))
 
@@ -313,7 +313,7 @@ def tokenised(*, fused: bool) -> Step:
 
 
 def compiled(*, bf16: bool) -> Step:
-    """A compiled perceptron."""
+    """A training step of a compiled perceptron."""
     model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.LayerNorm(512), nn.Linear(512, 512), nn.Linear(512, 10))
     called = torch.compile(model)
     x, y = torch.randn(256, 256), torch.randint(0, 10, (256,))
@@ -336,7 +336,7 @@ def quantised() -> Step:
 
 
 def parallel(*, bf16: bool = False, static: bool = False) -> Step:
-    """Data parallelism with gloo and a single rank: more ranks would compete for the cores."""
+    """A data-parallel training step with gloo and a single rank, because more ranks would compete for the cores."""
     if not distributed.is_initialized():
         distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     model = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
@@ -443,7 +443,7 @@ def answered(step: Step) -> perftool.Report:
 
 
 def median_gain(gains: Sequence[Gain | None]) -> str:
-    """The median of ``gains`` as a share of the step."""
+    """The median of ``gains`` as a share of the step; ``nothing`` unless most reports promise a gain."""
     found = sorted((gain for gain in gains if gain), key=lambda gain: gain.share_of_step)
     if 2 * len(found) <= len(gains):
         return "nothing"

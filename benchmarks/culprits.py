@@ -121,7 +121,7 @@ def answer_for(case: Case) -> Answer:
 
 
 def print_each(answers: Iterable[Answer]) -> None:
-    """A row for each run."""
+    """Print a row for each run."""
     print("| run | true cost | reported | first sentence |\n|---|---|---|---|")
     for answer in answers:
         gains = " + ".join(f"{gain} ms" for gain in answer.gains.split(" + ")) if answer.gains != "-" else "-"
@@ -129,7 +129,7 @@ def print_each(answers: Iterable[Answer]) -> None:
 
 
 def print_by_kind(answers: Iterable[Answer]) -> None:
-    """A row for each trouble, a column for each kind of parallelism: reported cost / true cost, in ms."""
+    """Print a row for each trouble, with a column for each kind of parallelism: reported and true cost, in ms."""
     rows: dict[str, dict[str, Answer]] = {}
     for answer in answers:
         kind, trouble = answer.name.split(", ", 1)

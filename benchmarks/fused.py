@@ -131,7 +131,7 @@ def over_parameters() -> Iterator[Cell]:
             yield Cell("FusedClipNorm", model, name, "step", "clip_grad_norm_", lambda s=shapes, d=dtype: _clip(s(), d))
 
 
-# Batch, heads, key heads, queries, keys; causal; with a padding mask.
+# For each model: batch, heads, key heads, queries and keys; whether attention is causal; whether a mask hides padding.
 ATTENTION = {
     "ViT-B/16": ((4, 12, 12, 197, 197), False, False),
     "BERT-base, 128": ((8, 12, 12, 128, 128), False, True),
@@ -233,7 +233,7 @@ def over_activations() -> Iterator[Cell]:
 
 
 def measured(cell: Cell, seconds: float) -> str:
-    """One row of the table."""
+    """Measure ``cell``; returns its row of the table."""
     theirs, ours = cell.make()
     ratio = _ratio(theirs, ours, seconds)
     if ratio.value < GOAL:

@@ -21,7 +21,7 @@ from measuring import Cost, RunError, best, measure
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "sample_traces" / "cpu" / "small_allreduce" / "rank0.json.gz"
-# Every script over a trace begins by decoding it into dictionaries.
+# Costs are given relative to this program, because every script over a trace begins by decoding it into dictionaries.
 YARDSTICK = "json"
 SHOWN = ("perftool", "msgspec", "orjson", "json", "torch-tb-profiler", "HTA")
 # These keep a whole trace in memory, at up to seven times its size.
@@ -150,7 +150,7 @@ def grown(source: Path, trace: Path, megabytes: float) -> float:
 
 
 def size_table(rows: Sequence[Row]) -> str:
-    """One row per program, with its ratios to the yardstick."""
+    """One row per program, with its ratios to ``YARDSTICK``."""
     yardstick = next((row.cost for row in rows if row.program == YARDSTICK), None)
     lines = ["| program | CPU s | ratio | wall s | peak MiB | ratio | |", "|---|" + "--:|" * 5 + "---|"]
     for row in rows:
@@ -160,7 +160,7 @@ def size_table(rows: Sequence[Row]) -> str:
 
 
 def numbers_of(cost: Cost, yardstick: Cost | None) -> Iterator[str]:
-    """The five cells of a program in the table."""
+    """A program's cells in the table: CPU time and its ratio, wall time, memory and its ratio."""
     yield f"{cost.cpu:.2f}"
     yield f"{cost.cpu / yardstick.cpu:.2f}" if yardstick else "-"
     yield f"{cost.wall:.2f}"

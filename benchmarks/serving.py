@@ -183,7 +183,7 @@ def main() -> int:
 
 
 def record_offline(model: Path, folder: Path, settings: Mapping[str, str]) -> None:
-    """A batch of 16 prompts through ``LLM.generate``, without a server."""
+    """Record a batch of 16 prompts through ``LLM.generate``, without a server."""
     shutil.rmtree(folder, ignore_errors=True)
     traces = folder / "traces"
     traces.mkdir(parents=True)

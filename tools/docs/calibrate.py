@@ -74,7 +74,7 @@ def _ms(value: float | None) -> str:
 
 
 def row(pair: Pair) -> Row:
-    """The gain that the first form's report promises, and the second form's step time."""
+    """The row of ``pair``: the gain that the report before the fix promises, and the step time after the fix."""
     first, second = _read(pair.before), _read(pair.after)
     was, now = _step_ms(first), _step_ms(second)
     gains = [found.gain for found in first.findings if found.code == pair.code and found.gain]
@@ -106,7 +106,7 @@ def _step_ms(report: Report) -> float:
 
 
 def shipped() -> Iterator[Pair]:
-    """The pairs of the repository, once for each rule whose advice the second form follows."""
+    """The pairs of the repository, once for each rule that gives the advice."""
     for rule in load_pack(builtin_folder()):
         folder = PAIRS / str(rule.benchmark)
         if rule.benchmark and folder.exists() and rule.benchmark not in NOT_ONE_STEP:
@@ -174,7 +174,7 @@ def kept() -> list[Row]:
 
 
 def keep(rows: Sequence[Row], made: Row) -> list[Row]:
-    """``rows`` with ``made`` replacing its row, saved."""
+    """Replace the row of the same pair and rule in ``rows`` with ``made``; saves and returns the rows."""
     others = [one for one in rows if (one.name, one.code) != (made.name, made.code)]
     found = sorted([*others, made], key=lambda one: (one.name, one.code))
     KEPT.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", encoding="utf-8")

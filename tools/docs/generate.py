@@ -1,7 +1,5 @@
-"""Generates docs/tables.md, docs/rules.md with a page for each rule, docs/options.md, the list of
-numbers in docs/json.md, and the output shown in docs/reading-a-report.md, docs/symptoms and README.md.
-
-``--check`` only checks whether they are current.
+"""Generates docs/tables.md, docs/rules.md with a page for each rule, docs/options.md and docs/schemas, and fills in the
+metrics, outputs and measurements on other pages. ``--check`` only checks whether the pages are current.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from proselint.tools import LintFile
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CHECKS = dict.fromkeys(("house", "cliches", "hedging", "nonwords", "redundancy"), True)
-# Headless relatives and inverted sentences at the start of a sentence.
+# Sentences that start with a clause in place of a noun ("Who asks ..."), and inverted sentences ("Of the ranks, ...").
 STARTS = {
     r"(?:^|[.:;] )(?:Who|What) (?:asks|answers|reads|waits|wants|is none|lies|stands|comes)\b": "start with a noun",
     r"(?:^|[.:;] )Of (?:an?|the|each|all|these) \w+(?: \w+){0,5},? ": "start with the subject",

@@ -69,7 +69,7 @@ def report() -> Schema:
 
 
 def lint() -> Schema:
-    """The output of ``lint --output-format json``: the report and the gate's decision."""
+    """The output of ``lint --output-format json``: the report, extended by the reasons why the run passes or fails."""
     made = _report()
     found = made["properties"]["findings"]["items"]
     more = {"file": TEXT, "help": TEXT, "baseline_state": {"enum": ["new", "unchanged", None]}}
