@@ -73,10 +73,10 @@ class Run:
 
     @property
     def unrecognised(self) -> list[str]:
-        """The named files in which nothing was recognised. Traces are never listed, because a gate judges them by rank.
+        """The paths named by the user in which nothing was recognised, except traces, which ``lint`` checks by rank.
 
-        An archive may be listed twice, for its trace and for its readings; one recognised entry is enough. A part is
-        listed if it contains only texts in which nothing was recognised.
+        The inputs of a report may list an archive twice, as a trace and as logs; one recognised entry is enough. A part
+        file counts as unrecognised if it contains only logs in which nothing was recognised.
         """
         blank = [path for path, made in self._given if path in self._inputs.named and made.is_blank]
         named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
@@ -86,7 +86,7 @@ class Run:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """The findings of the rules without the numbers, for callers that need nothing else, such as rule tests."""
+        """The findings of the rules without the numbers of a report, for callers such as rule tests."""
         return self._answered(conclude_only)
 
     def _answered(self, answer: Answering[Answer]) -> Answer:
@@ -118,7 +118,7 @@ class Run:
 
     @cached_property
     def whole(self) -> TraceStore:
-        """Every table over all ranks, in one store. Raises InputError if ranks come from parts."""
+        """Every table over all ranks, in one store. Raises InputError if some ranks come from part files."""
         if self._before.parts:
             raise InputError("parts contain the tables of whole ranks but not their events; give the traces instead")
         store = self._new_store(self._inputs.traces)
@@ -148,7 +148,7 @@ class Run:
     def _trace_of(self, rank: int) -> str:
         """The trace of ``rank``, as named in the inputs. Raises InputError when it cannot be read again."""
         read = next((read.path for read in self.store.inputs if read.rank == rank), None)
-        # The paths in a part may be from another machine.
+        # A part file holds the paths of the machine that made it.
         trace = next((trace for trace in self._inputs.traces if shown_path(trace) == read), None)
         if trace is None:
             raise InputError(f"no trace of rank {rank} could be read")
@@ -204,15 +204,15 @@ class Run:
 
     @cached_property
     def part(self) -> PartFile:
-        """The analysis of the run as a part, which any machine can merge with others. Raises InputError if two inputs
-        contain the same rank."""
+        """The analysis of the run as a part file, which any machine can merge with others. Raises InputError if two
+        inputs contain the same rank."""
         readings, failed = self._texts
         made = PartFile(tuple(self._made), tuple(readings), tuple(failed), digests(self._rules))
         return together([*self._given, (None, made)])
 
     @property
     def _parts(self) -> list[Part]:
-        """The ranks from parts and the ranks analysed now. Too many ranks lose their replays, as in a single run."""
+        """The ranks from part files and the ranks analysed now; without replays if they are too many to replay."""
         return unpredicted(self.part.parts) if self._before.parts else self._made
 
     @cached_property
@@ -247,7 +247,7 @@ class Run:
 def analysed(
     inputs: Inputs, rules: Sequence[Rule] = (), schedule: Schedule = IN_PROCESS, progress: Progress | None = None
 ) -> Iterator[Run]:
-    """The run made of the traces of ``inputs``, analysed with ``rules``; its stores stay open until the end."""
+    """The run made of the traces of ``inputs``, analysed with ``rules``; its stores stay open until the block ends."""
     with ExitStack() as open_until:
         yield Run(inputs, rules, schedule, progress, open_until)
 

@@ -109,14 +109,14 @@ def fails(comparison: Comparison, limit: float) -> bool:
 
 
 def unjudged(comparison: Comparison, limit: float) -> str:
-    """Why a gate with this ``limit`` cannot judge the new run; empty if it can. A gate must not pass a run that it has
-    not checked."""
+    """Why ``--fail-if`` with this ``limit`` cannot judge the new run; empty if it can. The check must not pass a run
+    that it cannot judge."""
     base, new = comparison.base, comparison.new
     for side, which in ((base, "base"), (new, "new")):
         if side.lost:
             more = f" (and {len(side.lost) - 1} more)" if side.lost[1:] else ""
             return f"the {which} run is incomplete, so it is not judged: {side.lost[0]}{more}"
-        # A step lasts until its kernels end. If one runs until the end of the recording, later steps have no length.
+        # A step lasts until its kernels end: if one runs until the end of the recording, later steps have length 0.
         if not median(side.step_ns or [0]):
             return f"the {which} run has no complete step, so it is not judged"
     # Saved reports of earlier versions do not say how steps were found.
@@ -213,5 +213,5 @@ def _module_changes(base: Sequence[OpTotal], new: Sequence[OpTotal], floor: floa
 
 
 def _keyed(findings: Iterable[Finding]) -> dict[str, Finding]:
-    """The findings by fingerprint, without file names, which differ between the runs."""
+    """The findings by a fingerprint without file names, which differ between the runs."""
     return {fingerprint(finding.code, finding.subject): finding for finding in findings}

@@ -42,12 +42,12 @@ _FUSIONS = (
     ),
 )  # fmt: skip
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
-# Limits the total length of the names of generated kernels, in which every op is looked up.
+# Limit on the total length, in characters, of the names of generated kernels, because every op is looked up in them.
 _MOST_TEXT = 1 << 18
 # A kernel generated from a single op is not a fusion.
 _LEAST_PARTS = 2
-# The side that fuses may still run some of the separate ops elsewhere in the model: at most this share of their calls
-# on the other side.
+# The side that fuses may still run some of the separate ops elsewhere in the model: at most this share of the calls on
+# the other side.
 _FEWER = 0.5
 
 

@@ -17,7 +17,7 @@ _MOST = 200
 def rate_changes(base: Sequence[OpRate], new: Sequence[OpRate]) -> tuple[RateChange, ...]:
     """The ops of both sides, matched by shapes and types if these agree, else with all shapes of an op merged.
 
-    Leaves out kernels without an op because their names differ between devices. Sorted by change in time, largest
+    Kernels without an op are left out, because their names differ between devices. The largest change in time comes
     first.
     """
     before, after = _launched(base), _launched(new)

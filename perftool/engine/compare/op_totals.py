@@ -1,4 +1,4 @@
-"""Ops per step, which makes runs of different lengths comparable."""
+"""Time and calls of ops per step, so that runs of different lengths can be compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.model.report import Share
 
 
 def totals(ranking: Iterable[Share], steps: int) -> tuple[OpTotal, ...]:
-    """The ops of a ranking over ``steps`` steps, per step; ops with the same normalised name are merged."""
+    """Time (ns) and calls per step for a ``ranking`` over ``steps`` steps; ops with one normalised name are merged."""
     merged: dict[str, tuple[int, int]] = {}
     for row in ranking:
         name = normalised(row.name)

@@ -41,12 +41,12 @@ def run_side(
     worked: tuple[int, ...] | None = None,
     lost_kernels: Mapping[int, float] | None = None,
 ) -> RunSide:
-    """The complete ``steps``, the two rankings per step, and the findings of the run called ``name``.
+    """The run called ``name``, with its complete ``steps``, and its rankings of device ops and ops per step.
 
-    ``rates`` are the rates that its ops reached on ``device``, ``served`` the numbers of ``served_numbers``,
-    ``steps_from`` and ``step_unit`` say what separates steps, ``inputs`` the files that it was read from,
-    ``recorded_ns`` the length of each rank's recording, ``worked`` its ``device_ranks`` (None when unknown), and
-    ``lost_kernels`` the share of each rank's kernel launches without device work.
+    ``rates`` are the rates that ops reached on ``device``, and ``served`` is the result of ``served_numbers``.
+    ``steps_from`` and ``step_unit`` say what separates steps. ``inputs`` are the files of the run, ``recorded_ns`` has
+    the length of each rank's recording, ``worked`` is the result of ``device_ranks`` (None when unknown), and
+    ``lost_kernels`` has the share of each rank's kernel launches without device work.
     """
     steps = tuple(steps)
     complete = counted(steps)
@@ -86,7 +86,7 @@ def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTo
 
 
 def served_numbers(values: Mapping[str, float | None]) -> dict[str, float]:
-    """The known ``values`` of the summary about a language-model server, in the order of reports."""
+    """The known metrics in ``values`` that only a language-model server has, in the order of reports."""
     known = ((kind.name, values.get(kind.name)) for kind in metric_kinds() if kind.serving)
     return {name: value for name, value in known if value is not None}
 

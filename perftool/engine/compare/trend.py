@@ -32,11 +32,11 @@ from perftool.units import NS_PER_MS, format_ns, format_ratio
 # series showed a change. A rise by five units in the last four runs was found in 97 to 100 % of the series with normal
 # noise, and in 78 to 83 % of those with Student's t noise.
 _PENALTY = 2.0
-# The assumed noise, as a share of the number, when all runs give identical numbers.
+# The smallest assumed noise, as a share of the median: runs with identical numbers would have none.
 _LEAST_NOISE = 0.005
 # Every run and rank with device work has this metric.
 _DEVICE_WORK = "device_busy_ratio"
-# How steps were found; empty in the lines of earlier versions.
+# The fields that say how steps were found; empty in the lines of earlier versions.
 _STEP_KEYS = ("steps_from", "step_unit")
 
 
@@ -95,10 +95,10 @@ def _analysed(line: RunLine) -> str:
 
 
 def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, history: History) -> str:
-    """Why the newest run cannot be judged; empty if it can. A gate must not pass a run that it has not checked.
+    """Why the newest run cannot be judged; empty if it can. The check must not pass a run that it cannot judge.
 
-    ``newest`` is the newest line to judge, ``last`` a line of the newest run: it may be of another rank. ``latest`` was
-    analysed last. The time of a recording is what the trace says, and may be wrong.
+    ``newest`` is the newest line to judge, ``last`` a line of the newest run, perhaps of another rank, and ``latest``
+    the line that was analysed last: the time of a recording comes from the trace, and may be wrong.
     """
     if history.ends_damaged:
         return "the last line of the file is damaged, so the newest run is not judged"
@@ -135,7 +135,7 @@ def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequen
 
 
 def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if it has no device work but most ``runs`` do: its steps lack that work."""
+    """Why ``newest`` is not judged if it has no device work but most ``runs`` do; empty if not."""
     shown = [run for run in runs if run.metrics.get(_DEVICE_WORK) is not None]
     if newest in shown or 2 * len(shown) <= len(runs):
         return ""
@@ -143,7 +143,7 @@ def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
 
 
 def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if its steps were found in another way than in most runs."""
+    """Why ``newest`` is not judged if its steps were found in another way than in most runs; empty if not."""
     known = {key: Counter(filter(None, (getattr(line, key) for line in wanted))) for key in _STEP_KEYS}
     own = {key: getattr(newest, key) for key in _STEP_KEYS}
     if not any(own[key] and 2 * known[key][own[key]] < known[key].total() for key in _STEP_KEYS):
@@ -211,16 +211,16 @@ def _levels(lines: Sequence[RunLine], metric: str) -> tuple[Level, ...]:
 
 
 def _usual(lines: Sequence[RunLine]) -> set[str]:
-    """The findings present in more than half of the runs."""
+    """The codes of findings in more than half of the runs."""
     counts = Counter(code for line in lines for code in set(line.codes))
     return {code for code, count in counts.items() if 2 * count > len(lines)}
 
 
 def _ends(values: Sequence[float]) -> list[int]:
-    """The end of each level, the last at the end of ``values``: an optimal partition by PELT (Killick 2012).
+    """The index after each level of ``values``, from an optimal partition by PELT (Killick 2012).
 
-    Its cost is the distance from the median of the level, which is robust to outliers, in units of the noise (the
-    median change from run to run).
+    The cost of a partition is the distance of the values from the median of their level, which is robust to outliers,
+    in units of the noise (the median change from run to run).
     """
     if len(values) < 2 * FEWEST_RUNS:
         return [len(values)] if values else []
@@ -230,7 +230,7 @@ def _ends(values: Sequence[float]) -> list[int]:
     except ImportError:
         raise MissingExtraError("trend needs ruptures: python -m pip install 'habana-perf-tool[trend]'") from None
     signal = np.asarray(values, dtype=float)
-    # The median distance of two normally distributed numbers is 0.954 of their standard deviation.
+    # The median distance between two numbers of a normal distribution is 0.954 standard deviations.
     noise = float(np.median(np.abs(np.diff(signal)))) / 0.954
     noise = max(noise, _LEAST_NOISE * abs(float(np.median(signal))))
     if not noise:
@@ -241,8 +241,9 @@ def _ends(values: Sequence[float]) -> list[int]:
 
 
 def _at_the_changes(values: Sequence[float], ends: Sequence[int]) -> list[int]:
-    """Move each of ``ends`` to where its two neighbouring levels differ most. The search requires ``FEWEST_RUNS`` runs
-    in a level, so it may place the start of a level too early. A last level with fewer runs is dropped.
+    """Move each of ``ends`` to where the levels on both sides have the least spread. The search requires
+    ``FEWEST_RUNS`` runs in a level, so it may place the start of a level too early. A last level that now has fewer
+    runs is merged with the level before it.
     """
     moved = list(ends)
     for at in range(len(ends) - 1):

@@ -28,8 +28,8 @@ WHERE rank = $rank AND device_type = $device_type AND device = $device ORDER BY 
 
 
 def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
-    """The annotations for ``rank``: its findings, findings on the whole run, critical path, idle time by cause,
-    counters.
+    """The annotations for ``rank``: its findings and those of the whole run, its critical path, its idle time by cause,
+    and counters.
 
     Idle time and counters are read from ``store`` lazily, while they are written.
     """
@@ -111,7 +111,7 @@ def nested_lanes(marks: Iterable[Mark]) -> tuple[list[list[Mark]], int]:
     that do not fit into ``_MOST_LANES``."""
     lanes: list[list[Mark]] = []
     left = 0
-    # The ends of the open marks of each lane, innermost last.
+    # For each lane, the ends of the marks that contain the current time, innermost last.
     still_open: list[list[int]] = []
     for mark in sorted(marks, key=lambda mark: (mark.ts_ns, -mark.dur_ns)):
         end = mark.ts_ns + mark.dur_ns
@@ -128,7 +128,7 @@ def nested_lanes(marks: Iterable[Mark]) -> tuple[list[list[Mark]], int]:
 
 
 def _fits(ts: int, end: int, open_ends: list[int]) -> bool:
-    """Whether a stretch fits inside the marks open at ``ts``; closes marks that ended before."""
+    """Whether the stretch from ``ts`` to ``end`` fits inside the innermost open mark. Removes marks that have ended."""
     while open_ends and open_ends[-1] <= ts:
         open_ends.pop()
     return not open_ends or end <= open_ends[-1]
@@ -197,7 +197,7 @@ def _read_samples(store: TraceStore, sql: str, names: Sequence[str], params: dic
 
 
 class _Again(Generic[_T]):
-    """An iterable that calls ``read`` for each loop: one loop looks for secrets, the next one writes."""
+    """An iterable that calls ``read`` for each loop: one loop searches for secrets to redact, the next one writes."""
 
     def __init__(self, read: Callable[[], Iterator[_T]]) -> None:
         self._read = read

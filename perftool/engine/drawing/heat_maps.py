@@ -10,10 +10,10 @@ from perftool.model.words import kind_label
 from perftool.store.trace_store import TraceStore
 from perftool.units import ranks_text
 
-# More steps would make the rows too thin to distinguish.
+# With more steps, the rows would be too thin to distinguish.
 _MOST_STEPS = 48
 _LEAST = 0.02
-# With more ranks, a row is a block of neighbouring ranks, usually of one host.
+# For more ranks than this, a row is a block of neighbouring ranks, usually of one host.
 _MOST_BLOCKS = 64
 # How long a rank of one block waits for the ranks of the other block, on average, as a share of a mean step.
 _WAITS = """
@@ -62,8 +62,8 @@ def _waiting_map(store: TraceStore) -> HeatMap | None:
 
 
 def block_size(ranks: Sequence[int]) -> int:
-    """How many neighbouring ranks share a row: a power of two, like the number of ranks on most hosts. A block is then
-    a part of a host, or several whole hosts."""
+    """How many neighbouring ranks share a row: a power of two, as most hosts have, so that a block is a part of a host,
+    or several whole hosts."""
     size = 1
     while len({rank // size for rank in ranks}) > _MOST_BLOCKS:
         size *= 2

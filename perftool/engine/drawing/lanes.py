@@ -16,7 +16,7 @@ _DEVICE_LANES = 5
 _HOST_ROWS = 4
 _NEEDS = ("slices", "tracks", "device_ops", "gap_causes", "syncs", "feeding_tracks", "_name_roles")
 
-# Slices shorter than a pixel become one bar, if they are of one kind and in the same pixel of a lane.
+# Slices shorter than a pixel become one bar if they are of one kind and in the same pixel of a lane.
 _JOINED = """
 long AS (SELECT lane, name, kind, ts, "end", 1 AS count FROM cut WHERE "end" - ts >= $pixel),
 short AS (
@@ -80,7 +80,7 @@ class View:
 
     @property
     def pixel(self) -> int:
-        """The shortest visible duration."""
+        """The length of one pixel, in ns."""
         return max((self.until - self.begin) // _PIXELS, 1)
 
 
@@ -93,7 +93,7 @@ def lanes_in(store: TraceStore, view: View) -> tuple[Lane, ...]:
 
 
 def capped(lanes: Sequence[Lane], most: int) -> tuple[tuple[Lane, ...], int]:
-    """The lanes with the longest bars of all lanes, at most ``most`` together, and the number of bars left out."""
+    """``lanes`` with only the longest bars, at most ``most`` in all lanes together, and the number of bars left out."""
     lengths = sorted((bar.dur_ns for lane in lanes for bar in lane.bars), reverse=True)
     if len(lengths) <= most:
         return tuple(lanes), 0
@@ -161,7 +161,7 @@ def _nested(bars: Sequence[Bar]) -> list[Bar]:
 
 
 def _coalesced(bars: Sequence[Bar], pixel: int) -> list[Bar]:
-    """Merges adjacent joined bars of the same row and kind that are less than a pixel apart."""
+    """Merges short bars that follow each other in one row, are of the same kind, and are less than a pixel apart."""
     kept: list[Bar] = []
     last: dict[int, int] = {}
     for bar in bars:

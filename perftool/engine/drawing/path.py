@@ -13,7 +13,7 @@ from perftool.model.words import kind_label
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
-# Bins of the path lane; each bin shows what bounds most of its time.
+# The number of bins into which the path lane divides the step.
 _BINS = 400
 _STEP = """
 WITH drawn AS (SELECT DISTINCT step FROM critical_path WHERE rank = $rank),
@@ -32,7 +32,7 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The timeline of one step of ``rank``: of its steps with a path, the closest to the median length. None if no step
+    """The timeline of the step of ``rank`` with a critical path that is closest to the median length; None if no step
     has one."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
@@ -51,8 +51,8 @@ def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | No
 
 
 def _bars(rows: Sequence[dict[str, Any]], begin: int, until: int) -> list[Bar]:
-    """A bar for each bin, which shows what bounds most of its time. Adjacent bins of a kind form one bar, which has a
-    name if one name fills most of it."""
+    """The bars of the path lane. Each bin has the kind that bounds most of its time; adjacent bins of one kind form a
+    bar, which has a name if one name fills most of it."""
     width = (until - begin) / _BINS
     bins: list[dict[tuple[str, str | None], float]] = [{} for _ in range(_BINS)]
     for row in rows:
@@ -110,7 +110,7 @@ WHERE p.rank = $rank AND p.dur > 0 ORDER BY p.place
 def path_marks(store: TraceStore, rank: int) -> tuple[list[AnnotatedLane], list[tuple[int, int, int, int]]]:
     """The critical path as one lane per thread and stream, and its transitions between lanes.
 
-    Each transition is (lane, ts, lane, ts): the numbers of two lanes, and the start times of marks on them.
+    Each transition is (lane, ts, lane, ts): the indices of two lanes, and the start times of marks on them in ns.
     """
     store.build(["critical_path", "tracks"])
     lanes: dict[int, tuple[str, list[Mark]]] = {}
@@ -118,7 +118,7 @@ def path_marks(store: TraceStore, rank: int) -> tuple[list[AnnotatedLane], list[
     last: tuple[int, int] | None = None
     for row in store.select(_MARKS, {"rank": rank}):
         _, marks = lanes.setdefault(row["track"], (f"critical path: {str(row['lane']).strip()}", []))
-        # Work on a stream may overlap its predecessor on the path.
+        # Work on a stream may overlap its predecessor on the path, but the marks of a lane must not.
         begin = max(row["ts"], marks[-1].ts_ns + marks[-1].dur_ns) if marks else row["ts"]
         if begin >= row["end"]:
             continue

@@ -16,7 +16,7 @@ from perftool.model.pictures import MemoryCurve, MemorySteps, Pictures, RankTime
 from perftool.model.report import BREAKDOWN, Finding, Report, Step
 from perftool.store.trace_store import TraceStore
 
-# The pictures show the longest and most important items up to these limits; the page states what is omitted.
+# Limits on the number of items; the longest or most important ones are drawn, and the page states what is omitted.
 MOST_TIMELINES = 12
 MOST_BARS = 240
 MOST_STRIPS = 8
@@ -25,9 +25,10 @@ _BINS = 240
 _SAMPLES = 300
 # Columns of a chart over steps.
 _MOST_STEPS = 120
-# The margin on either side of the marked stretch, as a share of the stretch.
+# The margin on each side of the marked stretch, as a share of its length.
 _MARGIN = 0.6
-# A short stretch gets a wider margin, which shows what surrounds it: this share of a step, up to three of its lengths.
+# A short stretch gets a wider margin, which shows what surrounds it: _LEAST_MARGIN of a step, but at most _MOST_MARGIN
+# times its length.
 _MOST_MARGIN = 3
 _LEAST_MARGIN = 0.01
 
@@ -207,7 +208,7 @@ def _strips(store: TraceStore, ranks: Sequence[int]) -> tuple[Strip, ...]:
     )
 
 
-# The lowest and highest reading of each bin, so that no peak is lost.
+# The samples with the least and the most allocated memory in each bin, so that no peak is lost.
 _MEMORY = """
 WITH shown AS (
     SELECT * FROM memory
@@ -294,7 +295,7 @@ FROM _rank_totals
 
 
 def _ranks(store: TraceStore, steps: Sequence[Step]) -> tuple[RankTimes, ...]:
-    """The ranks side by side; empty for a single rank."""
+    """The times of each rank, for comparison; empty for a single rank."""
     complete = [step for step in steps if not step.partial]
     ranks = sorted({step.rank for step in complete})
     if len(ranks) < 2:

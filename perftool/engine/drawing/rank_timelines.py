@@ -11,7 +11,7 @@ from perftool.model.annotations import Annotations, RankTimeline
 from perftool.model.report import Location
 from perftool.readers.text.nested_json import as_json
 
-# Viewers show processes in the order of this metadata.
+# The processes of a rank, in the order in which viewers show them.
 _PROCESSES = """
 WITH orders AS (
     SELECT pid, min(int_arg(args, 'sort_index')) AS place FROM raw
@@ -30,15 +30,14 @@ UNION ALL SELECT args::VARCHAR FROM raw WHERE rank = $rank AND args IS NOT NULL
 
 
 def clock_offsets(run: Run) -> dict[int, int | None]:
-    """The offset in ns of the clock of each rank that was read, to be added to its times; None if no collective links
-    it."""
+    """The offset in ns to add to the times of each rank; None if no collective links the rank to others."""
     run.store.build(["clocks"])
     known = {row["rank"]: row["offset_ns"] for row in run.store.select("SELECT rank, offset_ns FROM clocks")}
     return {rank: known.get(rank) for rank in _ranks(run)}
 
 
 def rank_metadata(run: Run) -> Iterator[bytes]:
-    """All metadata of each rank of ``run``, as JSON, read again because joined ranks keep only a part."""
+    """All metadata of each rank of ``run``, as JSON. Traces are read again, because joined ranks keep only a part."""
     for rank in _ranks(run):
         with run.only_rank(rank) as store:
             yield as_json(store.metadata.get(rank))

@@ -17,14 +17,14 @@ from perftool.model.lint import BaselineEntry, BaselineState, LintFinding
 from perftool.readers.files.small_file import read_small
 
 VERSION = 1
-# Failures and broken budgets are never accepted: a gate must not tolerate a missing input.
+# A baseline cannot accept unreadable inputs, crashed rules, broken budgets, or budgets whose number is missing.
 _NEVER_ACCEPTED = ("TRC000", "TRC001", "BUD101", "BUD102")
 _MOST = 64 << 20
 _TYPES = {"fingerprint": str, "code": str, "file": str, "subject": str, "message": str, "count": int}
 
 
 def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
-    """The entries of the baseline at ``path``. Raises BaselineError when it is missing, damaged or too new."""
+    """The entries of the baseline at ``path``. Raises BaselineError if it is missing, damaged or of another version."""
     try:
         data = orjson.loads(read_small(path, _MOST))
     except OSError as error:

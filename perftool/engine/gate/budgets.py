@@ -1,4 +1,4 @@
-"""Budgets: limits on numbers of a run. A broken limit is a finding, and so is a missing number."""
+"""Budgets: limits on metrics and query results. A broken limit is a finding, and so is a missing number."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _QUERY_OPTION = re.compile(
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit for ``name``. The number comes from the summary, or from ``query``."""
+    """A limit for the metric ``name``, or for the number that ``query`` returns."""
 
     name: str
     comparison: str

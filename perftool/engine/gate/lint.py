@@ -1,4 +1,4 @@
-"""Runs a CI gate: places the findings, marks the accepted ones, and decides whether the rest fails the run."""
+"""Lints a run for CI: assigns findings to files, marks the accepted ones, and decides whether the rest fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from perftool.readers.trace.memory_snapshot import is_snapshot_file
 
 @dataclass(frozen=True)
 class LintPlan:
-    """The setup of a lint run, without its inputs; raises on invalid budgets or baselines before reading anything."""
+    """The setup of a lint run, without its inputs. An invalid budget or baseline is an error before inputs are read."""
 
     rules: Sequence[Rule]
     settings: Settings
@@ -46,7 +46,7 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
     """Lint a run made with the rules of ``plan``.
 
     Raises InputError when no input can be read, and NoInputError when the traces of a rank contain no event, when no
-    input contains an event or a record, or when a named file contains none: a gate must not pass input that it has not
+    input contains an event or a record, or when a named file contains none: lint must not pass an input that it has not
     checked.
     """
     report = run.report

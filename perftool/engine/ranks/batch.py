@@ -19,9 +19,9 @@ from perftool.readers.identity import metadata_of
 from perftool.store.ranks import assumed_rank, number_ranks, rank_of
 from perftool.store.sizing import text_size
 
-# The most text in a batch. Small traces share a batch, because making its tables takes 0.25 s however small it is.
+# The most bytes of text in a batch. Small traces share a batch, because the tables of a batch take at least 0.25 s.
 BATCH_BYTES = 256 << 20
-# The same if processes run in parallel, each with a batch: a batch of 48 MB of text needs 400 MiB of memory.
+# The most when several processes each have a batch: 48 MB of text need 400 MiB of memory.
 BATCH_BYTES_SIDE_BY_SIDE = 48 << 20
 
 
@@ -29,7 +29,7 @@ BATCH_BYTES_SIDE_BY_SIDE = 48 << 20
 class RankFile:
     """A trace and its ``rank``, which is None if it becomes known only by reading the trace.
 
-    ``issues`` are found before reading. ``folder`` is the base of a relative path, for processes on other machines.
+    ``issues`` are known before the trace is read. ``folder`` is the base of a relative path on other machines.
     """
 
     path: str
@@ -39,7 +39,7 @@ class RankFile:
 
     @property
     def place(self) -> str:
-        """The path of the file, valid in a process with another working directory, too."""
+        """The path of the file for a process with any working directory."""
         return self.path if is_url(self.path) else os.path.join(self.folder, self.path)
 
 

@@ -11,9 +11,9 @@ from perftool.errors import SettingsError
 from perftool.readers.files.stream import reads_once
 from perftool.store.sizing import cores, free_memory_mb
 
-# Memory of one worker: for its database, a batch of text, and the nested slices.
+# The memory of a worker process: its database, a batch of text, and the slices while they are nested.
 _WORKER_MB = 1280
-# Below this input size, starting processes takes longer than reading.
+# Below this input size in bytes, starting processes takes longer than reading.
 _WORTH_PROCESSES = 32 << 20
 
 

@@ -18,7 +18,7 @@ from perftool.engine.ranks.batch import Batch
 from perftool.engine.ranks.schedule import WORKER_MEMORY_MB, Count, Made, Progress, TaskFailed, Work
 from perftool.errors import MissingExtraError, PerfToolError, SettingsError, is_interrupt
 
-# Address schemes, and Dask's names for them.
+# The address schemes of --scheduler, and Dask's names for them.
 _SCHEMES = {"dask://": "tcp://", "tcp://": "tcp://", "tls://": "tls://"}
 _CONNECT_S = 20.0
 _PATIENCE_S = 5.0
@@ -26,7 +26,7 @@ _PATIENCE_S = 5.0
 _RETRIES = 2
 # Tasks submitted per thread: enough to keep the thread busy, few enough for ten thousand ranks.
 _AHEAD = 4
-# After this long without a result, the outstanding tasks are treated as hung.
+# After this time without a result, the outstanding tasks are treated as hung.
 _STALLED_S = 900.0
 
 
@@ -43,7 +43,7 @@ class Cluster:
         return max(1, sum(map(int, self.client.nthreads().values())))
 
     def share(self) -> tuple[int, int]:
-        """One core per task, because a worker may run several tasks at a time."""
+        """The database memory of a task in MB, and one core, because a worker may run several tasks at a time."""
         return WORKER_MEMORY_MB, 1
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
@@ -116,7 +116,7 @@ def connect(address: str) -> Cluster:
         raise PerfToolError(f"--scheduler {address}: no such file")
     distributed = _distributed(address)
     where = {"scheduler_file": address} if scheme is None else {"address": f"{_SCHEMES[scheme]}{place}"}
-    # Dask would also log a traceback.
+    # Otherwise, Dask logs a traceback in addition to raising the error.
     logging.disable()
     try:
         client = _in_time(partial(distributed.Client, **where, timeout=_CONNECT_S, set_as_default=False))

@@ -27,8 +27,8 @@ from perftool.store.trace_store import TraceStore
 def per_rank(rule: Rule) -> bool:
     """Whether ``rule`` runs on one rank at a time.
 
-    The documentation promises this for user rules. Shipped rules give the same findings with one store or many, as a
-    test checks.
+    User rules do, as documented. Shipped rules give the same findings whether one store or several hold the ranks,
+    which a test checks.
     """
     return rule.scope == "rank" and rule.sql is not None and USER_CODE.fullmatch(rule.code) is not None
 
@@ -118,7 +118,7 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
 
 
 def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """The rows found, with times relative to ``base_ns``, each with the rank that the rule ran on (None if several)."""
+    """The rows of ``answer``, relative to ``base_ns``, each with the rank on which the rule ran (None if several)."""
     rule_rank = next(iter(fact.metadata)) if per_rank(rule) else None
     only = next(iter(fact.metadata)) if len(fact.metadata) == 1 else None
     shift = fact.shift(base_ns)

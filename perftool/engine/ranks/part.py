@@ -1,4 +1,4 @@
-"""The analysis of one task's traces, and what it exports about their ranks."""
+"""Analyses the traces of one task, and exports the results of their ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from perftool.store.trace_store import TraceStore
 if TYPE_CHECKING:
     from perftool.engine.drawing.pictures import Taken, Wanted
 
-# Metadata used by the joined store.
+# The keys of trace metadata that the joined store uses.
 _METADATA = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds", *HOST_KEYS)
 
 
@@ -48,9 +48,8 @@ class Shared:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a store exports about its ranks: tables, findings of rules, and which tables have rows.
-
-    ``foreign`` facts come from an untrusted file.
+    """The results that a store exports about its ranks: ``tables`` as Parquet, ``answers`` of rules, and the names of
+    the tables with rows (``filled``). ``foreign`` results come from an untrusted file.
     """
 
     base_ns: int
@@ -63,7 +62,7 @@ class Facts:
     foreign: bool = False
 
     def shift(self, base_ns: int) -> Shift:
-        """The shift that makes the times relative to ``base_ns``; ranks without a start time are not shifted."""
+        """The shift that makes times relative to ``base_ns``; ranks without a start time are not shifted."""
         moving = [rank for rank, metadata in self.metadata.items() if base_time(metadata)]
         return shift_to(base_ns, self.base_ns, moving)
 

@@ -19,10 +19,10 @@ from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 # Unpacked size limits of part.json, a table, and all together. A rank takes about 10 kB of part.json and 30 kB of
 # tables.
 LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
-# Largest compression ratio (our parts have three to ten), and an allowance for small parts.
+# The largest compression ratio (the parts that we write have three to ten), and the bytes that are always allowed.
 _MOST_TIMES, _ALWAYS = 100, 1 << 20
-# The most JSON values per byte of a part, and an allowance for small parts (our parts have one value per 16 bytes).
-# Without a limit, a part could fill the memory: an empty list is three bytes in JSON but 70 bytes in Python.
+# The most JSON values per byte of a part (ours have one per 16 bytes), and the number that is always allowed. Without a
+# limit, a part could fill the memory: an empty list is three bytes in JSON but 70 bytes in Python.
 _VALUES_PER_BYTE, _FREE_VALUES = 1, 100_000
 
 
@@ -36,7 +36,7 @@ def require_size(archive: zipfile.ZipFile, packed: int) -> None:
 
 
 def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """The member ``name``. Raises ValueError beyond ``most`` bytes, or for a compression that we never use."""
+    """The bytes of member ``name``. Raises ValueError beyond ``most`` bytes, or for a compression that we never use."""
     entry = archive.getinfo(name)
     if entry.file_size > most:
         raise ValueError(f"{name} has more than {most >> 20} MiB")

@@ -37,7 +37,7 @@ from perftool.store.catalog import catalog
 from perftool.store.rank_export import EXPORTED
 from perftool.store.readings import Reading
 
-# The header of every part.
+# Identifies the format in every part.
 FORMAT = "habana_perf_tool part"
 VERSION = 1
 _HEAD = "part.json"
@@ -49,9 +49,9 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class PartFile:
-    """The contents of a part: ranks, readings of logs, inputs that could not be read, and the rules that ran.
+    """The contents of a part: ranks, readings of logs, and inputs that could not be read.
 
-    ``rules`` maps each code to a digest.
+    ``rules`` maps the code of each rule that ran to a digest.
     """
 
     parts: tuple[Part, ...]
@@ -61,7 +61,7 @@ class PartFile:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it contains no trace, and no record of another input."""
+        """Whether the part contains no trace, and no record of another input."""
         return not self.parts and not any(reading.reading.records for reading in self.readings)
 
 
@@ -72,7 +72,7 @@ def digests(rules: Iterable[Rule]) -> dict[str, str]:
 
 
 def render_part(made: PartFile) -> bytes:
-    """``made`` as file contents; the bytes are reproducible."""
+    """``made`` as the bytes of a file; equal contents give equal bytes."""
     head = {
         "format": FORMAT, "version": VERSION, "tool": __version__, "tables": _tables_digest(),
         "ranks": sorted(rank for part in made.parts for rank in _ranks(part)),
@@ -140,9 +140,9 @@ def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None
 
 
 def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
-    """The contents of all ``files``, each rank once, in trace order. The path is None for traces analysed now.
+    """The contents of all ``files``, each rank once, sorted by trace. The path is None for traces analysed now.
 
-    Raises InputError if two hold the same rank. Two copies of one part count once.
+    Raises InputError if two files hold the same rank, unless they are copies of one part.
     """
     parts: dict[int, tuple[str, Part]] = {}
     lost: dict[str, Part] = {}

@@ -87,7 +87,7 @@ def _free(value: Any) -> Any:
 
 
 def _decimal(text: Any) -> Decimal:
-    """A number from a query, of at most 38 digits. Converted to an int, 1E+999999999 would fill the memory."""
+    """A number from a query, of at most 38 digits: a number such as 1E+999999999 would fill the memory as an int."""
     number = Decimal(_of_type(str, text))
     if number.is_finite() and abs(number.adjusted()) > _MOST_DIGITS:
         raise ValueError(f"{text[:20]} is not a number from a query")

@@ -14,16 +14,16 @@ from perftool.engine.ranks.batch import Batch
 from perftool.signals import after_native_imports
 from perftool.store.sizing import cores
 
-# Called with the current activity and the bytes of text read so far.
+# Called with the current activity, and the number of bytes read so far.
 Progress = Callable[[str, int], None]
 Made = TypeVar("Made")
 Work = Callable[[Batch, Progress | None], Made]
 
-# Database memory of a worker.
+# Memory limit for the database of a worker.
 WORKER_MEMORY_MB = 750
 
 
-# Time limit for a worker to end its own child processes; then it is killed.
+# The time that a worker has to end its own child processes before it is killed.
 _ENDING_S = 5.0
 
 
@@ -58,7 +58,7 @@ class InProcess:
         return 1
 
     def share(self) -> tuple[int, int]:
-        """The memory of a worker, and all cores, because nothing else runs."""
+        """The memory of a worker in MB, and all cores, because no other task runs."""
         return WORKER_MEMORY_MB, cores()
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
@@ -77,7 +77,7 @@ class Processes:
     workers: int
 
     def share(self) -> tuple[int, int]:
-        """The memory of a worker, and an equal share of the cores."""
+        """The memory of a worker in MB, and an equal share of the cores."""
         return WORKER_MEMORY_MB, max(1, cores() // self.workers)
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
@@ -115,8 +115,8 @@ class Count:
 
 
 def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count) -> dict[Batch, Made | TaskFailed]:
-    """The results from ``workers`` new processes, until one of them dies."""
-    # Imported here because reading a trace in this process does not need them.
+    """The results of ``tasks`` from ``workers`` new processes; if one of them dies, only those finished before."""
+    # Imported here, because an analysis in this process does not need these modules.
     import multiprocessing
     from concurrent.futures import Future, ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
@@ -124,7 +124,7 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
     done: dict[Batch, Made | TaskFailed] = {}
     context = multiprocessing.get_context("spawn")
     before = set(multiprocessing.active_children())
-    # Removes the temporary files even of a worker that was killed.
+    # The folder holds the temporary files of all workers, and is removed even if a worker was killed.
     with (
         tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as folder,
         ProcessPoolExecutor(min(workers, len(tasks)), context, _prepare_worker, (folder,)) as pool,
@@ -151,7 +151,7 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
     return done
 
 
-# Non-empty in a worker after SIGTERM.
+# In a worker, the signal that ended it; empty until then.
 _ended_by: list[int] = []
 
 

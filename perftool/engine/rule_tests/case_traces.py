@@ -10,7 +10,7 @@ from typing import Any
 Event = Mapping[str, Any]
 
 _MAIN, _BRIDGE, _SYNAPSE, _ANNOTATED, _DEVICE = 1, 20_001, 10_001, 2, 0
-# The place of an event in a Gaudi trace: process, thread, category.
+# The places of events in a Gaudi trace, by the value of ``on``: process, thread, category.
 PLACES: Mapping[str, tuple[int, int, str]] = {
     "op": (_MAIN, 1, "cpu_op"),
     "note": (_MAIN, 1, "user_annotation"),

@@ -23,7 +23,7 @@ _TYPES = {
 }  # fmt: skip
 _TYPE_NAMES = {str: "a string", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
 
-# Cases need only a few events.
+# Limit on the events of a case, with their copies.
 _MOST_EVENTS = 100_000
 _MOST_LOG = 64 << 20
 
@@ -39,9 +39,9 @@ class Case:
     ``metadata`` holds further keys of the trace.
 
     ``files`` holds further inputs, by name and text. ``log`` (repeated ``log_times`` times), ``metrics`` and ``config``
-    (named ``config_name``) are passed as logs. ``own_sql`` is the query of a user's rule, TRC900, next to the rule
-    under test. An expected finding has its subject and some of message, rank, step, gain_ns, predicted_ns, benchmark,
-    related (a count) and the evidence.
+    (named ``config_name``) are passed as logs. ``own_sql`` is the query of an additional user's rule, TRC900. An
+    expected finding has its subject and some of message, rank, step, gain_ns, predicted_ns, benchmark, related (a
+    count) and the evidence.
     """
 
     code: str
@@ -68,7 +68,7 @@ class Case:
 
 
 def load_cases(path: Path) -> tuple[Case, ...]:
-    """The cases in the file ``path``, which is named after their rule. Raises RuleError naming file and key."""
+    """The cases in the file ``path``, named after the code of their rule. Raises RuleError naming file and key."""
     try:
         data = parse_toml(read_small(path).decode())
     except (OSError, ValueError) as error:
@@ -136,7 +136,7 @@ def _case(path: Path, at: int, table: Any) -> Case:
 
 
 def _check_places(place: str, events: list[Any]) -> None:
-    """Require that either all events have ``on``, a place in a Gaudi trace, or none does."""
+    """Require that all events or none have ``on``, a place in a Gaudi trace, and that there are not too many copies."""
     places = [event.get("on") for event in events if isinstance(event, dict)]
     if len(places) != len(events):
         raise RuleError(f"{place}: key events must be a list of tables")
@@ -154,7 +154,7 @@ def _write(folder: Path, name: str, text: str) -> str:
 
 
 def _shown(finding: Finding, folder: Path) -> dict[str, Any]:
-    """The parts of a finding that a case may check; texts omit the folder."""
+    """The parts of a finding that a case may check, with paths relative to ``folder``."""
     sources = finding.location.sources
     places = [f"{one.file}:{one.line}" if one.line else str(one.file) for one in sources]
     row = {

@@ -83,7 +83,7 @@ def tables_of_one_rank(rule: Rule) -> list[str]:
 
 
 def _columns(sql: str, values: dict[str, Any]) -> list[str]:
-    """The columns that ``sql`` returns over an empty trace."""
+    """The names of the columns that ``sql`` returns for an empty trace."""
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         path = Path(folder) / "empty.json"
         path.write_text('{"traceEvents": []}', encoding="utf-8")
@@ -115,6 +115,5 @@ def _case_problems(cases: Sequence[Any], rule: Rule) -> Iterator[str]:
             except PerfToolError as error:
                 texts = [str(error)]
             except (OSError, *UNFORESEEN) as error:
-                # A case of a user's pack may raise any error.
                 texts = [f"the case cannot run ({type(error).__name__}: {str(error)[:LONGEST_REASON]})"]
         yield from (f"case {case.name!r}: {text}" for text in texts)
