@@ -1,4 +1,4 @@
-"""Predicts the step time with fixes of rules, and with work made longer, shorter or left out."""
+"""Predicts the step time with fixes of rules, and with work that takes longer, takes less time or is left out."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]
 
 
 def what_if(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None = None) -> WhatIf:
-    """The step time of ``rank``, by default the slowest, with ``fixes`` and the changes to ``tasks``.
+    """The predicted step time of ``rank``, by default the slowest, with ``fixes`` and the changes to ``tasks``.
 
     A fix that cannot be replayed contributes the bound of its gain, if its findings have one. Raises PerfToolError when
     a rule finds nothing, when a change matches no task in the replayed steps, and for an unknown rank.
@@ -165,7 +165,7 @@ def _replayed(
     before = _path(path_rows(store, model), model)
     after = _path(path_rows(store, model, predicted), model)
     if predicted.step_ns > predicted.replay.step_ns:
-        # Prefetched work runs beside the steps. If it takes longer than the replayed step, it bounds the step alone.
+        # Prefetched work runs beside the steps. If it takes longer than the replayed step, it alone bounds the step.
         after = Path((BoundShare("beside", 1.0),), (PathTask("beside", None, predicted.step_ns, 1),))
     mean_ns = uneven_mean_ns(store, model)
     uneven = None if mean_ns is None else round(mean_ns)
@@ -186,7 +186,7 @@ def _bound_outside_replay(
 def _predict_run(
     store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None, context: Context
 ) -> WhatIf:
-    """The step time of all ranks with ``fixes`` of rules over ranks."""
+    """The predicted step time of the run with ``fixes`` of rules over ranks, from a replay of all ranks."""
     others = [rule.code for rule in fixes if rule.whatif_ranks is None] + [f"{task.change} {task}" for task in tasks]
     if others or rank is not None:
         one = next(rule.code for rule in fixes if rule.whatif_ranks is not None)
@@ -245,7 +245,7 @@ Made = tuple[Literal["fix", "scale", "without"], str, list[Change]]
 def _of_fixes(store: TraceStore, model: Model, fixes: Sequence[Rule], context: Context) -> list[Made]:
     found: list[Made] = []
     for rule in fixes:
-        # If the fix changes nothing, the bound of its gain is used, if there is one.
+        # Without changes, the caller uses the bound of the gain.
         made = [change for _, change in changes_of(store, rule, model, context)]
         found.append(("fix", rule.code, made))
     return found

@@ -51,7 +51,7 @@ _PLACE = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a set of rules; findings are in the order of ``ranking``."""
+    """The result of a set of rules. The findings are in the order of ``perftool.engine.rules.ranking``."""
 
     findings: tuple[Finding, ...]
     not_applicable: tuple[NotApplicable, ...]
@@ -71,7 +71,7 @@ def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_r
 
 def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[Answer]:
     """The answer to each of ``rules``."""
-    # Third-party rules share an allowance and use it up one after the other.
+    # Third-party rules share an allowance, so they run one after the other, in order; shipped rules run in parallel.
     shipped = [at for at, rule in enumerate(rules) if is_shipped(rule)]
     calls = [partial(ask, store, rules[at], context) for at in shipped]
     answers = dict(zip(shipped, store.side_by_side(calls), strict=True))
@@ -79,7 +79,7 @@ def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[
 
 
 def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
-    """The rows that ``rule`` finds in ``store``, or how it failed."""
+    """The rows that ``rule`` finds in ``store``, or why it did not run, or its error."""
 
     def rows() -> Answer:
         reason = why_not(rule, context, store.has_rows)
@@ -233,8 +233,8 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
         return Gain(bounded, bounded / context.step_ns, "bound")
     allowed = row.get("gain_ns")
     most = None if allowed is None else _of_step(allowed, context) / context.step_ns
-    # In a replay, the host also waits less for the device, so a prediction may exceed the bound of the evidence. It
-    # must not exceed the limit that the message states, and on a CPU, where no such waits exist, not the bound.
+    # In a replay, the host also waits less for the device, so a prediction may exceed the bound from the evidence, but
+    # not on a CPU, which is no separate device, and never the limit that the rule gives (at_most_ns).
     at_most = row.get("at_most_ns", allowed if context.device == "cpu" else None)
     limit = context.step_ns if at_most is None else _of_step(at_most, context)
     saved = max(0, min(int(gain_ns), limit))
@@ -242,9 +242,10 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
 
 
 def _of_step(evidence_ns: float, context: Context) -> int:
-    """The part of the usual step that corresponds to ``evidence_ns`` per step.
+    """The part of the usual step, in ns, that corresponds to ``evidence_ns`` per step.
 
-    Evidence adds up over the window, so it is a share of the mean step. The result is the same share of the usual step.
+    Evidence is a sum over the window divided by the number of steps, so it is a share of the mean step. The result is
+    the same share of the usual step.
     """
     mean_ns = context.mean_step_ns
     share = min(1.0, max(0.0, float(evidence_ns)) / mean_ns) if mean_ns else 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-# Patterns that change between recordings, with their replacements, applied in order.
+# Patterns for texts that change between recordings, with their replacements, applied in order.
 _VOLATILE = (
     # Folders differ between machines; the file name stays.
     (re.compile(r"(?<!\w)(?:[A-Za-z]:)?(?:[\\/][^\\/\s:,()'\"<>]+)*[\\/](?=[^\\/\s:,()'\"<>]+)"), ""),

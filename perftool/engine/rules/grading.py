@@ -8,10 +8,9 @@ from perftool.model.choices import Confidence, Severity
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
 
-# A loss of at least this share of the step, weighted by its certainty, is a warning. ``diff`` and ``trend`` use it,
-# too.
+# A loss of at least this share of the step, weighted by its certainty, is a warning.
 WARNING_SHARE = 0.05
-# A replay gives the gain itself; evidence gives an upper bound.
+# A replay predicts the gain itself; evidence only gives an upper bound.
 KIND_WEIGHTS = {"predicted": 1.0, "bound": 0.5}
 CONFIDENCE_WEIGHTS: dict[Confidence, float] = {"high": 1.0, "medium": 0.5, "low": 0.25}
 

@@ -1,4 +1,4 @@
-"""Limits the gain of a fix to what the timeline of the run allows; evidence alone may exceed it."""
+"""Limits the gain of a fix to the time that the timeline of the run allows; a gain from evidence may exceed it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from perftool.model.rule import Side
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# Gain columns, per step: from the evidence, and from a replay.
+# The columns with the gain in ns per step: from the evidence, and from a replay.
 _GAINS = ("gain_ns", "predicted_ns")
-# The rule for recordings of a start-up or of graph capture.
+# The rule that reports a recording of a start-up or of a graph capture.
 _ONE_OFF = "STP103"
 _OWN_STEPS = """
 SELECT w.rank, (min(w.dur) / greatest(min(w.steps), 1))::DOUBLE AS mean_ns,
@@ -27,10 +27,11 @@ _KNOWN: WeakKeyDictionary[TraceStore, dict[Any, dict[str, Any]]] = WeakKeyDictio
 def limited(
     store: TraceStore, relieves: Side | None, rows: Iterable[Mapping[str, Any]], context: Context
 ) -> Iterator[Mapping[str, Any]]:
-    """``rows`` with gains capped at the delay caused by the side ``relieves``, whose work the fix reduces.
+    """``rows`` with gains capped at the delay that the side ``relieves`` causes; the fix reduces the work of this side.
 
-    A rank outside its steady state gives no gain; if the recorded phase does not recur, host advice is dropped. A row
-    without a rank gets the largest limit of all. A run without device work has no limits.
+    Rows of a rank that was not recorded in its steady state lose their gain; if the recorded phase does not recur, rows
+    with advice for the host are dropped. A row without a rank gets the largest limit of all ranks. A run without device
+    work has no limits.
     """
     limits = _limits(store)
     column = f"{relieves}_ratio"
@@ -58,7 +59,7 @@ def limited(
 
 
 def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | None:
-    """The mean step of ``rank``, under ``gain_ns``, and its usual step, under ``predicted_ns``; None without a rank."""
+    """The mean step (for ``gain_ns``) and usual step (for ``predicted_ns``) of ``rank`` in ns; None without a rank."""
     if rank is None:
         return None
     if store not in _STEPS:

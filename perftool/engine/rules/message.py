@@ -20,9 +20,9 @@ FORMATS: Mapping[str, Callable[[float], str]] = {
 }  # fmt: skip
 # Default formats by the unit suffix of a column's name.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
-# Limits the length of messages, because a name in a message may have any length.
+# The most characters of a message, because a name in a message may have any length.
 LONGEST = 10_000
-# The column with the replay's result, appended to the message.
+# The column with a clause about the result of the replay, which rules put at the end of their message.
 PREDICTION = "prediction"
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
@@ -72,7 +72,7 @@ def show_message(message: str, values: Mapping[str, Any]) -> str:
 
 
 def fill(text: str, values: Mapping[str, Any]) -> str:
-    """``text`` with the placeholders for names in ``values`` filled in; other braces are text."""
+    """``text`` with the placeholders for names in ``values`` filled in; other braces stay as they are."""
 
     def filled(found: re.Match[str]) -> str:
         known = found[1] in values and (found[2] is None or found[2] in FORMATS)

@@ -70,7 +70,7 @@ def load_pack(folder: Path) -> list[Rule]:
 
 def pack_files(folder: Path) -> list[Path]:
     """The rule files below ``folder``, sorted. Raises RuleError above the limits on number and size."""
-    # The cases of a pack may be in a subfolder.
+    # The test cases of a pack may be in a subfolder.
     named = (path for path in folder.rglob("*.toml") if path.parent.name != CASES)
     files = sorted(islice(named, _MOST_RULES + 1))
     if len(files) > _MOST_RULES:
@@ -101,7 +101,7 @@ def _shipped_questions() -> frozenset[_Question]:
 
 
 def _question(rule: Rule) -> _Question:
-    """All queries of a rule."""
+    """All queries of a rule, and the names without which its query does not run."""
     return rule.sql, rule.whatif, rule.whatif_ranks, rule.needs_names
 
 

@@ -26,10 +26,10 @@ from perftool.replay.model import Model, models_of
 from perftool.store.trace_store import TraceStore
 
 _MOST_CHANGES = 400_000
-# The best combinations of two and three are chosen from the fixes with the largest gains, if replays are cheap.
+# The best two and three fixes are chosen from those with the largest gains, if the replayed graph is small.
 _CANDIDATES, _MOST_TOGETHER, _MOST_NODES = 4, 3, 50_000
 LARGEST_FACTOR = 1000
-# If the mean step exceeds the usual one by this factor, the usual steps do not represent all steps.
+# If the mean step is this many times the usual one, the usual steps do not represent all steps.
 _UNEVEN = 1.25
 _TOO_MANY = f"steps are replayed only if at most {MOST_RANKS} ranks are read together"
 # Joins each row of a whatif query with the slice it refers to.
@@ -126,7 +126,7 @@ def _with_prediction(
     store: TraceStore, model: Model, rule: Rule, answer: Answer, context: Context, fixes: dict[str, list[Change]],
     *, only: bool,
 ) -> Answer:  # fmt: skip
-    """``answer`` with predictions in its rows for the rank of ``model``; also collects the changes in ``fixes``."""
+    """``answer`` with predictions in its rows for the rank of ``model``. Adds the changes to ``fixes``."""
     if rule.whatif is None:
         return answer
     rows = list(answer.rows)
@@ -136,7 +136,7 @@ def _with_prediction(
     try:
         for at, saved, lacks, changes in _judged(store, model, rule, context, [(at, rows[at]) for at in own_rows]):
             if lacks:
-                # The machine lacks what the replayed change needs. Other advice may not need it, so the bound stays.
+                # The replayed change needs cores that the machine may lack. Other advice may not, so the bound stays.
                 bound_ns = rows[at].get("gain_ns")
                 most = max(0, saved) if bound_ns is None else bound_ns
                 rows[at] = {**rows[at], "gain_ns": most, PREDICTION: f"; {lacks}"}
@@ -156,13 +156,13 @@ def _with_prediction(
 
 
 def uneven_mean_ns(store: TraceStore, model: Model) -> float | None:
-    """The mean step of an uneven run; ``model`` replays only its usual steps. None for an even run."""
+    """The mean step, in ns, of a run with uneven steps, of which ``model`` replays only the usual ones; else None."""
     own = own_steps_ns(store, model.rank)
     return None if own is None or own["gain_ns"] < _UNEVEN * model.measured_ns else own["gain_ns"]
 
 
 def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, model: Model) -> bool:
-    """Whether most of the loss is in steps that are not replayed: in an uneven run, only the usual steps are."""
+    """Whether most of the loss ``evidence_ns`` is in steps that are not replayed: those of unusual length."""
     mean_ns = uneven_mean_ns(store, model)
     if evidence_ns is None or mean_ns is None:
         return False
@@ -172,8 +172,8 @@ def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, 
 def _judged(
     store: TraceStore, model: Model, rule: Rule, context: Context, rows: Sequence[tuple[int, Mapping[str, Any]]]
 ) -> Iterator[tuple[int, int, str | None, list[Change]]]:
-    """For each of ``rows`` with changes: its number, the time saved, the new changes, and, if the time is only a bound,
-    what keeps the machine from saving it.
+    """For each of ``rows`` with changes: its number, the ns saved, a clause on missing cores if that is only a bound,
+    and the changes that no earlier row has.
 
     Raises QueryTimeoutError when the replays take longer than the limit for a query.
     """
@@ -220,7 +220,7 @@ def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Cha
 
 
 def _best(model: Model, fixes: Mapping[str, Sequence[Change]]) -> tuple[Together, ...]:
-    """The best fix, then the best two and three, chosen greedily. Savings overlap, so each combination is replayed."""
+    """The best fix, then the best two and three, chosen greedily. Gains overlap, so each combination is replayed."""
     if len(fixes) < 2 or len(model.graph.order) > _MOST_NODES:
         return ()
     single_times = {code: model.predict(changes).step_ns for code, changes in sorted(fixes.items())}
@@ -244,5 +244,5 @@ def _no_model(rank: int, why_not: str) -> ReplayModel:
 
 
 def slowest(models: Iterable[ReplayModel]) -> ReplayModel | None:
-    """The model to show, of the rank with the longest steps."""
+    """The model of the rank with the longest steps, which reports show; None without models."""
     return max(models, key=lambda model: (model.measured_step_ns or 0, -model.rank), default=None)

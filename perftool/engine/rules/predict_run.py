@@ -53,7 +53,7 @@ def predicted_together(
 
 
 def changes_of_ranks(store: TraceStore, rule: Rule, context: Context) -> dict[str, list[Less]]:
-    """The changes by the fix of ``rule``, a rule over ranks, for each subject.
+    """The changes that the fix of ``rule``, a rule over ranks, makes for each subject.
 
     Raises QueryError when the rule's query fails, or returns something other than changes.
     """
@@ -92,7 +92,7 @@ def _with_prediction(store: TraceStore, model: RunModel, rule: Rule, answer: Ans
 
 
 def _predicted(model: RunModel, row: Mapping[str, Any], changes: Sequence[Less]) -> Mapping[str, Any]:
-    """``row`` with the predicted gain of its fix, unless it states one. Without changes, the bound stays."""
+    """``row`` with the predicted gain of its fix, unless the row has one. Without changes, the bound stays."""
     if not changes or "predicted_ns" in row:
         return row
     step_ns = model.predict(changes)

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from perftool.model.report import Cause, Finding
 from perftool.units import format_ns
 
-# A bound is about as large as another gain if they differ by at most this factor.
+# A bound counts as large as another gain if they differ by at most this factor.
 _ALIKE = 1.5
-# Predictions are about 10 % off, so a predicted gain is about as large as another one within this factor.
+# A prediction counts as large as another gain within this factor, because predictions are about 10 % off.
 _SAME = 1.1
 # A bound within this multiple of a prediction may describe the same time.
 LOOSE = 3.0
-# A symptom's remaining gain is the difference of two bounds; a smaller share is within their error.
+# If a smaller share of a symptom's gain is explained, or left, it is within the error of the two bounds.
 _REST = 0.1
 _ENDLESS = 2.0**63
 _NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
@@ -32,10 +32,10 @@ def claimed_once(
     """``findings``; a symptom keeps only the gain that the largest of its causes leaves unexplained, or none.
 
     A finding whose code is a key of ``explained_by`` is a symptom: it shows that time is lost, but not why. The values
-    are the codes, or code prefixes, of causes. A finding that ``explains`` the main cause in the symptom's evidence
-    takes precedence. For a symptom about idle time, a finding explains at most the time of the causes that they share.
-    A finding of a rule ``over_ranks`` is a cause on all ranks.
-    If a rule ``blaming`` ranks explains the symptom, its message states how much of its time is spent waiting for them.
+    are the codes, or code prefixes, of its causes. A finding that ``explains`` the main cause in the symptom's evidence
+    takes precedence. For a symptom about idle time, a finding explains at most the idle time that both attribute to the
+    same causes. A finding of a rule ``over_ranks`` is a cause on all ranks. If a rule ``blaming`` ranks explains the
+    symptom, the symptom's message states how much of its time is spent waiting for these ranks.
     """
     numbered = [(number, found) for number, found in enumerate(findings) if found.gain]
     everywhere = [one for one in numbered if one[1].rank is None or one[1].code in over_ranks]
@@ -79,7 +79,7 @@ def ranked(
     step_ns: int = 0,
 ) -> tuple[Finding, ...]:
     """Orders findings: first those that name stragglers, then by gain per step of ``step_ns`` or, without a gain, by
-    the wait of a request. Findings with neither come last, by severity, and advice before findings about the trace.
+    the waiting time of requests. Findings with neither come last, first advice, then by severity.
 
     Rules ``blaming`` ranks precede all others: the other ranks cannot be faster than the straggler they wait for. A
     prediction precedes a bound that ``explains`` the same time: a loose bound does not prove a larger gain. A symptom
@@ -109,10 +109,10 @@ def ranked(
 
 
 def weight_ns(finding: Finding, step_ns: int) -> float:
-    """The value of ``finding`` in a step of ``step_ns``: its gain, or else the share of time that requests wait.
+    """The value of ``finding`` in ns of a step of ``step_ns``: its gain, or else the part of the time in which requests
+    wait (``waited_ratio`` in the evidence); negative if neither is known.
 
-    A fix that only spreads a pause over many steps does not shorten the mean step, but requests wait less. The evidence
-    calls that share ``waited_ratio``. Without either, the value is negative.
+    A fix that only spreads a pause over many steps shortens the wait of requests, but not the mean step.
     """
     if finding.gain is not None:
         return finding.gain.ns_per_step
@@ -124,7 +124,7 @@ def weight_ns(finding: Finding, step_ns: int) -> float:
 def led_by_largest(
     findings: Sequence[Finding], causes: Sequence[Cause], kept: Container[str] = ()
 ) -> tuple[Finding, ...]:
-    """``findings``; one about as large as the first moves to the front if it explains the largest of ``causes``.
+    """``findings``; the one that explains the largest of ``causes`` comes first if it is about as large as the first.
 
     The first finding stays if it explains a cause about as large, or if its rule is in ``kept`` (rules about
     stragglers, and rules that relieve the host).

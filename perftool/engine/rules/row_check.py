@@ -11,7 +11,7 @@ from perftool.errors import QueryError
 
 # Maximum number of examples that a finding may refer to.
 MOST_RELATED = 100
-# Columns that only the engine may add, so that no query can fake them.
+# Columns that only the engine may add; they are removed from the rows of third-party rules.
 _OURS = ("predicted_ns", "sources")
 _WHOLE = ("rank", "step", "ts", "dur")
 _TEXTS = ("track", "benchmark", "fix", "fix_for", "short_fix")

@@ -13,9 +13,9 @@ from perftool.model.rule import Rule
 from perftool.store.sandbox.sandbox import Bounds
 from perftool.store.trace_store import TraceStore
 
-# Limits of a rule's query.
+# The time limit of a rule's query.
 RULE_TIME_LIMIT_S = 30.0
-# A shipped rule takes less than 0.1 s for 4 MB of text, and less than 1 s for 230 MB.
+# The limit in CPU seconds: a constant, and a part per MB of text. Shipped rules take less than 1 s for 230 MB.
 _LEAST_S, _S_PER_MB = 5.0, 0.25
 MOST_BYTES = 16 << 20
 
@@ -24,10 +24,10 @@ _PARAM = re.compile(r"\$(\w+)")
 
 @dataclass(frozen=True)
 class Context:
-    """Values for rules in addition to the tables: $step_ns, and $steps and $window_ns (windows, all ranks).
+    """Values for the queries of rules: $step_ns, and $steps and $window_ns, summed over the windows of all ranks.
 
-    The step time is the median, or the mean if steps are uneven. For ``simulated`` traces, advice on
-    recording is irrelevant. ``step_word`` is what the run calls a step.
+    The step time is the median, or the mean if steps are uneven. Rules about recording do not apply to ``simulated``
+    traces. ``step_word`` is the run's word for a step.
     """
 
     device: str | None
@@ -39,16 +39,16 @@ class Context:
 
     @property
     def mean_step_ns(self) -> float:
-        """The mean step time, for comparison with evidence that is summed over the whole window."""
+        """The mean step time in ns, for comparison with evidence that is summed over the whole window."""
         return self.window_ns / max(self.steps, 1)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of one rule: rows of its query, or why it did not run, or how it failed.
+    """The result of one rule: rows of its query, or why it did not run, or its error.
 
-    ``cut`` means that the query had more rows than a rule may return, ``spent`` that earlier rules of packs used up the
-    time for its query or replay.
+    ``cut`` means that the query had more rows than a rule may return, ``spent`` that earlier third-party rules used up
+    the time or memory for its query or replay.
     """
 
     code: str
@@ -70,7 +70,7 @@ def sql_values(rule: Rule, sql: str, context: Context) -> dict[str, Any]:
 
 
 def cpu_limit_s(input_bytes: int) -> float:
-    """The CPU seconds of a shipped rule's query over ``input_bytes`` of text; 0 means that the size is unknown."""
+    """The CPU time limit, in seconds, of a shipped rule's query over ``input_bytes`` of text (0 if unknown)."""
     own_s = _LEAST_S + _S_PER_MB * (input_bytes >> 20)
     return min(own_s, RULE_TIME_LIMIT_S) if input_bytes else RULE_TIME_LIMIT_S
 

@@ -11,7 +11,7 @@ from perftool.model.rule import Rule
 
 COMMAND_LINE = "the command line"
 ALL = "ALL"
-# How precisely a whole code or name selects a rule; a prefix of a code is shorter than this.
+# The specificity of a whole code or name. The specificity of a prefix is its length, which is smaller.
 _EXACT = 100
 
 
@@ -23,7 +23,7 @@ class Selector:
     origin: str = COMMAND_LINE
 
     def specificity(self, rule: Rule) -> int | None:
-        """How precisely this selects ``rule``: 0 for ALL, the prefix length, or the maximum for a code or name."""
+        """0 for ALL, the length of a prefix, the maximum for a code or name; None if ``rule`` is not selected."""
         if self.text == ALL:
             return 0
         if self.text in (rule.code, rule.name):
@@ -31,7 +31,7 @@ class Selector:
         return len(self.text) if rule.code.startswith(self.text) else None
 
     def means(self, code: str, name: str) -> bool:
-        """Whether this selects the rule with ``code`` and ``name``."""
+        """Whether the selector selects the rule with ``code`` and ``name``."""
         return self.text in (ALL, name) or code.startswith(self.text)
 
 
@@ -70,8 +70,8 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
     """The rules of ``selection``.
 
     Raises RuleError for a selector that matches no rule, and when no rule is left. Rules about lost input and crashed
-    rules stay whatever is selected, unless ignored by their exact code or name: a gate must not pass because its input
-    was unreadable or cut off.
+    rules always run, unless ignored by their exact code or name: a check must not pass because its input was unreadable
+    or cut off.
     """
     select, ignore = redirect(selection.select, rules), redirect(selection.ignore, rules)
     selection = replace(selection, select=select.selectors, ignore=ignore.selectors)
@@ -127,7 +127,7 @@ def _is_selected(rule: Rule, selection: Selection) -> bool:
 
 
 def _strongest(rule: Rule, chosen: Iterable[Selector]) -> tuple[int, bool] | None:
-    """The specificity of the best selector, and whether it comes from the command line, which wins over a file."""
+    """The specificity of the best selector, and whether it comes from the command line; None if no selector matches."""
     found = ((selector.specificity(rule), selector.origin == COMMAND_LINE) for selector in chosen)
     return max(((level, flag) for level, flag in found if level is not None), default=None)
 
@@ -143,7 +143,7 @@ def _warnings(rules: Sequence[Rule], selection: Selection) -> Iterable[str]:
                 yield f"{rule.code} ({rule.name}) is in preview and needs --preview"
     narrowed = any(selector.origin == COMMAND_LINE for selector in selection.select)
     for selector in dict.fromkeys(selection.ignore):
-        # An ignore in a file is for every run, so it may have no effect on this one.
+        # A configuration file applies to every run, so its ignores may have no effect on a narrower selection.
         if narrowed and selector.origin != COMMAND_LINE:
             continue
         if not any(_removes(selector, rule, selection) for rule in rules):

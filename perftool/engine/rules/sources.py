@@ -1,4 +1,4 @@
-"""Finds the lines of the user's code behind a finding: where the host was during the lost time."""
+"""Finds the lines of the user's code behind a finding: the lines that the host ran during the lost time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 Source = dict[str, Any]
 MOST_SOURCES = 3
-# Columns that only serve to find sources: lists of {ts, dur}.
+# Columns that are only used to find sources: lists of {ts, dur}.
 EVIDENCE_OF_PLACE = frozenset({"places", "host_time"})
-# Causes of idle time in the host's Python code rather than in a single call.
+# Causes of idle time for which the host's Python code, not a single call, is responsible.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
 # A function with a larger share of the time is named alone.
 _MOSTLY = 0.5
 _LONGEST_NS, _LAST_NS = 2**53, 2**62
-# Limit per rule: each row requires a walk through the stacks.
+# The most rows of a rule that get sources, because each row requires a walk through the stacks.
 _MOST_PLACED = 100
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
 _LAUNCHED = """
@@ -120,17 +120,17 @@ def _launching(
 
 
 def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
-    """The lines of ``ran`` with the most time from ``begins`` to ``ends``; ``idle`` means that this is idle time of the
-    device."""
+    """The lines of ``ran`` with the most time in the intervals from ``begins`` to ``ends``; ``idle`` means that the
+    device is idle in these intervals."""
     spent = _overlap(ran, begins, ends, loops=idle)
     if idle and not spent.any():
-        # If only ops have stacks, the time before an op is attributed to the line that calls it.
+        # If only ops have stacks, the time before an op is attributed to the line that calls the op.
         spent = _before_lines(ran, begins, ends)
     return _shares(ran, spent, int((ends - begins).sum()))
 
 
 def _shares(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
-    """The heaviest lines of ``ran``; ``spent`` holds the time of each line, out of ``whole``."""
+    """The lines of ``ran`` with the most time; ``spent`` has the time of each line in ns, ``whole`` the total."""
     timed = [(int(ns), line) for ns, line in zip(spent, ran.lines, strict=True) if ns]
     heaviest = sorted(timed, key=lambda item: (-item[0], str(item[1])))[:MOST_SOURCES]
     return tuple(
@@ -141,7 +141,7 @@ def _shares(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
 
 
 def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, Int64s] | None:
-    """The idle time of ``rank`` due to ``causes``; None if there is none."""
+    """The begins and ends of the idle time of ``rank`` due to ``causes``, in ns; None if there is none."""
     import numpy as np
 
     store.build(["gap_causes"])
@@ -151,8 +151,9 @@ def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, 
 
 
 def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
-    """The host intervals of each of ``rows``, one per array row."""
-
+    """For each of ``rows``, the host time of its examples as an array of begins and ends in ns: for device work, the
+    time of the call that launched the work.
+    """
     all_spans = [
         {place["ts"]: place.get("dur") or 1 for place in row.get("related") or [row] if place.get("ts") is not None}
         for row in rows
@@ -163,7 +164,7 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
     named = []
     for spans in all_spans:
         intervals = [launched.get(ts, (ts, ts + dur)) for ts, dur in spans.items()]
-        # Third-party rules may name times that overflow 64-bit sums.
+        # Third-party rules may give times whose sum exceeds 64 bits.
         possible = [
             (ts, end) for ts, end in intervals if 0 < end - ts <= _LONGEST_NS and -_LAST_NS < ts < end < _LAST_NS
         ]
@@ -179,7 +180,7 @@ def _array(intervals: Sequence[tuple[int, int]]) -> Int64s:
 
 
 def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
-    """Begins and ends of the union of ``intervals``, in order."""
+    """Begins and ends of the union of ``intervals``, in time order."""
     import numpy as np
 
     ordered = intervals[np.lexsort((intervals[:, 1], intervals[:, 0]))]
@@ -194,7 +195,7 @@ def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
 def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
     """How long each line of ``ran`` runs in the intervals from ``begins`` to ``ends``, in ns.
 
-    With ``loops``, the time goes to the line with the enclosing loop.
+    With ``loops``, the time is attributed to the line with the enclosing loop.
     """
     import numpy as np
 
@@ -215,7 +216,7 @@ def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) ->
 
 
 def _before_lines(ran: FeedingLines, begins: Int64s, ends: Int64s) -> Int64s:
-    """The time in the intervals from ``begins`` to ``ends`` that each line of ``ran`` directly follows, in ns."""
+    """The time in the intervals from ``begins`` to ``ends`` by the line of ``ran`` that runs next, in ns."""
     import numpy as np
 
     spent = np.zeros(len(ran.lines), dtype=np.int64)

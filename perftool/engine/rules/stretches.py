@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# If a call runs another function more often than this, that function is a loop body, and the line of the loop is
-# reported.
+# If a function calls another one more often than this, the callee is a loop body, and the line of the loop is reported.
 _LOOP = 16
 _CALLED = """
 FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $rank AND f."end" > f.ts
 """
-# The distinct callees. There are few of them for many calls, so whether a callee is the user's is decided only once.
+# The distinct callees. Many calls have few callees, so it is faster to decide once per callee if it is the user's code.
 _KINDS = f"SELECT DISTINCT f.file, f.line, f.function, f.stack {_CALLED} ORDER BY ALL"
 _CALLS = f"""
 WITH kinds AS (
@@ -43,13 +42,13 @@ WHERE k.kind IS NOT NULL OR c.call_line IS NOT NULL
 ORDER BY c.track, c.ts, c."end" DESC, c.id
 """
 
-# A line that runs for a larger share of the time would be the place of every finding.
+# A line that runs for a larger share of the time would be reported for every finding.
 _EVERYWHERE = 0.95
-# Only on a CPU does the time of a function include the work.
+# ``on_cpu`` is true if the CPU is the device, so that the time of a function includes the work of its ops.
 _WINDOW = """
 SELECT host_ts, host_end, rank IN (SELECT rank FROM launches WHERE own_work) AS on_cpu FROM windows WHERE rank = $rank
 """
-# The functions of autograd on the thread of the op that they differentiate, and whether that op is inside a module.
+# The functions of autograd that run on the thread of the op that they differentiate, with that op.
 _BACKWARD = """
 SELECT d.op_track, d.op_ts, d.op_end, o.name, d.ts, d."end"
 FROM _differentiated AS d JOIN ops AS o ON o.id = d.op WHERE d.rank = $rank AND d.op_track = d.track ORDER BY d.ts
@@ -58,15 +57,15 @@ _MODULE_CALLS = """
 SELECT track, ts, "end" FROM frames WHERE rank = $rank AND file IS NULL AND starts_with(function, 'nn.Module: ')
 ORDER BY track, ts
 """
-# Python's names for a comprehension or a lambda: part of the function around it.
+# Python's names for comprehensions and lambdas, which count as a part of the function around them.
 _PART_OF_FUNCTION = re.compile(r"<(?!module>).+>")
 
-# A call: start, end, its line of the user's code (None if not the user's), and the user's line that made it.
+# A call: start, end, the line of the callee (None if not the user's code), and the user's line that calls.
 Call = tuple[int, int, Line | None, int | None]
 # A function of autograd: start, end and name of the op that it differentiates, whether that op is outside modules, and
 # the function's own start and end.
 _Backward = tuple[int, int, str, bool, int, int]
-# The time that a rank's numbers cover on the host: begin, end, and whether the CPU is its device.
+# The window of a rank on the host: begin, end, and whether the CPU is its device.
 _Window = tuple[int, int, bool]
 # The callee in frames: file, line, function and stack.
 _Kind = tuple[str | None, int | None, str, str | None]
@@ -95,12 +94,12 @@ class Track:
 
 @dataclass
 class FunctionTime:
-    """A function of the user at one place in the hierarchy of the user's calls: its time inside the rank's window, in
-    ns, the number of its calls, and the user's functions that it calls, by line.
+    """A function of the user at one place in the hierarchy of the user's calls. ``ns`` is its time inside the rank's
+    window, with its callees, ``calls`` the number of its calls, and ``inner`` the user's functions that it calls.
 
-    Time of the callees is included, and so is ``backward_ns``, the backward pass of what the function or a callee
-    computes, even if another function runs it, which then does not have it. ``own`` is the part outside of modules and
-    of ``inner`` that has a backward pass, by line of the function and name of the op.
+    ``backward_ns``, the time of the backward pass of ops that the function or a callee ran, is included in ``ns``, and
+    not in that of the function that runs the backward pass. ``own`` is the time in ns of ops that have a backward pass,
+    with this pass, outside of modules and of ``inner``, by line of the function and name of the op.
     """
 
     line: Line
@@ -113,10 +112,10 @@ class FunctionTime:
 
 @dataclass(frozen=True)
 class FeedingLines:
-    """The lines that ran on the threads that feed the device of a rank; ``lines`` holds all lines, by number.
+    """The lines that ran on the threads that feed the device of a rank. ``tracks`` refer to ``lines`` by index.
 
-    ``outermost`` contains the user's outermost functions on the thread that runs them longest; it is empty if the rank
-    does not run on the CPU.
+    ``outermost`` contains the user's outermost functions on the thread that runs them longest; it is empty if the
+    device of the rank is not the CPU.
     """
 
     lines: tuple[Line, ...]
@@ -152,8 +151,8 @@ def _own_calls(
 ) -> tuple[dict[int, list[Call]], dict[int, list[_Stretch]]]:
     """The calls of each track to or from the user's code, and the stretches in which they are innermost.
 
-    Code of packages counts as the user's if the user's own says nothing: there is none, or one line has nearly all of
-    the time.
+    Code of installed packages counts as the user's if the user's own code shows no place: if there is none, or if one
+    line has nearly all of the time.
     """
     listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
     installed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
@@ -166,7 +165,7 @@ def _own_calls(
 
 
 def _locates(tracks: Iterable[Sequence[_Stretch]], windows: Sequence[_Window]) -> bool:
-    """Whether ``tracks`` name lines, none of which has nearly all of the time of ``windows``."""
+    """Whether ``tracks`` contain lines of the user's code, none of which has nearly all of the time of ``windows``."""
     whole = sum(finish - begin for begin, finish, _ in windows)
     located = False
     for stretches in tracks:
@@ -232,12 +231,12 @@ def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> FeedingLines:
 
 
 def _is_of_script(line: Line) -> bool:
-    """Whether ``line`` is a function of the user's own files."""
+    """Whether ``line`` is a named function, or the module level, of the user's own files."""
     return line[0] is not None and not is_library(line[0]) and not _PART_OF_FUNCTION.fullmatch(line[2])
 
 
 def _backward(store: TraceStore, rank: int) -> dict[int, list[_Backward]]:
-    """The functions of autograd on each track, in time order; without those inside others."""
+    """The outermost functions of autograd on each track, in time order."""
     modules: dict[int, list[tuple[int, int]]] = {}
     for track, ts, end in store.iterate(_MODULE_CALLS, {"rank": rank}):
         calls = modules.setdefault(track, [])
@@ -269,7 +268,7 @@ def _functions(
     called: list[tuple[FunctionTime, FunctionTime]] = []
     for (ts, end, line, _), parent in zip(scripted, parents, strict=True):
         caller = functions[parent] if parent >= 0 else root
-        # A function that calls itself is there once.
+        # A recursive call counts as a part of its caller.
         if line is None or caller.line == line:
             functions.append(caller)
             continue
@@ -296,10 +295,10 @@ def _moved(
     pieces: Sequence[tuple[int, int, int]],
     functions: Sequence[FunctionTime],
 ) -> tuple[Counter[int], Counter[int]]:
-    """The time of ``backward`` by the function of its forward pass, which takes it, and by the function that runs the
-    backward pass, which gives it; both by their ``id``. Adds it to ``own``, too.
+    """The time of ``backward`` in ns, by the ``id`` of the function that ran the forward pass, to which the time is to
+    be added, and by the ``id`` of the function that runs the backward pass. Also adds the time to ``own``.
 
-    The innermost call of each of ``pieces`` is a number in ``functions``.
+    ``pieces`` refer to their innermost call by its index in ``functions``.
     """
     taken: Counter[int] = Counter()
     given: Counter[int] = Counter()
@@ -310,7 +309,7 @@ def _moved(
             continue
         function, call = functions[pieces[forward][2]], pieces[at][2]
         ns = 0
-        # Functions of the user that the backward pass calls keep their time.
+        # The time of the user's functions that the backward pass calls is not moved.
         while at < len(pieces) and pieces[at][0] < end:
             ns += (min(end, pieces[at][1]) - max(ts, pieces[at][0])) if pieces[at][2] == call else 0
             at += 1
@@ -325,7 +324,7 @@ def _moved(
 
 
 def _piece(pieces: Sequence[tuple[int, int, int]] | Sequence[_Stretch], at: int) -> int | None:
-    """The number of the piece that contains the time ``at``; None if there is none."""
+    """The index of the piece that contains the time ``at``; None if there is none."""
     number = bisect_right(pieces, at, key=lambda piece: piece[0]) - 1
     return number if number >= 0 and at < pieces[number][1] else None
 
@@ -357,7 +356,7 @@ def _at(function: Line | None, line: int | None) -> Line:
 
 
 def _innermost(calls: Sequence[Call]) -> tuple[list[int], list[tuple[int, int, int]]]:
-    """The parent of each of ``calls`` (-1: none), and stretches of time with their innermost call."""
+    """The index of the parent of each of ``calls``, or -1; and pieces of time: start, end, innermost call."""
     parents: list[int] = []
     pieces: list[tuple[int, int, int]] = []
     around: list[int] = []

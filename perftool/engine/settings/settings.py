@@ -18,7 +18,7 @@ from perftool.model.rule import Param, Rule
 
 DEFAULTS = "the defaults"
 
-# Limits the time, because each pattern is compared with every input.
+# The most patterns for files, because each pattern is compared with every input.
 _MOST_PER_FILE = 1000
 
 
@@ -34,7 +34,7 @@ class Override:
 
 @dataclass(frozen=True)
 class BudgetText:
-    """A budget as written: a limit for a number of the summary, or for the result of ``query``."""
+    """A budget before parsing: a limit for the metric ``name`` or the result of ``query``; ``origin`` is its source."""
 
     name: str
     limit: str
@@ -46,7 +46,7 @@ class BudgetText:
 class Settings(Keys):
     """The settings of a run: the keys, with selections and tables merged from several places.
 
-    ``values`` are the keys that are set, as written, and ``origins`` names the place that set each. ``files`` are the
+    ``values`` holds the keys that are set, as written, ``origins`` the place that set each key, and ``files`` the
     configuration files.
     """
 
@@ -70,8 +70,8 @@ def load_settings(
     """The settings for the inputs ``paths``.
 
     ``config`` holds the values of --config: at most one file, and ``key = value`` pairs. ``options`` are keys set on
-    the command line. ``trust`` gives a discovered file the rights of a named one. A ``gate`` ignores configuration
-    files next to its inputs. Raises SettingsError naming file, key and expected type.
+    the command line. ``trust`` allows a discovered file to set what a named one may set. With ``gate``, configuration
+    files next to the inputs are ignored. Raises SettingsError naming file, key and expected type.
     """
     files = [text for text in config if _is_file(text)]
     pairs = [text for text in config if not _is_file(text)]
@@ -216,5 +216,5 @@ def _with_value(param: Param, value: Any, place: str) -> Param:
 
 
 def describe(settings: Settings) -> list[tuple[str, Any, str]]:
-    """Every key with its value (None for the default) and the place that set it."""
+    """Every key with its value (None if no place sets it) and the place that set it."""
     return [(key, settings.values.get(key), settings.origins.get(key, DEFAULTS)) for key in BY_KEY]

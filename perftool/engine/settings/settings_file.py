@@ -15,12 +15,12 @@ from perftool.errors import SettingsError
 from perftool.readers.files.matching import OutsideFolderError, matches
 from perftool.readers.files.small_file import read_small
 
-# In the search order within a folder.
+# The names of configuration files, in the order of the search in a folder.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
 _TABLE = "habana_perf_tool"
-# Limits for each key of a discovered file, because each entry is looked up or compared with every input.
+# The most entries and characters per key of a discovered file, because each entry may be compared with every input.
 _MOST_ENTRIES, _LONGEST_TEXTS = 1_000, 64 << 10
-# Limits the depth of files that extend each other.
+# The longest chain of files that extend each other.
 _MOST_FILES = 20
 
 
@@ -38,7 +38,7 @@ class Layer:
 def discover(paths: Sequence[str], gate: bool = False) -> Path | None:
     """The configuration file closest to the inputs ``paths``, or to the working directory if the inputs have none.
 
-    For a ``gate``, the one closest to the working directory, so that the author of the inputs cannot turn it off.
+    With ``gate``, files next to the inputs are ignored, so that the author of the inputs cannot turn off a check.
     """
     places = [] if gate else [os.path.abspath(path) for path in paths if path != "-"]
     starts = [Path.cwd()]
@@ -54,7 +54,7 @@ def discover(paths: Sequence[str], gate: bool = False) -> Path | None:
 
 
 def passed_over(paths: Sequence[str]) -> str | None:
-    """The configuration file of the inputs ``paths`` that a gate ignores, if any."""
+    """The configuration file of the inputs ``paths`` that ``gate`` ignores; None if there is none."""
     found = discover(paths)
     return _shown(found) if found and found != discover(paths, gate=True) else None
 
@@ -93,7 +93,7 @@ def inline_layer(pair: str) -> Layer:
 
 
 def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
-    """Raises SettingsError for keys allowed only in a file that the user named: someone else may have written it."""
+    """Raises SettingsError for keys that only a file named by the user may set: anyone may have written this file."""
     remedy = f"name the file (--config {_shown(path)}) or give --trust-config if you know who wrote it"
     folder = _real(path.parent)
     for row in KEYS:
@@ -187,7 +187,7 @@ def _from_here(folder: Path, path: Any, ending: str) -> Any:
 
 
 def _real(path: Path) -> Path:
-    """The target of links. Unlike Path.resolve, this does not raise for a link loop; the later read reports it."""
+    """``path`` with links resolved. Unlike Path.resolve, this does not raise for a link loop; the later read does."""
     return Path(os.path.realpath(path))
 
 

@@ -1,8 +1,8 @@
 """The table of options: a row for each configuration key, with its option and its environment variable.
 
-Parsing, help, defaults, ``config``, the schema of the configuration and ``docs/options.md`` are made from the rows.
-``perftool.commands.options`` has the rows of options that no configuration can set. An option of one command alone is a
-parameter of that command.
+Parsing, help, defaults, ``config``, the schema of the configuration and ``docs/options.md`` use the rows.
+``perftool.commands.options`` has the rows of options that no configuration can set. An option of only one command is a
+parameter of its function.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perftool.model.choices import CONFIDENCES, FAIL_ON, FORMATS, SEVERITIES, Li
 
 # Commands that read the traces of a run.
 RUNS = ("analyze", "lint", "report", "annotate", "whatif", "diff", "query", "export")
-# Commands that read one run, and so accept its logs.
+# Commands that read one run, and therefore accept its logs.
 ONE_RUN = tuple(name for name in RUNS if name != "diff")
 # Commands that can read ranks in several processes.
 SPREAD = ("analyze", "lint", "report", "diff", "query", "export")
@@ -36,8 +36,8 @@ RANKS, GATE = "Many ranks", "Gate"
 class Row:
     """One option, configuration key, or both.
 
-    ``on`` are the commands that have the option, ``formats`` its choices by command if they differ, ``least`` its
-    smallest number. ``path`` values (only those that end in ``ending``) are relative to the file that holds them. A
+    ``on`` lists the commands that have the option, ``formats`` its choices by command if they differ, ``least`` is its
+    smallest number. Values of a ``path`` key that end in ``ending`` are relative to the file that holds them. A
     discovered configuration is untrusted: it may only name files in its own folder, and ``refused`` says what it may
     not do with this key.
     """
@@ -75,7 +75,7 @@ class Row:
 
     @property
     def type(self) -> str:
-        """The type in words."""
+        """The type in words, for messages."""
         return _TYPES[self.kind][0]
 
     @property
@@ -86,7 +86,7 @@ class Row:
         return "" if self.default is None and self.type == "string" else self.default
 
     def sentence(self, command: str) -> str:
-        """The help of ``command`` for this option, with its choices and the default among them."""
+        """The help text of the option in ``command``, with its choices and its default."""
         words = self.formats.get(command) or self.choices
         return f"{self.help}: {one_of(words, self.default)}." if words else f"{self.help}."
 
@@ -100,7 +100,7 @@ def row(default: Any, text: str, *flags: str, **more: Any) -> Any:
 
 
 def rows_of(table: type) -> tuple[Row, ...]:
-    """The rows of a dataclass, in order."""
+    """The rows of the dataclass ``table``, in the order of its fields."""
     found = []
     for one in fields(table):
         if "row" in one.metadata:
@@ -111,7 +111,7 @@ def rows_of(table: type) -> tuple[Row, ...]:
 
 @dataclass(frozen=True)
 class Keys:
-    """Every configuration key with the value that was set last; Settings merges keys that several places set."""
+    """Every configuration key, with its default. ``Settings`` merges the values of several places."""
 
     extend: str = row("", "Configuration file whose settings this one inherits", path=True)
     log: tuple[str, ...] = row(
