@@ -47,8 +47,8 @@ class Inputs:
     """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts`` (ranks
     that were analysed separately). ``set_aside`` holds traces that duplicate others, ``left_out`` files of other runs,
     ``captures`` device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` overrides the
-    device that the traces name: a name, or a file of peaks. ``named`` holds the files that were given directly or by a
-    pattern, rather than by their folder, and ``unread_parts`` the parts in folders with traces."""
+    device that the traces name: a name, or a file of peak rates. ``named`` holds the files that were given directly or
+    by a pattern, rather than by their folder, and ``unread_parts`` the parts in folders with traces."""
 
     traces: tuple[str, ...]
     texts: tuple[str, ...]
@@ -144,7 +144,7 @@ def find_inputs(
 
 
 def unread_parts_text(parts: Sequence[str]) -> str:
-    """A clause about ``parts`` in a folder with traces. A part made there would repeat the rank of a trace."""
+    """A clause about unread ``parts``. A part in a folder of traces usually repeats the rank of one of them."""
     first, *more = parts
     if more:
         return f"{first} and {len(more)} more part{'s' if more[1:] else ''} were not read: their folder contains traces"
@@ -262,7 +262,7 @@ def _profiler_csvs(folder: Path, exclude: Sequence[str]) -> list[str]:
 
 def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
     """The ``files`` that are well-formed JSON of other programs, such as a trainer's state, and the files that are
-    malformed or too long to check. A document with events is a trace.
+    malformed or too long to check. Files with events are in neither set.
     """
     strange: set[str] = set()
     unclear: set[str] = set()
@@ -276,7 +276,7 @@ def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
 
 
 def _whole_json(path: str) -> tuple[Any, bytes]:
-    """The content and the text of well-formed JSON of moderate size, else None and nothing."""
+    """The parsed content and the bytes of a JSON file; ``(None, b"")`` if it is malformed or too large."""
     try:
         text = Path(path).read_bytes() if os.path.getsize(path) <= _LARGEST_STATE else b""
         return orjson.loads(text), text
@@ -317,7 +317,7 @@ def _exists(path: str) -> bool:
 
 
 def _at_url(url: str) -> list[str]:
-    """The traces selected by ``url``; companions are looked for only on this machine."""
+    """The file at ``url``, or the traces in the folder or glob ``url``. Logs next to them are not looked for."""
     found = list_url(url)
     if not found:
         raise NoInputError(f"{shown_path(url)}: no files")

@@ -36,7 +36,7 @@ _BEGUN = re.compile(
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
 
 REPLACEMENT = "redacted"
-# The mark of a cut text, and the replacement for the rest of a token.
+# The mark where a text was shortened, and characters that can continue a token which was cut there.
 CUT = "…"
 _REST = f"{'0' * 40}.{'0' * 10}."
 

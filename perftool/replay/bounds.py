@@ -19,7 +19,7 @@ _FILLS = "SELECT id FROM device_ops WHERE rank = $rank AND kind = 'memset' AND t
 
 
 def bounds_of(store: TraceStore, model: Model) -> tuple[BoundShare, ...]:
-    """Shares of the unchanged replay of ``model``, largest first."""
+    """The share of each kind of work in the critical path of the unchanged replay of ``model``, largest first."""
     store.build(["dataloader"])
     graph, path = model.graph, walk(model.graph, model.unchanged)
     nodes, bound = np.array([p[0] for p in path], dtype=np.int64), np.array([p[2] for p in path], dtype=np.int64)
@@ -56,7 +56,7 @@ def _by_kind(store: TraceStore, model: Model, tasks: Int64s) -> dict[str, np.nda
 
 
 def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> int:
-    """How much of the host-bound time of ``links`` is spent in data-loader fetches."""
+    """The time in ns that ``links`` add to the critical path (``bound``) while their threads fetch data."""
     graph, total = model.graph, 0
     begin, end = model.window
     rows = store.select(_FETCHES, {"rank": model.rank, "begin": begin, "end": end})

@@ -24,12 +24,13 @@ _WAITS = (Kind.DONE, Kind.QUEUE, Kind.THREAD)
 
 @dataclass(frozen=True)
 class Change:
-    """One primitive change, to the device task ``task`` (slices.id), or to the host from ``ts`` to ``end`` of
-    ``track``.
+    """One primitive change of a device task (``task`` is its slices.id), or of the stretch from ``ts`` to ``end`` of
+    the host thread ``track``.
 
-    ``skip`` removes it and the work it launched. ``shorten`` multiplies its time by ``factor``. ``detach``: the host no
-    longer waits in it or for it. ``prefetch``: it runs concurrently, on ``parallel`` threads or streams. ``merge``: its
-    launches become one, and their device work runs back to back.
+    ``skip`` removes the task, or the stretch and the work that it launched. ``shorten`` multiplies the time by
+    ``factor``. ``detach`` removes the host's waits for the task, or inside the stretch. ``prefetch`` runs the task on
+    another stream, or the stretch in ``parallel`` workers. ``merge`` runs the tasks, or the work launched in the
+    stretch, back to back, as if launched once.
     """
 
     kind: ChangeKind
@@ -157,7 +158,7 @@ def _run_launched_back_to_back(graph: Graph, result: Altered, spans: Sequence[Sp
 
 
 def _follow(graph: Graph, result: Altered, rest: Int64s) -> None:
-    """The tasks ``rest`` start when the previous one on their lane ends."""
+    """Let each of the tasks ``rest`` start when the previous task on its lane ends."""
     into = np.isin(graph.links.target, graph.first_task + rest)
     result.lag[into & (graph.links.kind == Kind.LAUNCH)] = _GONE
     stream = into & (graph.links.kind == Kind.STREAM)
@@ -205,7 +206,7 @@ def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts)
 
 
 def _merge_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """The host spends the time of one launch instead of all; its other work takes as long as before."""
+    """Shrink each stretch that has several launches to the time of one; their device work runs back to back."""
     calls = graph.recording.launches
     by_thread: dict[int, list[Change]] = defaultdict(list)
     for thread, change in chosen:

@@ -25,9 +25,10 @@ class Cores:
 
     def least_step(self, measured_ns: int, predicted_ns: int, on_device: bool) -> tuple[int, str | None]:
         """The minimum length in ns of a step of ``measured_ns`` with its work spread over all cores, and a clause on
-        the missing cores if they rule out ``predicted_ns`` or may do so. The work of the step does not change, and
-        other programs keep their cores. Threads that wait in a busy loop are counted as working, so the true minimum
-        may be shorter. ``on_device`` is true if the model computes on an accelerator.
+        the missing cores if they rule out ``predicted_ns`` or may do so. The minimum is 0 if it is unknown, or is not
+        above ``predicted_ns``. The work of the step does not change, and other programs keep their cores. Threads that
+        wait in a busy loop are counted as working, so the true minimum may be shorter. ``on_device`` is true if the
+        model computes on an accelerator.
         """
         if self.usable is None or self.own is None:
             lacks = "the trace does not say how many cores the machine has for workers"

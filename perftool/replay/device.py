@@ -10,7 +10,7 @@ from perftool.replay.limits import ACROSS_NS, LAUNCH_NS, NEAR_NS
 from perftool.replay.links import Kind, Links
 from perftool.replay.recording import NONE, Bools, Int64s, Intervals, Recording, Tasks
 
-# Percentile of the known launch delays that replaces an unknown delay on an idle device.
+# The percentile of the observed delays that is used as the shortest one.
 _QUICKEST = 2
 
 
@@ -62,7 +62,7 @@ def lane_order(recording: Recording) -> Order:
 
 
 def _since_launch(recording: Recording) -> Int64s:
-    """The delay of each task compared with a quick launch; infinite without a known launch."""
+    """By how many ns each task starts later than after a quick launch; the largest integer if its launch is unknown."""
     tasks, calls = recording.tasks, recording.launches
     late = np.full(len(tasks), np.iinfo(np.int64).max)
     known = np.flatnonzero(tasks.launch != NONE)
@@ -127,7 +127,7 @@ def _before_waits(recording: Recording, time: Int64s) -> Int64s:
 
 
 def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
-    """Each task follows the previous one on its lane. ``first`` is the node of the first task."""
+    """Links to each task from the tasks that precede it on its lane. ``first`` is the node of the first task."""
     found = []
     for before in (order.before, order.done_before):
         has = np.flatnonzero(before != NONE)

@@ -171,7 +171,7 @@ def _host_parts(stretch: Stretch, slices: _Slices | None, track: int | None) -> 
 
 
 def _distributed(stretch: Stretch, parts: Sequence[_Part], prediction: Prediction | None) -> list[int]:
-    """``parts`` with bounds in proportion to their remaining time, which add up to the bound of ``stretch``."""
+    """The share of ``stretch.bound_ns`` of each of ``parts``, in ns, in proportion to their remaining time."""
     if len(parts) == 1:
         return [stretch.bound_ns]
     left = [part.end - part.ts for part in parts]

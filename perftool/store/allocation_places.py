@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# The roles that a slice can have for an allocation inside it, as bits. For a role in _INNERMOST, the innermost slice
-# with the role is used; for others, the outermost.
+# The roles that a slice can have for an allocation inside it, as positions of bits. For a role in _INNERMOST, the
+# innermost slice with the role is used; for others, the outermost.
 _COMPUTING, _MODULE, _LINE, _CALL, _OP, _SETUP = range(6)
 _MEANINGS = f"""
 WITH caller AS (
@@ -85,8 +85,8 @@ class _Open(NamedTuple):
         return cls(empty, empty, np.zeros((_SETUP + 1, 0), dtype=np.int64))
 
     def extended(self, slices: Slices, nested: Nested) -> _Open:
-        """The open slices extended by ``slices``, whose kinds are bits of roles. Each slice inherits missing roles from
-        its parent."""
+        """The open slices extended by ``slices``, whose kinds are bits of roles. For each role, a slice
+        inherits its parent's, unless it has the role itself and the innermost slice counts."""
         import numpy as np
 
         known = len(self.id)

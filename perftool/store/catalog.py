@@ -76,7 +76,7 @@ class Table:
 
     @property
     def schema(self) -> str:
-        """The columns for a reader, one line each."""
+        """The columns as text, each on its own line with its type and meaning."""
         return "\n".join(f"  {column.name:16} {column.type:8} {column.meaning}" for column in self.columns)
 
     @property

@@ -1,4 +1,4 @@
-"""Finds sequences of kernels that repeat directly, such as the layers of a model."""
+"""Finds sequences of kernels that repeat back to back, such as the layers of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FEWEST_KINDS = 3
 _MOST_CHAINS = 3
 # Chains with a smaller share of the work are left out.
 _LEAST_SHARE = 0.05
-# A longer period must cover this much more time, because a multiple of the period may cover a little more by chance.
+# A longer period must cover this many times the time of a shorter one: a multiple may cover a little more by chance.
 _CLEARLY = 1.05
 
 

@@ -16,7 +16,7 @@ from perftool.store.catalog import catalog
 class Edge:
     """Adding ``offset_ns`` to times of ``rank`` makes them comparable with times of ``anchor``.
 
-    It is a median of ``matches`` differences; half of them are within ``spread_ns``.
+    The offset is the median of ``matches`` differences; half of them are within ``spread_ns`` of it.
     """
 
     anchor: int

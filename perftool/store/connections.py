@@ -49,8 +49,8 @@ class Connections:
     def use(self, cores: int, *, side_by_side: bool) -> None:
         """Use at most ``cores`` processor cores, for two statements at a time with ``side_by_side``.
 
-        That leaves one core for the second statement. If a statement cannot use its cores, DuckDB busy-waits on them,
-        which takes 10 % of all CPU time on two cores.
+        DuckDB then gets one thread less, because the second statement runs on the thread of its caller. Idle threads of
+        DuckDB busy-wait, which takes 10 % of all CPU time on two cores.
         """
         self.side_by_side = side_by_side and cores > 1
         self._cores = cores

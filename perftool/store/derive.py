@@ -30,7 +30,7 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 """
 
 
-# Sums of lengths must fit in 64 bits, even over many ranks: 4.5 years for the events of one store.
+# The most that all lengths in a store may add up to (4.5 years), so that sums over many ranks fit in 64 bits.
 _LONGEST_TOTAL_NS = 2**57
 
 # The phases of the trace event format, with its deprecated ones.
@@ -142,8 +142,8 @@ def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[i
 
 
 def inside_of(after: str, begin: int | None, until: int | None) -> str:
-    """SQL condition for the rows of a period: ``after`` compares with its begin, and the row must start before its
-    end."""
+    """SQL condition for the rows of a period: ``after`` (such as ``ts >=``) is compared with ``begin``, and ``ts`` must
+    be before ``until``."""
     return " AND ".join(
         ["true", *([f"{after} {begin}"] * (begin is not None)), *([f"ts < {until}"] * (until is not None))]
     )

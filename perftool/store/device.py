@@ -11,7 +11,7 @@ from perftool.model.vendors import accelerators, type_of_name, type_of_unsigned
 from perftool.store.device_signs import from_gaudi_bridge
 from perftool.store.trace_store import TraceStore
 
-# The vendors that categories, lanes and host calls show. Needed if the metadata names no device.
+# The vendors whose names occur in categories, processes or host calls.
 _SIGNS = """
 WITH seen AS (
     SELECT DISTINCT 'category' AS subject, cat AS name FROM raw
@@ -30,9 +30,9 @@ _ELSEWHERE = "SELECT 1 FROM device_ops WHERE op IS DISTINCT FROM id LIMIT 1"
 class DeviceSigns:
     """The evidence for the device of a run.
 
-    ``names`` come from the metadata of its traces, or else from its lanes. ``by_event`` is the type that its events
-    show, ``devices`` the number of devices with work, ``by_text`` the type that logs show, ``lost`` whether the run
-    uses a device without events.
+    ``names`` come from the user, or else the metadata of its traces, or else its lanes. ``by_event`` is the type that
+    its events show, ``devices`` the number of devices with work, ``by_text`` the type that logs show, ``lost`` whether
+    the traces lack the events of a device that the run used.
     """
 
     names: tuple[str, ...]

@@ -17,7 +17,7 @@ from perftool.store.database import literal
 _SHEET_ROWS = 1_048_575
 _LONGEST_CELL = 32_767
 _ROWS_AT_A_TIME = 10_000
-# The widest column, in letters.
+# Widths of the columns of the first sheet, in characters.
 _NAME_WIDTH, _TEXT_WIDTH = 24, 120
 # Excel keeps 15 digits of a number, so longer numbers are written as text.
 _EXACT = 10**15

@@ -7,7 +7,7 @@ from typing import Any
 
 from perftool.model.devices import DeviceFacts, find_device, known_devices
 
-# Limits for plausible values; the first is also the largest value of the column.
+# Larger values are not plausible; the first is also the largest value of a BIGINT.
 _MOST_BYTES = 2**63 - 1
 _MOST_UNITS = 100_000
 

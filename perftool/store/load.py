@@ -39,7 +39,8 @@ _COLUMNS = {
 }
 # The keys of an event that are read.
 _KEYS = (*_COLUMNS, "ts", "dur", "args")
-# This is in the year 2043. A base, a start and a length, none larger than this, have a sum that fits in 64 bits.
+# Larger times are impossible, as this is in the year 2043. The sum of a base, a start and a length up to this, in ns,
+# fits in 64 bits.
 _MOST_US = 2**61 // 1000
 # Microseconds to ns. A double is exact up to 2**53 ns; the reader writes later times as text.
 _FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT")
@@ -49,7 +50,8 @@ _EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
 # those of template kernels, are 5 kB long.
 LONGEST_NAME = 6 << 10
 # Elements without a phase are loaded with an empty one, which is reported as unknown. ``_remove_blank`` removes and
-# counts those without any key of an event. ``_without_annotations`` removes other events that ``annotate`` added.
+# counts those without any key of an event. _IS_EVENT skips the counters and flows that ``annotate`` added, and
+# ``_without_annotations`` removes its other events.
 _IS_EVENT = f"cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('C', 's', 'f')"
 _IS_BLANK = "ph = '' AND coalesce(name, ts::VARCHAR, dur::VARCHAR) IS NULL"
 _CUT_NAME = "CASE WHEN strlen({0}) > " + f"{LONGEST_NAME} THEN left({{0}}, {LONGEST_NAME}) || '…' ELSE {{0}} END"

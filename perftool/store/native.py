@@ -1,4 +1,4 @@
-"""Rewrites the native Synapse profiler's JSON (``hl-prof-config --invoc json``) into the form the bridge uses.
+"""Rewrites the native Synapse profiler's JSON (``hl-prof-config --invoc json``) into that of Gaudi's bridge.
 
 The native form has a process for each kind of engine (``*MME (accel5)``) and begin and end events. Work of an engine
 may overlap, and the names of begin and end may differ, so ends match begins of the same engine, recipe, context and

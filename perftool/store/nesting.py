@@ -12,7 +12,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 class Slices(NamedTuple):
-    """Slices with ids and numbers of their categories; ``end`` is not before ``start``."""
+    """Slices: ``kind`` is a number for the category, ``end`` is not before ``start``."""
 
     id: Int64s
     track: Int64s

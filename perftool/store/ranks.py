@@ -12,7 +12,7 @@ from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files import rank_name
 from perftool.readers.files.host_name import hosts_of
 
-# The info of a real run is shorter. Python's literal parser crashes on deeply nested text.
+# The distributedInfo of a real run is shorter. Python's literal parser crashes on deeply nested text.
 _LONGEST_INFO = 100_000
 # No run has this many ranks.
 LARGEST_RANK = 1 << 17

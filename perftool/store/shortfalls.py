@@ -18,7 +18,7 @@ from perftool.units import format_bytes, format_ns, format_ratio
 
 # Starting and draining a kernel takes 2 to 5 us on current devices.
 _LEAST_CALL_NS = 2000
-# An op must take this much longer: smaller differences come from clock variation and the order of calls.
+# An op must take this many times the attainable time: clocks and the order of calls cause smaller differences.
 _CLEARLY = 1.1
 _ENOUGH_CALLS = 10
 _MOST_NUMBER = 2**62
@@ -144,8 +144,8 @@ def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 
 
 def _written(op: Mapping[str, Any]) -> int | None:
-    """The bytes that a call writes at least, from what it reads and writes in all. The result of a pointwise op is as
-    large as each of its operands, or larger."""
+    """The least number of bytes that a call writes, judging by the bytes that it reads and writes. The result of a
+    pointwise op is at least as large as each operand."""
     if op["kind"] == "pointwise":
         parts = 1 + len(_SHAPE.findall(op["input_dims"]))
     else:

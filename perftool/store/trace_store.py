@@ -191,7 +191,7 @@ class TraceStore:
         return as_dicts(self._select(name))
 
     def select(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Run our own SQL over tables already made; for the engine and the summary."""
+        """The rows of SQL that this program ships, over tables already made."""
         return as_dicts(self._connection.execute(sql, params or {}))
 
     def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:

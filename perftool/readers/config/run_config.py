@@ -1,4 +1,4 @@
-"""Configuration files as inputs: DeepSpeed JSON, ``gaudi_config.json``, any other JSON object."""
+"""Reads run configuration from JSON files: DeepSpeed's, ``gaudi_config.json``, or any other object."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.quoted import keys_in
 from perftool.readers.text.text_lines import Source, read_lines
 
-# Larger files are data, not configuration.
+# Real configurations are far smaller. The rest of a larger file is ignored.
 MAX_CHARACTERS = 8 << 20
 _MAX_DEPTH = 32
 _MAX_ENTRIES = 10_000
-# Longest dotted key: each entry repeats its parent keys.
+# The longest dotted key, in characters. Nested keys repeat the names of their parents, which could fill the memory.
 _MAX_NAME = 1000
 
 
@@ -71,8 +71,8 @@ def json_flavour(keys: frozenset[str]) -> ConfigSource | None:
 def read(source: Source) -> LogReading:
     """The settings of one JSON file, with dotted keys, and the import issues.
 
-    Values keep their JSON form (``true``, ``2``, whole lists), but strings lose their quotes. An array of objects
-    is not a configuration. Raises InputError when the file cannot be opened or read.
+    Values keep their JSON form (``true``, ``2``, whole lists), but strings lose their quotes. A file that is not a
+    JSON object has no settings, only an issue. Raises InputError when the file cannot be opened or read.
     """
     tally = IssueTally()
     entries: tuple[ConfigEntry, ...] = ()
@@ -135,7 +135,7 @@ def _spelled(value: object) -> str:
 
 
 def _key_lines(text: str) -> dict[str, int]:
-    """The line of each key that occurs once; a key used in several objects has no definite line."""
+    """The line number of each key that occurs on one line only. The line of a repeated key would be ambiguous."""
     lines: dict[str, int] = {}
     repeated: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):

@@ -1,7 +1,7 @@
 """Decides which logs, metrics files and configurations next to traces belong to the same run.
 
 A folder may contain the files of several runs. A file named after a run belongs to traces of that name, a file that
-names a rank to a trace of that rank, and a file of Gaudi's bridge to traces of a Gaudi.
+names a rank to a trace of that rank, and a file that only Gaudi's software writes to traces of a Gaudi.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GENERIC = {
     "gz", "zst", "step", "steps", "slurm", "mpi", "banner", "hcl", "info", "debug",
 }  # fmt: skip
 _ANALYZED = "_analyzed_nodes.csv"
-# Kinds of files, judged by their first lines, that only Gaudi's bridge writes.
+# Kinds of files that only Gaudi's software writes.
 _OF_GAUDI = {"fallback_log", "metrics", "nodes", "graph"}
 
 
@@ -70,8 +70,7 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
 
 
 def _other_recording(path: str, traces: Sequence[str]) -> str | None:
-    """Why an analyzed-nodes file belongs to none of ``traces``, if its name shows another CSV of the native
-    profiler."""
+    """The reason to leave out ``path``, if it is the analyzed-nodes file of a profiler CSV outside ``traces``."""
     csv = path.removesuffix(_ANALYZED) + ".csv"
     is_other = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
     return f"it belongs to {csv}" if is_other else None

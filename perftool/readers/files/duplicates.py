@@ -20,7 +20,7 @@ _ONE_RUN_NS = 6 * 3600 * NS_PER_S
 # recordings of one process have equal numbers of steps, except for the last one if the program ends during it.
 WHOLE_SHARE = 0.75
 _BLOCK = 1 << 20
-# At most this many recordings of one process, hours apart, are compared with each other.
+# Each trace is compared with at most this many earlier ones of its process, so that the time is linear.
 _MOST_COMPARED = 64
 _Key = tuple[Hashable, ...]
 

@@ -11,7 +11,7 @@ _IN_NAME = re.compile(r"(?:^|[_.-])rank[_.-]?(\d{1,6})(?![0-9A-Za-z])", re.IGNOR
 _FOLDER = re.compile(r"rank[_.-]?(\d{1,6})", re.IGNORECASE)
 # The name that Accelerate gives each process's trace.
 _OF_ACCELERATE = re.compile(r"profile_(\d{1,6})\.json(?:\.gz|\.zst)?")
-# The bridge writes the logs of several processes to `<logs>/<HLS_ID>/<rank>/`.
+# Gaudi's PyTorch bridge writes the logs of several processes to `<logs>/<HLS_ID>/<rank>/`.
 _BRIDGE_LOGS = ("pytorch_log", "towl_log", "synapse_log", "synapse_runtime", "hcl")
 
 

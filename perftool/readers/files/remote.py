@@ -25,7 +25,7 @@ _PASSWORD = re.compile(r"[^/]+://[^/?#:]*:[^/?#]*@")
 
 
 def is_url(path: str) -> bool:
-    """Whether ``path`` is a URL (``s3://bucket/key``); a drive letter does not make one."""
+    """Whether ``path`` is a URL (``s3://bucket/key``). A Windows drive letter is not a scheme."""
     return _URL.match(path) is not None
 
 

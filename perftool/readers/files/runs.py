@@ -42,8 +42,8 @@ _APART_NS = 600 * NS_PER_S
 _BROKEN_OFF_SHARE = 0.1
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Each trace is compared with the latest runs only, so that the time is linear in the number of traces. No more runs
-# than this save traces between two ranks of one run.
+# Each trace is compared with this many runs at most, the latest ones, so that the time is linear in the number of
+# traces. Between the traces of two ranks of a run, fewer other runs save theirs.
 _MOST_GROWING = 256
 
 
@@ -133,7 +133,8 @@ class _Recording:
 class Chosen:
     """The files of the selected run, a sentence about the files of other runs, and those files (``others``).
 
-    ``aside`` holds duplicates of other files, ``unread_parts`` the parts that are not read because traces are.
+    ``aside`` holds duplicates of other files, ``unread_parts`` the parts that are not read because their
+    folder has traces.
     """
 
     files: tuple[str, ...]
@@ -268,7 +269,7 @@ def _start_distance_ns(run: Run, trace: _Recording) -> int:
 
 
 def _age(run: Run) -> tuple[bool, int, str]:
-    """Sort key, from the least to the most wanted run."""
+    """Sort key that puts the run to analyse by default last."""
     return run.kind_of_step == "training", run.saved_ns, run.files[0]
 
 

@@ -26,5 +26,5 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Do not wait for the writer of a FIFO."""
+    """Open ``path``; return at once even for a FIFO without a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

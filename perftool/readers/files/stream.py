@@ -23,12 +23,13 @@ from perftool.model.inputs import ImportIssue
 BLOCK = 8 << 20
 # Traces shrink 10 to 30 times, so this much compressed input gives an output block of about BLOCK.
 COMPRESSED_BLOCK = 256 << 10
-# Input of one decompressor call: gzip expands it at most 1,000 times, Zstandard 32,000 times.
+# Bytes given to the decompressor in one call: gzip expands them at most 1,000 times, Zstandard 32,000 times.
 _AT_ONCE = 2 << 10
 # After an error, the input is decompressed in smaller pieces, to salvage the data before the damage.
 _FINER = 32
 STDIN = "-"
-# Near the limit of gzip. Zstandard, without this limit, could expand a kilobyte to 32 MB.
+# Content may be this many times as large as its compressed form, about what gzip can reach. Zstandard could turn a
+# kilobyte into 32 MB. The first _ANY_RATIO_BYTES of the content are exempt.
 MOST_RATIO = 1000
 _ANY_RATIO_BYTES = 64 << 20
 # Python cannot limit the other methods of a zip: a kilobyte of bzip2 may expand to a gigabyte at once.
@@ -98,7 +99,7 @@ class ByteStream:
             block = self._read(BLOCK)
 
     def head(self, count: int) -> bytes:
-        """The first ``count`` bytes of the uncompressed content. Read nothing else from this stream."""
+        """The first ``count`` bytes of the uncompressed content. The stream cannot be read afterwards."""
         block = self._read(COMPRESSED_BLOCK)
         codec = codec_of(block)
         pieces = self._pieces(block, codec) if codec else iter([block])

@@ -14,7 +14,7 @@ _MOST = 16_384
 
 
 def once_per_file(read: Callable[[str], Read]) -> Callable[[str], Read]:
-    """``read``, called once for each regular file until its size or times change; always for anything else."""
+    """``read`` with a cache: it reads a regular file again only if its size or times change, and other paths always."""
 
     @lru_cache(maxsize=_MOST)
     def remembered(path: str, _: tuple[int, ...]) -> Read:

@@ -1,9 +1,9 @@
 """Reads a dump of torch.distributed's flight recorder: one rank's view of its collectives during a hang.
 
-It is a pickle (``nccl_trace_rank_3``) or JSON, of format 2.x: ``pg_config`` (the groups and their members),
-``pg_status`` (numbers of the last collectives, by ``pg_id``) and ``entries`` (a ring of the latest collectives). An
-entry is finished if its state is ``completed``, or if it is ``retired``, which is all that some backends set. NCCL's
-watchdog retires work that is completed or failed.
+A dump is a pickle (``nccl_trace_rank_3``) or JSON, of format 2.x: ``pg_config`` (the groups and their members),
+``pg_status`` (numbers of the last collectives, by ``pg_id``) and ``entries`` (a ring of the latest collectives). A
+finished entry has the state ``completed``; some backends set only ``retired``. NCCL also sets ``retired`` for entries
+that failed.
 
 Sends and receives have separate numbers (``p2p_seq_id``). The sends and receives of a batch share a number with the
 entry ``coalesced`` that follows them, and only that entry has their state. A batch also uses up a number of the group's
@@ -42,12 +42,12 @@ _LIBRARY = ("/torch/", "/contextlib.py", "/multiprocessing/", "/threading.py")
 _MOST_SIZES = 8
 _MOST_FRAMES = 200
 _LONGEST_TEXT = 1000
-# Entries of a pickle may share texts and lists, so that an entry of two bytes becomes a long row. A real entry takes
-# more than 80 bytes, and its texts take about as much. These limit the characters per byte of the file, plus a fixed
-# number. Each entry also counts as some characters.
+# Entries of a pickle may share texts and lists, so that two bytes of the file become a long row. The rows may have
+# _MOST_PER_BYTE characters for each byte of the file, plus _MOST_FREE; an entry counts as its texts and _ENTRY more.
+# A real entry takes more than 80 bytes, and its texts take about as much.
 _MOST_PER_BYTE, _MOST_FREE = 8, 1_000_000
 _ENTRY = 64
-# A member takes two bytes or more where it is not shared. In a small file, 50 groups may share 4,000 ranks.
+# A file may have a member of a group for each byte, plus this many: in a small file, 50 groups may share 4,000 ranks.
 _FREE_MEMBERS = 200_000
 # Enough for 1,000 groups of 4,000 ranks.
 _MOST_MEMBERS = 4_000_000
@@ -65,7 +65,7 @@ def begins_dump(data: bytes) -> bool:
 def read(path: str, rank: int | None = None) -> LogReading:
     """The groups and collectives of the dump at ``path``, whose name contains the rank or ends in it.
 
-    Raises InputError for a dump that is damaged, too large, without a rank, or with more than plain values.
+    Raises InputError for a dump that is damaged or too large, has no rank, or contains more than plain values.
     """
     known = rank_of(path) if rank is None else rank
     known = _number_at_end(path) if known is None else known
@@ -111,13 +111,13 @@ class _Config:
 
 
 class _Allowance:
-    """What remains of a limit for the whole file."""
+    """Counts down a limit that applies to a whole file."""
 
     def __init__(self, most: int) -> None:
         self._left = most
 
     def take(self, count: int) -> bool:
-        """Take ``count``; whether that much was left."""
+        """Subtract ``count``, and return whether that much was left."""
         self._left -= count
         return self._left >= 0
 
@@ -135,7 +135,8 @@ def _configs(found: Mapping[str, Any], members: _Members, texts: _Allowance, tal
 
 
 def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
-    """The entries, and the groups that have batches. Each send and receive in a batch gets the state of the batch."""
+    """The entries except those that end a batch, and the groups with batches. The sends and receives of a batch get the
+    state of the entry that ends it."""
     entries = found if isinstance(found, list) else []
     sends = {_batch(entry) for entry in entries if isinstance(entry, dict) and entry.get("is_p2p") is True}
     closing = {
@@ -179,7 +180,7 @@ def _entries(
 
 
 def _length(entry: FlightEntry) -> int:
-    """What ``entry`` counts against the limit of the file, in characters."""
+    """The characters that ``entry`` takes from the limit of its file."""
     texts = (entry.group, entry.name, entry.sizes, entry.place, entry.description)
     return _ENTRY + sum(len(text) for text in texts if text)
 

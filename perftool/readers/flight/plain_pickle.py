@@ -18,7 +18,7 @@ _DEEPEST = 64
 # Limits on the total number of values: this many per byte of data, plus a fixed number. A shared value is counted once
 # per use.
 _MOST_PER_BYTE, _MOST_FREE = 16, 100_000
-# At most one list, tuple or dict for so many bytes: an empty list takes one byte of a pickle, but 56 bytes of memory.
+# A pickle may have one container for each this many bytes: an empty list takes one byte there, but 56 in memory.
 _BYTES_A_CONTAINER = 4
 
 
@@ -28,7 +28,8 @@ class _Mark:
 
 @dataclass(slots=True)
 class _Made:
-    """A value with its cost: it consists of ``size`` values, nested ``depth`` deep. A shared value is ``frozen``."""
+    """A value with its cost: it consists of ``size`` values, nested ``depth`` deep. It is ``frozen`` once something
+    shares or contains it, and may not change then."""
 
     value: Any
     size: int = 1

@@ -1,4 +1,4 @@
-"""Reads all variables in the start-up banner of the bridge. Their names differ between releases."""
+"""Reads all variables in the start-up banner of Gaudi's PyTorch bridge. Their names differ between releases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TITLES = ("HABANA PT BRIDGE CONFIGURATION", "HABANA SW VERSION", ": System Confi
 _VARIABLE = re.compile(r"\s*(?P<key>[A-Z][A-Z0-9_]*) = ?(?P<value>.*)")
 _SYSTEM = re.compile(r"\s*(?P<key>Num CPU Cores|CPU RAM)\s*: (?P<value>.*)")
 _END = re.compile(r"\s*-{20,}\s*$")
-# Limits what is read after a truncated banner; a complete one has about twenty lines.
+# A banner without an end is assumed to end after this many lines; a complete one has about twenty.
 _MAX_LINES = 60
 
 
@@ -35,7 +35,7 @@ class BannerScanner:
 
     @property
     def in_banner(self) -> bool:
-        """Whether a banner may continue, so that no line may be skipped."""
+        """Whether the next line may belong to a banner."""
         return bool(self._left)
 
     def reading(self) -> LogReading:
@@ -46,7 +46,7 @@ class BannerScanner:
         match = _VARIABLE.match(line.text) or _SYSTEM.match(line.text)
         if match is not None:
             entry = ConfigEntry("banner", match["key"], match["value"].strip(), line.rank, line.number)
-            # Keep equal entries once: without RANK, every process prints the banner.
+            # Keep equal entries once: if the variable RANK is not set, every process prints the banner.
             self._entries.setdefault((entry.key, entry.value, entry.rank), entry)
         elif _END.match(line.text):
             del self._left[line.rank]

@@ -30,7 +30,7 @@ class LinePattern:
 def known_line(
     core: str, pattern: str, kind: str, unit: str | None = None, *, above_limit: bool = False, name: str = ""
 ) -> LinePattern:
-    """A row of a pattern table."""
+    """A LinePattern from the text of its regular expression."""
     return LinePattern(core, re.compile(pattern), kind, unit, above_limit, name)
 
 

@@ -1,8 +1,8 @@
 """Reads CPU fallbacks from logs: tables printed at exit, one line per call, refusals, graph cuts.
 
-There are four table formats, all with a header, perhaps a hint, and rows of a count and an op. Only the header
-carries the logger's prefix. Every rank prints a table, rows of several tables can mix, and a console log appended
-to a log file shows the same table twice.
+A table has a header, sometimes a hint, and rows with a count and an op. Only the header carries the logger's prefix.
+Every rank prints a table, rows of several tables can mix, and a console log appended to a log file shows the same table
+twice.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class FallbackScanner:
 
     @property
     def in_table(self) -> bool:
-        """Whether a table may continue, so that no line may be skipped."""
+        """Whether the next line may belong to a table."""
         return bool(self._open)
 
     @property

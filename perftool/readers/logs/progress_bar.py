@@ -60,7 +60,7 @@ class ProgressScanner:
         bar.done, bar.last_line = done, line.number
 
     def reading(self) -> LogReading:
-        """One ``progress_bar`` event per bar: ``value`` is iterations per refresh, ``limit`` their total number."""
+        """One ``progress_bar`` event per bar; ``value`` is iterations per refresh, ``limit`` the bar's total."""
         events = tuple(
             LogEvent(
                 "progress_bar",

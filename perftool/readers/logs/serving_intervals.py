@@ -27,7 +27,7 @@ _REAL, _WHOLE = r"(\d{1,15}(?:\.\d{1,9})?)", r"(\d{1,12})"
 _MS = r"(\d{1,9}(?:\.\d{1,9})?)"
 _ENGINE = re.compile(r"(Engine \d{1,6}|\d{1,6} Engines Aggregated): ")
 _Fields = dict[str, tuple[re.Pattern[str], float]]
-# The pattern of each number, and its unit.
+# The pattern of each number, and the factor that converts it to the unit of the field.
 _VLLM_RATES: _Fields = {
     "prompt_tokens_per_s": (re.compile(rf"Avg prompt throughput: {_REAL}"), 1),
     "generation_tokens_per_s": (re.compile(rf"Avg generation throughput: {_REAL}"), 1),
@@ -136,7 +136,7 @@ class IntervalScanner:
         return {**counts, "acceptance_length": kept / steps}
 
     def _time(self, time_ns: int | None) -> int | None:
-        """``time_ns``. Lines without a year give only the time of day; a day is added to these at each midnight."""
+        """``time_ns``, plus the days since the first line if the lines have no date but only the time of day."""
         if time_ns is None or time_ns >= DAY_NS:
             return time_ns
         # Lines of several processes may be out of order, but by less than half a day.

@@ -1,4 +1,4 @@
-"""Reads the files that the bridge writes to ``PT_COMPILATION_STATS_PATH``, one per graph and process.
+"""Reads the files that Gaudi's bridge writes to ``PT_COMPILATION_STATS_PATH``, one per graph and process.
 
 A file is an array of objects ``{"<nine-digit step>": {"shapes": ..., "compilations": [...], ...}}``; a step without
 ``compilations`` found its recipe in the cache.
@@ -22,7 +22,7 @@ _FILE_NAME = re.compile(r"_(\d{1,6})_[0-9A-Fa-f]+\.json$")
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """One record per compilation; ``step`` is the run of this graph that needed it.
+    """One record per compilation; ``step`` is the number of the run of this graph that needed it.
 
     ``reason`` is ``new shapes`` when no earlier step had the same input shapes; ``trigger`` is the policy for
     dynamic shapes at its compilation. The rank comes from the file's name unless given. Raises

@@ -1,4 +1,4 @@
-"""Reads the metrics that the bridge writes to ``PT_HPU_METRICS_FILE``, as JSON or as text."""
+"""Reads the metrics that Gaudi's bridge writes to ``PT_HPU_METRICS_FILE``, as JSON or as text."""
 
 from __future__ import annotations
 

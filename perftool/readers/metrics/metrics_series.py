@@ -48,7 +48,7 @@ _KEYS = {
     ("memory_defragmentation", "MaxTime"): _Key("ns", _MS, gauge=True),
 }
 _COUNT = _Key()
-_RECIPES = "recipe"  # a list, and never reset
+_RECIPES = "recipe"  # a list, which the bridge never empties
 _LIMIT = 2**63
 
 

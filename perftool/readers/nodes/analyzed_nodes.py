@@ -117,7 +117,7 @@ def _run(row: Mapping[str, str], rank: int | None) -> NodeRun | None:
         input_shapes=_known(row.get("input shapes")),
         output_shapes=_known(row.get("output shapes")),
         dtype=_known(row.get("output datatype")) or _known(row.get("input datatype")),
-        # The estimate is for the whole op; a sliced node is only part of it.
+        # The estimate is for the whole op. It does not apply to a node that is one slice of the op.
         expected_ns=expected or (_ns(row.get("mme origin expected")) if own else None) or None,
         utilisation=_share(row.get("mme compute utilization")),
         strategy=_known(row.get("mme node strategy")),

@@ -185,12 +185,12 @@ class _Members:
 
     def _tar(self) -> Iterator[tuple[str, _Content | None]]:
         stream = self._open.enter_context(ByteStream(self._path))
-        # A class of its own, because its limit is for one archive.
+        # A new class for each archive, because the class counts what remains of the limit.
         counted = type("_Counted", (_Header,), {})
         try:
             with tarfile.open(fileobj=_Decompressed(stream), mode="r|", tarinfo=counted) as archive:
                 while info := archive.next():
-                    # An archive keeps all its members, for lookups that we do not need.
+                    # tarfile keeps all members in memory for lookups, which are not needed here.
                     archive.members.clear()  # type: ignore[attr-defined]
                     # A sparse file may be huge; no profiler writes one.
                     plain = info.isreg() and not info.issparse()
@@ -228,7 +228,7 @@ _Info = TypeVar("_Info", bound="_Header")
 
 
 class _Header(tarfile.TarInfo):
-    """The header of a member of a tar, whose extended and global headers are few and short."""
+    """A header of a tar; refuses archives whose extended and global headers are too many or too long."""
 
     _left = _MOST_STEPS
 
@@ -263,7 +263,7 @@ class _Decompressed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Fill ``buffer`` with the next bytes; 0 at the end. Raises InputError for a bomb."""
+        """Fill ``buffer`` and return the number of bytes, 0 at the end. Raises InputError for an archive bomb."""
         if not self._rest:
             self._rest = memoryview(next(self._blocks, b""))
             self._given += len(self._rest)

@@ -1,7 +1,7 @@
 """Reads compiled graphs from the graph compiler: ``prof-data/post-graph/*.json`` or GRAPH_VISUALIZATION=1.
 
-The keys are defined in ``post_graph_serializer.cpp`` in the open Gaudi software. The file has the fastest dimension of
-a shape first; this reader puts the slowest first, as PyTorch does.
+The keys are defined in ``post_graph_serializer.cpp`` in the open Gaudi software. In the file, the
+fastest-changing dimension of a shape is the first; this reader reverses the order, to that of PyTorch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ENGINES = ("TPC", "MME", "DMA", "NIC", "ROT")
 _MOST_DIMENSIONS = 32
 _MOST_NUMBER = 1 << 48
 _LONGEST_TEXT = 1000
-# Limits the dimensions of all operands together, because nodes may repeat one tensor many times.
+# All operands together may have one dimension for each this many bytes, because many nodes may refer to one tensor.
 _BYTES_PER_DIMENSION = 8
 
 
@@ -142,7 +142,7 @@ def _text(value: object) -> str | None:
 
 
 def _whole(value: object) -> int | None:
-    """``value`` if it is a whole number that fits a table."""
+    """``value`` if it is a whole number from 0 to 2**48; else None."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value < _MOST_NUMBER else None

@@ -62,7 +62,7 @@ class ResultScanner:
 
     @property
     def in_result(self) -> bool:
-        """Whether a result may continue, so that no line may be skipped."""
+        """Whether the next line may belong to a result."""
         return self._left > 0
 
     def feed(self, line: LogLine) -> None:

@@ -20,8 +20,8 @@ _WITHOUT_ESCAPES = re.compile(r'"[^"]*("|\Z)')
 _DECODER = json.JSONDecoder()
 # After an incomplete object, braces do not balance, so the rest is decoded in pieces of this size.
 _MAX_PIECE = 16 << 20
-# Limits on the work of failed decoding: _MOST_WORK is a multiple of the text, _LEAST_WORK a minimum. A failed call
-# costs _CALL, text that nests too deeply _DEEP.
+# Failed decoding may take _MOST_WORK times the length of the text plus _LEAST_WORK, in characters. A failed call counts
+# as the characters that it read and _CALL more, or as _DEEP if the text nests too deeply.
 _MOST_WORK, _LEAST_WORK, _CALL, _DEEP = 8, 1 << 20, 1000, 20_000
 _FAR = 64 << 10
 

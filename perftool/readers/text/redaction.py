@@ -183,12 +183,12 @@ class _Search:
     def __init__(self, kinds: Mapping[str, str]) -> None:
         # Long texts are split, to keep comparisons short.
         self._parts = {part: kind for text, kind in kinds.items() for part in _parts(text)}
-        # By beginning, the lengths of the parts that begin this way, the longest first. A beginning is one character
-        # longer than the shortest part, which makes it rare in a text.
+        # The lengths of the parts with each beginning. A beginning is one character longer than the shortest part,
+        # which makes it rare in a text.
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
-        # The length to try if no longer part begins there; 0 if every part is longer.
+        # The length to try where no longer part matches; 0 if every part is longer.
         self._short = SHORTEST if any(len(part) == SHORTEST for part in self._parts) else 0
         self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
         letters = re.escape("".join(sorted({*"".join(self._parts)})))

@@ -31,7 +31,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _HEAD = 4096
-# Pieces are smaller while all lines are delivered, because the reader may soon restrict ``wanted``.
+# Pieces (in characters) are smaller while all lines are yielded, because the caller may soon restrict ``wanted``.
 _PIECE, _PIECE_OF_ALL = 768 << 10, 64 << 10
 
 
@@ -49,9 +49,10 @@ class TextLine(NamedTuple):
 
 @dataclass
 class Wanted:
-    """The lines a reader wants, which it may change after every line. It wants all lines if ``texts`` is None or
-    ``every`` is set, else the lines with one of ``texts``. Other lines are only counted, which is ten times faster than
-    delivering them.
+    """Selects the lines that ``read_lines`` yields; its caller may change this after every line.
+
+    The selection is all lines if ``texts`` is None or ``every`` is set, else the lines with one of ``texts``. Other
+    lines are only counted, which is ten times faster than yielding them.
     """
 
     texts: tuple[str, ...] | None = None
@@ -170,7 +171,7 @@ def _wanted_of(
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether the line was valid UTF-8; invalid bytes are kept as lone surrogates."""
+    """Whether ``text`` was valid UTF-8; invalid bytes are lone surrogates here."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-# Poll interval for a stop while waiting, because the source may be a silent pipe.
+# A waiting consumer checks this often whether to stop, because the source may be a silent pipe.
 _LOOK_S = 0.1
 # Time to wait for the thread after an error. A thread that reads a pipe ends with the pipe.
 _PATIENCE_S = 1.0

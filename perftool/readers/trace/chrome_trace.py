@@ -75,7 +75,7 @@ class ChromeTrace:
         self._lost: list[ImportIssue] = []
 
     def chunks(self) -> Iterator[Chunk]:
-        """Spool the events; each chunk's file exists when it is yielded and belongs to the caller.
+        """Spool the events, and yield each chunk once its file is complete. The caller deletes the file.
 
         Raises InputError when the file cannot be read or contains no event array.
         """

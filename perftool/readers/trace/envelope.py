@@ -30,7 +30,7 @@ _ANY_SPELLING, _ANY_PH = (
     for key in (EVENTS_KEY[1:-1], b"ph")
 )
 _ANY_EVENTS_KEY = re.compile(_ANY_SPELLING)
-# Vocabularies have words as keys, and numbers as values.
+# A tokenizer's vocabulary may have this word as a key too, but with a number as its value.
 _HOLDS_EVENTS = re.compile(_ANY_SPELLING + rb"\s*:\s*[\[{n]")
 _HOLDS_EVENT = re.compile(_ANY_PH + rb"\s*:")
 # The pattern limits lengths, because it is tried at many places.
@@ -44,8 +44,8 @@ UTF8_BOM = b"\xef\xbb\xbf"
 _TAIL_CANDIDATES = 2000
 # Metadata has a few thousand values. Metadata with more than a million values could take gigabytes, so it is not read.
 _MOST_TOKENS = 1_000_000
-# Text that may follow the bracket that closes the events. The rest is parsed only after such a bracket; the total work
-# is limited to this multiple of the length.
+# What follows the bracket that closes the events. The text after a bracket is parsed only if it begins like this, and
+# the total length of the texts examined is limited to this multiple of the input's length.
 _CLOSES = re.compile(rb'\s*(?:\}|,\s*"|\Z)')
 _TAIL_WORK = 64
 
@@ -66,7 +66,8 @@ class Head:
 def read_head(data: bytes) -> Head | None:
     """Find the start of the event array in ``data``, the beginning of a file; None when it has none.
 
-    In a head that is damaged (with an unescaped quote, say) or has too many values, it searches for the literal key.
+    If the metadata before it is damaged (by an unescaped quote, say) or has too many values, the first literal key with
+    an array counts.
     """
     begin = _after_blanks(data)
     if data[begin : begin + 1] == b"[":
@@ -104,7 +105,7 @@ def holds_events(data: bytes) -> bool:
     """Whether ``data``, the text of a whole JSON document, is a trace for ``read_head``: it has ``traceEvents`` at any
     depth, or is an array with an event at any depth.
 
-    This has precedence over other keys, so that no reader drops the events.
+    Callers check this before any other key, so that no other reader drops the events.
     """
     if _names_events(data) and _HOLDS_EVENTS.search(data):
         return True
@@ -133,9 +134,9 @@ class Tail:
 def read_tail(data: bytes, *, bare: bool) -> Tail | None:
     """Find the end of the event array in ``data``, the last piece of a file; None when it is cut off.
 
-    It is a ``]`` after an event, and the text after it closes the document. A ``]`` inside an event leaves unbalanced
-    braces, and a ``]`` in the metadata has no event before it. When the last event is damaged, it is the first ``]``
-    after an object that closes the document.
+    The end is a ``]`` after an event, followed by text that closes the document. A ``]`` inside an event leaves
+    unbalanced braces, and a ``]`` in the metadata has no event before it. When the last event is damaged, the end is
+    the first ``]`` after an object that is followed by such text.
     """
     position, first, left = len(data), None, _TAIL_WORK * len(data)
     for _ in range(_TAIL_CANDIDATES):
@@ -161,7 +162,7 @@ def read_tail(data: bytes, *, bare: bool) -> Tail | None:
 
 
 def is_dense(text: bytes) -> bool:
-    """Whether the metadata has an implausible number of values."""
+    """Whether ``text`` has an implausible number of values for metadata."""
     return text.count(b",") + text.count(b"[") + text.count(b"{") > _MOST_TOKENS
 
 

@@ -21,7 +21,7 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.trace.event_text import objects_in
 from perftool.readers.trace.time_text import unquote_times
 
-# The beginning of the events added by an earlier copy, which are at the end of the array, and their phases.
+# The beginning of each event that an earlier run of this program added at the end of the array, and their phases.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _PHASES = frozenset("MBECsf")
 # Earlier annotations that are longer stay in the copy, because memory is bounded.

@@ -20,7 +20,7 @@ def arrivals_of(
     found: Columns, ranks: Columns, steps: Int64s, stretches: Columns, stages: Mapping[int, Sequence[int]],
     single: Container[int] = (),
 ) -> tuple[Arrivals, dict[int, int]]:  # fmt: skip
-    """The rows of ``found``, followed by the ends of the windows of ``ranks``; and the role of each rank.
+    """The arrivals of ranks in ``found``, followed by the ends of the windows of ``ranks``; and the role of each rank.
 
     ``single`` ranks are the only recorded ones of their stage.
     """
@@ -114,7 +114,7 @@ class _Collectives:
 
 @dataclass(frozen=True)
 class _Holds:
-    """A wait of a rank: from cut ``begin`` to cut ``end`` (counted within the rank), caused by ``arrival``."""
+    """The waits of a rank: each from cut ``begin`` to cut ``end`` (counted within the rank), caused by ``arrival``."""
 
     begin: Int64s
     end: Int64s
@@ -122,7 +122,7 @@ class _Holds:
 
 
 class _Done:
-    """The own work of a rank up to any time, in which no known collective blocks it."""
+    """The work of a rank up to any time: the time in which no known collective blocks it."""
 
     def __init__(self, cuts: Int64s, holds: _Holds) -> None:
         free = np.ones(len(cuts) - 1)

@@ -25,10 +25,10 @@ class Arrivals:
     """Arrivals of ranks at collectives, in the order of the collectives, which ``meeting`` numbers from 0.
 
     Rank ``rank`` is ready at ``ready`` on the common clock, ``own_lag`` ns after it left arrival ``own`` (if NONE,
-    after time 0). ``before`` and ``before_lag`` say which collective ended just before it began (NONE for none): on the
-    same stream it queues behind that one. ``lane`` is the previous one in its group. ``work`` is the rank's own work
-    since it was ready for its last collective, in ns: time in which no collective blocks it. ``excess`` is its
-    additional time compared with the median rank that does the same there. ``left`` is the position in that work at
+    after time 0). ``before`` is its arrival at the collective that ended ``before_lag`` ns before this one began (NONE
+    for none), as collectives of a stream queue. ``lane`` is its previous arrival in the same group. ``work`` is the
+    rank's own work since it was ready for its last collective, in ns: time in which no collective blocks it. ``excess``
+    is its additional time compared with the median rank of its role. ``left`` is the position in that work at
     which arrival ``own`` ended, as a number of arrivals in order of readiness and a fraction. ``causes`` splits the
     work and the excess by CAUSES.
     """
@@ -90,7 +90,7 @@ class Meetings:
 
     @cached_property
     def unchanged_ns(self) -> int:
-        """The length of an unchanged step."""
+        """The length of a step in the unchanged replay."""
         return int(self._took([()])[0])
 
     def predict(self, changes: Sequence[Less]) -> int:
@@ -98,7 +98,7 @@ class Meetings:
         return self.predict_each([changes])[0]
 
     def predict_each(self, many: Sequence[Sequence[Less]]) -> list[int]:
-        """Predicts the step time for each set of changes, never below the host time of ranks that are unchanged."""
+        """The step time in ns for each set of changes, at least the host time of every rank without a change."""
         found = []
         for changes, took in zip(many, self._took(many).tolist(), strict=True):
             changed = {change.rank for change in changes if change.cause != "link"}
@@ -125,7 +125,7 @@ class Meetings:
         )
 
     def _less(self, changes: Sequence[Less]) -> Floats:
-        """The time that ``changes`` save in the work before each arrival; of several changes, the largest counts."""
+        """The ns that ``changes`` save in the work before each arrival; if several apply, the largest saving counts."""
         come = self.arrivals
         less = np.zeros(len(come.rank))
         for change in changes:
