@@ -123,7 +123,7 @@ def choose_steps(store: TraceStore, rank: int) -> Steps | None:
 
 
 def read_recording(store: TraceStore, rank: int, steps: Steps) -> Recording:
-    """What the store holds of ``rank`` during ``steps``."""
+    """The host and device events of ``rank`` during ``steps``."""
     store.build(TABLES)
     window = {"rank": rank, "begin": int(steps.host_ts[0]), "end": int(steps.host_end[-1])}
     threads = _threads(store, window)
@@ -164,8 +164,8 @@ ORDER BY part, steps DESC, slices DESC, t.id
 def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
     """The index of the thread of every relevant host track; the thread of the steps is 0.
 
-    Gaudi's Synapse shows its part of the launching thread on a lane with another number. Of these two threads,
-    Synapse's is the one without steps.
+    Gaudi's Synapse records its part of the launching thread on a lane with another number. If there are threads besides
+    that of the steps, the first of them is treated as the launching thread.
     """
     numbers: dict[str, int] = {}
     tracks = {}

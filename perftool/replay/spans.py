@@ -38,7 +38,7 @@ def covers(spans: Iterable[Span]) -> dict[int, IntervalReach]:
 
 
 def of_threads(thread: Int64s, wanted: Iterable[int]) -> Iterator[tuple[int, Int64s]]:
-    """The position in ``thread`` of each of the ``wanted``, in order."""
+    """Each of the threads ``wanted``, with its positions in ``thread``."""
     order = np.argsort(thread, kind="stable")
     ordered = thread[order]
     for number in wanted:

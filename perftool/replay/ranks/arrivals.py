@@ -32,7 +32,7 @@ def arrivals_of(
         each.add(rank, int(ranks["ts"][at]), int(ranks["offset_ns"][at]), parts)
     kind = np.concatenate([found["kind"], np.full(len(ranks["rank"]), int(found["kind"].max()) + 1)])
     peers, roles = peers_of(facts, kind, each.orders, stages, single)
-    # After the last collective, no recorded rank waits.
+    # The ends of the windows are not compared: after the last collective, no recorded rank waits.
     usual = usual_of(facts, each.work, peers, roles, each.orders)
     compared = {
         name: (values, usual.excess(each.cause_sums[name], each.cause_begins[name], facts.rank))

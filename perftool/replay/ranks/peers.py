@@ -70,9 +70,9 @@ class Usual:
     before: Int64s
 
     def excess(self, sums: Floats, begins: Mapping[int, float], rank: Int64s) -> Floats:
-        """How much more work than the median rank each rank did between the arrival before and this one. ``sums`` is
-        the work until each arrival, ``begins`` until the start of a rank's window. It is a difference of sums since
-        the previous step, because ranks reach concurrent collectives in any order.
+        """The additional work in ns of each rank, compared with the median rank, between the previous arrival and this
+        one. ``sums`` is the work until each arrival, ``begins`` until the start of a rank's window. Sums since the
+        previous step are compared, because ranks reach concurrent collectives in any order.
         """
         start_sums = np.array([begins[one] for one in rank.tolist()])
         start_there = np.where(self.there == NONE, 0.0, start_sums[self.there])
