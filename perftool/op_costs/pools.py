@@ -1,9 +1,9 @@
 """Pooling and losses.
 
 A pool has one operation per element of each window: the size of its result times the size of a window. Backward reads
-its gradient with the positions of the maxima, and writes the whole gradient of the input. Losses, per element: mean squared error:
-difference, square, sum; its gradient: difference, two products. Binary cross entropy of logits, in its stable form
-max(x, 0) - x y + log(1 + exp(-|x|)): maximum, product, two sums, exponential, logarithm, and the sum of all.
+its gradient with the positions of the maxima, and writes the whole gradient of the input. Losses, per element: mean
+squared error: difference, square, sum; its gradient: difference, two products. Binary cross entropy of logits, in the
+stable form max(x, 0) - x y + log(1 + exp(-|x|)): maximum, product, two sums, exponential, logarithm, and the total.
 """
 
 from __future__ import annotations

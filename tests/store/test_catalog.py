@@ -75,7 +75,7 @@ def test_each_table_without_sql_has_a_maker() -> None:
 def test_internal_tables_with_a_maker_name_the_tables_they_serve() -> None:
     made = [table for name, table in catalog().items() if table.maker and not table.public]
 
-    assert [table.name for table in made if not re.search(r"(?i)\bfor\s+\w", table.summary)] == []
+    assert [table.name for table in made if not re.search(r"\bUsed\s+by\s+\w", table.summary)] == []
 
 
 def test_needs_and_drops_exist() -> None:

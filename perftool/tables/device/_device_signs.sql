@@ -1,5 +1,5 @@
--- Evidence in metadata and logs, rather than in events, that a rank has an accelerator. For _cpu_runs.
+-- Evidence in metadata and logs, rather than in events, that a rank has an accelerator. Used by _cpu_runs.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank
--- column sign: VARCHAR, where it was found
+-- column sign: VARCHAR, where the evidence was found, such as deviceProperties

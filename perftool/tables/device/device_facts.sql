@@ -5,5 +5,5 @@
 -- column fact: VARCHAR, memory, memory_bandwidth, pcie_bandwidth, link_bandwidth (to the other devices of a host, one way), compute_units (SMs, CUs), the lanes of an engine, matrix_clock (of Gaudi's MME), or the peak rate of a unit (matrix or vector) for a data type
 -- column value: DOUBLE, in unit
 -- column unit: VARCHAR, bytes, bytes/s, count, Hz or FLOP/s
--- column estimate: BOOLEAN, derived rather than published
--- column source: VARCHAR, where it comes from
+-- column estimate: BOOLEAN, whether the figure is derived rather than published or measured
+-- column source: VARCHAR, where the figure comes from

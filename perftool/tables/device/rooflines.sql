@@ -1,4 +1,4 @@
--- One row per matmul with recorded shapes on a known device: its time against the device's roofline.
+-- One row per matmul with recorded shapes on a known device: its time compared with the device's roofline.
 --
 -- A matmul is a call (mm, addmm, bmm, baddbmm) with all kernels that it launched. The bound is the longer of two
 -- times: the operations at the peak rate of the data type, and one transfer of the operands and the result at the

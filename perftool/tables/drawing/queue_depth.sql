@@ -4,7 +4,7 @@
 -- needs: device_ops, launches
 -- empty without: launches
 -- column rank: INTEGER, distributed rank
--- column ts: BIGINT, in ns
+-- column ts: BIGINT, time of the change in ns
 -- column depth: BIGINT, units of work submitted but not started, from this moment on
 WITH submitted AS (
     SELECT d.rank, l.ts AS called, greatest(d.ts, l.ts) AS begun

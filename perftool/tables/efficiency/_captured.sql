@@ -1,4 +1,4 @@
--- The kernels in the given capture traces, in launch order. For op costs.
+-- The kernels in the given capture traces, in launch order. Used by _op_work.
 --
 -- maker: given
 -- column kernel: VARCHAR, name of the kernel

@@ -1,4 +1,4 @@
--- The kernels of one repeat of each chain, and the time of the same kernels in all repeats. For chains.
+-- The kernels of one repeat of each chain, and the time of the same kernels in all repeats. Used by chains.
 --
 -- maker: find_chains
 -- needs: _chained_work

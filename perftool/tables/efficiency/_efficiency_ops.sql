@@ -1,5 +1,5 @@
--- The ops of each rank that take the most time, over all their shapes, and the time of all ops of the rank. For the
--- verdict.
+-- The ops of each rank that take the most time, over all their shapes, and the time of all ops of the rank. Used
+-- by the headline of the report.
 --
 -- needs: op_efficiency, op_shortfalls
 -- empty without: op_efficiency
@@ -17,8 +17,8 @@
 -- column bounded_calls: BIGINT, calls whose time at the device's peak is known
 -- column bounded_ns: BIGINT, the part of kernel_ns in calls whose time at the device's peak is known
 -- column best_ns: DOUBLE, time of these calls at the device's peak
--- column judged: BOOLEAN, whether it is known of all calls if they could be faster
--- column lost_ns: BIGINT, time beyond the attainable time, if it is at least 10 %
+-- column judged: BOOLEAN, whether it is known for all calls if they could be faster
+-- column lost_ns: BIGINT, time in ns beyond the attainable time, if it is at least 10 %
 -- column work_ns: BIGINT, time of all ops of the rank in ns
 WITH judged AS (
     SELECT e.*, e.roofline_ratio * e.kernel_ns AS best_ns,

@@ -1,4 +1,4 @@
--- The least cost of one call of an op, by the formulas of perftool.op_costs. For _op_bounds.
+-- The least cost of one call of an op, by the formulas of perftool.op_costs. Used by _op_bounds.
 --
 -- maker: model_ops
 -- needs: _op_work, ops

@@ -1,4 +1,4 @@
--- The ops of op_efficiency that could be much faster, each with one of its kernels. For op_shortfalls.
+-- The ops of op_efficiency that could be much faster, each with one of its kernels. Used by op_shortfalls.
 --
 -- Only ops with at least 2 % of a rank's device work are considered.
 --
@@ -31,8 +31,8 @@
 -- column units: INTEGER, compute units of the device
 -- column capability: INTEGER, compute capability of the device, times 10
 -- column overload_ratio: DOUBLE, machine_loads.overload_ns / wall_ns
--- column ts: BIGINT, start of this run in ns
--- column dur: BIGINT, length of this run in ns
+-- column ts: BIGINT, start of the longest run of the column kernel in ns
+-- column dur: BIGINT, length of the longest run of the column kernel in ns
 WITH top AS (
     -- Grouping numbers is faster than grouping texts.
     SELECT row_number() OVER (ORDER BY rank, name, input_dims, input_types) AS number, rank, name, input_dims, input_types, kind, calls, kernel_ns, bound,

@@ -22,7 +22,7 @@
 -- column kernel_ns: BIGINT, length of the work of all calls in ns
 -- column tflops: DOUBLE, achieved TFLOP/s
 -- column tbytes: DOUBLE, achieved TB/s
--- column bound: VARCHAR, compute or memory, whichever takes longer at the device's best; NULL where the best is unknown
+-- column bound: VARCHAR, compute or memory, whichever takes longer at the device's peak; NULL where the peak is unknown
 -- column roofline_ratio: DOUBLE, time at the device's peak / kernel_ns; NULL where the device or its rate is unknown
 -- column kind: VARCHAR, op_kinds.kind, collective, generated (kernels of TorchInductor); NULL for others
 WITH merged AS (

@@ -17,10 +17,10 @@
 -- column kind: VARCHAR, op_kinds.kind
 -- column calls: BIGINT, number of calls that launched work
 -- column kernel_ns: BIGINT, length of the work of all calls in ns
--- column best_ns: BIGINT, time of all calls at the device's published best
+-- column best_ns: BIGINT, time of all calls at the device's published peak rates
 -- column attainable_ns: BIGINT, time of all calls at the rates that the device reaches on good shapes
 -- column attainable_ratio: DOUBLE, the share of the peak that is attainable
--- column attainable_source: VARCHAR, where attainable_ratio comes from
+-- column attainable_source: VARCHAR, source of attainable_ratio
 -- column lost_ns: BIGINT, kernel_ns - attainable_ns
 -- column bound: VARCHAR, compute or memory
 -- column dtype: VARCHAR, type of the operands

@@ -5,17 +5,17 @@
 -- empty without: tracks.engine
 -- column rank: INTEGER, distributed rank
 -- column window_ns: BIGINT, length of the window
--- column any_ns: BIGINT, any engine works
--- column mme_ns: BIGINT, the MME works
--- column tpc_ns: BIGINT, the TPC works
--- column dma_ns: BIGINT, DMA or PDMA work
--- column together_ns: BIGINT, MME and TPC work at the same time
--- column tpc_alone_ns: BIGINT, the TPC works and the MME does not
--- column dma_alone_ns: BIGINT, DMA works, and neither MME nor TPC does
--- column others_ns: BIGINT, other engines work, and MME, TPC and DMA do not
--- column low_ns: BIGINT, the MME works on types below 32 bits
--- column typed_ns: BIGINT, the MME works on types below 32 bits or on 32-bit types
--- column build_ns: BIGINT, the host builds lazy graphs
+-- column any_ns: BIGINT, time in which any engine works
+-- column mme_ns: BIGINT, time in which the MME works
+-- column tpc_ns: BIGINT, time in which the TPC works
+-- column dma_ns: BIGINT, time in which DMA or PDMA work
+-- column together_ns: BIGINT, time in which both MME and TPC work
+-- column tpc_alone_ns: BIGINT, time in which the TPC works and the MME does not
+-- column dma_alone_ns: BIGINT, time in which DMA works, and neither MME nor TPC does
+-- column others_ns: BIGINT, time in which other engines work, and MME, TPC and DMA do not
+-- column low_ns: BIGINT, time in which the MME works on types below 32 bits
+-- column typed_ns: BIGINT, time in which the MME works on types below 32 bits or on 32-bit types
+-- column build_ns: BIGINT, time in which the host builds lazy graphs
 -- column bridge: BOOLEAN, whether the bridge's events are recorded
 WITH win AS (
     SELECT rank, "end" - ts AS ns FROM windows WHERE rank IN (SELECT rank FROM tracks WHERE engine IS NOT NULL)

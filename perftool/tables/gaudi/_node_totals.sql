@@ -1,4 +1,4 @@
--- Gaudi: the nodes of a rank inside the window compared with the device's best, if compiled graphs contain their
+-- Gaudi: the nodes of a rank inside the window compared with the device's peak, if compiled graphs contain their
 -- shapes. The lanes of an engine share a run of a node, so lengths are counted per run, not per lane.
 --
 -- needs: node_runs, device_nodes, windows, graph_nodes
@@ -6,10 +6,10 @@
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, length of all runs
 -- column bounded_ns: BIGINT, the part of work_ns in runs whose time at the device's peak is known
--- column best_ns: DOUBLE, time of the bounded_ns runs at the device's best, at most their actual time
+-- column best_ns: DOUBLE, time of the runs in bounded_ns at the device's peak, at most their actual time
 -- column matrix_ns: BIGINT, length of the runs on the MME
 -- column counted_ns: BIGINT, the part of matrix_ns in runs whose operations and peak rate are known
--- column peak_ns: DOUBLE, time that the operations of the counted_ns runs take at the peak rate
+-- column peak_ns: DOUBLE, time that the operations of the runs in counted_ns take at the peak rate
 WITH inside AS (
     SELECT n.rank, n.graph, n.node, n.node_id, n.engine, count(DISTINCT n.execution) AS runs, sum(n.dur)::BIGINT AS ns
     FROM node_runs AS n JOIN windows AS w ON w.rank = n.rank AND n.ts >= w.ts AND n.ts < w."end"

@@ -7,13 +7,13 @@
 -- column steps: BIGINT, complete steps in the window
 -- column window_ns: BIGINT, length of the window
 -- column busy_ns: BIGINT, time in which any engine works
--- column mme_ns: BIGINT, the MME works
--- column tpc_ns: BIGINT, the TPC works
--- column dma_ns: BIGINT, DMA or PDMA work
--- column together_ns: BIGINT, MME and TPC work at the same time
--- column mme_alone_ns: BIGINT, only the MME works
--- column tpc_alone_ns: BIGINT, only the TPC works
--- column dma_alone_ns: BIGINT, only copies run, not counting internal copies of the runtime or the profiler
+-- column mme_ns: BIGINT, time in which the MME works
+-- column tpc_ns: BIGINT, time in which the TPC works
+-- column dma_ns: BIGINT, time in which DMA or PDMA work
+-- column together_ns: BIGINT, time in which both MME and TPC work
+-- column mme_alone_ns: BIGINT, time in which only the MME works
+-- column tpc_alone_ns: BIGINT, time in which only the TPC works
+-- column dma_alone_ns: BIGINT, time in which only copies run, not counting internal copies of the runtime or the profiler
 SELECT m.rank, min(t.steps) AS steps, min(t.dur) AS window_ns,
        sum(m.ns)::BIGINT AS busy_ns,
        coalesce(sum(m.ns) FILTER (mask & 1 = 1), 0)::BIGINT AS mme_ns,

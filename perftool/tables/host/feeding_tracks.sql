@@ -18,8 +18,8 @@ busiest AS (
     FROM (SELECT rank, track, count(*) AS ops FROM slices WHERE side = 'host' AND cat = 'cpu_op' GROUP BY ALL)
     GROUP BY rank
 ),
--- On Gaudi, the bridge and Synapse show their calls from the feeding threads on lanes of their own, and so does the
--- launch thread. These lanes also count.
+-- On Gaudi, the trace has separate lanes for calls that the feeding threads make into the bridge and Synapse, and for
+-- the bridge's launch thread. These lanes also count.
 named AS (
     SELECT DISTINCT t.rank, t.id AS track
     FROM tracks AS t JOIN _vocabulary AS v

@@ -8,9 +8,9 @@
 -- column before: VARCHAR, the last op that ends before the longest stretch
 -- column after: VARCHAR, the first op that begins after the longest stretch
 -- column pair_before: VARCHAR, the op before the stretches of the pair
--- column pair_after: VARCHAR, the op after them
+-- column pair_after: VARCHAR, the op after the stretches of the pair
 -- column pair_times: BIGINT, the number of these stretches
--- column pair_ns: BIGINT, their time
+-- column pair_ns: BIGINT, length of these stretches together
 WITH stretches AS (SELECT rank, cause, ts, dur, "end" FROM gap_causes WHERE cause IN ('between_ops', 'unknown')),
 named AS (
     SELECT o.id, o.rank, o.name, o.ts, o."end" FROM ops AS o

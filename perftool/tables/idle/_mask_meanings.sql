@@ -4,13 +4,13 @@
 -- needs: _timeline
 -- empty without: _timeline
 -- column mask: BIGINT, _timeline.mask
--- column computing: BOOLEAN, a kernel other than a collective runs
--- column communicating: BOOLEAN, a collective runs
+-- column computing: BOOLEAN, whether a kernel other than a collective runs
+-- column communicating: BOOLEAN, whether a collective runs
 -- column device: VARCHAR, activity of the device: kernel, communication, memcpy or memset; NULL while it is idle
--- column host_works: BOOLEAN, a feeding thread works instead of waiting for the device
--- column loading: BOOLEAN, a feeding thread waits for data
--- column compiling: BOOLEAN, a feeding thread compiles or waits for a compiler
--- column copying_inputs: BOOLEAN, the host copies inputs to the device
+-- column host_works: BOOLEAN, whether a feeding thread works instead of waiting for the device
+-- column loading: BOOLEAN, whether a feeding thread waits for data
+-- column compiling: BOOLEAN, whether a feeding thread compiles or waits for a compiler
+-- column copying_inputs: BOOLEAN, whether the host copies inputs to the device
 -- column part: VARCHAR, part of the breakdown of steps: kernel, memcpy, memset, communication, runtime, dataloader or cpu_op; NULL for the rest
 -- column cause: VARCHAR, gap_causes.cause if the device is idle
 WITH masks AS (SELECT DISTINCT mask FROM _timeline)

@@ -1,5 +1,5 @@
 -- Stretches of time in which the activities of a rank do not change. mask has the bit of each activity that any lane of
--- the rank shows. One sweep serves the breakdown of steps, the causes of idle time and the summary.
+-- the rank shows. Used by the breakdown of steps, the causes of idle time and the summary.
 --
 -- Device (kernels that only wait do not count as work): compute, collective, both under an op of a process group
 -- (group_compute, group_collective), copy, fill; cpu_compute where the CPU is the device. Any host thread:

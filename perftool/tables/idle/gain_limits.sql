@@ -5,8 +5,8 @@
 -- submission. A call counts as blocked if it takes more than 50 us and ten times the median call of its name, and the
 -- device is busy during the call. If the CPU is the device, its work blocks its own thread.
 --
--- Recordings of process start-up or graph capture, or without most of their events or
--- many of their kernels, give no gains for a steady step.
+-- Recordings of process start-up or graph capture, or without most of their events or many of their kernels, give no
+-- gains for a steady step.
 --
 -- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers, lost_kernels
 -- empty without: device_ops

@@ -1,4 +1,4 @@
--- Compilations that logs and metrics report. For compilations.
+-- Compilations that logs and metrics report. Used by compilations.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank, when known

@@ -1,9 +1,9 @@
--- Operators that ran on the CPU, as logs and metrics report them. For fallbacks and fallback_calls.
+-- Operators that ran on the CPU, as logs and metrics report them. Used by fallbacks and fallback_calls.
 --
 -- maker: given
 -- column op: VARCHAR, operator, with overload when known
 -- column base: VARCHAR, operator without overload
 -- column dtypes: VARCHAR, argument types
 -- column count: BIGINT, number of executions
--- column source: VARCHAR, what reports it: table (printed at exit), metrics (the metrics file), or a line of the log: call, refusal (of an argument) or graph_cut; several joined by +
--- column registered: BOOLEAN, whether the bridge has a kernel for it, with any overload, in place or not
+-- column source: VARCHAR, what reports the executions: table (printed at exit), metrics (the metrics file), or a line of the log: call, refusal (of an argument) or graph_cut; several joined by +
+-- column registered: BOOLEAN, whether the bridge has a kernel for the operator, with any overload, in place or not

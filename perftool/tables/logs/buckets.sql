@@ -1,7 +1,7 @@
 -- One row per shape in a server's log: the buckets that vLLM on Gaudi prepared, and shapes that had no bucket.
 --
 -- maker: given
--- column rank: INTEGER, rank that printed it, when known
+-- column rank: INTEGER, rank that printed the line, when known
 -- column phase: VARCHAR, prompt, decode or spec decode
 -- column batch: BIGINT, number of requests
 -- column query: BIGINT, tokens per request, NULL when this release's log does not state them

@@ -1,4 +1,4 @@
--- One row per block of memory, that is, an allocation with its release. For allocations, memory_steps and memory_peak.
+-- One row per block of memory, that is, an allocation with its release. Used by allocations and _memory_moments.
 --
 -- An address that is allocated again must have been released before, even if the recording does not show the release:
 -- PyTorch does not record releases on threads without the profiler.

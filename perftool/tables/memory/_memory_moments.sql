@@ -1,5 +1,5 @@
--- One row per moment of interest: the peaks of the recording and of each step, and the ends of steps, by device. For
--- memory_steps and memory_peak.
+-- One row per moment of interest: the peaks of the recording and of each step, and the ends of steps, by device. Used
+-- by memory_steps and memory_peak.
 --
 -- needs: memory, _memory_blocks, step_marks
 -- empty without: _memory_blocks

@@ -1,4 +1,4 @@
--- The op, module and line of each allocation. For allocations.
+-- The op, module and line of each allocation. Used by allocations.
 --
 -- maker: place_allocations
 -- needs: _memory_blocks, slices, frames, _name_roles

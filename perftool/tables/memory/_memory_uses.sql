@@ -1,5 +1,5 @@
--- The memory in use at the peak of each rank's main device, by kind, with the ops that allocated most of it. For the
--- report.
+-- The memory in use at the peak of each rank's main device, by kind, with the ops that allocated most of it. Used by
+-- the report.
 --
 -- needs: memory_peak
 -- empty without: memory_peak

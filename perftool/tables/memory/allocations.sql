@@ -8,7 +8,7 @@
 -- column device_type: INTEGER, memory.device_type
 -- column device: INTEGER, device index, -1 for the CPU
 -- column addr: UBIGINT, address
--- column bytes: BIGINT, size
+-- column bytes: BIGINT, size of the block
 -- column ts: BIGINT, time of the allocation in ns; NULL when it was before the recording
 -- column end: BIGINT, time of the release in ns, or of the next allocation at the same address if the release was not recorded; NULL if the recording ends before the release
 -- column op: VARCHAR, innermost framework op around the allocation that computes, else the outermost op; NULL when none is recorded

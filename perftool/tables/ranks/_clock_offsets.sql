@@ -1,4 +1,4 @@
--- The clock of each rank relative to the lowest rank, along the chain of pairs with the least spread. For clocks.
+-- The clock of each rank relative to the lowest rank, along the chain of pairs with the least spread. Used by clocks.
 --
 -- maker: align_clocks
 -- needs: _clock_edges

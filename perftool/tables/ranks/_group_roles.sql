@@ -1,4 +1,5 @@
 -- The role of each process group in the recordings: pg_desc, without PyTorch's default text for unnamed groups.
+-- Used by process_groups.
 --
 -- maker: given
 -- column group_name: VARCHAR, process group

@@ -8,7 +8,7 @@
 -- needs: windows, steps, collectives, device_ops, launches, syncs, _timeline, _mask_meanings, gap_causes
 -- empty without: windows
 -- column rank: INTEGER, distributed rank
--- column step: INTEGER, number of the complete step that contains it; NULL if there is none
+-- column step: INTEGER, number of the complete step that contains the stretch; NULL if there is none
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column held_ns: BIGINT, time from the end of the collective that the rank waits for to the end of the stretch; NULL if it waits for none

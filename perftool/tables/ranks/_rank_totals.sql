@@ -1,5 +1,5 @@
--- The contribution of each rank to the summary. Times are clipped to the rank's window. BOOLEAN columns show what its
--- trace contains, so that missing data does not count as 0.
+-- The contribution of each rank to the summary. Times are clipped to the rank's window. BOOLEAN columns show what the
+-- rank's trace contains, so that missing data does not count as 0.
 --
 -- needs: steps, _timeline, _mask_meanings, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks, _extents, lost_kernels
 -- empty without: tracks
@@ -8,15 +8,15 @@
 -- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device, NULL if no activity has a length
 -- column unknown_ns: BIGINT, the part of window_ns in which the trace does not show the device, NULL without device work
 -- column steps: BIGINT, number of complete steps; 1 for a recording without steps
--- column busy_ns: BIGINT, the device works; NULL without device work in the whole recording
--- column compute_ns: BIGINT, a kernel other than a collective runs
--- column collective_ns: BIGINT, a collective runs
--- column exposed_ns: BIGINT, a collective runs and no other kernel; NULL if the device's state is unknown
--- column kernel_ns: BIGINT, any kernel runs
--- column loading_ns: BIGINT, a feeding thread waits for data
--- column compiling_ns: BIGINT, a feeding thread compiles or waits for a compiler
--- column copying_ns: BIGINT, the host copies inputs
--- column overlap_ns: BIGINT, a feeding thread and the device work at the same time
+-- column busy_ns: BIGINT, time in which the device works; NULL without device work in the whole recording
+-- column compute_ns: BIGINT, time in which a kernel other than a collective runs
+-- column collective_ns: BIGINT, time in which a collective runs
+-- column exposed_ns: BIGINT, time in which a collective runs and no other kernel; NULL if the device's state is unknown
+-- column kernel_ns: BIGINT, time in which any kernel runs
+-- column loading_ns: BIGINT, time in which a feeding thread waits for data
+-- column compiling_ns: BIGINT, time in which a feeding thread compiles or waits for a compiler
+-- column copying_ns: BIGINT, time in which the host copies inputs
+-- column overlap_ns: BIGINT, time in which a feeding thread and the device work at the same time
 -- column compilations: BIGINT, number of compilations that begin in the window
 -- column syncs: BIGINT, number of waits for the device that begin in the window
 -- column peak_bytes: BIGINT, peak of allocated device memory, NULL when not recorded

@@ -1,4 +1,4 @@
--- Every rank of the run with its status. For ranks.
+-- Every rank of the run with its status. Used by ranks.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank

@@ -3,7 +3,7 @@
 -- needs: _ranks, _rank_totals, steps, clocks, waits
 -- empty without: _ranks
 -- column rank: INTEGER, distributed rank
--- column host: VARCHAR, machine it ran on, according to the metadata, the name or the folder of its trace; NULL when unknown
+-- column host: VARCHAR, machine that the rank ran on, according to the metadata, the name or the folder of its trace; NULL when unknown
 -- column status: VARCHAR, ok, missing (a rank of the run whose trace was not given) or unreadable
 -- column steps: BIGINT, number of complete steps
 -- column step_ns: BIGINT, median length of the complete steps
@@ -11,9 +11,9 @@
 -- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device
 -- column busy_ns: BIGINT, busy time of the device; NULL without device work, like all values derived from the device
 -- column idle_ns: BIGINT, idle time of the device, in the part of the window in which the trace shows the device
--- column compute_ns: BIGINT, a kernel other than a collective runs
--- column collective_ns: BIGINT, a collective runs
--- column exposed_ns: BIGINT, a collective runs and no other kernel does
+-- column compute_ns: BIGINT, time in which a kernel other than a collective runs
+-- column collective_ns: BIGINT, time in which a collective runs
+-- column exposed_ns: BIGINT, time in which a collective runs and no other kernel does
 -- column waited_ns: BIGINT, time spent waiting for other ranks in collectives; NULL when no collective could be matched with other ranks
 -- column lost_kernels_ratio: DOUBLE, share of the kernel launches without device work in the median complete step, without the capture of graphs; NULL if the steps launch no kernel
 -- column offset_ns: BIGINT, clocks.offset_ns

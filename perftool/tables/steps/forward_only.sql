@@ -1,9 +1,9 @@
 -- One row per stretch of forward work that no backward pass follows, in a recording that trains: an evaluation, a
 -- rollout, the pass of a frozen or averaged model, or a transform of the inputs.
 --
--- A matrix multiplication, convolution or attention counts if neither it nor an op inside it is differentiated. A stretch
--- lasts from the first such op to the last one before the next differentiated op, backward function or optimizer call.
--- There are no rows for a rank in which nothing is differentiated.
+-- A matmul, convolution or attention counts if neither it nor an op inside it is differentiated. A stretch lasts from
+-- the first such op to the last one before the next differentiated op, backward function or optimizer call. There are
+-- no rows for a rank in which nothing is differentiated.
 --
 -- needs: ops, op_kinds, feeding_tracks, _differentiated, optimizer_steps, dataloader, launches
 -- empty without: _differentiated

@@ -29,7 +29,7 @@
 -- column idle_runtime: BIGINT, ns of runtime calls while the device is idle; differs from runtime only if the CPU is the device
 -- column idle_dataloader: BIGINT, ns of data loading while the device is idle; differs from dataloader only if the CPU is the device
 -- column idle_cpu_op: BIGINT, ns of framework ops while the device is idle; differs from cpu_op only if the CPU is the device
--- column source: VARCHAR, source of its bounds: iteration, profiler, optimizer, annotation or copies (step_marks.source); NULL for a whole recording
+-- column source: VARCHAR, source of the step's bounds: iteration, profiler, optimizer, annotation or copies (step_marks.source); NULL for a whole recording
 -- column confidence: VARCHAR, step_marks.confidence
 -- column left_out: VARCHAR, why per-step numbers exclude a partial step: incomplete (cut by the recording) or warm-up (the first steps, which compile or start up)
 WITH

@@ -1,4 +1,4 @@
--- The unit of each number of the summary, from metrics.toml. For summary.
+-- The unit of each number of the summary, from metrics.toml. Used by summary.
 --
 -- maker: given
 -- column metric: VARCHAR, name of the number

@@ -1,4 +1,4 @@
--- One row per kind of data loss or repair, by a reader or in the pairing of begin and end events. For input_issues.
+-- One row per kind of data loss or repair, by a reader or in the pairing of begin and end events. Used by input_issues.
 --
 -- maker: given
 -- column path: VARCHAR, the file

@@ -1,4 +1,4 @@
--- Patterns that assign device lanes to engines; the first match counts. For tracks.
+-- Patterns that assign device lanes to engines; the first match counts. Used by tracks.
 --
 -- maker: given
 -- column ordinal: INTEGER, order of the patterns

@@ -9,8 +9,8 @@
 -- column copies: BOOLEAN, whether it is a runtime call that moves data
 -- column collective: BOOLEAN, whether it is an operation of a process group on the host
 -- column compiles: VARCHAR, for a compilation, or part of one, its source: torch.compile or trace (Gaudi)
--- column elsewhere: activity, the one that it shows in _timeline on threads that do not feed the device; NULL for none
--- column feeding: activity, the one that it shows in _timeline on threads that feed the device; NULL for none
+-- column elsewhere: activity, activity in _timeline of a slice with this name on threads that do not feed the device; NULL for none
+-- column feeding: activity, activity in _timeline of a slice with this name on threads that feed the device; NULL for none
 -- column drawn: VARCHAR, the kind of bar that shows it in pictures of a host thread: sync, dataloader, graph_build, fallback, memcpy, runtime, communication, optimizer, cpu_op or other
 -- column direction: VARCHAR, for a copy on the device: host_to_device, device_to_host, device_to_device or peer
 WITH names AS (

@@ -1,4 +1,4 @@
--- The roles of names from the vendor files. For _categories, tracks, _name_roles and others.
+-- The roles of names from the vendor files. Used by _categories, tracks, _name_roles and others.
 --
 -- maker: given
 -- column vendor: VARCHAR, type of device; NULL for names that PyTorch writes on every device
