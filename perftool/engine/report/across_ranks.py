@@ -9,9 +9,9 @@ from perftool.model.report import Finding, RankSummary
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
-    """Positions of findings that are the same on different ranks, ordered by the first of each group.
+    """Groups of indices of findings that are the same on different ranks, ordered by the first index of each group.
 
-    Two findings of one rank are never merged, even when their fingerprints, which leave numbers out, are equal.
+    Two findings of one rank are never in one group, even if their fingerprints, which omit numbers, are equal.
     """
     groups: list[list[int]] = []
     # Among findings with the same fingerprint, the n-th on a rank matches the n-th on every other rank.
@@ -40,7 +40,7 @@ def ranks_to_show(ranks: Sequence[RankSummary], findings: Sequence[Finding], mos
         return list(ranks)
     late = {rank for found in findings for rank in found.late_ranks}
     counts = Counter(found.code for found in findings if found.rank is not None)
-    # A finding on many ranks does not single out any of them.
+    # A rule with findings on many ranks does not distinguish any of them.
     late |= {found.rank for found in findings if found.rank is not None and counts[found.code] <= most // 2}
     columns = [[_times(row)[at] for row in ranks if row.status == "ok"] for at in range(4)]
     usual = [sorted(column)[len(column) // 2] if column else 0.0 for column in columns]

@@ -1,4 +1,4 @@
-"""A sentence on the time of a recording before and after the work that recurs."""
+"""A sentence on the time of a recording before its first step or op, and after its last."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from perftool.engine.rules.sources import mostly_in
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
-# Shorter stretches get no sentence.
+# Stretches with a smaller share of the recording are not mentioned.
 _WEIGHTY = 0.1
 _STRETCHES = """
 SELECT rank, work, before, recorded_ns, sum("end" - ts)::BIGINT AS ns,

@@ -1,4 +1,4 @@
-"""Large causes of time in which the device does not compute, whether or not a rule covers them."""
+"""Large causes of time in which the device does not compute, with or without a rule about them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, format_ratio
 
-# Every report names the causes that take a larger share of the window than this.
+# The verdict names each cause that takes a larger share of the window.
 LARGE = 0.2
 
 CLAUSES = {
@@ -43,7 +43,7 @@ CLAUSES = {
     "unknown": "the device is idle, and the recording does not show what the host does",
     "exposed_collectives": "collectives run while the device computes nothing",
 }
-# When the CPU is the device, no separate host exists.
+# Clauses for runs on the CPU, where no separate host exists.
 _ON_CPU = {
     "framework_op": "no op computes while the program is in ops that allocate or describe tensors, or call other ops",
     "collective": "no op computes while the program is in collectives or waits for them",
@@ -52,9 +52,9 @@ _ON_CPU = {
     "unknown": "no op runs, and the recording does not show why",
     "start_up": "no op computes during one-off start-up calls",
 }
-# A share below this is stated in the text.
+# If a cause explains less than this share of the wait for the host, the clause states the share.
 _NEARLY_ALL = 0.9
-# Names of ops from a trace are cut to this length in sentences.
+# The most characters of an op's name in a sentence.
 _LONGEST_NAME = 60
 _WAITING = re.compile("the device (?:waits|is idle) while the host")
 _NEEDS = (
@@ -139,12 +139,12 @@ def causes(
 
 
 def cut_name(name: str) -> str:
-    """``name``, cut for a sentence. The mark of a cut lets ``--redact`` find the remains of a secret."""
+    """``name``, cut for a sentence. By the ellipsis, ``--redact`` recognises the rest of a secret."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _counted(row: dict[str, Any], device: str | None) -> str:
-    """A clause on the number of ops, if their own overhead on a CPU is the cause and no single op has most of it."""
+    """A clause on the number of ops, if the cause is the overhead of ops on a CPU and no single op has most of it."""
     if row["name"] != "framework_op" or device != "cpu" or _mostly_in(row):
         return ""
     return f" ({round(row['ops']):,} ops{' a step' if row['stepped'] else ''}: larger batches or fewer ops shorten it)"

@@ -11,24 +11,24 @@ from perftool.units import format_ratio
 
 # A recording may cut off its first and last step.
 _CUT_OFF = 2
-# Steps are uneven if their mean and their median differ by more than this share, as in the table _usual_steps.
+# Steps are uneven if their mean and their median differ by more than this share; the table _usual_steps uses it, too.
 UNEVEN = 0.25
 # A run is not compared with others if the share of kernels missing from its recording exceeds theirs by more than this.
-# In each healthy recording that we know, each launch of the median step has a kernel. As in the table lost_kernels.
+# In all complete recordings that we know, each launch of the median step has a kernel. The table lost_kernels has the
+# same limit.
 MOST_LOST_KERNELS = 0.05
-# If a larger share of the kernels is missing, the table summary gives no step time either.
+# If a larger share of the kernels is missing, the step time is unknown, as in the table summary.
 _MOST = 0.5
 
 
 def counted(steps: Iterable[Step]) -> list[Step]:
-    """The complete ``steps``. A recording in which nothing marks steps is treated as one step, unless other ranks have
-    steps."""
+    """The complete ``steps``. A recording without steps counts as one step, unless other ranks have steps."""
     complete = [step for step in steps if not step.partial]
     return [step for step in complete if step.name != WHOLE_TRACE] or complete
 
 
 def mostly_incomplete(steps: Iterable[Step]) -> Iterator[str]:
-    """A sentence for each rank whose steps are mostly incomplete, so that the complete ones do not represent them."""
+    """A sentence for each rank most of whose steps are incomplete, so that the complete ones do not represent them."""
     cut = list(steps)
     complete = Counter(step.rank for step in cut if not step.partial)
     incomplete = Counter(step.rank for step in cut if step.left_out == "incomplete")
@@ -59,10 +59,9 @@ def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
 def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
     """The length of the recording per step, in ns, without the steps left out; the largest value of all ranks.
 
-    The length of each step left out is subtracted, but at most a median step for an incomplete one. (Warm-up steps may
-    well take longer.)
+    The length of each step left out is subtracted; for an incomplete one, at most the length of a median step.
 
-    ``recorded_ns`` has the length of each rank's recording. None if it is known for no rank with steps.
+    ``recorded_ns`` has the length of each rank's recording. None if that length is known for no rank with steps.
     """
     own = _by_rank(step for step in steps if step.name != WHOLE_TRACE)
     per_step = (_per_step(own[rank], length) for rank, length in recorded_ns.items() if rank in own)
@@ -84,7 +83,7 @@ def least_covered(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> floa
 
 
 def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
-    # A recording cuts off its first and last step at most, so other incomplete steps are not left out.
+    # A recording cuts off at most its first and its last step. With more incomplete steps, all of them count.
     are_cut = sum(step.left_out == "incomplete" for step in steps) <= _CUT_OFF
     left_out = [step for step in steps if step.partial and (are_cut or step.left_out != "incomplete")]
     count = len(steps) - len(left_out)
@@ -94,7 +93,7 @@ def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
 
 
 def median_step_ns(steps: Iterable[Step]) -> float:
-    """The median of the counted steps of all ranks; 0 without any."""
+    """The median length of the counted steps of all ranks, in ns; 0 without any."""
     return _median_ns(counted(steps))
 
 

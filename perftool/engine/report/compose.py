@@ -51,7 +51,7 @@ def compose(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Report:
     """The report over ``store``; ``evaluated`` runs ``rules`` once the context is known."""
-    # Built in one call, so that the second core always has a table to build.
+    # One call for all tables, so that they can be built in parallel.
     store.build(_TABLES)
     summary = overview.summary(store)
     groups = group_roles(store)
@@ -118,7 +118,7 @@ def compose(
 def conclude_only(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Outcome:
-    """The findings of ``rules`` over ``store``, as in ``compose``, without the numbers of a report."""
+    """The findings of ``rules`` over ``store``, as in the report of ``compose``."""
     return _concluded(store, rules, tuple(overview.steps(store)), device, evaluated)
 
 
@@ -131,7 +131,7 @@ def _concluded(
 ) -> Outcome:
     outcome = evaluated(context_of(store, steps, device.type))
     if len(outcome.findings) < 2:
-        # The causes only decide which finding comes first.
+        # Causes are only needed to decide which of several findings comes first.
         return replace(outcome, findings=(*_unreadable_findings(rules, store.unreadable), *outcome.findings))
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
     on_host = {rule.code for rule in rules if rule.relieves == "host"}
@@ -159,7 +159,7 @@ def _simulated(store: TraceStore) -> bool:
 
 
 def unreadable(path: str, error: InputError) -> InputFile:
-    """An unreadable input; its name may still give the rank."""
+    """The input ``path``, which is unreadable because of ``error``; the rank comes from its name, if at all."""
     return InputFile(
         shown_path(path), "trace", rank_of(path, {}), 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),)
     )

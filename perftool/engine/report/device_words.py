@@ -1,4 +1,4 @@
-"""Sentences on what the device does: its largest ops and modules, how busy it is, and how far it is from its best."""
+"""Sentences on the work of the device: its largest ops and modules, how busy it is, and how close to its peak."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from perftool.model.report import Metric
 from perftool.model.words import kind_label
 from perftool.units import format_bytes, format_ns, format_ratio
 
-# Below this, the device is practically never idle, and naming causes would be noise.
+# Below this idle share, the device is practically never idle, so causes of idle time are not named.
 _NOTEWORTHY_IDLE = 0.02
-# Below this idle share the device is well fed: any gain must come from its kernels.
+# Below this idle share, any gain must come from the kernels of the device.
 _WELL_FED = 0.10
-# Below this idle share the kernels decide how long a step takes.
+# Below this idle share, mainly the kernels determine the length of a step.
 _BUSY = 0.20
-# Kernels this close to the device's best leave little to gain.
+# Kernels that reach this share of their roofline leave little to gain.
 _NEAR_BEST = 0.80
 # A part with a larger share is treated as all of the work.
 _NEARLY_ALL = 0.9
-# Smaller parts are not named.
+# Parts with a smaller share of the work are not named.
 _WEIGHTY = 0.05
 # The largest op is not worth naming alone if its share is smaller than this.
 _LARGEST = 0.1
 _MOST_PARTS = 3
-# The rule for a recording without work.
+# The rule that reports a recording without work.
 _EMPTY = "TRC112"
 
 
 def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
-    """A sentence on where a busy device spends its time, and how far it is from its best; empty for a device that is
-    idle for ``most_idle`` of the time or more.
+    """A sentence on how busy the device is, and how close to its peak; empty for a device that is idle for
+    ``most_idle`` of the time or more.
     """
     if not run.inputs or any(found.severity == "error" for found in run.findings):
         return ""
@@ -98,12 +98,13 @@ def detail_sentence(run: VerdictInput) -> str:
 
 
 def busy_detail(run: VerdictInput) -> str:
-    """What a busy device spends its time on other than matmuls."""
+    """A sentence on the time in kernels that only read and write memory, if it is long, and on the time in an unknown
+    state."""
     return sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
 
 
 def work_sentences(run: VerdictInput) -> str:
-    """The work of a busy device by op and by module, and what it could still gain; empty for a device often idle."""
+    """Sentences on the work of a busy device by op and by module, and on possible gains; empty if it is often idle."""
     idle = run.summary["device_idle_ratio"].value
     if not run.left or idle is None or idle >= _BUSY:
         return ""
@@ -112,8 +113,8 @@ def work_sentences(run: VerdictInput) -> str:
 
 
 def largest_op(run: VerdictInput) -> str:
-    """A sentence on the op that takes most of the CPU's time, and how far it is from the machine's best; empty for
-    other devices."""
+    """A sentence on the op that takes the most time of a run on the CPU, and how close it is to the machine's peak;
+    empty for other devices."""
     if run.device != "cpu" or not run.device_ops:
         return ""
     top = run.device_ops[0]
@@ -126,8 +127,8 @@ def largest_op(run: VerdictInput) -> str:
 
 
 def named_parts(run: VerdictInput) -> str:
-    """The modules that divide the work, or else the annotations; if neither do, the ops that a program calls on a CPU,
-    unless all ops are small.
+    """A sentence on the modules that divide the work, or else on the annotations; without either, on the ops that a
+    program calls on a CPU, unless all ops are small.
     """
     called = run.called if run.device_ops and run.device_ops[0].share >= _LARGEST else ()
     of_kinds = (("module", _module_parts(run.modules)), ("annotation", run.annotated), ("op", called))
@@ -163,8 +164,8 @@ def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
 
 
 def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
-    """The outermost modules that divide the work. If a module with nearly all of it has only layers inside, the module
-    is named rather than its layers, unless it is the whole model.
+    """The outermost modules that divide the work. If nearly all of it is in a module that contains only layers, the
+    result is this module rather than its layers, unless it is the whole model.
     """
     level = [one for one in modules if one.depth == 1]
     while level and (most := max(level, key=lambda one: one.share)).share > _NEARLY_ALL:
@@ -177,8 +178,8 @@ def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
 
 
 def _by_class(modules: Sequence[ModuleTime], first: str) -> list[Part]:
-    """The class ``first``, and the others that are nowhere inside it or around it, so that no work counts twice;
-    largest first.
+    """The work of the class ``first``, and of the other classes that are nowhere inside it or around it, so that no
+    work counts twice; largest first.
     """
     paths = [one.path.split(INSIDE) for one in modules if one.path]
     ordered = [_class_part(modules, name) for name in {one.module for one in modules if one.module} - {first}]
@@ -195,7 +196,7 @@ def _own_ns(modules: Sequence[ModuleTime], name: str) -> int:
 
 
 def _class_part(modules: Sequence[ModuleTime], name: str) -> Part:
-    """All modules of the class ``name``, wherever they are in the model, with the modules inside them."""
+    """The work of all modules of the class ``name``, with the modules inside them."""
     # A module of the class may be inside another one of the class.
     outermost = [one for one in modules if one.module == name and one.path and one.path.split(INSIDE).count(name) == 1]
     return Part(name, sum(one.share for one in outermost), any(one.backward_ns > 0 for one in outermost))
@@ -221,7 +222,7 @@ def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
 
 
 def _unknown(summary: Mapping[str, Metric]) -> str:
-    """A clause on how long the device's state is unknown."""
+    """A clause on the time in which the device's state is unknown; empty if there is none."""
     unknown = summary["device_unknown_ratio"]
     if not unknown.value or not unknown.numerator:
         return ""
@@ -230,19 +231,19 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
 
 
 def _best(run: VerdictInput) -> str:
-    """A clause on how far a busy device is from its best, and why; empty if the gap is small or unknown."""
+    """A clause on how far a busy device is from its peak, and why; empty if the distance is small or unknown."""
     best = run.summary["roofline_ratio"].value
     distance = f", with its {_units(run)} at {format_ratio(best)} of their peak" if best and best < _NEAR_BEST else ""
     return "; ".join((distance, passes)) if (passes := _passes(run)) else distance
 
 
 def _units(run: VerdictInput) -> str:
-    """What the device runs: kernels, or on the CPU the ops themselves."""
+    """The word for the work of the device: kernels, or ops on a CPU."""
     return "ops" if run.device == "cpu" else "kernels"
 
 
 def _passes(run: VerdictInput) -> str:
-    """The time in kernels that only read and write, if it is large."""
+    """A clause on the time in kernels that only read and write memory; empty if the time is short."""
     passes, window = (run.summary[name].value for name in ("passes_time_ms", "window_ms"))
     if not passes or not window or passes < LARGE * window:
         return ""

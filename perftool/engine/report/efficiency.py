@@ -1,4 +1,4 @@
-"""The report section on achieved versus possible op rates."""
+"""The report section on the rates that ops reach, compared with the peaks of the device."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from perftool.store.trace_store import TraceStore
 
 EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_ops", "_efficiency_peaks", "_efficiency_totals", "device_facts")
 _TOP = 60
-# If less than this share of the work is known, it does not represent the rest.
+# If a number is known for less than this share of the work, it does not represent all of the work.
 KNOWN = 0.5
-# Merges the same op across ranks. Means hide differences between ranks; the table op_efficiency lists each rank. The
-# order is fixed, because the sum of floating-point numbers depends on it.
+# The ops of all ranks together; the table op_efficiency lists each rank. Numbers are added in a fixed order, because a
+# floating-point sum depends on it.
 _OPS = """
 WITH merged AS (
     SELECT name, source, engine, kind, input_dims, input_types,

@@ -21,8 +21,8 @@ _LARGEST = 0.2
 _MOST_NAMED = 3
 # An optimizer with a smaller share is not named.
 _LARGE_OPTIMIZER = 0.15
-# The optimizer with the most time on the first rank. An optimizer that calls another does not count. The last call may
-# end long after the window, because the profiler stops and saves during it.
+# The optimizer with the most time on the first rank. An optimizer that calls another one does not count. The last call
+# may end long after the window, because the profiler stops and saves its trace during this call.
 _OPTIMIZER = """
 WITH calls AS (
     SELECT *, lead(ts) OVER (PARTITION BY track ORDER BY ts, "end" DESC) AS next_ts FROM optimizer_steps
@@ -37,7 +37,7 @@ _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY r
 
 @dataclass(frozen=True)
 class _Part:
-    """A function, or what it computes itself outside of modules and of other functions, and its time in ns."""
+    """A function and its time in ns; with ``itself``, only its work outside of modules and of other functions."""
 
     line: Line
     ns: int
@@ -48,9 +48,9 @@ class _Part:
 
 
 def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) -> tuple[str, tuple[Line, ...]]:
-    """The user's outermost functions that divide the time of the first rank, with the number of their calls, and the
-    lines of those that are called; empty if the recording has no stacks, if one function has all of the time and calls
-    no other, or if only the ``forward`` of modules, which have their own sentence, would be named.
+    """A sentence on the user's outermost functions that divide the time of the first rank, and the lines of these
+    functions. Empty if the recording has no stacks, if one function has all of the time and calls no other, or if only
+    the ``forward`` of modules, which have their own sentence, would be named.
     """
     store.build(["windows", "frames"])
     windows = store.select(_WINDOWS)
@@ -70,7 +70,7 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
 
 
 def optimizer_sentence(store: TraceStore) -> str:
-    """The share of the time that the first rank's optimizer takes; empty if it is small."""
+    """A sentence on the share of the time that the first rank's optimizer takes; empty if it is small."""
     store.build(["windows", "optimizer_steps"])
     rows = store.select(_OPTIMIZER)
     if not rows or rows[0]["share"] < _LARGE_OPTIMIZER:
@@ -79,12 +79,12 @@ def optimizer_sentence(store: TraceStore) -> str:
 
 
 def _is_all(large: Sequence[_Part], whole_ns: int, steps: int) -> bool:
-    """Whether one call in each step has all of the time."""
+    """Whether nearly all of the time is in one function that is called at most once per step."""
     return len(large) == 1 and large[0].ns > _WHOLE * whole_ns and large[0].calls <= steps
 
 
 def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
-    """The outermost functions that divide the time, and what the function around them computes itself."""
+    """The outermost functions that divide the time, and the own work of the function that calls them, largest first."""
     around: FunctionTime | None = None
     while functions and (longest := max(functions, key=lambda one: one.ns)).ns > _WHOLE * whole_ns:
         if not longest.inner and sum(longest.own.values()) < _LARGEST * whole_ns:
@@ -97,7 +97,7 @@ def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
 
 
 def _itself(one: FunctionTime) -> _Part:
-    """What ``one`` computes itself, at the line and by the op with most of it, if there is one."""
+    """The own work of ``one``, at the line and with the op that have most of it, if any line or op has."""
     whole_ns = sum(one.own.values())
     by_line: Counter[Line] = Counter()
     by_op: Counter[str] = Counter()
@@ -112,7 +112,7 @@ def _itself(one: FunctionTime) -> _Part:
 
 def _named(one: _Part, whole_ns: int, steps: int) -> str:
     file, line, function = one.line
-    # The folder shows whether the file belongs to a library.
+    # Relative paths keep their folder, which shows whether the file belongs to a library.
     parts = (file or "").replace("\\", "/").split("/")
     place = f"{'/'.join(parts[-1:] if file and file.startswith('/') else parts[-2:])}{f':{line}' if line else ''}"
     calls = round(one.calls / steps) if steps else one.calls

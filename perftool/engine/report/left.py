@@ -1,4 +1,4 @@
-"""What a busy device without advice could still gain: its largest ops, and how far each is from its best."""
+"""Sentences on the largest ops of a busy device, on how close each is to its peak, and on the possible gain."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from perftool.model.unmodelled import WITHOUT_SHAPES, why_no_model
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# Merges the ranks. The reason is that of the op's longest unknown calls. ``work_ns`` is the work of all ops of all
-# ranks, also of those that are too small for the table.
+# The ops of all ranks together. Shapes and types are those of the op's longest calls without a cost model. ``work_ns``
+# is the work of all ops, including those that are too small for the table.
 _OPS = """
 SELECT name, min(source) AS source, min(kind) AS kind, arg_max(engine, kernel_ns) AS engine,
        CASE WHEN count(*) FILTER (input_dims IS NULL AND unsized_calls > 0) = 0
@@ -30,7 +30,7 @@ _MOST_NAMED = 4
 _LONGEST_NAME = 52
 # Calls with a smaller share of their op's time are not mentioned.
 _FEW = 0.1
-# Smaller ops are only counted.
+# Ops with a smaller share of the work are not named.
 _LARGE = 0.05
 # Ops are named until they make up this share of the work.
 _NAMED_SHARE = 0.8
@@ -38,15 +38,16 @@ _NAMED_SHARE = 0.8
 _SMALL = 0.02
 # If all ops together lose less than this, none of them has anything left to gain.
 _SMALL_LOSS = 0.05
-# Caches let an op exceed its model a little. Beyond this, the model does not fit and proves nothing.
+# With caches, an op may be a little faster than its cost model. Beyond this factor, the model does not fit the op.
 _FAR_ABOVE = 2
 
 
 @dataclass(frozen=True)
 class LargeOp:
-    """An op of the device's work: its name and ``share``, its share of the best rate, or ``why`` that is unknown.
+    """An op with its ``share`` of the work, and the share of its peak ``reached``, or ``why`` that is unknown.
 
-    ``calls`` is a clause on the calls whose rate is known; empty if they take most of the op's time.
+    ``judged`` is true if it is known whether the op could be faster; ``lost`` is the possible gain as a share of the
+    work. ``calls`` is a clause on the calls whose rate is known; empty if these are nearly all.
     """
 
     name: str
@@ -60,19 +61,19 @@ class LargeOp:
 
 @dataclass(frozen=True)
 class Left:
-    """The ops of the device, the largest first, and what the recording lacks for judging more of them."""
+    """The ops of the device, largest first, and a sentence on what is ``missing`` to judge more of them."""
 
     ops: Sequence[LargeOp]
     missing: str
     on_cpu: bool = False
 
     def sentence(self, by_module: str = "") -> str:
-        """The largest ops with their shares of the best rate, then ``by_module``, then what to record, or what can be
-        gained."""
+        """Sentences on the largest ops and how close they are to their peaks, then ``by_module``, then a sentence on
+        the possible gain, or on what to record."""
         return " ".join(filter(None, (f"{self._largest()}.", by_module, self._ending()))) if self.ops else ""
 
     def reached_by(self, name: str) -> float | None:
-        """The share of the device's best rate that the op ``name`` reaches; None if it is not known of most calls."""
+        """The share of its peak that the op ``name`` reaches; None if it is known only for a part of the calls."""
         return next((op.reached for op in self.ops if op.name == name and not op.calls), None)
 
     def _largest(self) -> str:
@@ -80,9 +81,9 @@ class Left:
         for op in self.ops[:_MOST_NAMED]:
             if sum(one.share for one in named) < _NAMED_SHARE and op.share >= _LARGE:
                 named.append(op)
-        # The ending says, once for all ops, that no shapes are recorded.
+        # The last sentence says for all ops that shapes are not recorded.
         texts = [_named(op).removesuffix(f", {WITHOUT_SHAPES}") for op in named]
-        # The shares are of the time in which ops compute, not of the window.
+        # Shares refer to the time in which ops compute, not to the window.
         return "Largest ops, by share of the work: " + "; ".join(texts)
 
     def _ending(self) -> str:
@@ -106,7 +107,7 @@ class Left:
 
 
 def left(store: TraceStore, efficiency: Efficiency | None) -> Left:
-    """The ops of ``store`` with their shares of the best rate; none if the input shows no device work."""
+    """The ops of ``store``, and how close they are to their peaks; no ops if the input shows no device work."""
     if efficiency is None:
         return Left((), "")
     rows = store.select(_OPS)
@@ -116,7 +117,7 @@ def left(store: TraceStore, efficiency: Efficiency | None) -> Left:
 
 def _op(row: dict[str, Any], work: int) -> LargeOp:
     fields = ("name", "source", "kind", "engine", "input_dims", "input_types", "calls", "kernel_ns")
-    # The calls of the larger part of the time speak for the op.
+    # The sizes of an op count as known if they are known for the calls with most of its time.
     sized = 2 * row["unsized_ns"] < row["kernel_ns"]
     rate = OpRate(
         **{name: row[name] for name in fields}, bytes=0.0 if sized else None,

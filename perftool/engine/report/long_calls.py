@@ -1,4 +1,4 @@
-"""Sentences on a module, a function or an op few of whose calls take most of its time, on a CPU."""
+"""Sentences on modules, functions and ops that spend most of their time in a few of their calls, on a CPU."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from perftool.engine.report.causes import cut_name
 from perftool.model.own_code import Line
 from perftool.store.trace_store import TraceStore
 
-# The fewest calls of a step that take more than half of the time, and the number of all calls, on the first rank. A
-# call is known by its place among the calls of its step. It counts with its shortest time in any step, so that a call
-# that was interrupted in some steps is not long.
+# The fewest calls of a step that take more than half of the time, and the number of all calls, on the first rank. Calls
+# of different steps are the same call if they have the same place in their step. A call counts with its shortest time
+# in any step, so that a call that was interrupted in some steps is not long.
 _LONG_CALLS = """
 WITH calls AS ({calls}),
 outermost AS (
@@ -48,14 +48,14 @@ _CALLS_OF_MODULE = _CALLS_OF_FUNCTION.format(
     which="file IS NULL AND regexp_replace(function, '_\\d+$', '') = 'nn.Module: ' || $name"
 )
 _CALLS_OF_LINE = _CALLS_OF_FUNCTION.format(which="file = $file AND line = $line AND function = $function")
-# It is worth a sentence if no more than this share of the calls take over half of the time. Layers of one model differ,
-# but rarely so much.
+# A sentence is given if at most this share of the calls take more than half of the time. The layers of a model rarely
+# differ so much.
 _FEW = 0.2
 
 
 @dataclass(frozen=True)
 class LongCalls:
-    """Sentences on few calls with most of the time, and the ``module`` or function of the first, if it is not an op."""
+    """Sentences on a few calls with most of the time, and the ``module`` or function that they are about."""
 
     module: str | None = None
     sentences: str = ""
@@ -63,7 +63,7 @@ class LongCalls:
 
 @dataclass(frozen=True)
 class _Few:
-    """A few calls of ``name`` that take most of its time: where each begins and ends, in ns, and a sentence."""
+    """A few calls of ``name`` that take most of its time, with their begins and ends in ns, and a sentence on them."""
 
     name: str
     spans: Sequence[tuple[int, int]]
@@ -79,9 +79,9 @@ class _Few:
 def long_calls(
     store: TraceStore, op: str, modules: Sequence[str], functions: Sequence[Line], has_steps: bool
 ) -> LongCalls:
-    """The first of ``modules`` and ``functions`` few of whose calls take most of its time on a CPU; and the same for
-    ``op``, unless most of these calls of the op are inside those. Empty if the machine was overloaded, since calls then
-    wait for a core at random.
+    """Sentences on the first of ``modules`` and ``functions`` that spends most of its time in a few calls, and on
+    ``op`` if it does, too, unless most of these calls of the op are inside the others. Empty if the machine was
+    overloaded, because calls then wait for a core at random.
     """
     store.build(["device_ops", "windows", "frames", "_step_bounds", "machine_loads"])
     if store.select("SELECT 1 FROM machine_loads WHERE overloaded LIMIT 1"):

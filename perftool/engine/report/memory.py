@@ -7,8 +7,8 @@ from typing import Any
 from perftool.model.memory import MemoryUse, memory_place
 from perftool.store.trace_store import TraceStore
 
-# Ranks of one run use similar memory, so the fullest represents all. A damaged input may state a total smaller than its
-# live blocks.
+# Only the rank with the highest peak is shown, because ranks of one run use similar memory. In a damaged input, the
+# stated total may be smaller than the sum of the blocks.
 _USES = """
 SELECT rank, device_type, device, ts AS ts_ns, kind, bytes, count, makers,
        greatest(allocated, sum(bytes) OVER ())::BIGINT AS allocated, reserved

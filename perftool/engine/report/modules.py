@@ -8,12 +8,12 @@ from perftool.engine.report.causes import cut_name
 from perftool.model.modules import ModuleTime, OpLoop, Part
 from perftool.store.trace_store import TraceStore
 
-# Ranks of one run have the same modules, so the first rank represents all.
+# Only the first rank is shown, because ranks of one run usually have the same modules.
 _MODULES = """
 SELECT * FROM modules WHERE rank = (SELECT min(rank) FROM modules WHERE depth > 0) ORDER BY depth = 0, path
 """
 
-# A program may annotate many small pieces of its work, or call many ops; the three with the most work say enough.
+# The three annotations or ops with the most work; a program may have many small ones.
 _PARTS = """
 SELECT {column} AS name, share, backward FROM {table} WHERE rank = (SELECT min(rank) FROM {table})
 ORDER BY share DESC, name LIMIT 3
@@ -41,7 +41,7 @@ def _parts(store: TraceStore, table: str, column: str) -> tuple[Part, ...]:
     return tuple(Part(**row) for row in store.select(_PARTS.format(table=table, column=column)))
 
 
-# The call that contains most of the op's time, over all ranks.
+# The call that contains most of the time of the op $name, over all ranks, and its shapes.
 _ENCLOSING = """
 SELECT call, sum(ns) AS ns, arg_max(dims, (ns, -rank)) AS dims, sum(sum(ns)) OVER () AS whole_ns
 FROM _enclosing_calls WHERE name = $name GROUP BY call ORDER BY ns DESC, call LIMIT 1
@@ -61,8 +61,8 @@ def enclosing_call(store: TraceStore, op: str) -> str:
 
 
 def _says_no_more(function: str, op: str) -> bool:
-    """Whether the name of ``function`` follows from ``op``: the same op, or the backward pass of one like it, as
-    MmBackward0 of aten::mm. AddmmBackward0 calls aten::mm, and ConvolutionBackward0 aten::convolution_backward.
+    """Whether the name of ``function`` adds nothing to the name of ``op``: it is the same op, or the backward pass of a
+    similar one, such as AddmmBackward0 for aten::mm, or ConvolutionBackward0 for aten::convolution_backward.
     """
     differentiated = re.fullmatch(r"(\w+?)Backward\d*", function)
     if differentiated is None:
@@ -72,7 +72,7 @@ def _says_no_more(function: str, op: str) -> bool:
 
 
 def backward_passes(store: TraceStore) -> tuple[float, int] | None:
-    """The mean length of a series of backward passes on the first rank that has any, and the number of such series."""
+    """The mean number of backward passes in a series on the first rank that has any, and the number of such series."""
     store.build(["repeated_passes"])
     rows = store.select("SELECT passes, runs FROM repeated_passes ORDER BY rank LIMIT 1")
     return (rows[0]["passes"], rows[0]["runs"]) if rows else None

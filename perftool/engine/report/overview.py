@@ -17,8 +17,8 @@ Row = TypeVar("Row")
 _TOP = 15
 
 
-# The uses of a step's time, each with its column of the table steps. Host activity counts only while the device is
-# idle, so that the uses do not overlap.
+# The parts of a step, each with its column of the table steps. Host activity counts only while the device is idle, so
+# that the parts do not overlap.
 _USES = {
     "kernel": "compute", "memcpy": "copy", "memset": "fill", "communication": "collective",
     "runtime": "idle_runtime", "dataloader": "idle_dataloader", "cpu_op": "idle_cpu_op",
@@ -50,7 +50,7 @@ def steps(store: TraceStore) -> Iterable[Step]:
         yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"], row["left_out"], uses)
 
 
-# A share is one of the known time of the device, or of the recording if no time is known.
+# Shares refer to the time in which the state of the device is known or, without any, to the windows.
 _RANKING = """
 SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
        sum(total_ns) / coalesce((SELECT sum("end" - ts) FROM {window} HAVING sum("end" - ts) > 0),
@@ -79,7 +79,7 @@ def median(values: Sequence[int]) -> int:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
 
 
-# Selects the lanes that the vendor's file assigns to an engine; the table groups other work by its kind.
+# Only engines that have lanes: the table also groups the work of other lanes, by its kind.
 _ENGINES = "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine"
 _RECIPES = (
     f"SELECT * EXCLUDE (ts, kernels, kernel_names) FROM recipes ORDER BY busy_ns DESC, rank, recipe, name LIMIT {_TOP}"
@@ -90,7 +90,7 @@ SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_n
 
 
 def engines(store: TraceStore) -> tuple[Engine, ...]:
-    """The engine groups of a device whose lanes show engines; empty for other devices."""
+    """The engines of a device whose lanes show them; empty for other devices."""
     return _rows(store, Engine, _ENGINES, "engines", "tracks")
 
 
@@ -110,12 +110,13 @@ def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
 
 
 def run(store: TraceStore) -> Run:
-    """The kind of run: serving by its iterations, training if any rank shows it, inference if all ranks do."""
+    """The steps and the kind of a run: training if any rank shows it, serving if there are iterations, inference if all
+    ranks show it."""
     kinds = {row["kind"] for row in store.rows("run_kinds")}
     kind: Literal["serving", "inference"] | None = "inference" if kinds == {"inference"} else None
     kind = "serving" if store.has_rows("serving_iterations") else kind
     found = {(row["source"], row["confidence"]) for row in store.rows("steps") if row["step"] is not None}
-    # If the ranks differ, the least certain answer is used.
+    # If the ranks differ, the least certain source counts.
     source, confidence = max(found, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
     return Run(
         "training" if "training" in kinds else kind, world_size(store.metadata), source, confidence,
@@ -124,7 +125,7 @@ def run(store: TraceStore) -> Run:
 
 
 def _step_unit(store: TraceStore) -> str | None:
-    """The calls that make the detected steps of all ranks; None without such steps."""
+    """A text with the calls that make the detected steps of all ranks; None without such steps."""
     return ", ".join(sorted({row["unit"] for row in store.rows("_step_units")})) or None
 
 
@@ -146,14 +147,14 @@ _MEAN = "SELECT (sum(total_ns) / sum(steps))::BIGINT AS ns FROM _usual_steps HAV
 
 
 def _mean_step_ns(store: TraceStore) -> int | None:
-    """The mean step if all ranks have uneven steps; else None."""
+    """The mean step in ns if all ranks have uneven steps; else None."""
     store.build(["_usual_steps"])
     return next((row["ns"] for row in store.select(_MEAN)), None)
 
 
 def usual_step_ns(store: TraceStore, steps: Iterable[Step]) -> int:
-    """The step time to compare gains with: the median of the complete ``steps`` of all ranks, or the mean if they are
-    uneven. It covers all ranks, because evidence adds up over all ranks."""
+    """The step time in ns to compare gains with: the median of the complete ``steps`` of all ranks, or the mean if they
+    are uneven. All ranks count, because evidence is summed over all ranks."""
     return _mean_step_ns(store) or median([step.dur_ns for step in counted(steps)])
 
 

@@ -13,7 +13,7 @@ from perftool.units import ranks_text
 
 # Waiting times are similar if they differ by less than 10 %, or by 0.1 ms.
 _ALIKE, _ALIKE_NS = 0.1, 100_000
-# A rank waits for the culprit if its waiting is at least half of the culprit's lateness.
+# A rank counts as waiting for the late rank if its waiting is at least this share of the time that the rank is late.
 _PASSED_ON = 0.5
 _STRAGGLER = "COL103"
 # Links are even if the transfer times of groups differ by at most this share.
@@ -21,7 +21,7 @@ _EVEN = 0.1
 
 
 def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
-    """The roles of the process groups in which ranks meet, those with the smallest distances between ranks first."""
+    """The roles of the process groups; roles whose groups consist of neighbouring ranks come first."""
     groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in store.rows("process_groups"):
         groups[row["role"]].append(row)
@@ -61,9 +61,9 @@ def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> 
 
 
 def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
-    """One sentence on the ranks that wait for a culprit in one role and keep others waiting in another.
+    """A sentence on ranks that wait for a late rank in one role, and so keep others waiting in another; else empty.
 
-    The replay proves it: with a faster culprit, nobody waits.
+    The first finding must have a predicted gain, because its replay shows that without the late rank nobody waits.
     """
     first = next((found for found in findings if found.advice), None)
     if first is None or first.code != _STRAGGLER or not first.gain or first.gain.kind != "predicted":
@@ -78,7 +78,7 @@ def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
     for role, mates in ((role, ranks - set(late)) for role, ranks in groups if late[0] in ranks):
         if not mates or any(waits.get((role, rank), 0) < least for rank in mates):
             continue
-        # Checks that in another role these ranks never wait, and that others wait for each of them.
+        # Check that in another role these ranks do not wait, and that others wait for them in each group.
         others = {name for name, ranks in groups if name != role and ranks & mates}
         for other in sorted(others):
             shared_groups = [ranks for name, ranks in groups if name == other and ranks & mates]
@@ -103,13 +103,13 @@ def _splits(groups: set[tuple[int, ...]], ranks: int) -> bool:
 
 def _stride(rows: Sequence[Mapping[str, Any]]) -> int:
     """The mean distance between neighbouring ranks of a group. A role with a single group gets a large number, so that
-    it comes last."""
+    the role comes last."""
     ranks = rows[0]["ranks"]
     return int(ranks[-1] - ranks[0]) // max(1, len(ranks) - 1) if len(rows) > 1 else 1 << 30
 
 
 def _wires(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The transfer time per step of each group; a group may have several names."""
+    """The transfer time per step of each group, in ns. The rows of a group with several names are added up."""
     sums: dict[tuple[int, ...], int] = defaultdict(int)
     for row in rows:
         sums[tuple(row["ranks"])] += row["wire_ns"]

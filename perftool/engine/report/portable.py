@@ -1,4 +1,4 @@
-"""Reports that may leave the machine: paths relative to the project, never absolute."""
+"""Makes reports independent of the machine: paths become relative to the project."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ STDIN_NAME = "<stdin>"
 
 
 def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None) -> dict[str, str]:
-    """The path to show for each path: relative to ``root`` if inside it, else to the common folder of the paths
+    """The path to show for each path: relative to ``root`` if inside it, else to the common folder of all paths
     outside.
 
-    Uses forward slashes on every system. Standard input is shown as ``stdin_name``.
+    Paths have forward slashes on every system. Standard input is shown as ``stdin_name``.
     """
     places = {path: os.path.realpath(path) for path in paths if path != STDIN_NAME and not is_url(path)}
     base = os.path.realpath(root)
@@ -31,7 +31,7 @@ def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None)
 
 def make_portable(report: Report, shown: Mapping[str, str]) -> Report:
     """``report`` with every path in ``shown`` replaced in inputs, messages and evidence."""
-    # Longest first: one path may be a prefix of another.
+    # Longest first, because one path may be a prefix of another.
     order = dict(sorted(shown.items(), key=lambda pair: -len(pair[0])))
     return replace(
         report,
@@ -41,8 +41,8 @@ def make_portable(report: Report, shown: Mapping[str, str]) -> Report:
 
 
 def file_of(finding: Finding, inputs: Sequence[InputFile]) -> str:
-    """The input to show ``finding`` at: its own file, the trace of its rank, of the first rank it names, or the first
-    input."""
+    """The path of the input to show ``finding`` for: its own file, or else the trace of its rank, of the first late
+    rank that it names, or the first input."""
     if finding.path is not None:
         return finding.path
     traces = [read for read in inputs if read.kind == "trace"] or list(inputs)

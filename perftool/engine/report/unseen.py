@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns
 
-# Silences below this share of the window are not mentioned.
+# Stretches with a smaller share of the window are not mentioned.
 _NOTICEABLE = 0.05
 _SIGN = """
 SELECT r.name FROM roles AS r JOIN slices AS s ON s.name = r.name AND s.cat = r.cat
@@ -51,7 +51,7 @@ GROUP BY o.name ORDER BY dur DESC, o.name LIMIT 1
 
 @dataclass(frozen=True)
 class Unseen:
-    """What shows device use (``sign``), and the host's activity in words."""
+    """The name that shows the use of a device (``sign``), and sentences on the host's activity (``shown``)."""
 
     sign: str
     shown: str
@@ -59,7 +59,7 @@ class Unseen:
 
 def unseen(store: TraceStore) -> Unseen | None:
     """The host's activity in a run whose device events are missing; None for any other run."""
-    # A store joined from several tasks has the windows of devices, but not their work.
+    # A store joined from several tasks lacks device_ops, but has device_windows.
     if store.has_rows("device_ops") or store.has_rows("device_windows"):
         return None
     store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])

@@ -28,13 +28,13 @@ from perftool.model.rule import Rule
 from perftool.model.words import kind_label, of_steps
 from perftool.units import format_ns, format_ratio
 
-# The rule about an overloaded machine.
+# The rule that reports an overloaded machine.
 _OVERLOADED = "TRC111"
-# The rule for the time that the profiler takes.
+# The rule that reports the time that the profiler takes.
 _PROFILED = "TRC105"
-# The rule for calls whose time varies; if it gives no advice, other work on the machine disturbed the recording.
+# The rule for calls whose time varies; without advice, its finding means that other work disturbed the recording.
 _VARYING = "ENG107"
-# The rule that proves that calls get new memory.
+# The rule that reports calls that get new memory.
 _NEW_MEMORY = "MEM110"
 # The rule for steps that take longer than others.
 _UNSTABLE = "STP101"
@@ -73,12 +73,12 @@ _FOUND_BY = {
 }
 # A single step does not show whether its compilation recurs.
 _ONE_STEP = {"compile": " One step does not show whether this recurs: record later steps."}
-# A smaller share of the step is within run-to-run noise.
+# A gain of a smaller share of the step is within the noise between runs.
 NOTICEABLE = 0.005
 
 
 def verdict(run: VerdictInput) -> Verdict:
-    """The verdict: the largest loss known from findings and metrics, even if no rule covers it."""
+    """The verdict, whose headline is about the largest loss known from findings and metrics, with or without a rule."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     mean_ns = run.run.mean_step_ns
     usual_ns = mean_ns or int(median_step_ns(run.steps))
@@ -92,7 +92,7 @@ def verdict(run: VerdictInput) -> Verdict:
         first = next((found for found in named if not _is_symptom(found, rules)), first)
     worth = {finding.code for finding in findings if finding.gain}
     unexplained = next((cause for cause in causes if not worth & set(cause.codes)), None)
-    # A finding that explains a larger cause comes before a smaller cause.
+    # If the first finding explains a larger cause, a smaller unexplained cause is not the headline.
     if unexplained and first and any(first.code in cause.codes for cause in causes[: causes.index(unexplained)]):
         unexplained = None
     detail = detail_sentence(run)
@@ -141,7 +141,7 @@ def verdict(run: VerdictInput) -> Verdict:
 
 @dataclass(frozen=True)
 class _Whole:
-    """The time that losses are compared with: the usual step, or the recording when ``steps`` is 0."""
+    """The time that losses are compared with: the usual step or, if ``steps`` is 0, the recording, both in ns."""
 
     ns: int
     steps: int
@@ -164,13 +164,13 @@ _PHASES = {
 }  # fmt: skip
 # The profiler's notation of a Python function.
 _FRAME = re.compile(r".+\(\d+\): (.+)")
-# If the longest stretch has at least this share of a loss, it is treated as the whole loss.
+# If the longest stretch has more than this share of a loss, the loss may have happened only once.
 _AT_ONCE = 0.5
-# A function that runs for more than this share of a loss is named with the loss.
+# A function that runs for more than this share of a loss is named in the sentence on the loss.
 _MOSTLY = 0.5
-# If one-off phases have at least this share, the recording mainly shows them.
+# If start-up, checkpoints and similar phases have at least this share, the recording does not show the steady state.
 _NEARLY_ALL = 0.9
-# Phases below this share get no sentence.
+# Phases with a smaller share are not mentioned.
 _WEIGHTY = 0.05
 # From this number on, the backward passes of a step are mentioned. Gradient accumulation rarely adds up more.
 _SEVERAL = 8
@@ -208,7 +208,7 @@ def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> st
 
 
 def _backward_passes(run: VerdictInput) -> str:
-    """How many backward passes a step runs, if there are several: one pass over a batch could replace them."""
+    """A sentence on the backward passes of a step, if there are many: one pass over a batch could replace them."""
     passes, times = run.backward_passes or (0.0, 0)
     if passes < _SEVERAL:
         return ""
@@ -218,7 +218,7 @@ def _backward_passes(run: VerdictInput) -> str:
 
 
 def _calls(run: VerdictInput) -> str:
-    """How often a step calls the model, or a module calls one of its modules, if it does so many times."""
+    """A sentence on how often a step calls the model, or a module calls one of its modules; empty if rarely."""
     if run.device != "cpu":
         return ""
     steps = run.summary["steps"].value or 1
@@ -268,7 +268,7 @@ def _phase_clause(phase: Phase) -> str:
 def _lengths(run: VerdictInput, headline: str) -> str:
     """A sentence on steps of two lengths, and on the extra work of the long ones if the recording shows it.
 
-    Empty if there is no finding and an overloaded machine may explain the lengths. Does not repeat the ``headline``.
+    Empty if an overloaded machine may explain the lengths and no finding does. Does not repeat the ``headline``.
     """
     found = _finding(run.findings, _UNSTABLE)
     if not run.run.lengths or (found is None and _finding(run.findings, _OVERLOADED)):
@@ -286,7 +286,7 @@ def _lengths(run: VerdictInput, headline: str) -> str:
 
 
 def _mostly_once(run: VerdictInput) -> Phase | None:
-    """The largest phase of a recording that is mostly not steady."""
+    """The largest phase of a recording that hardly shows the steady state; None for other recordings."""
     once = [phase for phase in run.phases if phase.name in _PHASES]
     known = run.run.steps_from is not None and not run.unseen and run.summary["device_unknown_ratio"].value != 1
     if not once or not known or sum(phase.share for phase in once) < _NEARLY_ALL:
@@ -333,14 +333,14 @@ def _inflated(run: VerdictInput) -> str:
     if not by_rank:
         return ""
     share = format_ratio(min(max(by_rank.values()), 1))
-    # The costs of an op and of a frame are low estimates.
+    # Unless measured, the profiler's cost per op and per frame is a low estimate.
     measured = all(one.evidence["known"] == "measured" for one in found)
     taken = f"{'' if measured else 'at least '}{share} of the recorded time ({'measured' if measured else 'estimated'})"
     return f"The profiler takes {taken} and slows small ops most: without it, steps are shorter and gains are smaller."
 
 
 def _overloaded(findings: Sequence[Finding]) -> str:
-    """A sentence on threads of the run that had no core; empty if the machine was not overloaded."""
+    """A sentence on threads that waited for a core; empty if the machine was not overloaded."""
     found = _finding(findings, _OVERLOADED)
     return sentence(f"the machine was overloaded: {found.message}") if found else ""
 
@@ -366,7 +366,7 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
 
 
 def _combined_gain(model: ReplayModel | None) -> str:
-    """The predicted step time with the fixes of several warnings combined."""
+    """A sentence on the predicted step time with all modelled fixes; empty if they are too few, or gain too little."""
     together = model and model.together
     if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
         return ""
@@ -378,13 +378,13 @@ def _combined_gain(model: ReplayModel | None) -> str:
 
 
 def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
-    """Whether ``finding`` names the straggler ranks, which come first in a verdict."""
+    """Whether ``finding`` names straggler ranks. Such a finding comes first in a verdict."""
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
     return finding is not None and finding.code in blaming and finding.gain is not None
 
 
 def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
-    """A sentence on further culprits, if ``first`` names one."""
+    """A sentence on further stragglers if ``first`` names one; else empty."""
     if not _blames(first, rules):
         return ""
     others = [found for found in findings if found is not first and _blames(found, rules)]
@@ -396,8 +396,8 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
 
 
 def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int, loss: Cause) -> float:
-    """The gain of ``first`` to compare with the measured ``loss``. If the machine was overloaded, a bound is divided by
-    ``LOOSE``, because it may be far above the gain; but the time without a core may be too long for the same reason.
+    """The gain of ``first`` in ns, to compare with the measured ``loss``. On an overloaded machine, a bound may be far
+    above the gain, so it is divided by ``LOOSE``; but not for the time without a core, which may be too long, too.
     """
     if first is None:
         return 0
@@ -417,7 +417,7 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     stretch = f"; the longest stretch takes {format_ns(longest)}{around}" if longest else ""
     text = cause.text
     each = f"{format_ns(cause.ns_per_step)}{f' {_with_article(whole.word)}' if whole.steps > 1 else ''}"
-    # A mean of uneven steps describes none of them.
+    # If steps are uneven, or the loss happened once, the time per step describes no step, so the total is given.
     if whole.steps > 1 and (whole.mean or _happened_once(longest or 0, cause.share, whole, run)):
         each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
     text += _mostly_in(run.findings, run.rules, cause.ns_per_step) if cause.name == "python" else ""
@@ -428,8 +428,8 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
 
 
 def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: float) -> str:
-    """A clause on the user's function that takes most of ``ns_per_step`` of plain Python, and the built-in function it
-    calls; empty if unknown.
+    """A clause on the user's function that takes most of ``ns_per_step`` of plain Python, and on the built-in function
+    that it calls; empty if unknown.
     """
     about = {rule.code for rule in rules if "python" in rule.tags}
     for found in findings:
@@ -443,10 +443,10 @@ def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: 
 
 
 def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int, _Whole]:
-    """The loss of ``first``, and the time to compare it with."""
+    """The loss of ``first`` in ns, and the time to compare it with."""
     if first.gain is None:
         return 0, whole
-    # Steps of two lengths have several long ones, so one long stretch is not unique.
+    # If steps have two lengths, several are long, so a long stretch is no single event.
     recurs = first.code == _UNSTABLE and run.run.lengths
     longest_ns = 0 if recurs else first.location.dur_ns or 0
     if whole.steps > 1 and _happened_once(longest_ns, first.gain.share_of_step, whole, run):
@@ -470,29 +470,29 @@ def _recorded_ns(run: VerdictInput) -> int:
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None) -> str:
     rule = next((rule for rule in rules if rule.code == first.code), None)
     if rule is not None and rule.scope == "ranks" and (first.gain or first.severity == "error"):
-        # Name the straggler rather than the ranks that wait for it.
+        # The message names the straggler, not the ranks that wait for it.
         return f"{first.message[:1].upper()}{first.message[1:].rstrip('.')}."
     title = rule.summary if rule else first.name.replace("-", " ")
     # The evidence of a symptom names its largest cause.
     title = clause_of(str(first.evidence.get("main_cause")), device, first.evidence.get("main_ratio")) or title
-    # The headline of a rule about many ops names the op that it found.
+    # For a rule about many ops, the evidence has a clause that names the op.
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
-    # Time for work that can be done less often is spent, not lost.
+    # If the fix is to do work less often, the sentence says that its time is spent, not lost.
     if (spent_on := first.evidence.get("spent_on")) and first.gain:
         spent = f"{format_ratio(first.gain.share_of_step)} of the time, {format_ns(gain)} of {whole},"
         return f"{spent} goes to {spent_on}."
     if gain and whole.ns:
         predicted = first.gain is not None and first.gain.kind == "predicted"
         lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"
-        # A busy device does not lose time, but its work may be unnecessary.
+        # A fix of device work saves time in which the device is busy, so this time is not called lost.
         what = "can be saved" if rule is not None and rule.relieves == "device" else "is lost"
         return f"{lost} {what} ({'predicted' if predicted else 'estimate'}): {_lower(title)}."
     return f"{title.rstrip('.')}."
 
 
 def _nothing_found(run: VerdictInput) -> str:
-    """A sentence on where a run without advice spends its time."""
+    """A sentence for a run without advice: the reason, or the part of the step with the most time."""
     if not run.inputs:
         return "There is no input."
     if broken := next((found for found in run.findings if found.severity == "error"), None):
