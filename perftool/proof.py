@@ -38,7 +38,7 @@ _PREDICTION_ERROR = 0.1
 _NO_WIN = "no win measured on this device"
 _ONE_PAIR = "the ratio comes from one pair of runs, so its uncertainty is unknown"
 SCRIPTS = Path(__file__).parent / "bench" / "scripts"
-# Called with a description of the current stage of a benchmark.
+# A function that is called with a description of the current stage of a benchmark.
 Stage = Callable[[str], None]
 
 

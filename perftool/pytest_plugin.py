@@ -1,6 +1,6 @@
 """The pytest plugin: a fixture that lints the traces a test records.
 
-It does nothing unless a test asks for ``lint_trace``, and imports the analysis only then.
+The analysis is imported only when a test uses ``lint_trace``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPTIONS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flags; an ini key gives the default of each."""
+    """Add the command line flags, and for each an ini key that sets its default."""
     group = parser.getgroup("habana_perf_tool", "habana_perf_tool: lint traces that tests record")
     for name, text in _OPTIONS.items():
         group.addoption(f"--perf-{name.replace('_', '-')}", dest=f"perf_{name}", default=None, help=text)
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reject a wrong value before any test runs."""
+    """Reject a wrong ``--perf-fail-on`` before any test runs."""
     chosen = _option(config, "fail_on")
     if not chosen:
         return
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print one line per test whose traces had findings."""
     reports = [report for reports in terminalreporter.stats.values() for report in reports]
-    # Sections are part of the reports, even those from xdist workers.
+    # Reports contain their sections, even if they come from xdist workers.
     found = {
         report.nodeid: text
         for report in reports
@@ -70,8 +70,8 @@ class TraceLinter:
     ) -> LintReport:
         """Lint ``paths`` together, as ranks of one run; fails the test as ``lint`` would fail a build.
 
-        ``select`` and ``budgets`` have command line syntax. Returns the report when nothing fails. Raises the program's
-        own errors for unreadable inputs and wrong settings.
+        ``select`` and ``budgets`` have command line syntax. Returns the report when nothing fails. Raises PerfToolError
+        for unreadable inputs and wrong settings.
         """
         __tracebackhide__ = True
         result = _lint([str(path) for path in paths], self.request.config, select, budgets)
@@ -115,7 +115,7 @@ def _text(result: LintReport) -> str:
 
 
 def _option(config: pytest.Config, name: str) -> str | None:
-    """The flag, or else the ini key; paths in the ini file are relative to its folder."""
+    """The value of the flag, or else of the ini key; paths in the ini file are relative to its folder."""
     flag: str | None = config.getoption(f"perf_{name}")
     written = str(config.getini(f"perf_{name}"))
     if flag or not written:

@@ -167,7 +167,7 @@ class Run:
         return result.columns, result.rows
 
     def ask(self, sql: str, bounds: Bounds) -> Result:
-        """Like ``query``, within ``bounds``; the result also says whether it was cut.
+        """Like ``query``, within ``bounds``; the result also says whether its rows were cut.
 
         For SQL that uses tables of events, all ranks are read into one store.
         """

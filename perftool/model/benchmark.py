@@ -1,4 +1,4 @@
-"""Results of a benchmark: measurements, simulations, and what the rules find in its two traces."""
+"""Results of a benchmark: measurements, simulations, and the rules that fire on the traces of its two forms."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ class Proof:
 
     ``fired_before`` and ``fired_after`` list the benchmark's rules that fire on the naive form and on the advised form;
     ``newly_fired`` lists other rules that fire only on the advised form: further advice, or a cost of this advice.
-    ``gain_estimated`` is the finding's upper bound in the trace, as a share of the naive step, and ``gain_predicted``
-    the replay's prediction (None without one). ``ratio`` is the true ratio of the naive step to the advised step,
-    measured without the profiler, or taken from the simulated traces. ``interval`` bounds the measured gain, as shares
-    of the naive step; None where it is unknown. ``max_error`` is the difference between the results of simulated
-    scripts, relative to the result of the naive script.
+    ``gain_estimated`` is the largest upper bound of the findings, as a share of the naive step, and ``gain_predicted``
+    the largest prediction of the replay (None without one). ``ratio`` is the true ratio of the naive step to the
+    advised step, measured without the profiler, or taken from the simulated traces. ``interval`` bounds the measured
+    gain, as shares of the naive step; None where it is unknown. ``max_error`` is the difference between the results of
+    simulated scripts, relative to the result of the naive script.
     """
 
     simulated: bool

@@ -72,7 +72,7 @@ class RunSide:
 
     @property
     def step_word(self) -> str:
-        """What the run calls a step."""
+        """The run's word for a step."""
         return step_word(self.steps_from)
 
 
@@ -113,7 +113,7 @@ class RateChange:
 
     @property
     def factor(self) -> float | None:
-        """How much longer a call takes in the new run; None if shapes differ."""
+        """A call's mean time in the new run, divided by its mean time in the base run; None if shapes differ."""
         if not self.shapes or not self.base.kernel_ns or not self.base.calls or not self.new.calls:
             return None
         return (self.new.kernel_ns / self.new.calls) / (self.base.kernel_ns / self.base.calls)

@@ -36,7 +36,8 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Fallback:
-    """An operator that ran on the CPU: its count in the run, and its time in the trace (None if no trace shows it)."""
+    """An operator that ran on the CPU: ``count`` times in the run, and ``traced`` times in the trace, for ``time_ns``
+    in all (None if no trace shows it)."""
 
     op: str
     dtypes: str | None

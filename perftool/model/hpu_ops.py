@@ -55,7 +55,7 @@ def is_registered(op: str) -> bool:
 
 
 def unsupported(op: str, base: str, dtypes: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The ``dtypes`` that every Gaudi lacks for ``op``, and the types it supports (empty when no list is known)."""
+    """The ``dtypes`` that no Gaudi supports for ``op``, and all supported types (empty when no list is known)."""
     listed = hpu_ops().dtypes.get(op) or hpu_ops().dtypes.get(base) or {}
     known = frozenset(dtype for arguments in listed.values() for types in arguments.values() for dtype in types)
     if not known:

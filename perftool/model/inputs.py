@@ -64,7 +64,7 @@ class InputFile:
 
     @property
     def loss(self) -> str:
-        """What is wrong with an input that lost events; empty for any other input."""
+        """A sentence on the damage of an input that lost events; empty for any other input."""
         if self.status == "unreadable":
             return self.issues[0].message if self.issues else f"{self.path} cannot be read"
         if self.status == "truncated":

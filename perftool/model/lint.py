@@ -27,7 +27,7 @@ class LintFinding:
 
     @property
     def source(self) -> Source | None:
-        """The heaviest line of code in the project, where CI shows the finding."""
+        """The line of the project with the most time of the finding, where CI shows the finding; None if unknown."""
         return next((source for source in self.finding.location.sources if source.here), None)
 
     @property

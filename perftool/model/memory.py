@@ -1,4 +1,4 @@
-"""What fills the memory of a device at the peak of its allocation."""
+"""The use of a device's memory at its peak."""
 
 from __future__ import annotations
 

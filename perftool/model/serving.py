@@ -33,8 +33,8 @@ class ServingInterval:
     first day.
 
     Rates are in tokens per second, ratios between 0 and 1; ``running`` and ``waiting`` count requests at the end of
-    this time. Drafts come from speculative decoding; ``acceptance_length`` is the mean number of tokens that a call of
-    the model produces with it.
+    this time. Drafts come from speculative decoding, with which a call of the model produces ``acceptance_length``
+    tokens on average.
     """
 
     engine: str

@@ -59,7 +59,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why an op is slow: ``when`` is a condition in SQL, the texts are templates over the same columns.
+    """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls, which the texts can show.
 
     ``on`` says on which devices the reason can apply.
     """
@@ -139,7 +139,7 @@ def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
 
 
 def parts_of(kernel: str) -> int:
-    """How many parts of the inner dimension ``kernel`` computes in separate blocks, by its name."""
+    """The number of parts of the inner dimension that ``kernel`` computes in separate blocks, by its name; else 1."""
     matches = (re.search(split.pattern, kernel) for split in shortfalls().split)
     return next((_size(found[1]) or 1 for found in matches if found), 1)
 

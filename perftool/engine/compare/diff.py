@@ -28,7 +28,7 @@ from perftool.units import format_ns, format_ratio
 _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
-# How the steps of a run were found.
+# Clauses on how the steps of a run were found, by ``steps_from``.
 _SEPARATED: Mapping[str, str] = {
     "iteration": "each iteration of a server is a step",
     "profiler": "the profiler marks steps",

@@ -63,7 +63,7 @@ def _window(store: TraceStore, rank: int) -> Location:
 
 
 def attention(findings: Sequence[Finding], window: Location) -> tuple[Location, Location | None]:
-    """The initial view, and the slice to select in it."""
+    """The initial view, and the slice to select in it (None if there is none)."""
     for finding in findings[:1]:
         if _has_stretch(finding.location):
             return _around(finding.location, window), finding.location

@@ -62,8 +62,8 @@ def _waiting_map(store: TraceStore) -> HeatMap | None:
 
 
 def block_size(ranks: Sequence[int]) -> int:
-    """How many neighbouring ranks share a row: a power of two, as most hosts have, so that a block is a part of a host,
-    or several whole hosts."""
+    """How many neighbouring ranks share a row: a power of two, as is the number of ranks on most hosts, so that a block
+    is a part of a host, or several whole hosts."""
     size = 1
     while len({rank // size for rank in ranks}) > _MOST_BLOCKS:
         size *= 2

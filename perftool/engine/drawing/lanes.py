@@ -56,7 +56,7 @@ WITH cut AS (
     FROM gap_causes WHERE rank = $rank AND ts < $until AND "end" > $begin
 ), {_JOINED}
 """
-# The threads that feed the device: first the one with the marked slice, then the one with the most ops in the view.
+# The threads that feed the device: first the thread with the marked slice, then those with the most ops in the view.
 _HOST_TRACKS = """
 SELECT t.id, t.process, t.thread,
        count(*) FILTER (s.ts = $mark AND s."end" = $mark_end) AS marked, count(*) FILTER (s.cat = 'cpu_op') AS ops
@@ -70,7 +70,7 @@ ORDER BY marked > 0 DESC, ops DESC, count(*) DESC, t.id LIMIT $most
 
 @dataclass(frozen=True)
 class View:
-    """A stretch of a rank's time to draw, and the marked part of it; ns."""
+    """A stretch of a rank's time to draw, and the marked part of it, in ns."""
 
     rank: int
     begin: int

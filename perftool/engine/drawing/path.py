@@ -32,8 +32,8 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The timeline of the step of ``rank`` with a critical path that is closest to the median length; None if no step
-    has one."""
+    """The timeline of the step of ``rank`` that is closest to the median length, of those with a critical path; else
+    None."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
     if not found:

@@ -17,7 +17,7 @@ from perftool.model.report import Finding, Metric
 from perftool.model.rule import Rule
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# Runs a SELECT over the tables of the run; returns column names and rows.
+# A function that runs a SELECT over the tables of the run, and returns column names and rows.
 Query = Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]
 BROKEN, MISSING = "BUD101", "BUD102"
 # The limit for all queries together: each query has a limit of its own, but a configuration may hold hundreds.

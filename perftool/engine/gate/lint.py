@@ -62,7 +62,7 @@ def lint_run(run: Run, plan: LintPlan) -> LintReport:
 
 
 def lint_nothing(plan: LintPlan) -> LintReport:
-    """The result without any input."""
+    """The result of linting without any input."""
     return judge(empty_report(plan.rules), plan)
 
 

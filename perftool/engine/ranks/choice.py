@@ -11,7 +11,7 @@ from perftool.errors import SettingsError
 from perftool.readers.files.stream import reads_once
 from perftool.store.sizing import cores, free_memory_mb
 
-# The memory of a worker process: its database, a batch of text, and the slices while they are nested.
+# The memory of a worker process: its database, a batch of text, and the slices while their nesting is computed.
 _WORKER_MB = 1280
 # Below this input size in bytes, starting processes takes longer than reading.
 _WORTH_PROCESSES = 32 << 20

@@ -49,7 +49,7 @@ class Cluster:
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
         """Run the tasks on the cluster. Dask reassigns the task of a lost worker; a hung task is lost.
 
-        When the cluster is silent twice in a row, the remaining tasks are lost, too.
+        If no task finishes within ``stalled_s`` twice in a row, the remaining tasks are lost, too.
         """
         waiting = deque(tasks)
         out: dict[Any, Batch] = {}

@@ -76,7 +76,7 @@ def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
 
 
 def unpredicted(parts: Sequence[Part]) -> list[Part]:
-    """``parts``, without replays when the run has too many ranks for them."""
+    """``parts``, without predictions if the run has too many ranks to replay."""
     if sum(len(part.facts.metadata) for part in parts if part.facts) <= MOST_RANKS:
         return list(parts)
     return [replace(part, facts=part.facts and _without_replays(part.facts)) for part in parts]
@@ -127,7 +127,7 @@ def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tup
 
 
 def _deduplicated(rows: Sequence[tuple[int | None, Mapping[str, Any]]], ranks: int) -> Iterable[Mapping[str, Any]]:
-    """The rows of all ``ranks``. Equal rows without a rank come from a log and are used once.
+    """``rows`` from a run of ``ranks`` ranks. Equal rows without a rank come from a log and are used once.
 
     If a row of a user's rule has no rank column, it gets the rank the rule ran on, unless all ranks give the same row.
     """

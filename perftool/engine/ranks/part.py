@@ -152,7 +152,7 @@ def _part(store: TraceStore, rules: Sequence[Rule], ranks_of_run: int) -> Part:
     tables = store.export_ranks()
     signs = device_signs(store)
     own = decide_device([signs]).type
-    # If these ranks show no device, others may still show the run's device.
+    # If these ranks show no device, the run may still use one, because other ranks may show it.
     context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     rank_rules = [rule for rule in rules if rule.sql and rule.scope == "rank"]

@@ -14,7 +14,7 @@ from perftool.engine.ranks.batch import Batch
 from perftool.signals import after_native_imports
 from perftool.store.sizing import cores
 
-# Called with the current activity, and the number of bytes read so far.
+# A function that is called with the current activity, and the number of bytes read so far.
 Progress = Callable[[str, int], None]
 Made = TypeVar("Made")
 Work = Callable[[Batch, Progress | None], Made]
@@ -29,7 +29,7 @@ _ENDING_S = 5.0
 
 @dataclass(frozen=True)
 class TaskFailed:
-    """Why a task has no result."""
+    """The reason why a task has no result."""
 
     why: str
 

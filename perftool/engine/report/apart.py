@@ -27,8 +27,8 @@ _PLACES = {
 
 
 def apart_sentence(store: TraceStore) -> str:
-    """How much of the first rank's recording is before its first step or op, and after its last, and the user's
-    function that takes most of this time; empty if that is little, or less than a step.
+    """A sentence on the part of the first rank's recording before its first step or op, and after its last, and on the
+    user's function that takes most of that time; empty if the part is small, or shorter than a step.
     """
     store.build(["_apart_stretches", "windows"])
     clauses: list[str] = []

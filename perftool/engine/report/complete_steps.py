@@ -1,4 +1,4 @@
-"""The steps that per-step numbers are based on, and the steps of the rank that sets the pace."""
+"""The steps that per-step numbers are based on, and the steps of the slowest rank."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def recipes(store: TraceStore) -> tuple[Recipe, ...]:
 
 
 def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
-    """The operators that fell back to the CPU, the most expensive first."""
+    """The operators that fell back to the CPU, longest time first."""
     return _rows(store, Fallback, _FALLBACKS, "fallbacks")
 
 

@@ -64,7 +64,7 @@ _ADVICE = {
 _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "copy", "sync", "between_ops", "unknown")
 # The cause of stretches in which the thread ran Python or waited for a core; the recording does not show which.
 _NO_CORE = "no_core"
-# Causes whose idle time is all in one phase.
+# The phase of each cause whose idle time is all in one phase.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}
 _FOUND_BY = {
     "optimizer": "Steps are not marked; each ends with a call of the optimizer.",

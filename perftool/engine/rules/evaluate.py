@@ -70,7 +70,7 @@ def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_r
 
 
 def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[Answer]:
-    """The answer to each of ``rules``."""
+    """The result of each of ``rules``, in the same order."""
     # Third-party rules share an allowance, so they run one after the other, in order; shipped rules run in parallel.
     shipped = [at for at, rule in enumerate(rules) if is_shipped(rule)]
     calls = [partial(ask, store, rules[at], context) for at in shipped]
@@ -99,7 +99,7 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
 def conclude(
     rules: Sequence[Rule], answers: Sequence[Answer], context: Context, crash_rule: Rule | None = None
 ) -> Outcome:
-    """The ``answers`` to ``rules``, one per rule, as ranked findings."""
+    """The ranked findings of ``rules``, from their results ``answers``, one per rule."""
     findings: list[Finding] = []
     skipped: list[NotApplicable] = []
     for rule, answer in zip(rules, answers, strict=True):

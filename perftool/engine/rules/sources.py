@@ -24,7 +24,7 @@ EVIDENCE_OF_PLACE = frozenset({"places", "host_time"})
 # Causes of idle time for which the host's Python code, not a single call, is responsible.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
-# A function with a larger share of the time is named alone.
+# A function is named only if its share of the time is larger.
 _MOSTLY = 0.5
 _LONGEST_NS, _LAST_NS = 2**53, 2**62
 # The most rows of a rule that get sources, because each row requires a walk through the stacks.
@@ -65,8 +65,8 @@ def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) ->
 
 
 def longest_function(ran: Iterable[tuple[str | None, str, float]]) -> tuple[str, float]:
-    """The function with the most time in ``ran`` (file, function, time), with its file, and this time; an empty text
-    and 0 if no function has a file.
+    """The function with the most time in ``ran`` (file, function, time) as text, with the name of its file, and its
+    time; an empty text and 0 if no function has a file.
     """
     times: dict[tuple[str, str], float] = {}
     for file, function, time in ran:

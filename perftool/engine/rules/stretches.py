@@ -67,7 +67,7 @@ Call = tuple[int, int, Line | None, int | None]
 _Backward = tuple[int, int, str, bool, int, int]
 # The window of a rank on the host: begin, end, and whether the CPU is its device.
 _Window = tuple[int, int, bool]
-# The callee in frames: file, line, function and stack.
+# A callee in the table frames: file, line, function and stack.
 _Kind = tuple[str | None, int | None, str, str | None]
 
 # A stretch: start, end, the running line, and the line with the enclosing loop.
@@ -83,7 +83,7 @@ _NUMBER = re.compile(r"\(\d+\): ")
 class Track:
     """Stretches of a host thread in time order, as arrays: from ``begins`` to ``ends``, in ns.
 
-    ``lines`` holds the number of the running line, ``loops`` the number of the line with the enclosing loop.
+    ``lines`` holds the index of the running line, ``loops`` the index of the line with the enclosing loop.
     """
 
     begins: Int64s

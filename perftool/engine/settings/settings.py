@@ -91,7 +91,7 @@ def load_settings(
 
 
 def merge(layers: Sequence[Layer]) -> Settings:
-    """Merge ``layers`` into settings; the last one wins, except that selections and tables add up."""
+    """Merge ``layers`` into settings. The last layer wins, except that ``extend-`` keys, rules and budgets add up."""
     kept = [layer for layer in layers if layer.values]
     last = {key: (layer.values[key], layer.origin) for layer in kept for key in layer.values}
     value = {key: found for key, (found, _) in last.items()}
