@@ -132,7 +132,7 @@ def _run(ending: Ending) -> None:
         _discard_stdout()
         sys.exit(closed.exit_code if isinstance(closed, OutputClosedError) else 0)
     except PerfToolError as error:
-        _report_signal(ending)
+        _exit_if_signalled(ending)
         # A file name may contain a line feed; escaped, it cannot break a line of the message.
         _fail("\n".join(one_line(str(line)) for line in error.args), error.exit_code)
     except KeyboardInterrupt:
@@ -146,7 +146,7 @@ def _run(ending: Ending) -> None:
     except MemoryError:
         _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
     except Exception as error:  # noqa: BLE001 - users get a sentence, not a traceback
-        _report_signal(ending)
+        _exit_if_signalled(ending)
         if is_interrupt(error):
             _fail(ending.word, ending.code)
         if (why := _full_disk_reason(error)) is not None:
@@ -172,7 +172,7 @@ def _full_disk_reason(error: BaseException | None) -> str | None:
     return None
 
 
-def _report_signal(ending: Ending) -> None:
+def _exit_if_signalled(ending: Ending) -> None:
     """Exit with the code of a signal that arrived: a library may have turned the signal's exception into its own."""
     if ending.signalled:
         _fail(ending.word, ending.code)

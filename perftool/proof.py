@@ -69,7 +69,7 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
             recorded = _simulate(benchmark, benchmark.script, folder)
         if recorded is not None:
             stage("running the rules on both traces")
-            proof = _shown(benchmark, recorded, measurements)
+            proof = _proof_of_traces(benchmark, recorded, measurements)
     except (BenchmarkError, InputError) as error:
         judged: tuple[BenchmarkStatus, str | None] = ("failed", str(error))
     else:
@@ -232,7 +232,7 @@ def leave_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) ->
     return record_traces(benchmark, device, plan, folder)
 
 
-def _shown(benchmark: Benchmark, recorded: Recorded, measurements: Sequence[Measurement]) -> Proof:
+def _proof_of_traces(benchmark: Benchmark, recorded: Recorded, measurements: Sequence[Measurement]) -> Proof:
     from perftool.bench.harness.case import FORM_NAMES
 
     naive, advised = ([str(path) for path in recorded.files[form]] for form in FORM_NAMES)
