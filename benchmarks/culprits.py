@@ -61,7 +61,7 @@ def cases(ranks: int) -> Iterator[Case]:
 
 
 def hard_cases() -> Iterator[Case]:
-    """Runs of 8 ranks that are harder to analyse."""
+    """Runs of 8 ranks with drifting clocks, missing or cut-off ranks, two troubles at once, or small kernels."""
     device, loader = Trouble("device", (6,), 1.3), Trouble("loader", (2,), 9_000.0)
     both = (Trouble("device", (2,), 1.3), Trouble("loader", (5,), 9_000.0))
     pause, links = Trouble("pause", (1,), 20_000.0, every=4, first=1), Trouble("link", (4, 5, 6, 7), 4.0)

@@ -42,7 +42,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Cell:
-    """The same work by PyTorch and by us; `make` builds both, which may need much memory."""
+    """The same work by PyTorch and by perftool; `make` builds both, which may need much memory."""
 
     op: str
     model: str

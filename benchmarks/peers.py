@@ -72,7 +72,7 @@ class Places:
 
 
 def outcome(ran: Ran) -> dict[str, Any]:
-    """The result of one run, for the page."""
+    """The result of one run: exit code, whether a traceback was printed, last line of output, CPU s and peak MiB."""
     traceback = "Traceback (most recent call last)" in ran.output and ran.code != 0
     says = textwrap.shorten(ran.last_line, 400, placeholder=" …")
     return {"code": ran.code, "traceback": traceback, "says": says, **_figures(ran.cost)}

@@ -24,7 +24,7 @@ SAMPLE = ROOT / "sample_traces" / "cpu" / "small_allreduce" / "rank0.json.gz"
 # Costs are given relative to this program, because every script over a trace begins by decoding it into dictionaries.
 YARDSTICK = "json"
 SHOWN = ("perftool", "msgspec", "orjson", "json", "torch-tb-profiler", "HTA")
-# These keep a whole trace in memory, at up to seven times its size.
+# Programs that keep a whole trace in memory, at up to seven times its size.
 IN_MEMORY = {"msgspec", "orjson", "json"}
 PACKAGES = {
     "perftool": ("habana-perf-tool", "duckdb"),

@@ -18,7 +18,7 @@ _PASSES = 4
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A few passes over batches of all lengths, in a separate process. The time includes the first compilation."""
+    """Passes over batches of all lengths, in a process of their own, so the time includes the first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(Tokens(), setting, automatic=setting.size == "automatic")
     lengths = [_SHORTEST + _APART * index for index in range(_LENGTHS[setting.size])]

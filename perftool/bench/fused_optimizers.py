@@ -54,7 +54,7 @@ def _lars(params: Iterable[nn.Parameter]) -> FusedLars:
 
 
 _OPTIMIZERS: dict[str, tuple[str, Ways]] = {
-    # With bias correction, the two AdamW add epsilon at different places; with an epsilon of 0 only rounding differs.
+    # PyTorch adds epsilon to the root after the bias correction, FusedAdamW before it; with 0, only rounding differs.
     "fused_adamw": ("AdamW", _with_torch_forms(torch.optim.AdamW, FusedAdamW, lr=1e-3, eps=0.0, weight_decay=_DECAY)),
     "fused_sgd": ("SGD", _with_torch_forms(torch.optim.SGD, FusedSGD, lr=1e-3, momentum=0.9, weight_decay=_DECAY)),
     "fused_adagrad": ("Adagrad", _with_torch_forms(torch.optim.Adagrad, FusedAdagrad, lr=1e-3, weight_decay=_DECAY)),

@@ -16,7 +16,8 @@ _WARM_UP = 10
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """All calls, in a separate process, with torch.compile's defaults. The time includes the first compilation."""
+    """A form that makes all calls, with torch.compile's defaults. It has a process of its own, so its time includes the
+    first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(_Counting() if form == "naive" else _Buffered(), setting, automatic=True)
     batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)

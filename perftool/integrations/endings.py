@@ -162,7 +162,7 @@ class _Watchman:
         self._write.close()
 
     def _next_signals(self) -> bytes:
-        """The next signals; empty once the pipe is closed, by us or by the program."""
+        """The next signals; empty once the pipe is closed, by ``close`` or by the program."""
         number = self._read.number
         if number is None:
             return b""

@@ -156,7 +156,7 @@ def recorded(names: Sequence[str]) -> Iterator[Row]:
 
 
 def table(title: str, rows: Sequence[Row]) -> str:
-    """The rows, and the median and the worst error."""
+    """A Markdown table of ``rows`` below ``title``, with the median and the worst error."""
     lines = [f"**{title}**", "", HEAD, *map(str, rows), ""]
     errors = [one.error for one in rows if one.error is not None]
     if errors:

@@ -60,7 +60,7 @@ def speed() -> str:
 
 
 def runs() -> str:
-    """A table for each kind of run."""
+    """The method and, for each kind of run, a Markdown table of the programs' costs and outcomes."""
     method, found = _part("runs")
     parts = []
     for what, programs in found.items():

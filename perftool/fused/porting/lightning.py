@@ -17,7 +17,7 @@ def part(name: str) -> Any:
 
 
 def lightning_members(device: str) -> dict[str, dict[str, Callable[..., Any]]]:
-    """The members by module; Lightning is imported when a script creates one of their objects."""
+    """The members of the modules of `lightning_habana`; Lightning is imported when a script creates an object."""
 
     def accelerator() -> Any:
         found = part("accelerators")

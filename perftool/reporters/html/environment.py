@@ -76,7 +76,7 @@ def _prose(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Prose that starts with a capital, unless it starts with a name from the trace."""
+    """``text`` on one line, with a capital first letter unless the text starts with a name from the trace."""
     prose = _prose(text)
     first = prose.split(" ", 1)[0]
     return prose[:1].upper() + prose[1:] if first.isalpha() and first.islower() else prose

@@ -83,7 +83,7 @@ class Page:
         return list(server_lines(self.report))
 
     def of_steps(self, text: str) -> str:
-        """``text`` with the run's word for steps."""
+        """``text`` with the word step replaced by the run's word for a step, such as iteration."""
         return of_steps(text, self.report.run.step_word)
 
     @property

@@ -19,7 +19,7 @@ DEVICE_PROCESS = 0
 # On the bridge's lanes for Synapse, the process is the engine type, and the lane names are pthread names.
 SYNAPSE_HOST = 22_101
 _SYNAPSE_LANE = "Synapse/140233817864768"
-# An engine kind of -1 times 1000 wraps in unsigned 32-bit arithmetic.
+# The tid is 1000 times the engine kind (-1) plus 3, in unsigned 32-bit arithmetic.
 _SYNAPSE_TID = 2**32 - 1000 + 3
 
 Args = Mapping[str, object]
@@ -47,8 +47,8 @@ class LaneKind:
     name: str
 
 
-# The thousands of the tids are as in the bridge. The names on Gaudi 3, and 7019, are from a recording. Other values are
-# invented. Each engine has one lane.
+# The thousands of a tid stand for the engine, as in Gaudi's PyTorch bridge. The names on Gaudi 3, and 7019, are from a
+# recording; other values are invented. Each engine has one lane.
 _GAUDI2 = {
     "PDMA": LaneKind(3001, "PDMA 0"),
     "MME": LaneKind(6003, "MME 0"),

@@ -125,7 +125,7 @@ def without_autocast() -> Iterator[None]:
 
 
 def _forms(name: str) -> list[Any]:
-    """The forms of an op that autocast covers: those that return new tensors."""
+    """The overloads of an op that autocast covers: those that return new tensors."""
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
         return []

@@ -27,7 +27,7 @@ _COLLECTIVES = dict.fromkeys(("allreduce", "allreduce_coalesced"), "HbLazyTensor
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sorts the ops: annotations, reads of values, copies, host ops, device ops."""
+    """Runs each op, and simulates its time by its kind: annotation, read of a value, copy, host op or device op."""
 
     def __init__(self, machine: Machine, placement: Placement, annotations: Annotations, device: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

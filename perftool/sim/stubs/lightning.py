@@ -17,7 +17,7 @@ _BASE = "lightning_habana.pytorch"
 
 
 def lightning_modules(simulation: Simulation) -> list[ModuleType]:
-    """The modules; Lightning is imported only when a script creates one of their objects."""
+    """The modules below ``lightning_habana.pytorch``; Lightning itself is imported when a script creates an object."""
 
     def marking(base: Any) -> Any:
         return _marking(simulation, base)
