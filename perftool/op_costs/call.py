@@ -56,7 +56,7 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        """Size when each element is stored once."""
+        """Size in bytes when each element is stored once."""
         return self.count * _TYPES[self.type][0]
 
     @property
@@ -160,7 +160,7 @@ class Call:
 
 
 def spelled(types: Sequence[Any]) -> list[Any]:
-    """Types by their names in PyTorch's profiler."""
+    """``types`` with the names that PyTorch's profiler gives them."""
     return [_NAMED.get(one, one) if isinstance(one, str) else "" for one in types]
 
 

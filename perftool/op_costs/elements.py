@@ -13,7 +13,7 @@ from functools import partial
 from perftool.op_costs.call import Call, NoModelError, broadcast, is_whole, promoted
 from perftool.op_costs.cost import Cost, moved
 
-# By the number of leading tensor arguments. In-place forms write to their first argument.
+# Names of ops by their number of leading tensor arguments. In-place forms write to their first argument.
 _POINTWISE = {
     1: "abs ceil cos erf exp expm1 floor gelu hardswish leaky_relu log log1p log2 mish neg reciprocal relu round rsqrt "
        "sigmoid sign silu sin softplus sqrt square tan tanh clamp_min clamp_max hardtanh elu bitwise_not "

@@ -31,7 +31,7 @@ from perftool.readers.trace.profiler_csv import is_profiler_csv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
-# Traces compressed in these ways are not read.
+# Traces with compressions that this program cannot read.
 _OTHER_SUFFIXES = (".json.br", ".json.bz2", ".json.lz4", ".json.lzma", ".json.xz", ".json.zip")
 _NAMES_OF_TRACES = (*TRACE_SUFFIXES, *_OTHER_SUFFIXES)
 # Reports and baselines of this program contain its name within this many bytes of their beginning or end.
@@ -103,7 +103,7 @@ def find_inputs(
     named = [file for found in of_texts for file in found.files]
     others = [file for file in selected if file in selected_texts]
     if not traces:
-        # Use a recording of host calls only if there is no better trace.
+        # An archive of Gaudi's profiler may contain host calls. Use them only if there is no other trace.
         traces = [file for file in (*others, *named) if not is_url(file) and holds_host_trace(file)]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")

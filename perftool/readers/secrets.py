@@ -58,7 +58,7 @@ _UNIT = re.compile(
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
-# Longer texts are not names of secrets.
+# Only the end of a longer name is examined.
 _LONGEST_NAME = 100
 
 # Shorter texts are not treated as secrets, because they would also occur in other words.
@@ -130,7 +130,7 @@ def _certainty(name: str) -> Certainty:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether ``value``, a text called ``name``, is a secret."""
+    """Whether the text ``value`` of the setting or option ``name`` is a secret."""
     if certainty(name) == Certainty.CERTAIN:
         return not _NONE.fullmatch(value)
     # A plain word is a token of a language model, not a secret.

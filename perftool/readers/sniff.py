@@ -149,7 +149,7 @@ def _is_runtime_log(lines: list[str], _name: str) -> bool:
     )
 
 
-# JSON is classified by structure, because its names may also occur in logs.
+# JSON is classified only by these tests, because it may contain texts that identify a log.
 _JSON_TESTS: tuple[tuple[Callable[[list[str], str], bool], Sniffed], ...] = (
     (_is_json_metrics, Sniffed("metrics", "metrics")),
     (_is_compilation_stats, Sniffed("metrics", "compilation_stats")),

@@ -1,4 +1,4 @@
-"""Reads any text input except a trace: examines its beginning, then passes it to its reader."""
+"""Reads any text input except a trace: examines its beginning, then calls the reader of its format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits a prediction by the cores of the host, which work in other processes needs, too."""
+"""Limits a prediction by the cores of the host: work that moves to other processes needs cores, too."""
 
 from __future__ import annotations
 

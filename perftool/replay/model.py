@@ -79,11 +79,11 @@ class Model:
 
     @cached_property
     def predicts(self) -> bool:
-        """Whether the model may predict."""
+        """Whether predictions can be trusted, that is, ``why_not`` is None."""
         return self.why_not is None
 
     def predict(self, changes: Sequence[Change]) -> Prediction:
-        """The steps with ``changes``; a step takes at least the time of its concurrent work."""
+        """The predicted steps with ``changes``; a step takes at least the time of its concurrent work."""
         result = altered(self.graph, changes)
         replayed = _replay(self.graph, self.repeats, result.lag, result.dur)
         step_ns = max(replayed.step_ns, result.concurrent_ns)

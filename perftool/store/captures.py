@@ -1,4 +1,4 @@
-"""Reads a graph-capture trace for the op that launched each kernel."""
+"""Finds the op that launched each kernel, in a trace that was recorded during the capture of device graphs."""
 
 from __future__ import annotations
 

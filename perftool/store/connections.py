@@ -14,7 +14,6 @@ from perftool.store.database import open_database
 from perftool.store.sizing import free_memory_mb
 
 Made = TypeVar("Made")
-# Settings for every connection.
 _SETTINGS = (
     # DuckDB would write its progress bar to stdout.
     "SET enable_progress_bar = false",
@@ -105,7 +104,6 @@ class Connections:
             connection.interrupt()
 
     def close(self) -> None:
-        """Close all connections."""
         for connection in self._all:
             connection.close()
         self._root.close()

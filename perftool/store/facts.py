@@ -1,4 +1,4 @@
-"""Facts about devices as rows."""
+"""The rows of the tables ``device_facts`` and ``devices``."""
 
 from __future__ import annotations
 

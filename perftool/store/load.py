@@ -235,7 +235,7 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
 
 
 def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: int) -> int:
-    """Insert a chunk that the fast path refuses: some elements are not objects, or repeat a key."""
+    """Insert a chunk that ``insert_events`` refuses: some elements are not objects, or repeat a key."""
     fields = ", ".join(f"json ->> '{key}' AS {key}" for key in (*_COLUMNS, "ts", "dur"))
     keys = ", ".join(_CUT_NAME.format(key) for key in ("cat", "name", "pid", "tid"))
     ts, dur = (_to_ns(_EXACT_TIME[1], key) for key in ("ts", "dur"))

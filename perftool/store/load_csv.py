@@ -59,7 +59,7 @@ def _event(record: ProfilerSlice | CounterSample) -> dict[str, Any]:
 
 
 def _args(work: ProfilerSlice) -> Iterator[tuple[str, object]]:
-    """The arguments, as the bridge names them."""
+    """The arguments of an event, named as in the traces of Gaudi's bridge."""
     yield "recipeId", work.recipe_id
     yield "recipeName", work.recipe
     yield "recipeHandle", work.recipe_handle
@@ -85,7 +85,7 @@ def _named(kind: str, lane: _Lane, name: str) -> dict[str, Any]:
 
 
 def _lane(record: ProfilerSlice | CounterSample) -> _Lane:
-    """The lane, as in the bridge's traces: a process for each device, a thread for each engine."""
+    """The lane, as in the traces of Gaudi's bridge: a process for each device, a thread for each engine."""
     if isinstance(record, ProfilerSlice) and record.source.strip().upper() != _HARDWARE:
         return _Lane("host", record.engine, None)
     number = re.search(r"\d+$", record.device or "")

@@ -14,8 +14,8 @@ _LONGEST = 200
 
 
 def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """A row of the table ``machines`` for each rank whose ``metadata`` describes one; values of the wrong type become
-    None."""
+    """A row of the table ``machines`` for each rank whose ``metadata`` describes its machine; values of the wrong type
+    become None."""
     recorded = {rank: top.get(RECORDED_KEY) for rank, top in metadata.items()}
     return [_row(rank, found) for rank, found in recorded.items() if _object(found).get("version") == _VERSION]
 

@@ -25,7 +25,7 @@ MAKERS: dict[str, Maker] = {
 }  # fmt: skip
 # The rows of tables with this maker come from ``source_tables``.
 GIVEN = "given"
-# This maker belongs to a higher layer and is passed to the store. Without it, its tables are empty.
+# The rows of tables with this maker come from a function that is passed to the store. Without it, they are empty.
 REPLAY = "replay"
 
 

@@ -16,7 +16,7 @@ from perftool.store.catalog import catalog
 from perftool.store.database import literal
 from perftool.store.shift import Shift
 
-# Small tables: they have a row per step, collective or name of a rank, not per slice.
+# These tables are small: they have a row per step, collective or name of a rank, not per slice.
 EXPORTED = (
     "tracks", "windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
     "_idle_totals", "_idle_annotations", "_idle_ops", "_device_op_totals", "_op_totals", "_traced_compilations",

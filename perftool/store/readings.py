@@ -57,7 +57,7 @@ def read_text(path: str) -> Reading:
 
 
 def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of each table that readings fill."""
+    """The rows of the tables that ``readings`` fill, by table."""
     parts = [part.reading for part in readings]
     totals = fallback_totals(parts)
     return {

@@ -11,8 +11,8 @@ from perftool.readers.files.stream import reads_once
 
 # Approximate growth when gzip or zstd is decompressed.
 _COMPRESSION = 12
-# An input of unknown size is treated as large, because a large in-memory database would be worse than a small one on
-# disk.
+# The unknown size of an input at a URL is treated as large, because a large in-memory database would be worse than a
+# small one on disk.
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750
@@ -47,12 +47,12 @@ def cores() -> int:
 
 
 def fits_in_memory(input_bytes: int, limit_mb: int) -> bool:
-    """Whether the tables of this much text can stay in memory under the limit."""
+    """Whether the tables of ``input_bytes`` of text can stay in memory under ``limit_mb``."""
     return input_bytes <= (_IN_MEMORY if limit_mb == _MOST_MB else (limit_mb << 20) // 5)
 
 
 def in_memory_limit_mb(input_bytes: int, limit_mb: int) -> int:
-    """The memory in MB that an in-memory database may use for this much text, before it spills to disk."""
+    """The memory in MB that an in-memory database may use for ``input_bytes`` of text before it spills to disk."""
     return limit_mb if limit_mb < _MOST_MB else max(limit_mb, _GROWTH * input_bytes >> 20)
 
 
@@ -78,7 +78,7 @@ def _number(path: Path, word: int = 0, unit: int = 1, begins: str = "") -> int |
 
 
 def text_size(path: str) -> int:
-    """The approximate size of a file's text."""
+    """The approximate size of a file's uncompressed text in bytes; 0 for a pipe or a file that cannot be opened."""
     if is_url(path):
         return _UNKNOWN
     if reads_once(path):

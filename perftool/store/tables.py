@@ -111,7 +111,7 @@ class Tables:
         self._made.add(table.name)
 
     def has_rows(self, name: str) -> bool:
-        """Whether the table ``name`` has rows."""
+        """Make the table ``name``, and return whether it has rows."""
         self.make(name)
         if name not in self._filled:
             self._filled[name] = bool(self._connections.here().execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone())

@@ -270,7 +270,7 @@ class TraceStore:
         return work.results
 
     def has_rows(self, name: str) -> bool:
-        """Whether the table has rows."""
+        """Make the table ``name``, and return whether it has rows."""
         self._prepare()
         return self._tables.has_rows(name)
 

@@ -21,7 +21,7 @@ _MAX_NAME = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Flavour:
-    """A kind of configuration file, recognised by any one of these top-level keys."""
+    """A kind of configuration file, recognised by any one of ``keys`` at its top level."""
 
     source: ConfigSource
     keys: frozenset[str]
@@ -64,7 +64,7 @@ _FLAVOURS = (
 
 
 def json_flavour(keys: frozenset[str]) -> ConfigSource | None:
-    """The kind of configuration with these top-level keys; None when it is unknown."""
+    """The kind of configuration that has ``keys`` at its top level; None when unknown."""
     return next((flavour.source for flavour in _FLAVOURS if flavour.keys & keys), None)
 
 

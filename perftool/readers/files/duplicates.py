@@ -16,8 +16,8 @@ from perftool.units import NS_PER_S
 
 # A profiler's schedule repeats within hours. Later, the system may have reused the process ID.
 _ONE_RUN_NS = 6 * 3600 * NS_PER_S
-# A trace with less than this share of the size of another trace of its process is only a part of a recording. The
-# recordings of one process have equal numbers of steps, except for the last one if the program ends during it.
+# A trace with less than this share of the size of another trace of its process was cut off: all recordings of a process
+# have equal numbers of steps, except for the last one if the program ends during it.
 WHOLE_SHARE = 0.75
 _BLOCK = 1 << 20
 # Each trace is compared with at most this many earlier ones of its process, so that the time is linear.
@@ -81,7 +81,7 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
 
 
 def _keys(own: Identity, contents: _Contents) -> Iterator[_Key]:
-    """Keys of a trace: traces without a common key are not duplicates."""
+    """The keys of a trace; it shares at least one with each of its duplicates."""
     if own.rank is None:
         return
     if (digest := contents.content_digest(own)) is not None:

@@ -13,7 +13,7 @@ from perftool.readers.files.rank_name import rank_of
 # The default name from PyTorch's TensorBoard handler: `<host>_<pid>.<time>.pt.trace.json`.
 _HANDLER_NAME = re.compile(r"(?P<host>.+)_(?P<pid>\d+)\.\d{12,}\.pt\.trace\.json(?:\.gz|\.zst)?")
 HOST_KEYS = ("hostname", "host_name", "host")
-# Folders whose names are numbers or denote ranks name no host.
+# Folder names that are a number or a rank, so not the name of a host.
 _NO_HOST = re.compile(r"(?:rank[_.-]?)?\d+", re.IGNORECASE)
 _LONGEST = 100
 

@@ -65,7 +65,7 @@ def _folders_below(places: Iterable[Path], within: Path | None) -> list[Path]:
 
 
 def _is_first(place: Path, seen: _Seen) -> bool:
-    """Whether ``place`` is a folder not yet ``seen``; adds it there."""
+    """Whether ``place`` is a folder that is not in ``seen``; adds it to ``seen``."""
     try:
         known = place.stat()
     except OSError:

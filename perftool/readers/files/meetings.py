@@ -51,7 +51,7 @@ def _collectives(path: str) -> Collectives:
                 if size >= _MOST_BYTES:
                     break
     except InputError:
-        # The analysis of the trace reports errors.
+        # The reader of the trace reports the error.
         return {}
     return found
 

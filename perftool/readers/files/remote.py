@@ -142,7 +142,7 @@ def _web_options(url: str) -> dict[str, Any]:
     config = aiohttp.TraceConfig()
 
     async def redirected(session: Any, context: Any, answer: Any) -> None:
-        # Either header makes the library open another address.
+        # aiohttp follows either header to another address.
         headers = answer.response.headers
         target = headers.get("Location") or headers.get("URI", "")
         if _is_inside(urljoin(str(answer.response.url), target)):

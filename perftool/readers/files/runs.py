@@ -34,7 +34,7 @@ _FRONT_END = re.compile(r"\.async_llm$")
 _CARD = re.compile(r"(?:accel|hl)\d+")
 # The folder of one run: TensorBoard's `2026_01_31_10_00_00`, and `record`'s `2026-01-31_10-00-00`.
 _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_\d+)?")
-# Earlier versions of the handler wrote milliseconds instead of nanoseconds.
+# A smaller time in a file's name is in milliseconds, as earlier versions of TensorBoard's handler wrote it.
 _EARLIEST_NS = 10**15
 # Ranks of a run start recording within this time, including differences of their clocks.
 _APART_NS = 600 * NS_PER_S
@@ -96,7 +96,6 @@ class Run:
         return trace.process not in self.processes and met(self.files[0], own.path)
 
     def add(self, trace: _Recording) -> None:
-        """Add ``trace`` to this run."""
         own = trace.identity
         self.files.append(own.path)
         self.device = self.device or own.device

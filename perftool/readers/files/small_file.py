@@ -12,7 +12,7 @@ _BLOCK = 1 << 20
 
 
 def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
-    """The content of a regular file. Raises OSError for others (a device has no end), or beyond ``most`` bytes."""
+    """The content of a regular file. Raises OSError for any other (a device has no end), and above ``most`` bytes."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "not a regular file")

@@ -104,7 +104,7 @@ def _load(data: bytes) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Config:
-    """The configuration of a group in a dump."""
+    """A process group, as configured in a dump."""
 
     description: str
     members: tuple[int, ...]

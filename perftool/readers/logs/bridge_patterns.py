@@ -1,8 +1,8 @@
 """Patterns of performance-related log lines of the Gaudi software.
 
-``core`` is a literal part of the line, cheap to search for; the pattern is not anchored, because prefixes vary. Its
-groups ``name``, ``value`` and ``limit`` fill the fields of the event. The literals come from the sources of the bridge
-and from published documentation.
+``core`` is a literal part of the line, cheap to search for; the pattern is not anchored, because prefixes vary. The
+groups ``name``, ``value`` and ``limit`` of a pattern fill the fields of the event. The literals come from the source
+code of Gaudi's PyTorch bridge and from published documentation.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _PREFERENCE: tuple[CompilationSource, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class _SourceRecords:
-    """The records of one source and rank, over all files, because statistics have a file per graph."""
+    """The records of one source and rank, over all files, because compilation statistics have a file per graph."""
 
     source: CompilationSource
     rank: int | None

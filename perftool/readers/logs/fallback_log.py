@@ -30,7 +30,7 @@ _MAX_KINDS_OF_CALL = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _LinePattern:
-    """A line that reports one execution: ``core`` is a literal part of it, cheap to search for."""
+    """A line that reports one execution on the CPU: ``core`` is a literal part of it, cheap to search for."""
 
     core: str
     pattern: re.Pattern[str]

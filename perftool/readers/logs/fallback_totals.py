@@ -35,7 +35,7 @@ class FallbackTotal:
 
 @dataclass
 class _Evidence:
-    """Counts by source and rank; a source is the position of a file and an origin."""
+    """The counts of one op by source and rank; a source is the position of a file and an origin."""
 
     base: str
     counts: dict[tuple[int, FallbackOrigin], dict[int | None, int]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]
 
 
 def _without_repeats(readings: Iterable[LogReading]) -> Iterator[tuple[int, FallbackRecord]]:
-    """Drop tables that an earlier file contained: the console's copy of a log file."""
+    """The records, without tables that an earlier file also contains, as when the console shows a log file."""
     seen: dict[tuple[object, ...], int] = {}
     for file, reading in enumerate(readings):
         for record in reading.fallbacks:

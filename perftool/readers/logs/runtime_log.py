@@ -1,4 +1,4 @@
-"""Reads the other known lines of a log: recipe cache, graph cuts, recompilations, failures, start-up, progress."""
+"""Reads known lines of a log, about the recipe cache, graph cuts, recompilations, failures, start-up and progress."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PA
 CORES = (*(core for core, _ in _CORES), *compilation_lines.CORES, progress_bar.CORE)
 _MAX_EVENTS = 100_000
 _MAX_NAME = 200
-# The line about a graph cut at a fallback names the op. Fallback records name it, too, so all such cuts get the same
-# reason.
+# The reason of all graph cuts at CPU fallbacks. Their lines also name the op, but so do the fallback records.
 _CPU_FALLBACK = "cpu fallback"
 
 

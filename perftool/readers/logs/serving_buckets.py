@@ -1,7 +1,7 @@
 """Reads the shapes (buckets) that vLLM on Gaudi prepared before serving, and shapes without a bucket.
 
-The plugin logs batch, tokens per request and blocks of context. The older fork logs two of them: batch and tokens for a
-prompt, batch and blocks for a decode.
+vLLM's plugin for Gaudi logs batch, tokens per request and blocks of context. The older fork of vLLM logs two of them:
+batch and tokens for a prompt, batch and blocks for a decode.
 """
 
 from __future__ import annotations

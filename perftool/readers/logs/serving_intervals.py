@@ -58,7 +58,7 @@ _TOTALS_V0 = re.compile(
     rf"Number of speculative tokens: {_WHOLE}, Number of accepted tokens: {_WHOLE}, "
     rf"Number of draft tokens: {_WHOLE}, Number of emitted tokens: {_WHOLE}"
 )
-# Dummy iterations only keep idle data-parallel ranks synchronised.
+# Skips dummy iterations, which only keep idle data-parallel ranks synchronised.
 _DETAILS = re.compile(
     rf"Iteration\({_WHOLE}\): {_WHOLE} context requests, {_WHOLE} context tokens, {_WHOLE} generation requests, "
     rf"{_WHOLE} generation tokens, iteration elapsed time: {_MS} ms(?! \(dummy\))"
@@ -120,7 +120,7 @@ class IntervalScanner:
         )  # fmt: skip
 
     def _drafts_v0(self, text: str) -> dict[str, Any]:
-        """The drafts since the previous line; after a restart of the server, since its start."""
+        """The counts of drafted tokens since the previous line or, after a restart of the server, since its start."""
         # Early releases of V1 restart their counts in each interval; an efficiency of nan shows such a release.
         totals = None if "efficiency: nan" in text else _TOTALS_V0.search(text)
         if not totals or not int(totals[1]):

@@ -54,7 +54,7 @@ _LIMIT = 2**63
 
 @dataclass
 class _Metric:
-    """The last state of one metric."""
+    """The state of one metric after the records so far."""
 
     snapshots: int = 0
     totals: dict[tuple[str, str | None], float] = field(default_factory=dict)

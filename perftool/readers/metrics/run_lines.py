@@ -71,7 +71,7 @@ def require_summaries(path: str) -> None:
 
 
 def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines that are not blank, cut if too long."""
+    """The lines that are not blank, each cut after ``_LONGEST`` + 1 bytes."""
     rest = b""
     for block in blocks:
         first, *others = block.split(b"\n")
@@ -120,12 +120,12 @@ def _run_line(text: bytes) -> RunLine | None:
 
 
 def _possible(value: Any) -> bool:
-    """Whether ``value`` is a plausible metric; its square is then finite."""
+    """Whether ``value`` is a plausible metric, small enough that its square is finite."""
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and abs(value) < _LARGEST
 
 
 def _metrics(found: Any) -> dict[str, float | None] | None:
-    """Numbers by name; None if any value is something else."""
+    """``found`` if it is a dict whose values are numbers or None; else None."""
     if not isinstance(found, dict):
         return None
     return found if all(value is None or _possible(value) for value in found.values()) else None

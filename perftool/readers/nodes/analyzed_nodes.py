@@ -60,7 +60,7 @@ def read_csv(source: Source, rank: int | None = None) -> LogReading:
 
 
 def read_file(path: str, rank: int | None = None) -> LogReading:
-    """The node runs in the JSON file at ``path``; its name states the rank. Raises the errors of ``read_view``."""
+    """The node runs in the JSON file ``path``, of the rank in its name unless given. Raises the errors of read_view."""
     return read_view(whole(path, MOST_BYTES), rank_of(path) if rank is None else rank, path)
 
 

@@ -208,7 +208,7 @@ class _Members:
             raise InputError(f"{self._path}: {info.name} is damaged or cut off ({error})") from None
 
     def _bounded(self, name: str, file: IO[bytes], most: int) -> Iterator[bytes]:
-        """The content. Raises InputError if it has more than ``most`` bytes."""
+        """Yield the content of ``file``. Raises InputError if it has more than ``most`` bytes."""
         size = 0
         while block := file.read(_BLOCK):
             size += len(block)

@@ -39,7 +39,7 @@ def begins_graphs(data: bytes) -> bool:
 
 
 def read_file(path: str, rank: int | None = None) -> LogReading:
-    """The device nodes of the file at ``path``; its name states the rank. Raises the errors of ``read``."""
+    """The device nodes of the file at ``path``, of the rank in its name unless given. Raises the errors of ``read``."""
     return read(whole(path, MOST_BYTES), rank_of(path) if rank is None else rank, path)
 
 

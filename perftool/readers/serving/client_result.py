@@ -90,8 +90,7 @@ class ResultScanner:
 
 
 def read(source: Source, _rank: int | None = None) -> LogReading:
-    """Read a JSON result, or several in one file, each of which begins a line. Raises InputError when it cannot be
-    read."""
+    """Read one or more JSON results. Raises InputError when the file cannot be opened or read."""
     tally = IssueTally()
     text = "\n".join(line.text for line in read_lines(source, tally, MAX_JSON_LINE))
     results: list[ClientResult] = []

@@ -45,6 +45,6 @@ _TENSOR_TYPE = re.compile(r"(?:HPU|CPU|torch\.hpu\.|torch\.)?(\w+?)(?:Type|Tenso
 
 
 def dtype_name(text: str) -> str:
-    """``HPUBFloat16Type`` as ``bfloat16``; an unknown spelling stays unchanged."""
+    """PyTorch's name of a data type: ``bfloat16`` for ``HPUBFloat16Type``. An unknown spelling stays unchanged."""
     match = _TENSOR_TYPE.match(text)
     return _TYPES.get(match[1], text) if match else text

@@ -265,7 +265,7 @@ class ChromeTrace:
         return Chunk(path, offset, size, exact)
 
     def _read_foreign(self, data: bytes) -> None:
-        """The metadata after the events, if it fits in one chunk."""
+        """Keep the metadata after the events, if it fits in one chunk."""
         try:
             if envelope.is_dense(data):
                 self._lost.append(_unused(len(data)))

@@ -107,7 +107,7 @@ def write_trace(path: str, place: Path) -> bool:
 
 
 def _segments(snapshot: Mapping[str, Any]) -> dict[int, list[Mapping[str, Any]]]:
-    """The segments of each device."""
+    """The segments of the allocator, by device index."""
     found = snapshot.get("segments")
     segments: dict[int, list[Mapping[str, Any]]] = {}
     for one in found if isinstance(found, list) else ():

@@ -26,7 +26,7 @@ _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _PHASES = frozenset("MBECsf")
 # Earlier annotations that are longer stay in the copy, because memory is bounded.
 _LONGEST_OWN = 128 << 20
-# Other text may contain the beginning of our events, for example in the arguments of an event.
+# At most this many occurrences of _OURS are tried: the arguments of other events may contain it, too.
 _MOST_TRIES = 8
 _SPACE = b" \t\r\n"
 
@@ -113,7 +113,7 @@ def _without_own_events(text: bytes) -> bytes:
     start = len(body)
     for _ in own:
         start = body.rfind(_OURS, 0, start)
-    # Our arguments may repeat the beginning of an event.
+    # The arguments of our events may also contain _OURS.
     return text[:start] if own and objects_in(body[start:]) == own else text
 
 

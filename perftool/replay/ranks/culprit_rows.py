@@ -1,4 +1,4 @@
-"""The rows on ranks that keep others waiting."""
+"""Describes ranks that keep others waiting, as rows of the table ``culprits``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perftool.replay.ranks.meetings import CAUSES, Less
 from perftool.replay.ranks.reading import LEAST
 from perftool.units import format_ns, ranks_text
 
-# The two estimates agree if they differ by at most 10 %, or by at most 1 % of the step.
+# The replay and the estimate from exposed collectives agree if they differ by at most 10 %, or 1 % of the step.
 _AGREE, _AGREE_STEP = 0.1, 0.01
 # If more than this share of the ranks is late, moving their work to the other ranks makes these noticeably slower.
 _FEW = 0.2
@@ -69,7 +69,7 @@ class CulpritRow(NamedTuple):
 
 
 class CulpritRowMaker(Lateness):
-    """Makes the rows of the table ``culprits``."""
+    """Turns late ranks into rows of the table ``culprits``."""
 
     def named(self, ranks: Sequence[int]) -> tuple[str, str, str]:
         """The kind, the subject and the label of ``ranks``."""

@@ -118,7 +118,7 @@ class _Search(CulpritRowMaker):
         return self.row(kind, subject, label, late)
 
     def _stage(self) -> CulpritRow | None:
-        """The stage whose ranks compute longest, if that costs time."""
+        """A row for the stage whose ranks compute longest; None if that costs no time."""
         work = self.by_step(self.meetings.arrivals.causes["compute"][0]).sum(axis=1)
         by_rank = dict(zip(self.ranks, work.tolist(), strict=True))
         means = {
@@ -141,7 +141,7 @@ class _Search(CulpritRowMaker):
         )
 
     def _links(self) -> CulpritRow | None:
-        """The groups whose transfers take longer than those of similar groups."""
+        """A row for the groups whose transfers take longer than those of similar groups; None without any."""
         whole, usual = self._wires()
         slow = [lane for lane in whole if whole[lane] > _SLOW_LINK * usual[lane] > 0]
         if not slow or len(slow) == len(whole):
@@ -199,7 +199,7 @@ class _Search(CulpritRowMaker):
         return self.meetings.group[int(np.flatnonzero(self.meetings.lane == lane)[0])]
 
     def _occasional(self, left_out: Sequence[int]) -> Iterator[CulpritRow | None]:
-        """Lateness of a rank in at most half of the steps."""
+        """Rows for ranks that are late in at most half of the steps."""
         if len(self.steps) < 3:
             return
         at = self.late_at(left_out)
@@ -256,7 +256,7 @@ class _Search(CulpritRowMaker):
         )  # fmt: skip
 
     def before_the_recording(self) -> Iterator[CulpritRow]:
-        """The rank that the others wait for most in the only recorded step, if its work there is not the reason."""
+        """A row for the rank that the others wait for most in the only recorded step, if its work is not the reason."""
         if len(self.steps) > 1 or self._missing:
             return
         meet = self.meetings

@@ -27,7 +27,7 @@ class Late:
 
     @property
     def changes(self) -> list[Less]:
-        """The changes that make them as fast as the median rank."""
+        """The changes that make the late ranks as fast as the median rank."""
         return [Less(rank, "own", None, step) for rank in self.ranks for step in self.steps or (None,)]
 
 
@@ -80,8 +80,7 @@ class Lateness:
         return np.where(mine[:, None], np.nan, self.exposed - least)
 
     def estimate(self, late: Late) -> tuple[float, float]:
-        """The cost of ``late`` per step, estimated from exposed collectives: for the rank that waits least, and the
-        median."""
+        """The cost of ``late`` in ns per step, by exposed collectives: for the rank that waits least and the median."""
         waiting = self.waiting_for(late)
         if np.isnan(waiting).all():
             return 0.0, 0.0

@@ -11,7 +11,7 @@ from perftool.replay.ranks.meetings import NEVER, Meetings
 from perftool.replay.recording import Int64s
 from perftool.store.trace_store import TraceStore
 
-# A meeting costs about ten microseconds, and each arrival about 200 bytes.
+# A replay takes about ten microseconds per meeting, and 200 bytes per arrival.
 MOST_MEETINGS, MOST_ARRIVALS = 50_000, 1_000_000
 TABLES = (
     "collectives", "_collective_matches", "_collective_waits", "_rank_stretches", "clocks", "windows", "steps",
