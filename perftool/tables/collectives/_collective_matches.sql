@@ -14,11 +14,11 @@
 -- column name: VARCHAR, operation
 -- column operation: VARCHAR, collectives.operation
 -- column bytes: BIGINT, bytes sent by the rank, when recorded; NULL in an all-to-all
--- column ends_together: BOOLEAN, whether no rank can leave it before all have arrived
+-- column ends_together: BOOLEAN, whether no rank can leave the collective before all have arrived
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
--- column track: BIGINT, stream it ran on
+-- column track: BIGINT, stream on which the collective ran
 -- column ready: BIGINT, collectives.ready
 -- column overlapped_ns: BIGINT, collectives.overlapped_ns
 -- column sends: INTEGER, for a send and its receive: 1 on the sending rank, 2 on the receiving one; else 0

@@ -10,8 +10,8 @@
 -- column side: VARCHAR, 'device' or 'host'
 -- column group_name: VARCHAR, process group, when recorded
 -- column members: VARCHAR, ranks of the group, when recorded
--- column ends_together: BOOLEAN, whether no rank can leave it before all have arrived
--- column passes: BOOLEAN, whether it is a send with its receive
+-- column ends_together: BOOLEAN, whether no rank can leave the collective before all have arrived
+-- column passes: BOOLEAN, whether the collective is a send with its receive
 -- column wire_ns: BIGINT, length of the collective on the rank that waits least
 -- column waited_ns: BIGINT, time that this rank waits, without time in which it also waits in an earlier collective of the group
 -- column exposed_ns: BIGINT, the part of waited_ns that compute during the collective does not hide

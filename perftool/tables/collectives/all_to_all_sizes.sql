@@ -4,11 +4,11 @@
 -- needs: collectives
 -- empty without: collectives
 -- column rank: INTEGER, distributed rank
--- column peer: INTEGER, rank that it exchanges data with, or itself
+-- column peer: INTEGER, rank with which the rank exchanges data, or the rank itself
 -- column group_name: VARCHAR, process group, when recorded
 -- column calls: BIGINT, number of all-to-alls with split sizes that the rank made in the group
 -- column sent: BIGINT, bytes that the rank sends to the peer, over all calls; NULL when a call does not state its data type
--- column received: BIGINT, bytes that it receives from the peer
+-- column received: BIGINT, bytes that the rank receives from the peer
 WITH stated AS (
     SELECT c.rank, c.group_name, try_cast(list_json(arg(r.args, 'Process Group Ranks')) AS INTEGER[]) AS members,
            try_cast(list_json(arg(r.args, 'In split size')) AS BIGINT[]) AS rows_sent,

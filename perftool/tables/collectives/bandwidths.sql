@@ -12,10 +12,10 @@
 -- column side: VARCHAR, 'device' or 'host'
 -- column name: VARCHAR, operation
 -- column group_name: VARCHAR, process group, when recorded
--- column ranks: INTEGER[], ranks whose traces show it
+-- column ranks: INTEGER[], ranks whose traces show the collectives
 -- column members: BIGINT, number of ranks in the group
 -- column bytes: BIGINT, bytes sent by each rank; NULL when not recorded, and for an all-to-all
--- column steps: BIGINT, number of steps in which it occurs
+-- column steps: BIGINT, number of steps in which the collectives occur
 -- column calls: BIGINT, number of calls
 -- column wire_ns: BIGINT, median transfer time of a call
 -- column wire_total_ns: BIGINT, sum of the transfer times of all calls

@@ -15,10 +15,10 @@
 -- column group_size: BIGINT, number of ranks in the group, when recorded
 -- column dtype: VARCHAR, data type, when recorded
 -- column operation: VARCHAR, all_reduce, all_gather, reduce_scatter, all_to_all, barrier or send_receive, according to the name; NULL for others
--- column together: BOOLEAN, whether it lasts until the last of its ranks has arrived; a call on the host may return earlier
+-- column together: BOOLEAN, whether the collective lasts until the last of its ranks has arrived; a call on the host may return earlier
 -- column overlapped_ns: BIGINT, the part of dur in which compute ran on the same device; NULL if the trace does not show the device
--- column track: BIGINT, stream or host thread that it ran on
--- column called: BIGINT, start of the call that launched it, in ns, when recorded
+-- column track: BIGINT, stream or host thread on which the collective ran
+-- column called: BIGINT, start of the call that launched the collective, in ns, when recorded
 -- column ready: BIGINT, end of the work on this rank that it has to wait for, in ns; NULL if the trace does not show it
 -- column source: INTEGER, sending rank, for a send or receive that names its peer
 -- column target: INTEGER, receiving rank

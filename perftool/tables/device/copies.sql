@@ -11,10 +11,10 @@
 -- column end: BIGINT, end in ns
 -- column bandwidth: DOUBLE, bytes per second
 -- column pinned: BOOLEAN, whether the host memory is pinned, NULL when the trace does not say
--- column blocking: BOOLEAN, whether the call that submitted it waited for it
--- column op_name: VARCHAR, framework op that requested it
--- column call: BIGINT, host call that submitted it (slices.id)
--- column host_dur: BIGINT, length on the host of the op that requested it, else of the call, in ns
+-- column blocking: BOOLEAN, whether the call that submitted the transfer waited for its end
+-- column op_name: VARCHAR, framework op that requested the transfer
+-- column call: BIGINT, host call that submitted the transfer (slices.id)
+-- column host_dur: BIGINT, length on the host of the op that requested the transfer, else of the call, in ns
 WITH waited AS (
     SELECT DISTINCT p.parent AS op FROM syncs AS y JOIN slices AS p ON p.id = y.id
     WHERE y.kind = 'copy' AND p.parent IS NOT NULL

@@ -17,8 +17,8 @@
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes moved, for copies
--- column launch: BIGINT, host call that submitted it (launches.id)
--- column op: BIGINT, framework op that submitted it (slices.id); Python frames may be between it and the call
+-- column launch: BIGINT, host call that submitted the work (launches.id)
+-- column op: BIGINT, framework op that submitted the work (slices.id); Python frames may be between the op and the call
 -- column op_name: VARCHAR, name of the op
 -- column valid: BOOLEAN, false for impossible events, which no sum includes
 -- column set_aside: VARCHAR, why the event is impossible; NULL for valid events

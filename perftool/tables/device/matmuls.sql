@@ -9,7 +9,7 @@
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, kernel name
--- column op: BIGINT, op that launched it (slices.id)
+-- column op: BIGINT, op that launched the kernel (slices.id)
 -- column op_name: VARCHAR, name of the op
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns

@@ -17,8 +17,8 @@
 -- column m: BIGINT, rows of the first operand
 -- column k: BIGINT, columns of the first operand
 -- column n: BIGINT, columns of the second operand
--- column ts: BIGINT, start of its first kernel in ns
--- column dur: BIGINT, time of its kernels in ns
+-- column ts: BIGINT, start of the first kernel in ns
+-- column dur: BIGINT, time of the kernels in ns
 -- column compute_ns: DOUBLE, operations / peak rate, in ns
 -- column memory_ns: DOUBLE, bytes moved / bandwidth, in ns
 -- column bound_ns: DOUBLE, the larger of compute_ns and memory_ns

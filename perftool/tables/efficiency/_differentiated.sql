@@ -4,9 +4,9 @@
 -- empty without: ops.sequence
 -- column rank: INTEGER, distributed rank
 -- column function: BIGINT, ops.id of the function
--- column track: BIGINT, its track
--- column ts: BIGINT, its start in ns
--- column end: BIGINT, its end in ns
+-- column track: BIGINT, track of the function
+-- column ts: BIGINT, start of the function in ns
+-- column end: BIGINT, end of the function in ns
 -- column op: BIGINT, ops.id of the op; NULL if it was not recorded
 -- column op_track: BIGINT, track of the op
 -- column op_ts: BIGINT, start of the op in ns

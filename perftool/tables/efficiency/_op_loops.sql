@@ -9,8 +9,8 @@
 -- column length: BIGINT, number of ops in the loop
 -- column times: DOUBLE, how often the loop runs in a step
 -- column share: DOUBLE, share of the window
--- column ts: BIGINT, start of its first pass in ns
--- column end: BIGINT, end of its last pass in ns
+-- column ts: BIGINT, start of the first pass of the loop in ns
+-- column end: BIGINT, end of the last pass of the loop in ns
 -- column names: VARCHAR, the longest of the ops that run once in each pass of the loop, joined by ', '; NULL if such ops take less than a third of its time
 WITH calls AS (
     SELECT o.rank, o.track, o.id, o.name, o.ts, o.dur, row_number() OVER (PARTITION BY o.track ORDER BY o.ts, o.id) AS number

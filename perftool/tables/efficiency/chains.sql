@@ -10,7 +10,7 @@
 -- column rank: INTEGER, distributed rank
 -- column chain: INTEGER, number of the sequence, in order within its rank
 -- column place: INTEGER, position of the kernel in the sequence, from 1
--- column op: VARCHAR, op that launched it; NULL for captured graphs and where none is recorded
+-- column op: VARCHAR, op that launched the kernel; NULL for captured graphs and where none is recorded
 -- column kernel: VARCHAR, name of the kernel
 -- column input_dims: VARCHAR, shapes of the op's inputs as JSON, when recorded
 -- column repeats: BIGINT, number of times the sequence runs in a row

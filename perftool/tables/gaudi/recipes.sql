@@ -6,12 +6,12 @@
 -- column recipe: BIGINT, Synapse's id of the recipe, which another recipe may share
 -- column name: VARCHAR, name given by the bridge, NULL when the trace shows none
 -- column launches: BIGINT, number of launches
--- column first_step: INTEGER, step in which it first ran
--- column ts: BIGINT, time when it first ran, in ns
--- column busy_ns: BIGINT, union of its device work over all lanes
--- column mme_ns: BIGINT, union of its MME work
--- column tpc_ns: BIGINT, union of its TPC work
--- column dma_ns: BIGINT, union of its DMA work
+-- column first_step: INTEGER, step in which the recipe first ran
+-- column ts: BIGINT, time when the recipe first ran, in ns
+-- column busy_ns: BIGINT, time in which any lane works for the recipe
+-- column mme_ns: BIGINT, time in which the MME works for the recipe
+-- column tpc_ns: BIGINT, time in which the TPC works for the recipe
+-- column dma_ns: BIGINT, time in which other engines, such as DMA, work for the recipe
 -- column kernels: BIGINT, number of distinct kernel names in the recipe
 -- column kernel_names: VARCHAR[], the names of its kernels in alphabetical order, with # for generated numbers
 WITH work AS (

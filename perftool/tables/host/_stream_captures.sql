@@ -5,7 +5,7 @@
 -- empty without: _extents
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, the call that begins the capture
--- column ts: BIGINT, start of this call in ns
+-- column ts: BIGINT, start of the call that begins the capture, in ns
 -- column end: BIGINT, end of the call that ends the capture
 WITH calls AS (
     SELECT s.rank, s.name, s.ts, s."end", r.role FROM slices AS s JOIN roles AS r ON r.name = s.name AND r.cat = s.cat

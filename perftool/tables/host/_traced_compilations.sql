@@ -3,9 +3,9 @@
 --
 -- needs: _compile_events, _step_bounds, device_ops, _recipe_parts
 -- empty without: _compile_events or device_ops.recipe
--- column id: BIGINT, slices.id of its first event, NULL when none was recorded
+-- column id: BIGINT, slices.id of the first event, NULL when none was recorded
 -- column rank: INTEGER, distributed rank
--- column step: INTEGER, step in which it begins
+-- column step: INTEGER, step in which the compilation begins
 -- column recipe: VARCHAR, what was compiled, when known
 -- column reason: VARCHAR, unknown, as traces do not state it
 -- column source: VARCHAR, torch.compile, trace, or recipe name (a recipe that first appears late)

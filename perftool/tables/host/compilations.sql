@@ -3,9 +3,9 @@
 --
 -- needs: _traced_compilations, _log_compilations
 -- empty without: _traced_compilations or _log_compilations
--- column id: BIGINT, slices.id of its first event, NULL when a log or metrics file is the source
+-- column id: BIGINT, slices.id of the first event, NULL when a log or metrics file is the source
 -- column rank: INTEGER, distributed rank
--- column step: INTEGER, step in which it begins
+-- column step: INTEGER, step in which the compilation begins
 -- column recipe: VARCHAR, what was compiled, when known
 -- column reason: VARCHAR, new shapes, new constants, evicted, or unknown
 -- column source: VARCHAR, torch.compile, trace, recipe name (a recipe that first appears late), metrics or log

@@ -11,7 +11,7 @@
 -- column end: BIGINT, end in ns
 -- column depth: INTEGER, nesting depth on its track
 -- column parent: BIGINT, enclosing slice
--- column outermost: BOOLEAN, whether no other op directly contains it; profiler steps do not count
+-- column outermost: BOOLEAN, whether no other op directly contains the op; profiler steps do not count
 -- column self_ns: BIGINT, length without the slices directly inside the op
 -- column input_dims: VARCHAR, shapes of the inputs as JSON, when recorded
 -- column input_types: VARCHAR, types of the inputs as JSON, when recorded

@@ -5,8 +5,8 @@
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, gap_causes.cause: framework_op or collective
 -- column op: VARCHAR, name of the op
--- column ns: BIGINT, the idle time of the cause inside it; for a collective, also after it until the next one
--- column calls: BIGINT, its calls in the window
+-- column ns: BIGINT, idle time of the cause inside the op; for a collective, also from its end until the next collective
+-- column calls: BIGINT, number of calls of the op in the window
 WITH stretches AS (
     SELECT rank, cause, ts, dur FROM gap_causes WHERE cause IN ('framework_op', 'collective')
 ),

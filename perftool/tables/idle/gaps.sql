@@ -4,11 +4,11 @@
 -- empty without: _gaps
 -- column id: BIGINT, identifies the gap
 -- column rank: INTEGER, distributed rank
--- column step: INTEGER, step in which it begins
+-- column step: INTEGER, step in which the gap begins
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
--- column cause: VARCHAR, what the host did during most of it (gap_causes.cause)
+-- column cause: VARCHAR, what the host did during most of the gap (gap_causes.cause)
 -- column cause_ns: BIGINT, the part of the gap with this cause
 WITH by_cause AS (
     SELECT gap, cause, sum(dur)::BIGINT AS ns FROM gap_causes GROUP BY gap, cause

@@ -8,6 +8,6 @@
 -- column value: DOUBLE, number in the last of these lines
 -- column limit_value: DOUBLE, limit in the last of these lines
 -- column unit: VARCHAR, unit of the numbers
--- column rank: INTEGER, rank that printed them, when known
+-- column rank: INTEGER, rank that printed the lines, when known
 -- column path: VARCHAR, the file
 -- column line: BIGINT, number of the first of these lines, from 1

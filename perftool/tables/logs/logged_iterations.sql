@@ -3,8 +3,8 @@
 -- maker: given
 -- column engine: VARCHAR, name of the engine in the line, or empty
 -- column iteration: BIGINT, number of the iteration since the start of the engine
--- column prompts: BIGINT, number of requests whose prompt tokens it processes
--- column prompt_tokens: BIGINT, number of prompt tokens that it processes
+-- column prompts: BIGINT, number of requests whose prompt tokens the iteration processes
+-- column prompt_tokens: BIGINT, number of prompt tokens that the iteration processes
 -- column generating: BIGINT, number of requests that are generating
 -- column generated_tokens: BIGINT, tokens of these requests, including drafts
 -- column dur: BIGINT, length of the iteration in ns, as the engine measures it

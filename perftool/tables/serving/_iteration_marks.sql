@@ -22,14 +22,14 @@
 -- column until: BIGINT, start of the next iteration if it generates for the same requests, else the end of the annotation
 -- column gap_before_ns: BIGINT, time since the end of the previous annotation; NULL for the first
 -- column batch: BIGINT, number of requests
--- column prompt_tokens: BIGINT, prompt tokens that it processes
+-- column prompt_tokens: BIGINT, prompt tokens that the iteration processes
 -- column context_tokens: BIGINT, tokens in the caches of its requests, including prompt_tokens
 -- column generated_tokens: BIGINT, tokens processed for requests that are already generating, including drafts
 -- column bucket_batch: BIGINT, batch that the iteration is padded to
 -- column bucket_query: BIGINT, tokens that each prompt is padded to
 -- column bucket_blocks: BIGINT, blocks of cache that the iteration is padded to
 -- column blocks_used: BIGINT, blocks of cache that its requests fill
--- column graphs: BOOLEAN, whether it replays a captured graph
+-- column graphs: BOOLEAN, whether the iteration replays a captured graph
 WITH extracted AS (
     SELECT name,
            regexp_extract(name, '^execute_(?:\d+_)?context_(\d{1,12})\((?:sq)?(\d{1,12})(?:_\d+|sk(\d{1,12})sqsq\d+sqsk\d+)?\)_generation_(\d{1,12})\((?:sq)?(\d{1,12})(?:_\d+|sk(\d{1,12})sqsq\d+sqsk\d+)?\)$',

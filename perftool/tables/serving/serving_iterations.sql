@@ -15,7 +15,7 @@
 -- column gap_before_ns: BIGINT, time since the end of the previous annotation; NULL for the first
 -- column waited_ns: BIGINT, the part of gap_before_ns in which the thread waits for a batch or a request; NULL without stacks
 -- column batch: BIGINT, number of requests
--- column prompt_tokens: BIGINT, prompt tokens that it processes
+-- column prompt_tokens: BIGINT, prompt tokens that the iteration processes
 -- column context_tokens: BIGINT, tokens in the caches of its requests, including prompt_tokens
 -- column generated_tokens: BIGINT, tokens processed for requests that are already generating, including drafts
 -- column tokens: BIGINT, prompt_tokens + generated_tokens
@@ -23,15 +23,15 @@
 -- column bucket_query: BIGINT, tokens that each prompt is padded to (Gaudi)
 -- column bucket_blocks: BIGINT, blocks of cache that the iteration is padded to (Gaudi)
 -- column blocks_used: BIGINT, blocks of cache that its requests fill (Gaudi)
--- column graphs: BOOLEAN, whether it replays a captured graph
--- column schedule_ns: BIGINT, scheduling before the iteration
--- column prepare_ns: BIGINT, preparing its inputs
--- column forward_ns: BIGINT, the forward pass of the model
--- column logits_ns: BIGINT, computing the logits
--- column sample_ns: BIGINT, sampling
--- column post_ns: BIGINT, processing the sampled tokens
--- column send_ns: BIGINT, sending the result to the engine
--- column detokenize_ns: BIGINT, turning the tokens into text, if the same thread does this
+-- column graphs: BOOLEAN, whether the iteration replays a captured graph
+-- column schedule_ns: BIGINT, time of scheduling before the iteration
+-- column prepare_ns: BIGINT, time of preparing the inputs
+-- column forward_ns: BIGINT, time of the forward pass of the model
+-- column logits_ns: BIGINT, time of computing the logits
+-- column sample_ns: BIGINT, time of sampling
+-- column post_ns: BIGINT, time of processing the sampled tokens
+-- column send_ns: BIGINT, time of sending the result to the engine
+-- column detokenize_ns: BIGINT, time of turning the tokens into text, if the same thread does this
 -- column compile_ns: BIGINT, time of compilations during the iteration; 0 if a recording with host calls shows none
 -- column compiled: BIGINT, number of compilations during the iteration
 WITH stages AS (

@@ -16,8 +16,8 @@
 -- column work_ns: BIGINT, total length of all outermost ops inside, without the time between them
 -- column batches: BIGINT, number of batches fetched from data loaders inside
 -- column longest_op: VARCHAR, the longest of the ops that count
--- column shapes: VARCHAR, shapes of its inputs as JSON, when recorded
--- column device_ns: BIGINT, time from the start of the first device work that it launches to the end of the last; NULL without any
+-- column shapes: VARCHAR, shapes of the inputs of longest_op as JSON, when recorded
+-- column device_ns: BIGINT, time from the start of the first device work that the stretch launches to the end of the last; NULL without any
 WITH outermost AS (
     SELECT o.rank, o.track, o.id, o.name, o.input_dims, o.ts, o."end", starts_with(o.name, 'autograd::engine') AS backward
     FROM ops AS o

@@ -7,7 +7,7 @@
 -- empty without: _device_work
 -- column rank: INTEGER, distributed rank with device work
 -- column launches: BIGINT, number of kernel launches in complete steps, without the capture of graphs
--- column lost: BIGINT, how many of them have no device work
+-- column lost: BIGINT, number of these launches without device work
 -- column ratio: DOUBLE, share of the kernel launches without device work, in the median complete step that launches kernels
 -- column many: BOOLEAN, whether this share is so large that the device's state is unknown
 WITH captured AS (SELECT *, 0 AS class FROM _stream_captures),

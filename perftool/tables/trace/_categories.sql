@@ -2,7 +2,7 @@
 --
 -- needs: _vocabulary
 -- column category: VARCHAR, in lower case
--- column kind: VARCHAR, normalised category (slices.cat); 'lane' when the lane determines it
+-- column kind: VARCHAR, normalised category (slices.cat); on lanes of the host if side is 'lane'
 -- column side: VARCHAR, 'host', 'device', or 'lane'
 -- column by_name: BOOLEAN, whether only names distinguish copies and fills from other work
 SELECT pattern AS category, CASE role WHEN 'lane' THEN 'runtime' ELSE role END AS kind,

@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column host_ts: BIGINT, start of the first host slice in ns
 -- column host_end: BIGINT, end of the last host slice in ns
--- column recorded_until: BIGINT, end of the recording according to the profiler, NULL if it did not record this
+-- column recorded_until: BIGINT, end of the recording according to the profiler, NULL if the profiler did not record it
 WITH host AS (
     SELECT rank, min(ts) AS host_ts, max("end") AS host_end
     FROM slices WHERE side = 'host' AND cat NOT IN ('trace', 'overhead') GROUP BY rank HAVING max(dur) > 0

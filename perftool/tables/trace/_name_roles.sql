@@ -5,13 +5,13 @@
 -- column name: VARCHAR, slices.name
 -- column cat: VARCHAR, slices.cat
 -- column roles: VARCHAR[], roles of the name in the vendor files
--- column waits: BOOLEAN, whether it is a runtime call that returns when the device is done
--- column copies: BOOLEAN, whether it is a runtime call that moves data
--- column collective: BOOLEAN, whether it is an operation of a process group on the host
+-- column waits: BOOLEAN, whether this is the name of a runtime call that returns when the device is done
+-- column copies: BOOLEAN, whether this is the name of a runtime call that moves data
+-- column collective: BOOLEAN, whether this is the name of an operation of a process group on the host
 -- column compiles: VARCHAR, for a compilation, or part of one, its source: torch.compile or trace (Gaudi)
 -- column elsewhere: activity, activity in _timeline of a slice with this name on threads that do not feed the device; NULL for none
 -- column feeding: activity, activity in _timeline of a slice with this name on threads that feed the device; NULL for none
--- column drawn: VARCHAR, the kind of bar that shows it in pictures of a host thread: sync, dataloader, graph_build, fallback, memcpy, runtime, communication, optimizer, cpu_op or other
+-- column drawn: VARCHAR, the kind of bar that shows such a slice in pictures of a host thread: sync, dataloader, graph_build, fallback, memcpy, runtime, communication, optimizer, cpu_op or other
 -- column direction: VARCHAR, for a copy on the device: host_to_device, device_to_host, device_to_device or peer
 WITH names AS (
     SELECT DISTINCT name, cat FROM slices

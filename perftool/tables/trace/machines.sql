@@ -16,7 +16,7 @@
 -- column process_ns: BIGINT, CPU time of the process
 -- column system_ns: BIGINT, the part of process_ns that the process spent in the kernel
 -- column page_faults: BIGINT, page faults of the process without I/O: first uses of memory that the system had to provide
--- column faulted_bytes: BIGINT, the size of this memory; more if the system used huge pages
+-- column faulted_bytes: BIGINT, size of the memory that the page faults provided; more if the system used huge pages
 -- column grown_bytes: BIGINT, by how much the resident memory of the process grew
 -- column busy_ns: BIGINT, time in which the allowed cores ran any process, summed over cores; exact to 10 ms per core
 -- column stolen_ns: BIGINT, time that a hypervisor gave the allowed cores to others

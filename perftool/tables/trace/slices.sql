@@ -13,6 +13,6 @@
 -- column ts: BIGINT, start in ns, as in the file
 -- column dur: BIGINT, length in ns; may be negative in damaged files
 -- column end: BIGINT, ts + dur
--- column depth: INTEGER, number of slices of the track that are open when this one starts; 0 on device tracks
--- column parent: BIGINT, the innermost slice of the track that is open when this one starts (slices.id), NULL at depth 0
--- column outermost: BOOLEAN, whether no slice of the same category directly contains it; profiler steps do not count
+-- column depth: INTEGER, number of slices of the track that are open when the slice starts; 0 on device tracks
+-- column parent: BIGINT, the innermost slice of the track that is open when the slice starts (slices.id), NULL at depth 0
+-- column outermost: BOOLEAN, whether no slice of the same category directly contains the slice; profiler steps do not count
