@@ -133,7 +133,7 @@ _LENGTHS = """
 SELECT sum(steps)::BIGINT AS steps, min(shortest_ns) AS shortest_ns, max(longest_ns) AS longest_ns,
        sum(total_ns)::BIGINT AS total_ns
 FROM step_lengths GROUP BY length
--- Ranks of a run synchronise, so two lengths on one rank only are a disturbance.
+-- Ranks of a run synchronise, so if only some ranks have two lengths, something disturbed these ranks.
 HAVING count(*) = (SELECT count(DISTINCT rank) FROM steps WHERE NOT partial AND step IS NOT NULL) ORDER BY length DESC
 """
 
