@@ -254,9 +254,10 @@ class Cause:
 @dataclass(frozen=True)
 class Verdict:
     """The summary of a report: ``headline`` is one sentence, ``detail`` the time breakdown, and ``together`` the effect
-    of all fixes that can be modelled (empty if none). ``apart`` names the ops and functions that take
-    the most time, the signal that separates steps, and the parts of the recording outside the steady phase. ``caveats``
-    qualifies the headline: what the steady steps lose, steps of two lengths, late or missing ranks, other load.
+    of all fixes that can be modelled (empty if none). ``context`` has sentences, the most important first: the signal
+    that separates steps, the parts of the recording outside the steady phase, and the ops, modules and functions that
+    take the most time. ``caveats`` qualifies the headline: what the steady steps lose, steps of two lengths, late or
+    missing ranks, other load.
 
     ``causes`` lists the causes that take more than 20 % of the window, the largest first, whether or not a rule
     covers them.
@@ -266,13 +267,13 @@ class Verdict:
     detail: str
     causes: tuple[Cause, ...]
     together: str = ""
-    apart: str = ""
+    context: tuple[str, ...] = ()
     caveats: str = ""
 
     @property
     def below(self) -> str:
         """The text below the headline."""
-        return " ".join(filter(None, (self.caveats, self.detail, self.apart, self.together)))
+        return " ".join(filter(None, (self.caveats, self.detail, *self.context, self.together)))
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def test_an_overloaded_machine_is_reported_and_gains_are_bounds(tmp_path: Path) 
 
     assert [f.gain and f.gain.kind for f in report.findings if f.code == "GAP102"] == ["bound"]
     assert report.verdict.caveats.startswith(
-        "The machine was overloaded: threads of the run were ready to run but had no core for 50.0 % of the"
+        "The machine was overloaded: threads of the run waited for a core for 50.0 % of the"
     )
     assert report.model is not None
     assert "the machine was overloaded" in str(report.model.why_not)

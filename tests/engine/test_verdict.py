@@ -88,7 +88,7 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
     far, near = verdict_of(100_000_000), verdict_of(250_000_000)
     assert ", but at only 36.4 % of its peak." in far.headline
     assert far.detail == "Pointwise, normalisation and copy kernels take 985 us of 1.00 ms."
-    assert far.apart == (
+    assert " ".join(far.context) == (
         "Largest ops, by share of the work: aten::add 100.0 %, at 36.4 % of its peak. "
         "At the rates that the device reaches on good shapes, the work would take 57.2 % less time; "
         "the table op_shortfalls shows why, and what to change."
@@ -124,7 +124,7 @@ def test_an_op_without_a_model_does_not_ask_for_a_recording_of_the_machine(tmp_p
 
     verdict = analyze([str(path)]).verdict
 
-    assert verdict.apart == "quantized::linear_dynamic takes the most time: 40.0 %."
+    assert " ".join(verdict.context) == "quantized::linear_dynamic takes the most time: 40.0 %."
 
 
 def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
@@ -140,12 +140,16 @@ def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
     report = analyze([str(path)])
 
     assert report.verdict.headline == (
-        "The machine was overloaded: threads of the run were ready to run but had no core for 66.7 % of the recorded "
-        "time (6.00 ms of 9.00 ms), so steps took longer than necessary, and gains are only upper bounds."
+        "The machine was overloaded: threads of the run waited for a core for 66.7 % of the recorded time (6.00 ms of "
+        "9.00 ms), so steps took too long, and gains are upper bounds."
     )
     assert not report.verdict.caveats
     (found,) = [found for found in report.findings if found.code == "GAP108"]
     assert (found.location.sources, found.gain and found.gain.ns_per_step) == ((), 2_000_000)
+
+
+def context_of(path: Path) -> str:
+    return " ".join(analyze([str(path)]).verdict.context)
 
 
 def alternating(count: int, long: int, work: list[Event] | None = None) -> list[Event]:
@@ -281,7 +285,7 @@ def test_a_recording_that_is_nearly_all_warm_up_says_so_first(tmp_path: Path) ->
         "99.4 % of the 1.01 s recorded is warm-up, 900 ms of it compilation: record later"
     )
     assert verdict.caveats.startswith("The steady steps: ")
-    assert "warm-up" not in verdict.apart
+    assert "warm-up" not in " ".join(verdict.context)
 
 
 def test_a_single_event_is_compared_with_the_whole_recording(tmp_path: Path) -> None:
@@ -356,7 +360,7 @@ def test_the_time_before_and_after_the_steps_is_given_with_the_functions_that_ta
     def said(*events: Event) -> str:
         path = tmp_path / "trace.json"
         path.write_bytes(document(list(events)))
-        return analyze([str(path)]).verdict.apart
+        return context_of(path)
 
     assert "Of the 9.00 ms recorded, 5.00 ms pass before the first complete step." in said(*steps, span)
     assert (
@@ -380,7 +384,7 @@ def test_the_time_before_the_ops_of_a_recording_without_steps_is_given(tmp_path:
     def said(*events: Event) -> str:
         path = tmp_path / "trace.json"
         path.write_bytes(document([python("run.py(3): <module>", 0, 10_000, 1), *events]))
-        return analyze([str(path)]).verdict.apart
+        return context_of(path)
 
     assert "Of the 10.0 ms recorded, 4.00 ms pass before the repeated ops, mostly in load (run.py)." in said(
         *setup, *loaded, *ops
@@ -419,7 +423,7 @@ def test_advice_that_gains_little_is_only_in_the_table(tmp_path: Path) -> None:
 
     assert report.advice[0].code == "FUS101"
     assert re.fullmatch(r"Ops compute 9\S+ % of the time\.", report.verdict.headline)
-    assert "By module: Net 62.5 %, Loss 36.5 % of the work." in report.verdict.apart
+    assert "By module: Net 62.5 %, Loss 36.5 % of the work." in " ".join(report.verdict.context)
 
 
 def test_an_optimizer_with_a_large_share_of_the_time_is_named(tmp_path: Path) -> None:
@@ -432,7 +436,7 @@ def test_an_optimizer_with_a_large_share_of_the_time_is_named(tmp_path: Path) ->
         ]
         steps = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
         path.write_bytes(document([*steps, x("aten::mm", 0, 5900), x("aten::mm", 10_000, 5900), *calls, *outer]))
-        return analyze([str(path)]).verdict.apart
+        return context_of(path)
 
     lookahead = [
         x("Optimizer.step#Lookahead.step", at, dur, "user_annotation") for at, dur in ((6000, 4000), (16_000, 95_000))
@@ -454,7 +458,7 @@ def test_a_step_of_many_backward_passes_says_how_many(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document(events))
 
-    assert "A step has 9 backward passes." in analyze([str(path)]).verdict.apart
+    assert "A step has 9 backward passes." in context_of(path)
 
 
 def test_a_loop_of_ops_is_shown_with_its_length_and_how_often_it_runs(tmp_path: Path) -> None:
@@ -466,7 +470,7 @@ def test_a_loop_of_ops_is_shown_with_its_length_and_how_often_it_runs(tmp_path: 
     path = tmp_path / "trace.json"
     path.write_bytes(document(events))
 
-    said = analyze([str(path)]).verdict.apart
+    said = context_of(path)
 
     assert "A step repeats about 3 ops (aten::topk, aten::sub, aten::lt) 19 times: 76.0 % of the time." in said
 
@@ -478,7 +482,7 @@ def test_the_layers_of_a_model_are_no_loop(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document(events))
 
-    assert "repeats" not in analyze([str(path)]).verdict.apart
+    assert "repeats" not in context_of(path)
 
 
 def test_the_largest_op_is_shown_with_the_call_around_it_and_its_shapes(tmp_path: Path) -> None:
@@ -488,7 +492,7 @@ def test_the_largest_op_is_shown_with_the_call_around_it_and_its_shapes(tmp_path
         step(1, 0, 10_000), x("aten::cosine_similarity", 1000, 3000), x("aten::div", 1010, 2900, **shapes),
     ]))  # fmt: skip
 
-    assert analyze([str(path)]).verdict.apart.startswith(
+    assert context_of(path).startswith(
         "aten::div takes the most time: 29.0 %, mostly inside aten::cosine_similarity, on shapes such as [60000,256]"
     )
 
@@ -525,7 +529,7 @@ def test_an_annotation_around_the_whole_step_gives_way_to_those_inside_it(tmp_pa
         x("forces", 7000, 3000, "user_annotation"), x("aten::mul", 100, 6000), x("aten::add", 7100, 2000),
     ]))  # fmt: skip
 
-    assert "By annotation: neighbours 75.0 %, forces 25.0 % of the work." in analyze([str(path)]).verdict.apart
+    assert "By annotation: neighbours 75.0 %, forces 25.0 % of the work." in context_of(path)
 
 
 def python(name: str, ts: float, dur: float, number: int) -> Event:
@@ -540,7 +544,7 @@ def test_a_model_that_a_step_calls_many_times_is_counted(tmp_path: Path) -> None
         step(1, 0, 10_000), python("eval.py(3): <module>", 0, 10_000, 1), *calls, *ops,
     ]))  # fmt: skip
 
-    assert "A step calls Net 10 times." in analyze([str(path)]).verdict.apart
+    assert "A step calls Net 10 times." in context_of(path)
 
 
 def test_a_layer_that_its_module_calls_again_and_again_is_counted(tmp_path: Path) -> None:
@@ -552,7 +556,7 @@ def test_a_layer_that_its_module_calls_again_and_again_is_counted(tmp_path: Path
         *calls, *ops,
     ]))  # fmt: skip
 
-    assert "Each call of Rnn calls the same Cell 9 times: 100.0 % of the work." in analyze([str(path)]).verdict.apart
+    assert "Each call of Rnn calls the same Cell 9 times: 100.0 % of the work." in context_of(path)
 
 
 def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> None:
@@ -566,7 +570,7 @@ def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> N
     path = tmp_path / "trace.json"
     path.write_bytes(document([*events, x("aten::add", 0, 50), x("aten::mul", 120, 6700), x("aten::exp", 7300, 2700)]))
 
-    said = analyze([str(path)]).verdict.apart
+    said = context_of(path)
 
     assert "Time by function, outside PyTorch: encode (run.py:8) 70.0 %, 2 calls; score (run.py:14) 26.0 %." in said
 
@@ -581,8 +585,8 @@ def test_a_few_calls_with_most_of_the_time_of_an_op_are_counted(tmp_path: Path) 
     even = tmp_path / "even.json"
     even.write_bytes(document([event for event in events if event["dur"] != 90]))
 
-    assert "More than half of the time of aten::mm is in 2 of 12 calls a step." in analyze([str(path)]).verdict.apart
-    assert "More than half" not in analyze([str(even)]).verdict.apart
+    assert "More than half of the time of aten::mm is in 2 of 12 calls a step." in context_of(path)
+    assert "More than half" not in context_of(even)
 
 
 def test_the_first_call_of_a_module_with_most_of_its_time_is_named_instead_of_its_op(tmp_path: Path) -> None:
@@ -602,11 +606,11 @@ def test_the_first_call_of_a_module_with_most_of_its_time_is_named_instead_of_it
     path.write_bytes(recorded(0, 0))
     random.write_bytes(recorded(0, 1))
 
-    said = analyze([str(path)]).verdict.apart
+    said = context_of(path)
     assert "More than half of the time of Net is in the first of 10 calls a step." in said
     assert said.count("More than half") == 1
     assert "calls Net" not in said
-    assert "More than half" not in analyze([str(random)]).verdict.apart
+    assert "More than half" not in context_of(random)
 
 
 def test_functions_have_the_backward_pass_of_what_they_compute(tmp_path: Path) -> None:
@@ -632,7 +636,7 @@ def test_functions_have_the_backward_pass_of_what_they_compute(tmp_path: Path) -
     ]))  # fmt: skip
 
     named = "train itself (run.py:9, mostly aten::pow) 40.0 %; penalty (run.py:3) 30.0 %; update (run.py:6) 5.0 %."
-    said = analyze([str(path)]).verdict.apart
+    said = context_of(path)
     assert f"Time by function, outside PyTorch, backward pass included: {named}" in said
 
 
@@ -643,7 +647,7 @@ def test_the_forward_of_modules_has_no_second_sentence(tmp_path: Path) -> None:
         python("run.py(3): forward", 10, 4900, 3), x("aten::add", 20, 4800), x("aten::mul", 5000, 5000),
     ]))  # fmt: skip
 
-    said = analyze([str(path)]).verdict.apart
+    said = context_of(path)
     assert "By module: Net 49.0 % of the work." in said
     assert "By function" not in said
 
@@ -659,7 +663,7 @@ def test_forward_and_backward_of_an_op_are_added_up(tmp_path: Path) -> None:
         x("aten::mkldnn_rnn_layer_backward", 5000, 5000),
     ]))  # fmt: skip
 
-    said = analyze([str(path)]).verdict.apart
+    said = context_of(path)
     assert "By op, backward pass included: aten::lstm 80.0 %, aten::exp 20.0 % of the work." in said
 
 
@@ -675,7 +679,7 @@ def test_a_function_with_all_of_the_time_is_not_named(tmp_path: Path) -> None:
         )
     )
 
-    assert "By function" not in analyze([str(path)]).verdict.apart
+    assert "By function" not in context_of(path)
 
 
 def test_unannotated_backward_work_belongs_to_the_annotation_of_its_forward_op(tmp_path: Path) -> None:
@@ -689,7 +693,7 @@ def test_unannotated_backward_work_belongs_to_the_annotation_of_its_forward_op(t
         x("aten::mul", 9000, 1000),
     ]))  # fmt: skip
 
-    parts = analyze([str(path)]).verdict.apart
+    parts = context_of(path)
 
     assert "By annotation, backward pass included: loss 80.0 %, encode 20.0 % of the work." in parts
 
@@ -733,7 +737,7 @@ def test_a_class_of_modules_inside_and_outside_the_largest_module_counts_as_a_wh
         call("W8Linear_1", 6000, 4000, 4), x("aten::mul", 6100, 3600),
     ]))  # fmt: skip
 
-    assert "By module: W8Linear 100.0 % of the work." in analyze([str(path)]).verdict.apart
+    assert "By module: W8Linear 100.0 % of the work." in context_of(path)
 
 
 def test_long_first_steps_get_no_advice(tmp_path: Path) -> None:
@@ -785,4 +789,4 @@ def test_shares_of_modules_include_inner_modules_and_count_no_work_twice(tmp_pat
         x("aten::exp", 9000, 1000),
     ]))  # fmt: skip
 
-    assert "By module: Conv 75.0 %, Norm 15.0 % of the work." in analyze([str(path)]).verdict.apart
+    assert "By module: Conv 75.0 %, Norm 15.0 % of the work." in context_of(path)

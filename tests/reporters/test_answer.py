@@ -54,6 +54,18 @@ def test_a_caveat_is_shown_with_the_idle_time(shown: Callable[..., list[str]]) -
     assert "The machine was overloaded." in shown(replace(report, verdict=verdict))
 
 
+def test_the_first_sentences_of_the_context_are_shown(shown: Callable[..., list[str]]) -> None:
+    report = reported(starved(), findings=[finding()])
+    verdict = replace(report.verdict, context=(f"First {'a' * 410}.", f"Second {'b' * 40}.", "Third."))
+    text = " ".join(shown(replace(report, verdict=verdict)))
+    short = " ".join(shown(replace(report, verdict=replace(verdict, context=verdict.context[1:]))))
+
+    assert "First" in text
+    assert "Second" not in text
+    assert "Second" in short
+    assert "Third." in short
+
+
 def test_every_part_is_in_its_place(shown: Callable[..., list[str]]) -> None:
     report = reported(starved(), findings=[finding()])
 

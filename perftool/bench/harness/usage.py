@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 try:
     import resource
 except ModuleNotFoundError:  # pragma: no cover - Windows
@@ -15,7 +17,10 @@ def page_faults() -> int:
 
 def peak_bytes() -> int:
     """Peak resident memory of this process in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 if resource else 0
+    if not resource:
+        return 0
+    # In bytes on macOS, in KiB elsewhere.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def children_seconds() -> float:

@@ -103,27 +103,27 @@ def busy_detail(run: VerdictInput) -> str:
     return sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
 
 
-def work_sentences(run: VerdictInput) -> str:
+def work_sentences(run: VerdictInput) -> tuple[str, ...]:
     """Sentences on the work of a busy device by op and by module, and on possible gains; empty if it is often idle."""
     idle = run.summary["device_idle_ratio"].value
     if not run.left or idle is None or idle >= _BUSY:
-        return ""
+        return ()
     enclosing = f"{short_name(run.device_ops[0].name)} runs {run.enclosing}." if run.enclosing else ""
-    return run.left.sentence(" ".join(filter(None, (enclosing, named_parts(run)))))
+    return run.left.sentences((enclosing, named_parts(run)))
 
 
-def largest_op(run: VerdictInput) -> str:
-    """A sentence on the op that takes the most time of a run on the CPU, and how close it is to the machine's peak;
-    empty for other devices."""
+def largest_op(run: VerdictInput) -> tuple[str, ...]:
+    """A sentence on the op that takes the most time of a run on the CPU, and how close it is to the machine's peak, and
+    one on its modules; empty for other devices."""
     if run.device != "cpu" or not run.device_ops:
-        return ""
+        return ()
     top = run.device_ops[0]
     if top.share < _LARGEST:
-        return named_parts(run)
+        return (named_parts(run),)
     reached = f", at {format_ratio(run.top_reached)} of the machine's peak" if run.top_reached is not None else ""
     enclosing = f", {run.enclosing}" if run.enclosing else ""
     most = f"{short_name(top.name)} takes the most time: {format_ratio(top.share)}{enclosing}{reached}."
-    return f"{most} {named_parts(run)}".rstrip()
+    return most, named_parts(run)
 
 
 def named_parts(run: VerdictInput) -> str:
@@ -164,14 +164,14 @@ def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
 
 
 def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
-    """The outermost modules that divide the work. If nearly all of it is in a module that contains only layers, the
-    result is this module rather than its layers, unless it is the whole model.
+    """The outermost modules that divide the work. If the only module, or one with nearly all of the work, contains only
+    layers, the result is this module rather than its layers, unless it is the whole model.
     """
     level = [one for one in modules if one.depth == 1]
-    while level and (most := max(level, key=lambda one: one.share)).share > _NEARLY_ALL:
+    while level and ((most := max(level, key=lambda one: one.share)).share > _NEARLY_ALL or len(level) == 1):
         inner = [one for one in modules if one.path and one.path.startswith(f"{most.path} > ")]
         children = [one for one in inner if one.depth == most.depth + 1]
-        if most.depth > 1 and len(children) == len(inner):
+        if (most.depth > 1 and len(children) == len(inner)) or (len(level) == 1 and not children):
             break
         level = children
     return level

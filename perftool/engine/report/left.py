@@ -67,10 +67,10 @@ class Left:
     missing: str
     on_cpu: bool = False
 
-    def sentence(self, by_module: str = "") -> str:
+    def sentences(self, by_module: Sequence[str] = ()) -> tuple[str, ...]:
         """Sentences on the largest ops and how close they are to their peaks, then ``by_module``, then a sentence on
         the possible gain, or on what to record."""
-        return " ".join(filter(None, (f"{self._largest()}.", by_module, self._ending()))) if self.ops else ""
+        return (f"{self._largest()}.", *by_module, self._ending()) if self.ops else ()
 
     def reached_by(self, name: str) -> float | None:
         """The share of its peak that the op ``name`` reaches; None if it is known only for a part of the calls."""

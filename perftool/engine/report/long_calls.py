@@ -58,7 +58,7 @@ class LongCalls:
     """Sentences on a few calls with most of the time, and the ``module`` or function that they are about."""
 
     module: str | None = None
-    sentences: str = ""
+    sentences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def long_calls(
     of_op = _few(store, op, _CALLS_OF_OP, {"name": op}, has_steps)
     if of_code and of_op and of_code.around(of_op):
         of_op = None
-    return LongCalls(of_code.name if of_code else None, " ".join(one.sentence for one in (of_code, of_op) if one))
+    return LongCalls(of_code.name if of_code else None, tuple(one.sentence for one in (of_code, of_op) if one))
 
 
 def _few(store: TraceStore, name: str, calls_sql: str, params: dict[str, object], has_steps: bool) -> _Few | None:

@@ -131,12 +131,12 @@ def verdict(run: VerdictInput) -> Verdict:
         headline = _once_sentence(once, run)
     told = (rest, _lengths(run, headline), run.passed_on, _missing(findings), _inflated(run))
     caveats = " ".join(filter(None, (*told, _disturbed(findings, headline))))
-    phases = _steps_and_phases(run, named_phase, headline)
     optimizer = "" if first and first.code == _UNFUSED else run.optimizer
-    parts = (most, run.long_calls.sentences, run.by_function, optimizer, phases, run.apart)
-    about_steps = " ".join(filter(None, parts))
-    texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), about_steps, caveats)]
-    return Verdict(texts[0], texts[1], tuple(causes), *texts[2:])
+    outside = (*_steps_and_phases(run, named_phase, headline), run.apart)
+    about = (*outside, *most, run.by_function, *run.long_calls.sentences, optimizer)
+    texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), caveats)]
+    context = tuple(of_steps(text, whole.word) for text in about if text)
+    return Verdict(texts[0], texts[1], tuple(causes), texts[2], context, texts[3])
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _gains_below(share: float, first: Finding) -> bool:
     return first.gain is not None and first.gain.share_of_step < share
 
 
-def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> str:
+def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> tuple[str, str, str]:
     """Sentences on how steps were found, on what repeats (unless the ``headline`` says it), and on the phases of the
     recording other than the steady one and ``named``.
     """
@@ -202,9 +202,8 @@ def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> st
     clauses = [_phase_clause(phase) for phase in weighty if phase.name != named]
     named_there = "backward passes" in headline or "a loop" in headline
     passes = "" if named_there else _backward_passes(run) or _calls(run) or _loop(run)
-    found = " ".join(filter(None, (_FOUND_BY.get(run.run.steps_from or "", ""), passes)))
     text = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
-    return " ".join(filter(None, (found, text)))
+    return _FOUND_BY.get(run.run.steps_from or "", ""), passes, text
 
 
 def _backward_passes(run: VerdictInput) -> str:
@@ -342,7 +341,13 @@ def _inflated(run: VerdictInput) -> str:
 def _overloaded(findings: Sequence[Finding]) -> str:
     """A sentence on threads that waited for a core; empty if the machine was not overloaded."""
     found = _finding(findings, _OVERLOADED)
-    return sentence(f"the machine was overloaded: {found.message}") if found else ""
+    if found is None:
+        return ""
+    share, waited, recorded = (found.evidence[name] for name in ("waited_ratio", "waited_ns", "recorded_ns"))
+    return (
+        f"The machine was overloaded: threads of the run waited for a core for {format_ratio(share)} of the recorded "
+        f"time ({format_ns(waited)} of {format_ns(recorded)}), so steps took too long, and gains are upper bounds."
+    )
 
 
 def _disturbed(findings: Sequence[Finding], headline: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -28,6 +29,8 @@ MOST_LINES = 25
 _MOST_FINDINGS = 5
 _MOST_NOTES = 2
 _MOST_NAMED = 4
+# The characters of context: five lines of 80 columns.
+_MOST_CONTEXT = 400
 # From this width on, a finding and its fix are on one line.
 _WIDE = 150
 _NO_STACKS = "For lines of code: record --stacks, or with_stack=True (slows the run down)."
@@ -58,7 +61,8 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     served = [row for line in server_lines(report) for row in _wrapped(Text(one_line(line)), console)]
     above += [Text(), *served] if served else []
     picture = bar(parts, console)
-    above += _wrapped(Text(one_line(verdict.apart)), console) if verdict.apart else []
+    context = _most_important(verdict.context)
+    above += _wrapped(Text(one_line(context)), console) if context else []
     above += [Text(), *picture] if picture else []
     groups = group_lines(report)
     above += [Text(), *(line for row in groups for line in _wrapped(row, console))] if groups else []
@@ -67,6 +71,13 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
     heads = _heads(report)
     for line in [*above, *_table(shown, console, heads), Text(), *_below(report, choice, shown, console)]:
         console.print(line, soft_wrap=True)
+
+
+def _most_important(sentences: Sequence[str]) -> str:
+    """As many ``sentences``, from the first, as fit in ``_MOST_CONTEXT``; at least one. ``--full`` prints all."""
+    ends = accumulate(len(one) + 1 for one in sentences)
+    return " ".join(one for at, (one, end) in enumerate(zip(sentences, ends, strict=True))
+                    if not at or end <= _MOST_CONTEXT)  # fmt: skip
 
 
 def _heads(report: Report) -> tuple[str, str, str]:
