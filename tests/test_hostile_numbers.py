@@ -24,6 +24,7 @@ from perftool.reporters.html.environment import _short
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", " https://x"])
 def test_only_the_web_is_linked(link: str) -> None:
     assert rule_url("ACM901", [link]) is None
+    assert rule_url("AB901", [link, "https://example.com"]) == "https://example.com"
     assert rule_url("ACM901", [link, "https://example.com"]) == "https://example.com"
 
 

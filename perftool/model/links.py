@@ -13,7 +13,7 @@ _OTHERS = "9"
 
 def rule_url(code: str, references: Sequence[str] = ()) -> str | None:
     """The page of the rule ``code``; for a third-party rule, its first web reference."""
-    if code[3:4] == _OTHERS:
+    if code[-3:-2] == _OTHERS:
         return next((link for link in references if link.startswith(("https://", "http://"))), None)
     return f"{DOCUMENTATION}rules/{code}/"
 
