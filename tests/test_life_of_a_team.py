@@ -35,7 +35,7 @@ def test_every_act_ends_as_it_must(tmp_path: Path) -> None:
     ]
     shown = played.stdout.splitlines()
     assert [line[: len(start)] for line, start in zip(shown, expected, strict=True)] == expected, played.stderr
-    assert re.search(r"the program loads data itself \d", shown[1])
+    assert re.search(r"the program loads data itself, without worker processes, for \d", shown[1])
     assert played.returncode == 0
     assert list(tmp_path.iterdir()) == []
 

@@ -217,7 +217,7 @@ def test_a_missing_rank_is_a_finding(folder: Path) -> None:
     report = analyze([str(folder)], only("TRC107"))
 
     (missing,) = [finding for finding in report.findings if finding.code == "TRC107"]
-    assert missing.message == "1 of the 4 ranks of the run have no trace here: 2"
+    assert missing.message == "1 of the run's 4 ranks has no trace in the inputs: rank 2"
     assert [rank.rank for rank in report.ranks] == [0, 1, 3]
 
 

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from perftool.cli import app
 from perftool.engine.analysis import analyze
+from perftool.engine.rules.message import without_plurals
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.rules.selection import Selection, choose
 from perftool.model.metrics import metric_kinds
@@ -196,7 +197,7 @@ def _evidence(rule: Rule) -> list[str]:
     parts = ["## Evidence\n"]
     if rule.message:
         reads = "A finding reads as follows; values from the run replace the names in braces:"
-        parts.append(f"{reads}\n\n> {_flat(rule.message)}\n")
+        parts.append(f"{reads}\n\n> {_flat(without_plurals(rule.message))}\n")
     if rule.needs:
         tables = ", ".join(f"[{name}](../tables.md#{name})" for need in rule.needs for name in need.split(" or "))
         parts.append(f"The values come from {tables}. Without rows there, the rule does not apply.\n")

@@ -1,7 +1,7 @@
 """Messages of rules: text with placeholders for values.
 
-``{name}`` shows a column of the query or a threshold; ``{name:FORMAT}`` shows a number in one of the FORMATS. Doubled
-braces are literal.
+``{name}`` shows a column of the query or a threshold; ``{name:FORMAT}`` shows a number in one of the FORMATS.
+``{name:one|many}`` shows the word before the bar if the number is 1, else the word after it. Doubled braces are literal.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio)
 LONGEST = 10_000
 # The column with a clause about the result of the replay, which rules put at the end of their message.
 PREDICTION = "prediction"
-_PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+|[^{}|]+\|[^{}|]+))?\}")
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """``{name}`` or ``{name:form}``."""
+    """``{name}``, ``{name:form}`` or ``{name:one|many}``."""
 
     name: str
     form: str | None
@@ -49,7 +49,7 @@ def parse_message(message: str) -> tuple[str | Placeholder, ...]:
             pieces.append(message[start])
             at = start + 2
         elif found := _PLACEHOLDER.match(message, start):
-            if found[2] is not None and found[2] not in FORMATS:
+            if found[2] is not None and not _is_form(found[2]):
                 raise ValueError(f"{found[0]}: there is no format {found[2]}; the formats are {', '.join(FORMATS)}")
             pieces.append(Placeholder(found[1], found[2]))
             at = found.end()
@@ -75,10 +75,19 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
     """``text`` with the placeholders for names in ``values`` filled in; other braces stay as they are."""
 
     def filled(found: re.Match[str]) -> str:
-        known = found[1] in values and (found[2] is None or found[2] in FORMATS)
+        known = found[1] in values and (found[2] is None or _is_form(found[2]))
         return _shown(values, Placeholder(found[1], found[2])) if known else found[0]
 
     return _PLACEHOLDER.sub(filled, text)
+
+
+def without_plurals(message: str) -> str:
+    """``message`` with the plural in place of each ``{name:one|many}``, for people who read the template."""
+    return _PLACEHOLDER.sub(lambda found: (found[2] or "").partition("|")[2] or found[0], message)
+
+
+def _is_form(form: str) -> bool:
+    return form in FORMATS or "|" in form
 
 
 def _shown(values: Mapping[str, Any], wanted: Placeholder) -> str:
@@ -91,6 +100,9 @@ def _shown(values: Mapping[str, Any], wanted: Placeholder) -> str:
             ((name + ending, render) for ending, render in _UNITS[:2] if name + ending in values), (name, None)
         )
     value = values[name]
+    if wanted.form and "|" in wanted.form:
+        one, _, many = wanted.form.partition("|")
+        return one if value == 1 else many
     render = FORMATS[wanted.form] if wanted.form else unit
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return (render or format_count)(float(value))
