@@ -144,7 +144,7 @@ def _run(ending: Ending) -> None:
             _fail(ending.word, ending.code)
         raise
     except MemoryError:
-        _fail("out of memory; give the process more, or analyse fewer or smaller files at once", 2)
+        _fail("out of memory; give the process more memory, or analyse fewer or smaller files", 2)
     except Exception as error:  # noqa: BLE001 - users get a sentence, not a traceback
         _exit_if_signalled(ending)
         if is_interrupt(error):

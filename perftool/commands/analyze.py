@@ -40,7 +40,7 @@ Interval = Annotated[
     float,
     time_option(
         0.1,
-        "Time between two scans of --watch, at most a day; a trace that two scans find unchanged is finished.",
+        "Time between two scans of --watch, at most a day; a trace is finished when two scans find it unchanged.",
         panel="Over time",
     ),
 ]

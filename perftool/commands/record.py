@@ -132,7 +132,7 @@ def _record_server(
     if not quiet:
         print_notes([f"habana_perf_tool: wrote {path}" for path in (*made.traces, *made.pages)], color)
     if made.idle:
-        print_notes(["habana_perf_tool: the server generated no tokens meanwhile; record it under load"], color)
+        print_notes(["habana_perf_tool: the server generated no tokens; record while it serves requests"], color)
     if made.missing is not None:
         raise InputError(f"{address}: {made.missing}")
     if report:

@@ -185,7 +185,9 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     if recordings:
         # With recordings in the folder, files that are malformed or too long to check are left out.
         strange |= unclear
-        unread += [f"{file} does not begin like a trace and was left out (name it to read it)" for file in unclear]
+        unread += [
+            f"{file} does not look like a trace and was not read (name it to read it anyway)" for file in unclear
+        ]
     elif len(strange) == len(remaining):
         strange = set()
     traces = sorted([*recordings, *(file for file in remaining if file not in strange and _is_run(file))])
@@ -219,10 +221,10 @@ def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
     for place, folders, names in os.walk(folder, onerror=closed):
         for link in filter(os.path.islink, (os.path.join(place, name) for name in sorted(folders))):
             if os.path.commonpath((inside, os.path.realpath(link))) != inside:
-                unread.append(f"{link} is a link to another folder and was not read (give that folder too)")
+                unread.append(f"{link} is a link to another folder and was not read (give that folder, too)")
         for file in sorted(Path(place, name) for name in names if name.lower().endswith(_NAMES_OF_TRACES)):
             if file.name.lower().endswith(_OTHER_SUFFIXES):
-                unread.append(f"{file} is compressed in a way that is not read (unpack it, or use gzip or zstd)")
+                unread.append(f"{file} has a compression that is not supported (unpack it, or use gzip or zstd)")
             elif is_kept(file):
                 files.append(str(file))
             else:

@@ -16,6 +16,7 @@ from perftool.store.load import LONGEST_NAME
 from perftool.store.nesting import Nested, Nesting, Slices
 from perftool.store.pairing import Pairs, pair
 from perftool.store.sweep import Sweep
+from perftool.units import quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -199,10 +200,15 @@ def _pairs_of(connection: duckdb.DuckDBPyConnection, rank: int) -> Pairs:
 
 def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssue]:
     if unmatched_ends:
-        text = f"end events of slices that began before the recording, dropped: {unmatched_ends:,}"
+        one, many = "slice that began before the recording was", "slices that began before the recording were"
+        text = f"{quantity(unmatched_ends, one, many)} left out"
         yield ImportIssue("unmatched ends", unmatched_ends, text)
     if unmatched_begins:
-        text = f"begin events without an end, closed with the events around them: {unmatched_begins:,}"
+        one, many = (
+            "slice without an end ends with the one around it",
+            "slices without an end end with those around them",
+        )
+        text = quantity(unmatched_begins, one, many)
         yield ImportIssue("unmatched begins", unmatched_begins, text)
 
 
@@ -218,7 +224,8 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
             WHERE r.ns IS NULL OR t.side = 'host' GROUP BY r.rank ORDER BY r.rank"""
     ).fetchall()
     for rank, count in found:
-        text = f"events without a start, or with a missing or impossible length, dropped: {count:,}"
+        words = "without a start or a possible length"
+        text = f"{quantity(count, f'event {words} was', f'events {words} were')} left out"
         yield rank, ImportIssue("events without times", count, text)
 
 
@@ -231,7 +238,8 @@ def _unknown(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
             GROUP BY rank ORDER BY rank"""
     ).fetchall()
     for rank, count in found:
-        text = f"events of no known phase, or slices without a name, left out: {count:,}"
+        words = "without a known phase or a name"
+        text = f"{quantity(count, f'event {words} was', f'events {words} were')} left out"
         yield rank, ImportIssue("unknown events", count, text)
 
 
@@ -241,7 +249,8 @@ def _cut_names(connection: duckdb.DuckDBPyConnection, longest: int) -> Iterator[
         f"SELECT rank, count(*) FROM raw WHERE strlen(name) > {longest} GROUP BY rank ORDER BY rank"
     ).fetchall()
     for rank, count in found:
-        yield rank, ImportIssue("cut names", count, f"names longer than {longest >> 10} KiB, cut: {count:,}")
+        text = f"{quantity(count, 'name was', 'names were')} cut to {longest >> 10} KiB"
+        yield rank, ImportIssue("cut names", count, text)
 
 
 def _long_inputs(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
@@ -254,7 +263,8 @@ def _long_inputs(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, I
            WHERE strlen(text) > longest_inputs() GROUP BY rank ORDER BY rank"""
     ).fetchall()
     for rank, count, longest in found:
-        text = f"shapes, types and arguments longer than {longest >> 10} KiB, left out: {count:,}"
+        words = f"of shapes, types or arguments longer than {longest >> 10} KiB"
+        text = f"{quantity(count, f'list {words} was', f'lists {words} were')} left out"
         yield rank, ImportIssue("long inputs", count, text)
 
 

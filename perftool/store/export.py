@@ -12,6 +12,7 @@ import duckdb
 from perftool.errors import PerfToolError
 from perftool.store.catalog import Table
 from perftool.store.database import literal
+from perftool.units import quantity
 
 # The largest sheet that Excel opens.
 _SHEET_ROWS = 1_048_575
@@ -75,11 +76,13 @@ def write_workbook(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table
                 shortened = _fill(book.add_worksheet(table.name[:31]), table, _rows(connection, table))
                 if shortened:
                     cut.append(
-                        f"{table.name}: a cell holds at most {_LONGEST_CELL:,} characters; texts cut: {shortened:,}"
+                        f"{table.name}: {quantity(shortened, 'text was', 'texts were')} cut to the "
+                        f"{_LONGEST_CELL:,} characters that a cell holds"
                     )
             if rows > _SHEET_ROWS:
                 cut.append(
-                    f"{table.name}: a sheet holds at most {_SHEET_ROWS:,} rows; {rows - _SHEET_ROWS:,} are left out"
+                    f"{table.name}: {quantity(rows - _SHEET_ROWS, 'row was', 'rows were')} left out, "
+                    f"because a sheet holds at most {_SHEET_ROWS:,}"
                 )
     return cut
 

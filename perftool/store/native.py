@@ -16,6 +16,7 @@ import duckdb
 from perftool.model import vendors
 from perftool.model.inputs import ImportIssue
 from perftool.readers.nodes import HOST_TRACE
+from perftool.units import quantity
 
 # The arguments that identify work on a lane, as the bridge names them.
 _IDENTITY = ("recipeId", "contextId", "Unique Node ID")
@@ -81,9 +82,11 @@ def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]
     connection.execute("DROP TABLE _native")
     begins, ends = kept[0]
     if begins:
-        yield ImportIssue("begin without end", begins, f"work that ends after the recording: {begins:,}")
+        text = f"{quantity(begins, 'piece of work ends', 'pieces of work end')} after the recording"
+        yield ImportIssue("begin without end", begins, text)
     if ends:
-        yield ImportIssue("end without begin", ends, f"work that began before the recording: {ends:,}")
+        text = f"{quantity(ends, 'piece', 'pieces')} of work began before the recording"
+        yield ImportIssue("end without begin", ends, text)
 
 
 def _pairs() -> str:

@@ -26,7 +26,10 @@ VALUES = {
         ("{size}, {idle_ratio}, {n}, {flag}, {no}", "2.00 KiB, 25.0 %, 1,234,567, True, unknown"),
         ("{n:time} {n:bytes} {idle_ratio:count} {n:percent}", "1.23 ms 1.18 MiB 0.25 123456700.0 %"),
         ("{{subject}} }} {{", "{subject} } {"),
-        ("{one} {one:call|calls} {one:takes|take}, {n} {n:call|calls}, {no:call|calls}", "1 call takes, 1,234,567 calls, calls"),
+        (
+            "{one} {one:call takes|calls take}, {n} {n:call|calls}, {no:call|calls}",
+            "1 call takes, 1,234,567 calls, calls",
+        ),
         ("{half} {half:call|calls a step}", "0.50 calls a step"),
         ("", ""),
     ],
@@ -39,7 +42,8 @@ def test_messages_show_values_with_units(message: str, shown: str) -> None:
     "message",
     [
         "{subject:>1500000000}", "{subject.__class__.__mro__}", "{subject[0]}", "{subject!r}", "{subject:{n}}", "{}",
-        "{0.__class__}", "{subject", "subject}", "{ subject }", "{subject:}", "{n:.2f}", "{n:,}", "{n:a|b|c}", "{n:a|}", "{n:|b}", "{n:{one}|b}", "{subject:x}", "{-}",
+        "{0.__class__}", "{subject", "subject}", "{ subject }", "{subject:}", "{n:.2f}", "{n:,}", "{subject:x}", "{-}",
+        "{n:a|b|c}", "{n:a|}", "{n:|b}", "{n:{one}|b}",
         "{" * 99_999,
     ],
 )  # fmt: skip

@@ -169,9 +169,9 @@ def test_a_note_names_what_is_not_read_in_a_folder(tmp_path: Path) -> None:
     (runs / "log.json").write_text('{"epoch": 3}\n{"epoch": 4}')
     (note,) = find_inputs([str(runs)]).notes
     assert note == (
-        f"{runs}/more is a link to another folder and was not read (give that folder too); "
+        f"{runs}/more is a link to another folder and was not read (give that folder, too); "
         f"{runs}/gone.json is a broken link, and was not read; "
-        f"{runs}/log.json does not begin like a trace and was left out (name it to read it)"
+        f"{runs}/log.json does not look like a trace and was not read (name it to read it anyway)"
     )
     for number in range(3):
         (runs / f"gone{number}.json").symlink_to("nothing")
@@ -185,7 +185,7 @@ def test_a_note_names_a_trace_that_is_compressed_in_another_way(name: str, tmp_p
     found = find_inputs([str(tmp_path)])
     assert [Path(trace).name for trace in found.traces] == ["rank0.json"]
     assert found.notes == (
-        f"{tmp_path}/{name} is compressed in a way that is not read (unpack it, or use gzip or zstd)",
+        f"{tmp_path}/{name} has a compression that is not supported (unpack it, or use gzip or zstd)",
     )
 
 

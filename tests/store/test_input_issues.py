@@ -46,7 +46,7 @@ def test_steps_that_overlap_others_are_counted() -> None:
         [issue] = [row for row in store.rows("input_issues") if row["kind"] == "overlapping steps"]
     assert (issue["count"], issue["message"]) == (
         2,
-        "profiler steps that overlap earlier ones, not counted as steps: 2",
+        "2 profiler steps overlap earlier ones, so they are not counted",
     )
 
 

@@ -256,13 +256,13 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         kernel("impossible", 60, -5),
     ], [
         ('PATH', 'events without times', 3, None, None,
-         'events without a start, or with a missing or impossible length, dropped: 3'),
+         '3 events without a start or a possible length were left out'),
         ('PATH', 'impossible device events', 1, None, None,
-         'device events of impossible length, set aside: 1 (the first: impossible at ts 60.000); record again'),
+         '1 device event of impossible length set aside (the first: impossible at ts 60.000); record again'),
         ('PATH', 'unmatched begins', 1, None, None,
-         'begin events without an end, closed with the events around them: 1'),
+         '1 slice without an end ends with the one around it'),
         ('PATH', 'unmatched ends', 1, None, None,
-         'end events of slices that began before the recording, dropped: 1'),
+         '1 slice that began before the recording was left out'),
     ]),
     # One input file.
     "inputs": ([

@@ -171,8 +171,8 @@ def _undescribed(base: RunSide, new: RunSide, limit: float) -> str:
     if after <= before * (1 + limit + UNEVEN):
         return ""
     return (
-        f"the new run is not judged: it recorded {format_ns(after)} per step (base: {format_ns(before)}), "
-        "but its median step did not become slower by that much"
+        f"the new run is not judged: its recording takes {format_ns(after)} per step (base: {format_ns(before)}), "
+        "but its median step grew less: time is lost between steps, or in a few of them"
     )
 
 

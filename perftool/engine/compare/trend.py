@@ -180,8 +180,9 @@ def _undescribed(newest: RunLine, runs: Sequence[RunLine], limit: float) -> str:
     if after <= before * (1 + limit + UNEVEN) or step > median(steps) * (1 + limit):
         return ""
     return (
-        f"the newest run ({newest.label}) is not judged: it recorded {format_ns(after * NS_PER_MS)} per step (usually "
-        f"{format_ns(before * NS_PER_MS)}), but its median step did not become slower by that much"
+        f"the newest run ({newest.label}) is not judged: its recording takes {format_ns(after * NS_PER_MS)} per step "
+        f"(usually {format_ns(before * NS_PER_MS)}), but its median step grew less: time is lost between steps, or in "
+        "a few of them"
     )
 
 

@@ -47,8 +47,8 @@ UNKNOWN_DEVICE = (
     "--device NAME selects one."
 )
 UNKNOWN_CPU = (
-    "Rates are not compared with this machine's peak: `record` and `perftool.profile` measure it, and ops reach it "
-    "only while cores are free."
+    "The recording does not have the peak rates of this machine, so ops are not compared with them. Recordings by "
+    "`record` and `perftool.profile` have them if cores were free."
 )
 IN_GRAPHS = "Most kernels run in captured graphs, which have no shapes: --capture FILE adds the ops of the capture."
 IN_GRAPHS_OF_A_STRANGER = (

@@ -1,7 +1,8 @@
 """Messages of rules: text with placeholders for values.
 
 ``{name}`` shows a column of the query or a threshold; ``{name:FORMAT}`` shows a number in one of the FORMATS.
-``{name:one|many}`` shows the word before the bar if the number is 1, else the word after it. Doubled braces are literal.
+``{name:one|many}`` shows the words before the bar if the number is 1, else those after it. Doubled braces
+are literal.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from perftool.readers.files.stream import ByteStream
 from perftool.readers.trace import envelope, mend
 from perftool.readers.trace.event_text import any_boundary, last_boundary, objects_in, parses
 from perftool.readers.trace.time_text import is_lossy, quote_times
+from perftool.units import quantity
 
 # If the head (the metadata before the events) is longer, it is only searched for the key of the events.
 _LONGEST_HEAD = 32 << 20
@@ -133,26 +134,30 @@ class ChromeTrace:
             self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
         if second := self.metadata.pop("traceEvents", None):
             unused = len(second) if isinstance(second, list) else 1
-            text = f"{_events(unused)} in a second traceEvents array were not used"
+            words = "in a second traceEvents array"
+            text = f"{quantity(unused, f'event {words} was', f'events {words} were')} left out"
             self.issues.append(ImportIssue("second event array", unused, text))
         if found.repaired:
-            text = f"{_events(found.repaired)} repaired, the first at byte {found.first_repair:,}"
+            text = f"{quantity(found.repaired, 'event', 'events')} repaired, the first at byte {found.first_repair:,}"
             self.issues.append(ImportIssue("repaired events", found.repaired, text, offset=found.first_repair))
         if found.dropped:
             text = (
-                f"{_events(found.dropped)} ({found.dropped_bytes:,} bytes) could not be read, "
+                f"{quantity(found.dropped, 'event', 'events')} ({found.dropped_bytes:,} bytes) could not be read, "
                 f"the first at byte {found.first_drop:,}"
             )
             issue = ImportIssue("dropped events", found.dropped, text, found.dropped_bytes, found.first_drop)
             self.issues.append(issue)
         if self.without_event:
-            text = f"objects in the event array without any key of an event, left out: {self.without_event:,}"
+            words = "in the event array without any key of an event"
+            text = f"{quantity(self.without_event, f'object {words} was', f'objects {words} were')} left out"
             self.issues.append(ImportIssue("unknown events", self.without_event, text))
         if self.repeated_keys:
-            text = f"events that give a key twice, so that their contents are uncertain: {self.repeated_keys:,}"
+            one, many = "event gives a key twice, so its", "events give a key twice, so their"
+            text = f"{quantity(self.repeated_keys, one, many)} contents are uncertain"
             self.issues.append(ImportIssue("repeated keys", self.repeated_keys, text))
         if self.not_objects:
-            text = f"elements of the event array that are not objects, left out: {self.not_objects:,}"
+            one, many = "element of the event array is not an object", "elements of the event array are not objects"
+            text = f"{quantity(self.not_objects, one, many)}: left out"
             self.issues.append(ImportIssue("unknown events", self.not_objects, text))
 
     def lost(self, chunk: Chunk, why: str) -> None:
@@ -295,7 +300,3 @@ def _prepend(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 def _begins_like_json(data: bytes) -> bool:
     text = data.removeprefix(envelope.UTF8_BOM).lstrip()
     return not text or text[:1] in (b"{", b"[")
-
-
-def _events(count: int) -> str:
-    return "1 event" if count == 1 else f"{count:,} events"

@@ -11,9 +11,11 @@ SELECT * FROM _issues
 UNION ALL
 -- Overlapping steps are known only after all steps are read.
 SELECT i.path, 'overlapping steps', o.steps, NULL, NULL,
-       format('profiler steps that overlap earlier ones, not counted as steps: {:,}', o.steps)
+       CASE o.steps WHEN 1 THEN '1 profiler step overlaps an earlier one, so it is' ELSE format('{:,} profiler steps overlap earlier ones, so they are', o.steps) END
+       || ' not counted'
 FROM _overlapping_steps AS o JOIN inputs AS i ON i.rank = o.rank AND i.kind = 'trace'
 UNION ALL
 SELECT i.path, 'impossible device events', s.events, NULL, NULL,
-       format('device events of impossible length, set aside: {:,} (the first: {} at ts {}); record again', s.events, s.name, printf('%.3f', s.at / 1000))
+       CASE s.events WHEN 1 THEN '1 device event' ELSE format('{:,} device events', s.events) END
+       || format(' of impossible length set aside (the first: {} at ts {}); record again', s.name, printf('%.3f', s.at / 1000))
 FROM _set_aside AS s JOIN inputs AS i ON i.rank = s.rank AND i.kind = 'trace'
