@@ -27,13 +27,15 @@ MAKERS: dict[str, Maker] = {
 GIVEN = "given"
 # The rows of tables with this maker come from a function that is passed to the store. Without it, they are empty.
 REPLAY = "replay"
+# The rows of one INSERT. DuckDB keeps several copies of its parameters, each of a hundred bytes or more.
+_MOST_ROWS = 5_000
 
 
 def fill(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
     """Make ``table`` from ``rows``."""
     connection.execute(f"CREATE TABLE {table.definition}")
-    if rows:
+    for first in range(0, len(rows), _MOST_ROWS):
         # Inserting columns is twenty times faster than inserting rows.
-        columns = [list(column) for column in zip(*rows, strict=True)]
+        columns = [list(column) for column in zip(*rows[first : first + _MOST_ROWS], strict=True)]
         marks = ", ".join(["unnest(?)"] * len(columns))
         connection.execute(f'INSERT INTO "{table.name}" SELECT {marks}', columns)

@@ -50,7 +50,9 @@ def _as_text(value: Any) -> Any:
     """Escape the non-UTF-8 bytes of a file name, because tables hold only valid text."""
     if not isinstance(value, str) or value.isascii():
         return value
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    text = value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    # Thousands of rows may share one text; a copy for each would need gigabytes.
+    return value if text == value else text
 
 
 def _group_roles(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:

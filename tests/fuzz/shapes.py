@@ -411,6 +411,14 @@ def _stepping_threads(threads: int, steps: int = 3000) -> bytes:
     return document(events)
 
 
+def _graph(name: str, nodes: int) -> bytes:
+    """14 MB of a compiled graph called ``name``."""
+    node = '{"name": "a", "engine": "TPC", "guid": "relu", "id": 7, "origin_nodes": ["%s"]}'
+    node %= "b" * (14_000_000 // nodes - len(node))
+    head = f'{{"graphs": [{{"name": "{name}", "recipe_debug_id": 1, "nodes": ['
+    return (head + ", ".join([node] * nodes) + "]}]}").encode()
+
+
 _COMPILES = "_compile.compile_inner (dynamo_timed)"
 _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
 
@@ -535,6 +543,9 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     ),
     "blanks behind a setting": (
         "console.log", lambda: b"max_seq_len = 512\n" * 6_000, lambda: b"max_seq_len" + b" " * 100_000 + b"x\n",
+    ),
+    "nodes of a graph with a long name": (
+        "graph.json", lambda: _graph("g", 10_000), lambda: _graph("\U0001f600" * 1000, 107_000),
     ),
     "quotes in a configuration": (
         "ds_config.json", lambda: b'{"train_batch_size": 1, "x": [%b 1]}' % (b"1, " * 26_000),

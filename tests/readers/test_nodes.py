@@ -81,7 +81,14 @@ def test_the_name_of_a_graph_is_not_repeated_at_any_length() -> None:
     found = graph()
     found["graphs"][0]["name"] = "g" * 100_000
     (node,) = post_graph.read(json.dumps(found).encode(), None, "graph.json").graph_nodes
-    assert node.recipe_name == "g" * 1000
+    assert node.recipe_name == "g" * 200
+
+
+def test_more_objects_than_a_real_file_has_are_refused() -> None:
+    found = graph()
+    found["graphs"][0]["nodes"] = [{"name": "a", "engine": "TPC"}] * 20_000
+    with pytest.raises(InputError, match="20,005 JSON objects, more than any real file of this size has"):
+        post_graph.read(json.dumps(found).encode(), None, "graph.json")
 
 
 @pytest.mark.parametrize(

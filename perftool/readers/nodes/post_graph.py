@@ -28,6 +28,8 @@ _ENGINES = ("TPC", "MME", "DMA", "NIC", "ROT")
 _MOST_DIMENSIONS = 32
 _MOST_NUMBER = 1 << 48
 _LONGEST_TEXT = 1000
+# Each node repeats the name of its graph.
+_LONGEST_GRAPH_NAME = 200
 # All operands together may have one dimension for each this many bytes, because many nodes may refer to one tensor.
 _BYTES_PER_DIMENSION = 8
 
@@ -76,10 +78,12 @@ def _nodes(graph: Mapping[str, Any], rank: int | None, operands: _Operands, tall
         for one in _tables(graph.get("tensors"))
         if isinstance(one.get("name"), str) and (tensor := _tensor(one)) is not None
     }
+    # Cut once: the rows of the nodes share the text.
+    name = (_text(graph.get("name")) or "")[:_LONGEST_GRAPH_NAME] or None
     for node in _tables(graph.get("nodes")):
         if node.get("is_logical") is True:
             continue
-        if (made := _node(graph, node, tensors, rank, operands)) is None:
+        if (made := _node(graph, name, node, tensors, rank, operands)) is None:
             tally.note("node", "nodes of a graph without a name or an engine were left out")
         else:
             yield made
@@ -87,6 +91,7 @@ def _nodes(graph: Mapping[str, Any], rank: int | None, operands: _Operands, tall
 
 def _node(
     graph: Mapping[str, Any],
+    graph_name: str | None,
     node: Mapping[str, Any],
     tensors: Mapping[str, GraphTensor],
     rank: int | None,
@@ -100,7 +105,7 @@ def _node(
     origins = node.get("origin_nodes")
     return GraphNode(
         recipe=_whole(graph.get("recipe_debug_id")),
-        recipe_name=_text(graph.get("name")),
+        recipe_name=graph_name,
         node=name,
         node_id=_whole(node.get("id")),
         engine=engine,
