@@ -90,7 +90,7 @@ def _backward(call: Call) -> Cost:
 
 
 def _gradient(call: Call, of_weight: bool) -> Cost:
-    """The two parts of ``cudnn_convolution_backward`` before PyTorch 1.11. The arguments are the size of the computed
+    """The two ops of ``cudnn_convolution_backward`` before PyTorch 1.11. Their arguments are the size of the computed
     gradient, the gradient of the result, and the filter or the input. If the record lacks that size, the shapes come
     from the enclosing op.
     """

@@ -79,9 +79,9 @@ SERVING_POINTWISE: dict[str, Callable[[Call], Cost]] = {
 def _paged(call: Call) -> Cost:
     """vLLM's attention over a cache: ``unified_attention(query, key, value, ...)``, each [new tokens, heads, size].
 
-    A step has sequences of many lengths, whose sums are in the annotation around it. The mask is causal. The cache is
-    assumed to have the type of the queries. If Triton's 2d kernel runs, a window may limit the keys, and its size is
-    not recorded.
+    A step has sequences of many lengths, whose sums are in the annotation around the call. The mask is causal. The
+    cache is assumed to have the type of the queries. If Triton's 2d kernel runs, a window may limit the keys, and its
+    size is not recorded.
     """
     q, k, v = (call.tensor(at) for at in range(3))
     lengths = lengths_of(call.around)

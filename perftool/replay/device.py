@@ -62,7 +62,7 @@ def lane_order(recording: Recording) -> Order:
 
 
 def _since_launch(recording: Recording) -> Int64s:
-    """By how many ns each task starts later than after a quick launch; the largest integer if its launch is unknown."""
+    """The delay of each task beyond that of a quick launch, in ns; the largest integer if its launch is unknown."""
     tasks, calls = recording.tasks, recording.launches
     late = np.full(len(tasks), np.iinfo(np.int64).max)
     known = np.flatnonzero(tasks.launch != NONE)
@@ -185,7 +185,8 @@ def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int
 
 
 def _after_last_finished(tasks: Tasks, late: Int64s, first: int) -> Links:
-    """Tasks without another explanation follow the work that ended just before, or earlier work of the same launch."""
+    """Links to the tasks ``late``, which have no other reason to start late, from the work that ended just before, or
+    from earlier work of the same launch."""
     by_end = np.argsort(tasks.end, kind="stable")
     ends = tasks.end[by_end]
     at = np.searchsorted(ends, tasks.ts[late], side="right") - 1

@@ -68,7 +68,7 @@ class Model:
 
     @property
     def window(self) -> tuple[int, int]:
-        """The extent of the replayed steps in the recording, on host and device, in ns."""
+        """The start and the end of the recorded steps, on host and device, in ns."""
         steps = self.graph.recording.steps
         return self.graph.recording.begin, int(max(steps.end.max(), steps.host_end.max()))
 
@@ -131,7 +131,7 @@ def _make(store: TraceStore, rank: int) -> Model | str:
 
 
 def _crowded(recording: Recording) -> str | None:
-    """A sentence if the number of streams or threads is implausible."""
+    """A sentence if the number of streams or threads is implausible, else None."""
     lanes = len(np.unique(recording.tasks.lane))
     if lanes * len(recording.tasks) > _MOST_CROSSINGS:
         return f"the work of a step is spread over {lanes:,} streams, too many to replay"
@@ -145,12 +145,12 @@ def _first(steps: Steps) -> Steps:
 
 
 def _replay(graph: Graph, repeats: bool, *arrays: np.ndarray) -> Replay:
-    """Replays the steps repeatedly, or a recording without steps once."""
+    """A replay of several passes over the steps; a recording without steps is replayed once."""
     return replay_steady(graph, *arrays) if repeats else replay_once(graph, *arrays)
 
 
 def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
-    """A sentence if the unchanged replay cannot be trusted."""
+    """The reason why the unchanged replay cannot be trusted, as a sentence; None if it can."""
     tasks = recording.tasks
     linked = tasks.queued | (tasks.launch != NONE)
     length = tasks.end - tasks.ts

@@ -34,7 +34,7 @@ class Points:
         return cls(keys // (len(times) + 1), times[keys % (len(times) + 1)], times, keys)
 
     def at(self, thread: Int64s | int, time: Int64s) -> Int64s:
-        """Index of the moments ``time`` on ``thread``, which must be among them."""
+        """Index of the moments ``time`` on ``thread``, all of which must exist."""
         found = self.last(thread, time)
         assert np.array_equal(self.time[found], time)
         return found

@@ -78,7 +78,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Recording:
-    """A few steps of one rank. Thread 0 has the steps.
+    """A few steps of one rank, which thread 0 runs.
 
     ``leaves`` are the ops and calls of the host that contain no others; ``waits`` the calls that return when the device
     or another thread is done; ``event_waits`` the calls after which a stream waits for another. ``computing`` are ops

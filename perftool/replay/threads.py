@@ -69,7 +69,8 @@ def hand_overs(recording: Recording) -> Handovers:
 
 
 def _woken_by_main(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """A thread that was silent while the main thread worked resumes when the main thread reaches that point."""
+    """The columns of Handovers for the points at which the main thread wakes ``thread``: where that thread resumes
+    after a silence in which the main thread worked."""
     since = np.append(np.int64(np.iinfo(np.int64).min // 4), other.end[:-1])
     woken = main.at_work(since, other.ts)
     resumed = other.ts[woken]
@@ -81,7 +82,8 @@ def _woken_by_main(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s
 
 
 def _awaited(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """The main thread was silent while another worked: it resumes when that work is done."""
+    """The columns of Handovers for the points at which the main thread resumes, after it was silent until the work of
+    ``thread`` was done."""
     since, resumed = main.end[:-1], main.ts[1:]
     last = np.searchsorted(other.end, resumed, side="right") - 1
     done = other.end[np.maximum(last, 0)]

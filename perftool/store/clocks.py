@@ -64,7 +64,7 @@ def align(edges: Iterable[Edge]) -> list[Offset]:
 
 
 def align_clocks(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_clock_offsets`` from ``_clock_edges``."""
+    """Make the table ``_clock_offsets`` from ``_clock_edges``. Returns no issues."""
     connection.execute(f"CREATE TABLE {catalog()['_clock_offsets'].definition}")
     rows = connection.execute("SELECT anchor, rank, offset_ns, matches, spread_ns FROM _clock_edges").fetchall()
     offsets = [[one.rank, one.offset_ns, one.matches, one.spread_ns] for one in align(Edge(*row) for row in rows)]

@@ -61,7 +61,7 @@ class Connections:
 
     @contextmanager
     def all_cores(self) -> Iterator[None]:
-        """Inside the block, use every core for one statement; no second statement may run."""
+        """Let a statement in the block use all cores; meanwhile, no other thread may run a statement."""
         if not self.side_by_side:
             yield
             return

@@ -96,7 +96,7 @@ def load_trace(
 
 
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
-    """Issues that say, in every output, that a trace is hand-made, simulated or interrupted."""
+    """Issues for a trace that is hand-made, simulated or interrupted, so that every output says so."""
     notes = {"handMade": "made by hand, not recorded on a device", "simulated": "simulated, not recorded on a device"}
     issues = [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
     early = metadata.get("interrupted")
@@ -235,7 +235,7 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
 
 
 def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: int) -> int:
-    """Insert a chunk that ``insert_events`` refuses: some elements are not objects, or repeat a key."""
+    """Insert the events of a chunk with elements that are not objects or repeat a key; returns their number."""
     fields = ", ".join(f"json ->> '{key}' AS {key}" for key in (*_COLUMNS, "ts", "dur"))
     keys = ", ".join(_CUT_NAME.format(key) for key in ("cat", "name", "pid", "tid"))
     ts, dur = (_to_ns(_EXACT_TIME[1], key) for key in ("ts", "dur"))

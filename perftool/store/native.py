@@ -63,7 +63,7 @@ def _known_categories() -> list[str]:
 
 
 def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]) -> Iterator[ImportIssue]:
-    """Turn each begin into a complete event with the arguments of its end, and drop events without a partner."""
+    """Join each begin with its end to a complete event. Drops events without a partner, and yields issues for them."""
     params = {"rank": rank, "pids": processes}
     connection.execute("CREATE OR REPLACE TEMP TABLE _native AS " + _pairs(), params)
     connection.execute(

@@ -34,7 +34,7 @@ class _OpenBegins:
         self._names[name] += 1
 
     def close(self, name: str | None) -> list[int]:
-        """Pop the innermost begin of ``name`` (of any name if None) and those inside it; nothing if none is open."""
+        """Remove and return the innermost begin of ``name`` (of any name if None) and those inside it, if any."""
         if not (self._stack if name is None else self._names[name]):
             return []
         closed = [self._pop()]
@@ -43,7 +43,7 @@ class _OpenBegins:
         return [begin for begin, _ in closed]
 
     def close_all(self) -> list[int]:
-        """Pop everything, innermost first."""
+        """Remove and return all open begins, the innermost first."""
         return [self._pop()[0] for _ in range(len(self._stack))]
 
     def _pop(self) -> tuple[int, str | None]:

@@ -74,7 +74,7 @@ def spans_ranks(name: str) -> bool:
 
 
 def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, bytes]:
-    """Export every table of EXPORTED as the bytes of a Parquet file."""
+    """The bytes of a Parquet file for each table of EXPORTED, by table."""
     written = {}
     for name in EXPORTED:
         path = folder / f"{name}.parquet"

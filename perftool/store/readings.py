@@ -31,7 +31,7 @@ class Reading:
     reading: LogReading
 
     def as_input(self) -> InputFile:
-        """The input as the report lists it."""
+        """The entry of this file in a report's list of inputs."""
         reading = self.reading
         ranks = reading.ranks
         return InputFile(
@@ -46,7 +46,7 @@ class Reading:
 
 
 def read_text(path: str) -> Reading:
-    """Read a log, a metrics file or a configuration. Raises InputError when it cannot be read."""
+    """The contents of a log, a metrics file or a configuration. Raises InputError when it cannot be read."""
     # Imported here, because traces do not need the pattern tables of text readers.
     from perftool.readers import text_input
 

@@ -154,7 +154,7 @@ class TraceStore:
         self.readings.append(reading)
 
     def export_ranks(self) -> dict[str, bytes]:
-        """Export the tables of EXPORTED, each as a Parquet file."""
+        """Make the tables of EXPORTED. Returns the bytes of a Parquet file for each, by table."""
         self.build(EXPORTED)
         return write_tables(self._connection, Path(self._folder.name))
 
@@ -187,7 +187,7 @@ class TraceStore:
         return self._select(name).df()
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """A table as plain rows."""
+        """The rows of a table, each keyed by column name."""
         return as_dicts(self._select(name))
 
     def select(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:

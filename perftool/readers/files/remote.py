@@ -179,7 +179,7 @@ def _is_private(address: str) -> bool:
 
 @contextmanager
 def _sentences(url: str) -> Iterator[None]:
-    """Turn errors of file systems, which may be of any type, into one-sentence InputErrors."""
+    """Turn the errors of the block, which fsspec's file systems may raise with any type, into InputErrors."""
     try:
         yield
     except FileNotFoundError:

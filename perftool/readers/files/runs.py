@@ -196,7 +196,7 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
 
 
 def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[str, ...]:
-    """``traces``, or those of the run called ``wanted``. Raises InputError, with a list, for several runs."""
+    """``traces`` if they are one run, or those of the run ``wanted``; else raises InputError, which lists the runs."""
     if any(map(reads_once, traces)) or (len(traces) < 2 and wanted is None):
         return tuple(traces)
     # Unreadable files belong to no run. The analysis reports them.
@@ -268,7 +268,7 @@ def _start_distance_ns(run: Run, trace: _Recording) -> int:
 
 
 def _age(run: Run) -> tuple[bool, int, str]:
-    """Sort key that puts the run to analyse by default last."""
+    """The sort key; the run that is analysed by default comes last."""
     return run.kind_of_step == "training", run.saved_ns, run.files[0]
 
 

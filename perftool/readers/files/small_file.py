@@ -26,5 +26,5 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open ``path``; return at once even for a FIFO without a writer."""
+    """The file descriptor of ``path``, opened without waiting for a writer if it is a FIFO."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -77,7 +77,7 @@ class IntervalScanner:
         self._drafted, self._emitted = 0, 0
 
     def feed(self, line: LogLine) -> None:
-        """Keep the statistics or the iteration in ``line``; numbers about drafts belong to the last statistics."""
+        """Keep the statistics or the iteration in ``line``; counts of draft tokens are added to the last statistics."""
         text = line.text
         if _VLLM in text:
             self._add(line, {**_rates(_VLLM_RATES, text), **_counts(_VLLM_COUNTS, text)})

@@ -216,7 +216,7 @@ class _Search:
             at = text.find(CUT, at)
 
     def found(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The start, the end and the kind of each part in ``text``."""
+        """The start, the end and the kind of each learned part of a secret in ``text``."""
         lengths, parts, short = self._lengths, self._parts, self._short
         for run in self._run.finditer(text):
             for at in range(run.start(), run.end() - SHORTEST + 1):

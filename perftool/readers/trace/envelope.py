@@ -296,7 +296,7 @@ def _value_end(data: bytes, tokens: Iterator[tuple[int, int]], first: tuple[int,
 
 
 def _keep(metadata: dict[str, Any], key: bytes, value: bytes) -> bool:
-    """Add one decoded member; one that is not valid JSON is left out. Returns whether it could be read."""
+    """Add one decoded member, unless its value is not valid JSON. Returns False if the value is damaged."""
     try:
         metadata[orjson.loads(key)] = orjson.loads(value)
     except orjson.JSONDecodeError:

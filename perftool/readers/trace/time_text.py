@@ -30,5 +30,5 @@ def quote_times(text: bytes) -> bytes:
 
 
 def unquote_times(text: bytes) -> bytes:
-    """``text`` of an exact chunk with its times as numbers again."""
+    """``text`` with the times that quote_times made strings as numbers again."""
     return _QUOTED_TIME.sub(rb"\1\2", text)

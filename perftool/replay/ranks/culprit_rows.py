@@ -203,7 +203,7 @@ def why_text(cause: str | None, own: float, usual: float, others: str, *, cpu: b
 
 
 def _period(steps: Sequence[int], every: Sequence[int]) -> int | None:
-    """The number of steps between late steps, if it is constant."""
+    """The number of steps between late steps, if it is constant and above one; else None."""
     places = [every.index(step) for step in steps]
     gaps = {later - earlier for earlier, later in pairwise(places)}
     return gaps.pop() if len(gaps) == 1 and gaps != {1} and len(steps) > 1 else None

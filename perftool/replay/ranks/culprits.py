@@ -96,8 +96,8 @@ class _Search(CulpritRowMaker):
         return self._needed(Late(tuple(found))) if found else None
 
     def _steady(self, late: Sequence[int], found: Sequence[int]) -> list[int]:
-        """The ranks in ``late`` whose total excess is more than chance, compared with the ranks in neither ``late`` nor
-        ``found``.
+        """The ranks in ``late`` whose excess over all steps is much larger than the median excess of the ranks in
+        neither ``late`` nor ``found``.
         """
         wholes = dict(zip(self.ranks, np.maximum(self.excess, 0.0).sum(axis=1).tolist(), strict=True))
         rest = [whole for rank, whole in wholes.items() if rank not in late and rank not in found]
@@ -118,7 +118,7 @@ class _Search(CulpritRowMaker):
         return self.row(kind, subject, label, late)
 
     def _stage(self) -> CulpritRow | None:
-        """A row for the stage whose ranks compute longest; None if that costs no time."""
+        """A row for the stage whose ranks compute longest; None if that is hardly longer than in the median stage."""
         work = self.by_step(self.meetings.arrivals.causes["compute"][0]).sum(axis=1)
         by_rank = dict(zip(self.ranks, work.tolist(), strict=True))
         means = {

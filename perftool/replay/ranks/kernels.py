@@ -74,7 +74,7 @@ def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> float | None:
-    """How much more data the kernels of ``late`` use than those of the other ``ranks``; None if unknown."""
+    """How many times as much data the kernels of ``late`` use as those of the other ``ranks``; None if unknown."""
     sizes = {row["rank"]: row["bytes"] for row in store.select(_SIZES)}
     mine = [sizes[rank] for rank in late if rank in sizes]
     rest = [sizes[rank] for rank in ranks if rank in sizes and rank not in late]

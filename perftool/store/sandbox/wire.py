@@ -102,7 +102,7 @@ def packed(value: Any) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """Reverse ``packed``. Raises BrokenFrameError when ``value`` cannot come from it."""
+    """The value of which ``value`` is the result of ``packed``. Raises BrokenFrameError if there is none."""
     try:
         return _unpacked(value, _DEEPEST)
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:

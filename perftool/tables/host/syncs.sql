@@ -7,7 +7,7 @@
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
 -- column kind: VARCHAR, scalar_read (a tensor value fetched to Python), copy (a blocking copy) or explicit
--- column name: VARCHAR, the call or op
+-- column name: VARCHAR, name of the call or op
 -- column op: VARCHAR, outermost op responsible, for example aten::item
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns

@@ -1,4 +1,4 @@
 -- Inputs that would list fallbacks: if any was read, an empty list means that there were no fallbacks. Used by summary.
 --
 -- maker: given
--- column path: VARCHAR, the file
+-- column path: VARCHAR, path of the file

@@ -7,5 +7,5 @@
 -- column query: BIGINT, tokens per request, NULL when this release's log does not state them
 -- column blocks: BIGINT, blocks of context over all requests, NULL when this release's log does not state them
 -- column origin: VARCHAR, warmed (a bucket prepared before serving), missed (a shape without a bucket) or added (a bucket made for such a shape)
--- column path: VARCHAR, the log
+-- column path: VARCHAR, path of the log
 -- column line: BIGINT, first line that names the shape, from 1

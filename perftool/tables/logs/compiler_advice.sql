@@ -13,5 +13,5 @@
 -- column memory: VARCHAR, memory that holds the tensor: SRAM or DRAM
 -- column text: VARCHAR, the advice
 -- column count: BIGINT, number of repetitions
--- column path: VARCHAR, the file
+-- column path: VARCHAR, path of the file
 -- column line: BIGINT, line where the advice first occurs

@@ -5,4 +5,4 @@
 -- column key: VARCHAR, name of the setting, with dots for nesting
 -- column value: VARCHAR, text of the value
 -- column rank: INTEGER, rank that printed the setting, when known
--- column path: VARCHAR, the file
+-- column path: VARCHAR, path of the file

@@ -6,7 +6,7 @@
 -- column number: BIGINT, sequence number of the collective in its group; sends and receives have separate numbers, which differ between ranks
 -- column name: VARCHAR, name of the call, such as nccl:all_reduce or nccl:send 0->1, where the numbers count members of the group
 -- column state: VARCHAR, scheduled, started, completed, or failed (it ended with an error)
--- column sizes: VARCHAR, shapes of its inputs
+-- column sizes: VARCHAR, shapes of the inputs
 -- column created_ns: BIGINT, time of the call, by the clock of the rank's host
 -- column place: VARCHAR, line of the program that made the call
 -- column peer: INTEGER, rank that it sends to or receives from; NULL for a collective

@@ -7,4 +7,4 @@
 -- column members: INTEGER[], ranks of the group, NULL when the dump does not state them
 -- column called: BIGINT, number of the last collective that the rank called; 0 for none; NULL if batches of sends and receives are numbered together with collectives
 -- column completed: BIGINT, number of the last collective that the rank completed; 0 and NULL as in called
--- column path: VARCHAR, the dump
+-- column path: VARCHAR, path of the dump

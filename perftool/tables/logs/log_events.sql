@@ -9,5 +9,5 @@
 -- column limit_value: DOUBLE, limit in the last of these lines
 -- column unit: VARCHAR, unit of the numbers
 -- column rank: INTEGER, rank that printed the lines, when known
--- column path: VARCHAR, the file
+-- column path: VARCHAR, path of the file
 -- column line: BIGINT, number of the first of these lines, from 1

@@ -8,5 +8,5 @@
 -- column generating: BIGINT, number of requests that are generating
 -- column generated_tokens: BIGINT, tokens of these requests, including drafts
 -- column dur: BIGINT, length of the iteration in ns, as the engine measures it
--- column path: VARCHAR, the log
+-- column path: VARCHAR, path of the log
 -- column line: BIGINT, number of the line, from 1

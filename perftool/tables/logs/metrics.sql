@@ -10,4 +10,4 @@
 -- column unit: VARCHAR, count or ns
 -- column trigger: VARCHAR, process_exit, mark_step, metric_change or user
 -- column rank: INTEGER, rank that wrote the file, when known
--- column path: VARCHAR, the file
+-- column path: VARCHAR, path of the file

@@ -1,5 +1,5 @@
--- One row per rank: its clock relative to the lowest rank. Use it only to compare ranks; the times in other tables do
--- not include it.
+-- One row per rank: the offset of its clock from that of the lowest rank. Use the offset only to compare ranks; the
+-- times in other tables do not include it.
 --
 -- needs: windows, _clock_offsets
 -- empty without: windows

@@ -1,7 +1,7 @@
 -- One row per kind of data loss or repair, by a reader or in the pairing of begin and end events. Used by input_issues.
 --
 -- maker: given
--- column path: VARCHAR, the file
+-- column path: VARCHAR, path of the file
 -- column kind: VARCHAR, what happened
 -- column count: BIGINT, number of events, records or lines
 -- column bytes: BIGINT, length of the affected text, NULL when unknown

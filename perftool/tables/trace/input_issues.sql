@@ -1,7 +1,7 @@
 -- One row per kind of data loss or repair in an input.
 --
 -- needs: _issues, _overlapping_steps, _pairs, _set_aside, inputs
--- column path: VARCHAR, the file
+-- column path: VARCHAR, path of the file
 -- column kind: VARCHAR, what happened, for example dropped events
 -- column count: BIGINT, number of events, records or lines
 -- column bytes: BIGINT, length of the affected text, NULL when unknown
