@@ -40,7 +40,7 @@ class _Foreach:
 
 
 def _optimizer(call: Call, written: tuple[int, ...], read_only: tuple[int, ...], per_element: int) -> Cost:
-    """Reads and writes the lists at the positions ``written``, and only reads those at ``read_only``.
+    """The cost of an optimizer that updates the lists at the positions ``written`` and reads those at ``read_only``.
 
     The first list holds the parameters. Lists that the optimizer does not use (momentum, maxima) are empty.
     """

@@ -108,7 +108,7 @@ def _convolution(call: Call, layout: Convolution) -> Sizes:
 
 
 def _gradients(call: Call, x: int, weight: int, result: int) -> Sizes:
-    """Both gradients are matmuls of the same three sizes as the convolution."""
+    """The sizes of the convolution; the matmuls for both gradients have the same three sizes."""
     dilation = max(call.numbers(6), default=1) if call.recorded(6) else None
     transposed = call.flag(7) if call.recorded(7) else False
     return _as_product(call.tensor(x).dims, call.tensor(weight).dims, call.tensor(result).dims, transposed, dilation)

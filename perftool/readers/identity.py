@@ -95,8 +95,8 @@ def base_ns(path: str) -> int:
 
 
 def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
-    """``metadata`` with the roles of the process groups by name (``pg_roles``) instead of the groups themselves. Their
-    size over all traces is quadratic in the number of ranks, because each trace lists the members of its groups."""
+    """``metadata`` with the roles of the process groups by name (``pg_roles``) instead of the groups. The
+    groups of all traces have a size quadratic in the number of ranks, because each trace lists all members."""
     info = metadata.get("distributedInfo")
     if not isinstance(info, dict) or "pg_config" not in info:
         return metadata

@@ -195,7 +195,7 @@ def _detach_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -
 
 
 def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """``parallel`` loader workers do the work; a step takes at least the time of each worker."""
+    """Move the host work to ``parallel`` loader workers; a step then takes at least the time of each worker."""
     total = 0.0
     for thread, change in chosen:
         begin, last = max(change.ts, graph.recording.begin), min(change.end, int(graph.recording.steps.host_end[-1]))

@@ -6,7 +6,7 @@ NEAR_NS = 10_000
 """Work that starts within this time after the end of other work follows it."""
 
 ACROSS_NS = 25_000
-"""The same for work of another stream; longer, because the device has to check an event."""
+"""The same limit for work on another stream. It is longer, because the device has to check an event."""
 
 LAUNCH_NS = 50_000
 """Longest delay from the return of a launch to the start of its work on an idle device."""

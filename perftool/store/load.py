@@ -39,8 +39,8 @@ _COLUMNS = {
 }
 # The keys of an event that are read.
 _KEYS = (*_COLUMNS, "ts", "dur", "args")
-# Larger times are impossible, as this is in the year 2043. The sum of a base, a start and a length up to this, in ns,
-# fits in 64 bits.
+# The largest possible time, in the year 2043. The sum of a base, a start and a length of at most this time, in ns, fits
+# in 64 bits.
 _MOST_US = 2**61 // 1000
 # Microseconds to ns. A double is exact up to 2**53 ns; the reader writes later times as text.
 _FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT")

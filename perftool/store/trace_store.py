@@ -195,10 +195,9 @@ class TraceStore:
         return as_dicts(self._connection.execute(sql, params or {}))
 
     def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of our own SQL as numpy arrays; a column that contains NULL is masked. Whole numbers have 64
-        bits.
+        """The columns of the program's own SQL as numpy arrays; a column that contains NULL is masked.
 
-        Otherwise, narrow columns, such as ranks, could not be combined with times.
+        Whole numbers have 64 bits. Otherwise, narrow columns, such as ranks, could not be combined with times.
         """
         found = self._connection.execute(sql, dict(params)).fetchnumpy()
         return {
@@ -207,7 +206,7 @@ class TraceStore:
         }
 
     def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
-        """The rows of our own SQL, a few thousand at a time; read them all before the next query."""
+        """The rows of the program's own SQL, a few thousand at a time; read them all before the next query."""
         result = self._connection.execute(sql, params or {})
         while rows := result.fetchmany(_ROWS_AT_A_TIME):
             yield from rows
@@ -215,12 +214,12 @@ class TraceStore:
     def query(
         self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = QUERY_TIME_LIMIT_S
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run SQL from outside; returns column names and rows. See ``ask`` for limits and errors."""
+        """Run untrusted SQL; returns column names and rows. See ``ask`` for limits and errors."""
         result = self.ask(sql, params, Bounds(time_limit_s))
         return result.columns, result.rows
 
     def ask(self, sql: str, params: dict[str, Any] | None, bounds: Bounds) -> Result:
-        """Run SQL from outside: one SELECT over the tables, in the sandbox process (``perftool.store.sandbox``).
+        """Run untrusted SQL: one SELECT over the tables, in the sandbox process (``perftool.store.sandbox``).
 
         Raises QueryError for SQL that is not allowed, fails, or takes too long, including the time to make its tables.
         """

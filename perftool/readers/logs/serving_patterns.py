@@ -47,7 +47,7 @@ class SettingScanner:
         self._entries: dict[str, ConfigEntry] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Process one line; a later one overrides an earlier one, which may be a default."""
+        """Keep the settings in one line; a later value replaces an earlier one, which may be a default."""
         if any(core in line.text for core in CORES):
             for found in _SETTING.finditer(line.text):
                 if found["value"] != "None":

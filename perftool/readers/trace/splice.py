@@ -1,4 +1,4 @@
-"""Copies a trace and adds our own events at the end of its event array.
+"""Copies a trace and adds events of this program at the end of its event array.
 
 The text of a healthy trace is kept byte for byte. A damaged trace, or one with redacted secrets, is written again as
 valid JSON from its readable events and metadata.
@@ -34,9 +34,9 @@ _SPACE = b" \t\r\n"
 def splice(read: InputFile, added: Iterable[bytes], spool: Path, *, verbatim: bool = True) -> Iterator[bytes]:
     """Yield the text of the trace ``read`` with ``added`` (pieces of comma-separated events, at least one) inserted.
 
-    Leaves out the events that an earlier copy added at the end. Without ``verbatim``, only the readable events and
-    metadata are written.
-    ``spool`` is an empty folder for temporary files. Raises InputError when the file can no longer be read.
+    Leaves out the events that an earlier run of this program added at the end. Without ``verbatim``, only the
+    readable events and metadata are written. ``spool`` is an empty folder for temporary files. Raises InputError when
+    the file can no longer be read.
     """
     if verbatim and read.status == "ok" and read.events_end is not None:
         yield from _verbatim(read.path, read.events_end, added)
@@ -75,7 +75,7 @@ def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator
 
 
 def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` without our events at their end; always consumes all blocks."""
+    """``blocks`` without the events that an earlier run added at their end; always consumes all blocks."""
     pending = b""
     held: bytearray | None = None
     blocks = iter(blocks)
@@ -98,9 +98,9 @@ def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _without_own_events(text: bytes) -> bytes:
-    """``text``, the end of an event array, without our events at its end.
+    """``text``, the end of an event array, without the events that an earlier run added at its end.
 
-    Only whole events that we could have written are left out.
+    Only whole events that this program could have written are left out.
     """
     body = text.rstrip(_SPACE + b",")
     start = body.find(_OURS)
@@ -113,7 +113,7 @@ def _without_own_events(text: bytes) -> bytes:
     start = len(body)
     for _ in own:
         start = body.rfind(_OURS, 0, start)
-    # The arguments of our events may also contain _OURS.
+    # The arguments of the added events may also contain _OURS.
     return text[:start] if own and objects_in(body[start:]) == own else text
 
 
@@ -148,7 +148,7 @@ def _all(first: bytes, pieces: Iterator[bytes], added: Iterable[bytes]) -> Itera
 
 
 def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
-    """The readable events of the trace, except those added by an earlier copy."""
+    """The readable events of the trace, except those that an earlier run added."""
     for chunk in trace.chunks():
         text = _readable(trace, chunk)
         text = _without_own_events(text).rstrip(_SPACE + b",")

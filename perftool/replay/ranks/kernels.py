@@ -47,7 +47,7 @@ class Slowdown:
 
 
 def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> Slowdown | None:
-    """How the kernels of ``late`` differ from those of the other ``ranks``; None if no kind explains it."""
+    """How the kernels of ``late`` differ from those of the other ``ranks``; None if no kind of Slowdown applies."""
     known: dict[int, dict[str, tuple[float, float]]] = {}
     for row in store.select(_TOTALS):
         known.setdefault(row["rank"], {})[row["name"]] = (row["times"], row["ns"])

@@ -1,6 +1,6 @@
 """The protocol between this process and the sandbox: frames of JSON, with the values of rows in JSON.
 
-It avoids pickle, because unpickling data from a compromised process would compromise this one, too.
+Rows are not pickled, because unpickling data from a compromised process would compromise this one, too.
 """
 
 from __future__ import annotations

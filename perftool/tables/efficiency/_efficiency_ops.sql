@@ -1,5 +1,5 @@
--- The ops of each rank that take the most time, over all their shapes, and the time of all ops of the rank. Used
--- by the headline of the report.
+-- The ops of each rank that take the most time, over all their shapes, and the time of all ops of the rank. Used by
+-- the headline of the report.
 --
 -- needs: op_efficiency, op_shortfalls
 -- empty without: op_efficiency

@@ -26,7 +26,7 @@ best AS (
     FROM _efficiency_totals
 ),
 complete AS (SELECT * FROM steps WHERE NOT partial),
--- Ranks wait for one another, so the slowest one sets the pace.
+-- Ranks wait for one another, so the slowest rank determines the step time.
 rank_medians AS (SELECT rank, count(step) > 0 AS stepped, median(dur) AS ns FROM complete GROUP BY rank),
 -- A few complete steps do not represent a rank, and neither do steps most of whose kernels are missing. A recording may
 -- cut off its first and last step.
