@@ -83,7 +83,7 @@ def nest(
     levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
     above: Int64s = levels[0][nonempty[levels[0]]]
     for here in levels[1:]:
-        # The parent is the last slice of the level above that begins earlier; the depth implies that it is still open.
+        # The parent is the last slice of the level above before the slice; the depth implies that it is open.
         parent[here] = order[above[np.searchsorted(above, here) - 1]]
         above = here[nonempty[here]]
     return order, depth, parent
