@@ -257,6 +257,15 @@ def _snapshot(devices: int) -> bytes:
     return json.dumps({"segments": [{}] * 20_000, "device_traces": traces}).encode()
 
 
+def _history(frames: int) -> bytes:
+    """20 MB of a snapshot of CUDA's allocator: allocations with stacks of this many frames, or with nothing at all."""
+    frame = {"filename": "/usr/lib/python3/site-packages/torch/nn/modules/module.py", "line": 7, "name": "forward"}
+    block = {"addr": 1, "size": 512, "stream": 0, "time_us": 5, "frames": [frame] * frames} if frames else {}
+    entry = json.dumps({"action": "alloc", **block})
+    listed = ",".join([entry] * (20_000_000 // len(entry)))
+    return f'{{"segments": [], "device_traces": [[{listed}]]}}'.encode()
+
+
 def _buckets(warmed: int, missed: int) -> bytes:
     """A log of vLLM on Gaudi; all shapes differ."""
     lines = [
@@ -506,6 +515,7 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "a snapshot of many devices": (
         "snapshot.json", lambda: _snapshot(1), lambda: _snapshot(20_000),
     ),
+    "allocations without details": ("snapshot.json", lambda: _history(10), lambda: _history(0)),
     "shapes not warmed up": ("console.log", lambda: _buckets(98_000, 0), lambda: _buckets(49_000, 49_000)),
     "blanks in a header": ("r_analyzed_nodes.csv", lambda: _nodes(0), lambda: _nodes(200_000)),
     "many groups": ("nccl_trace_rank_0.json", lambda: _dump(1, 20_000), lambda: _dump(20_000, 20_000)),

@@ -99,10 +99,15 @@ def write_trace(path: str, place: Path) -> bool:
             f"{path}: a memory snapshot without a history; call torch.cuda.memory._record_memory_history() first"
         )
     segments = _segments(snapshot)
-    events = [
+    events = (
         event for device, entries in enumerate(traces) for event in _events(device, entries, segments.get(device, ()))
-    ]
-    place.write_bytes(orjson.dumps({"traceEvents": events}))
+    )
+    with place.open("wb") as file:
+        file.write(b'{"traceEvents":[')
+        # All events at once would need sixty times the memory of the shortest entries.
+        for number, event in enumerate(events):
+            file.write((b"," if number else b"") + orjson.dumps(event))
+        file.write(b"]}")
     return True
 
 
