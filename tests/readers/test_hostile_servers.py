@@ -115,7 +115,12 @@ def test_a_name_that_changes_its_address_does_not_lead_into_a_private_network(
 @pytest.mark.parametrize(
     ("host", "inside"),
     [("127.0.0.1", True), ("10.1.2.3", True), ("169.254.169.254", True), ("[::1]", True), ("[fe80::1]", True),
-     ("[::ffff:192.168.0.1]", True), ("8.8.8.8", False), ("", False)],
+     ("[::ffff:192.168.0.1]", True), ("8.8.8.8", False), ("", False),
+     # NAT64, 6to4, mapped and translated addresses are as private as the IPv4 addresses that they hold.
+     ("[64:ff9b::a01:203]", True), ("[64:ff9b::808:808]", False), ("[64:ff9b:1::808:808]", True),
+     ("[2002:7f00:1::1]", True), ("[2002:808:808::1]", False), ("[2001:0:7f00:1::1]", True),
+     ("[2001::f7f7:f7f7]", True), ("[::ffff:8.8.8.8]", False), ("[::ffff:0:127.0.0.1]", True),
+     ("[::127.0.0.1]", True), ("[fec0::1]", True), ("[2606:4700::1111]", False)],
 )  # fmt: skip
 def test_addresses_of_private_networks_are_known(host: str, inside: bool) -> None:
     assert remote._is_inside(f"http://{host}:80/x.json") == inside

@@ -9,7 +9,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -19,6 +19,10 @@ from perftool.model.links import without_query
 
 # Only silence is treated as a failure, because a large file may take any time.
 _SILENCE_S = 60.0
+# Local networks that older versions of Python take for global ones: NAT64 of RFC 8215, and site-local addresses.
+_LOCAL = tuple(map(ip_network, ("64:ff9b:1::/48", "fec0::/10")))
+# The last 32 bits of these addresses are the IPv4 address that a packet reaches: NAT64, mapped, translated, compatible.
+_HOLD_IPV4 = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "::/96")))
 _WEB = ("http://", "https://")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _PASSWORD = re.compile(r"[^/]+://[^/?#:]*:[^/?#]*@")
@@ -174,7 +178,14 @@ def _is_inside(url: str) -> bool:
 
 
 def _is_private(address: str) -> bool:
-    return not ip_address(address.partition("%")[0]).is_global
+    found = ip_address(address.partition("%")[0])
+    if any(found in network for network in _LOCAL):
+        return True
+    held = found.sixtofour if isinstance(found, IPv6Address) else None
+    if any(found in network for network in _HOLD_IPV4):
+        held = IPv4Address(int(found) & 0xFFFFFFFF)
+    # Addresses of Teredo (2001::/32) are not global.
+    return not (held or found).is_global
 
 
 @contextmanager
