@@ -91,6 +91,21 @@ def test_the_body_of_a_loop_counts_for_the_function_with_the_loop() -> None:
     assert lines(one) == [("train.py", 10, "preprocess", 790_000)]
 
 
+def test_functions_none_of_which_runs_for_most_of_the_time_are_named_by_their_caller() -> None:
+    features = [function(f"dates.py({line}): {name}", at, 180)
+                for line, name, at in ((3, "hour", 20), (9, "day", 210), (15, "year", 400))]  # fmt: skip
+    stacks = (
+        function("train.py(10): main", 1, 998), function("data.py(5): add_features", 10, 620),
+        function("data.py(8): <listcomp>", 15, 600), *features, function("data.py(30): stack", 640, 60),
+    )  # fmt: skip
+    one = found("GAP106", *STARVED, *stacks)
+
+    assert lines(one)[0] == ("data.py", 5, "add_features", 620_000)
+    assert [function for _, _, function, _ in lines(one)[1:]] == ["year", "hour"]
+    # A function that runs for nearly all of the recorded time distinguishes nothing.
+    assert lines(found("GAP106", *STARVED, stacks[0], *features))[0][2] == "main"
+
+
 def test_without_user_functions_modules_are_named() -> None:
     one = found("GAP106", *STARVED, function("nn.Module: Net_0", 1, 700), function("torch/nn/a.py(1): f", 2, 600))
 
@@ -104,17 +119,19 @@ def test_code_of_a_package_is_the_place_only_if_the_users_own_code_names_none(tm
 
     def places(*events: Event) -> list[tuple[str | None, str]]:
         path = tmp_path / "trace.json"
-        path.write_bytes(document([*STARVED, *events], perftoolInstalled=["timm", "_pytest"]))
+        path.write_bytes(document([*STARVED, *events], perftoolInstalled=["timm", "_pytest", "trainer", "columns"]))
         (one,) = [one for one in analyze([str(path)]).findings if one.code == "GAP106"]
         return [(source.file, source.function) for source in one.location.sources]
 
     main, load = function("train.py(10): main", 1, 998), function("data.py(3): load", 620, 80)
     assert places(main, *library, load) == [("train.py", "main"), ("data.py", "load")]
-    assert places(*library) == [("timm/models/vit.py", "forward"), ("_pytest/main.py", "main")]
+    assert places(*library) == [("timm/models/vit.py", "forward")]
     # A function that contains the whole run would be the place of everything.
-    assert places(main, *library) == [
-        ("timm/models/vit.py", "forward"), ("train.py", "main"), ("_pytest/main.py", "main"),
-    ]  # fmt: skip
+    assert places(main, *library) == [("timm/models/vit.py", "forward"), ("train.py", "main")]
+    # The package that the user's code calls comes before the packages that it uses.
+    trainer = function("trainer/loop.py(7): fit", 2, 996), function("trainer/data.py(9): read", 10, 600)
+    reading = function("columns/table.py(3): parse", 12, 590)
+    assert places(main, *trainer, reading)[0] == ("trainer/data.py", "read")
     # A function that runs for a short time is a place, even if it is the user's only one.
     assert places(load, *library) == [("data.py", "load")]
 

@@ -575,6 +575,25 @@ def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> N
     assert "Time by function, outside PyTorch: encode (run.py:8) 70.0 %, 2 calls; score (run.py:14) 26.0 %." in said
 
 
+def test_a_call_that_ran_when_the_recording_began_counts_with_the_later_calls(tmp_path: Path) -> None:
+    """The recording begins inside a call of encode, for which it has no line."""
+
+    def call(name: str, number: int, parent: int | None, ts: float, dur: float) -> Event:
+        return x(name, ts, dur, "python_function", **{"Python parent id": parent, "Python id": number})
+
+    events = [
+        call("run.py(21): main", 1, None, 0, 10_000), call("run.py(9): encode", 2, 1, 2, 2998),
+        call("torch/profiler/profiler.py(1227): step", 3, 2, 4, 20),
+        call("torch/autograd/profiler.py(414): _start_trace", 4, 3, 6, 10),
+        call("<built-in function perf_counter_ns>", 5, 4, 10, 1),
+        call("run.py(8): encode", 6, 1, 3000, 4000), call("run.py(14): score", 7, 1, 7000, 2900),
+    ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([*events, x("aten::mul", 120, 6700), x("aten::exp", 7300, 2700)]))
+
+    assert "Time by function, outside PyTorch: encode (run.py:8) 69.6 %, 2 calls; score" in context_of(path)
+
+
 def test_a_few_calls_with_most_of_the_time_of_an_op_are_counted(tmp_path: Path) -> None:
     events = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
     for begin in (0, 10_000):

@@ -46,7 +46,8 @@ def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
     share = f" ({format_ratio(top.share)} in {short_name(top.name)})"
     reached = f"; its matmuls reach {format_ratio(run.reached)} of their roofline" if run.reached else ""
     best = run.summary["roofline_ratio"].value
-    only = f", but at only {format_ratio(best)} of its peak" if best and best < _NEAR_BEST else ""
+    whose = "the machine's" if run.device == "cpu" else "its"
+    only = f", but at only {format_ratio(best)} of {whose} peak" if best and best < _NEAR_BEST else ""
     if run.device == "cpu":
         # The recording does not show the number of busy cores.
         return f"Ops compute {format_ratio(1 - idle)} of the {shown}{only}."

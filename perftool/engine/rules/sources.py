@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perftool.engine.rules.stretches import FeedingLines, lines_run
@@ -26,6 +26,8 @@ _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
 # A function is named only if its share of the time is larger.
 _MOSTLY = 0.5
+# A function with a larger share of the recorded time is the whole program or its loop.
+_EVERYWHERE = 0.9
 _LONGEST_NS, _LAST_NS = 2**53, 2**62
 # The most rows of a rule that get sources, because each row requires a walk through the stacks.
 _MOST_PLACED = 100
@@ -126,7 +128,41 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
     if idle and not spent.any():
         # If only ops have stacks, the time before an op is attributed to the line that calls the op.
         spent = _before_lines(ran, begins, ends)
-    return _shares(ran, spent, int((ends - begins).sum()))
+    whole = int((ends - begins).sum())
+    lines = _shares(ran, spent, whole)
+    if longest_function((one["file"], one["function"], one["share"]) for one in lines)[1] > _MOSTLY:
+        return lines
+    around = _around(ran, begins, ends, whole)
+    return (around, *lines[: MOST_SOURCES - 1]) if around else lines
+
+
+def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Source | None:
+    """The innermost function whose calls contain most of the time from ``begins`` to ``ends``, ``whole`` ns in all;
+    None if they contain nearly all of the recorded time, too, as those of the main function do.
+    """
+    import numpy as np
+
+    if not ran.tree or not whole:
+        return None
+    spent = np.zeros(len(ran.tree), dtype=np.int64)
+    recorded = np.zeros(len(ran.tree), dtype=np.int64)
+    until = _elapsed(begins, ends)
+    for track in ran.tracks:
+        np.add.at(spent, track.nodes, until(track.ends) - until(track.begins))
+        np.add.at(recorded, track.nodes, track.ends - track.begins)
+    # Callers include their callees, which follow them.
+    for number in range(len(ran.tree) - 1, -1, -1):
+        if (caller := ran.tree[number][0]) >= 0:
+            spent[caller] += spent[number]
+            recorded[caller] += recorded[number]
+    most = np.flatnonzero(spent > _MOSTLY * whole)
+    if not len(most) or recorded[most[-1]] > _EVERYWHERE * recorded.max():
+        return None
+    file, line, function = ran.tree[most[-1]][1]
+    if file is None:
+        return None
+    ns = int(spent[most[-1]])
+    return {"file": file, "line": line, "function": function, "ns": ns, "share": min(1.0, ns / whole)}
 
 
 def _shares(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
@@ -199,20 +235,27 @@ def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) ->
     """
     import numpy as np
 
+    spent = np.zeros(len(ran.lines), dtype=np.int64)
+    if len(begins):
+        until = _elapsed(begins, ends)
+        for track in ran.tracks:
+            np.add.at(spent, track.loops if loops else track.lines, until(track.ends) - until(track.begins))
+    return spent
+
+
+def _elapsed(begins: Int64s, ends: Int64s) -> Callable[[Int64s], Int64s]:
+    """A function that returns the total length of the intervals from ``begins`` to ``ends`` before given moments."""
+    import numpy as np
+
     before = np.concatenate(([0], np.cumsum(ends - begins)))
 
     def until(moments: Int64s) -> Int64s:
-        """The total length of the intervals before each of ``moments``."""
         at = np.searchsorted(begins, moments, side="right")
         inside = np.maximum(at - 1, 0)
         elapsed: Int64s = np.where(at > 0, before[inside] + np.minimum(moments, ends[inside]) - begins[inside], 0)
         return elapsed
 
-    spent = np.zeros(len(ran.lines), dtype=np.int64)
-    if len(begins):
-        for track in ran.tracks:
-            np.add.at(spent, track.loops if loops else track.lines, until(track.ends) - until(track.begins))
-    return spent
+    return until
 
 
 def _before_lines(ran: FeedingLines, begins: Int64s, ends: Int64s) -> Int64s:

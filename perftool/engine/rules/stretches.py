@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from perftool.model.own_code import INSTALLED_KEY, Line, innermost, is_library, is_own
+from perftool.model.own_code import INSTALLED_KEY, Line, innermost, is_library, is_own, package_of
 from perftool.store.trace_store import TraceStore
 
 if TYPE_CHECKING:
@@ -70,8 +70,11 @@ _Window = tuple[int, int, bool]
 # A callee in the table frames: file, line, function and stack.
 _Kind = tuple[str | None, int | None, str, str | None]
 
-# A stretch: start, end, the running line, and the line with the enclosing loop.
-_Stretch = tuple[int, int, Line, Line]
+# A stretch: start, end, the running line, the line with the enclosing loop, and the number of the running function in
+# the tree of calls.
+_Stretch = tuple[int, int, Line, Line, int]
+# A function in the tree of calls: the number of its caller (-1 if it has none), and the function.
+Node = tuple[int, Line]
 
 _NOWHERE: Line = (None, None, "")
 # Functions that only wait for the next batch or message, in any library.
@@ -83,13 +86,15 @@ _NUMBER = re.compile(r"\(\d+\): ")
 class Track:
     """Stretches of a host thread in time order, as arrays: from ``begins`` to ``ends``, in ns.
 
-    ``lines`` holds the index of the running line, ``loops`` the index of the line with the enclosing loop.
+    ``lines`` holds the index of the running line, ``loops`` that of the line with the enclosing loop, ``nodes`` that of
+    the running function in the tree of calls.
     """
 
     begins: Int64s
     ends: Int64s
     lines: Int64s
     loops: Int64s
+    nodes: Int64s
 
 
 @dataclass
@@ -112,7 +117,8 @@ class FunctionTime:
 
 @dataclass(frozen=True)
 class FeedingLines:
-    """The lines that ran on the threads that feed the device of a rank. ``tracks`` refer to ``lines`` by index.
+    """The lines that ran on the threads that feed the device of a rank. ``tracks`` refer to ``lines`` and ``tree`` by
+    index. In ``tree``, the tree of calls, callers precede the functions that they call.
 
     ``outermost`` contains the user's outermost functions on the thread that runs them longest; it is empty if the
     device of the rank is not the CPU.
@@ -120,6 +126,7 @@ class FeedingLines:
 
     lines: tuple[Line, ...]
     tracks: tuple[Track, ...]
+    tree: tuple[Node, ...]
     outermost: tuple[FunctionTime, ...] = ()
 
 
@@ -134,34 +141,63 @@ def lines_run(store: TraceStore, rank: int) -> FeedingLines:
         if rank not in known:
             store.build(["frames", "feeding_tracks", "roles", "windows", "launches", "_differentiated", "ops"])
             windows = [tuple(one.values()) for one in store.select(_WINDOW, {"rank": rank})]
-            tracks, nested = _own_calls(store, rank, windows)
+            code = _own_code(store, rank, windows)
             on_cpu = any(computes for *_, computes in windows)
             backward = _backward(store, rank) if on_cpu else {}
             by_track = [
-                _functions(calls, nested[track], backward.get(track, ()), begin, finish)
-                for begin, finish, computes in windows if computes for track, calls in tracks.items()
+                _functions(calls, code.nested[track], backward.get(track, ()), begin, finish)
+                for begin, finish, computes in windows if computes for track, calls in code.calls.items()
             ]  # fmt: skip
             longest = max(by_track, key=lambda functions: sum(one.ns for one in functions), default=())
-            known[rank] = replace(_numbered(list(nested.values())), outermost=longest)
+            known[rank] = replace(_numbered(list(code.nested.values()), tuple(code.tree)), outermost=longest)
         return known[rank]
 
 
-def _own_calls(
-    store: TraceStore, rank: int, windows: Sequence[_Window]
-) -> tuple[dict[int, list[Call]], dict[int, list[_Stretch]]]:
-    """The calls of each track to or from the user's code, and the stretches in which they are innermost.
+@dataclass(frozen=True)
+class _Code:
+    """The calls of each track to or from the user's code, the stretches in which they are innermost, and the tree of
+    calls, in which callers precede the functions that they call."""
 
-    Code of installed packages counts as the user's if the user's own code shows no place: if there is none, or if one
-    line has nearly all of the time.
+    calls: dict[int, list[Call]]
+    nested: dict[int, list[_Stretch]]
+    tree: dict[Node, int]
+
+
+def _own_code(store: TraceStore, rank: int, windows: Sequence[_Window]) -> _Code:
+    """The user's code on the tracks of ``rank``.
+
+    If the user's own code shows no place (there is none, or one line has nearly all of the time), the package that this
+    code calls counts as the user's, too; if that shows no place either, all installed packages.
     """
     listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
     installed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
-    tracks = _calls(store, rank, installed)
-    nested = {track: _nested(calls) for track, calls in tracks.items()}
-    if installed and not _locates(nested.values(), windows):
-        tracks = _calls(store, rank, ())
-        nested = {track: _nested(calls) for track, calls in tracks.items()}
-    return tracks, nested
+    own = _code(_calls(store, rank, installed))
+    if not installed or _locates(own.nested.values(), windows):
+        return own
+    everything = _calls(store, rank, ())
+    if (package := _called_package(everything, installed)) is not None:
+        own = _code(_calls(store, rank, installed - {package}))
+        if _locates(own.nested.values(), windows):
+            return own
+    return _code(everything)
+
+
+def _code(calls: dict[int, list[Call]]) -> _Code:
+    tree: dict[Node, int] = {}
+    return _Code(calls, {track: _nested(of_track, tree) for track, of_track in calls.items()}, tree)
+
+
+def _called_package(tracks: Mapping[int, Sequence[Call]], installed: Collection[str]) -> str | None:
+    """The package of ``installed`` with the longest calls from other code, in the calls of each track."""
+    spent: Counter[str] = Counter()
+    for calls in tracks.values():
+        last_end = 0
+        for ts, end, line, _ in calls:
+            if ts < last_end or line is None or line[0] is None or (package := package_of(line[0])) not in installed:
+                continue
+            spent[package] += end - ts
+            last_end = end
+    return max(sorted(spent), key=lambda package: spent[package], default=None)
 
 
 def _locates(tracks: Iterable[Sequence[_Stretch]], windows: Sequence[_Window]) -> bool:
@@ -171,7 +207,7 @@ def _locates(tracks: Iterable[Sequence[_Stretch]], windows: Sequence[_Window]) -
     for stretches in tracks:
         spent: Counter[Line] = Counter()
         for begin, finish, _ in windows:
-            for ts, end, line, _ in stretches:
+            for ts, end, line, *_ in stretches:
                 located = located or line[0] is not None
                 spent[line] += max(0, min(end, finish) - max(ts, begin))
         if max(spent.values(), default=0) > _EVERYWHERE * whole:
@@ -216,23 +252,34 @@ def _line(kind: _Kind, installed: Collection[str]) -> Line | None:
     return (file, line, function) if file is not None and is_own(file, installed) else None
 
 
-def _numbered(tracks: Sequence[Sequence[_Stretch]]) -> FeedingLines:
+def _numbered(tracks: Sequence[Sequence[_Stretch]], tree: tuple[Node, ...]) -> FeedingLines:
     import numpy as np
 
     numbers: dict[Line, int] = {}
     arrays = []
     for stretches in tracks:
         rows = [
-            (ts, end, numbers.setdefault(line, len(numbers)), numbers.setdefault(loop, len(numbers)))
-            for ts, end, line, loop in stretches
+            (ts, end, numbers.setdefault(line, len(numbers)), numbers.setdefault(loop, len(numbers)), node)
+            for ts, end, line, loop, node in stretches
         ]
-        arrays.append(Track(*np.array(rows, dtype=np.int64).reshape(-1, 4).T.copy()))
-    return FeedingLines(tuple(numbers), tuple(arrays))
+        arrays.append(Track(*np.array(rows, dtype=np.int64).reshape(-1, 5).T.copy()))
+    return FeedingLines(tuple(numbers), tuple(arrays), tree)
 
 
 def _is_of_script(line: Line) -> bool:
     """Whether ``line`` is a named function, or the module level, of the user's own files."""
     return line[0] is not None and not is_library(line[0]) and not _PART_OF_FUNCTION.fullmatch(line[2])
+
+
+def _with_lines(functions: Collection[Line]) -> dict[Line, Line]:
+    """Maps each of ``functions`` to itself; or, if it has no line because it ran when the recording began, to the only
+    function of the same file and name that has one."""
+    known: dict[tuple[str | None, str], list[Line]] = {}
+    for one in functions:
+        if one[1] is not None:
+            known.setdefault((one[0], one[2]), []).append(one)
+    same = ((one, known.get((one[0], one[2]), [])) for one in functions)
+    return {one: lines[0] if one[1] is None and len(lines) == 1 else one for one, lines in same}
 
 
 def _backward(store: TraceStore, rank: int) -> dict[int, list[_Backward]]:
@@ -257,9 +304,9 @@ def _functions(
 ) -> tuple[FunctionTime, ...]:
     """The user's outermost functions in the sorted ``calls``, with their time between ``begin`` and ``finish``."""
     root = FunctionTime(_NOWHERE)
-    of_script = {line for _, _, line, _ in calls if line and _is_of_script(line)}
+    of_script = _with_lines({line for _, _, line, _ in calls if line and _is_of_script(line)})
     scripted = [
-        (max(ts, begin), min(end, finish), line, None)
+        (max(ts, begin), min(end, finish), of_script[line], None)
         for ts, end, line, _ in calls if line in of_script and end > begin and ts < finish
     ]  # fmt: skip
     parents, pieces = _innermost(scripted)
@@ -329,8 +376,8 @@ def _piece(pieces: Sequence[tuple[int, int, int]] | Sequence[_Stretch], at: int)
     return number if number >= 0 and at < pieces[number][1] else None
 
 
-def _nested(calls: Sequence[Call]) -> list[_Stretch]:
-    """The stretches in which a call of the sorted ``calls`` is innermost."""
+def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
+    """The stretches in which a call of the sorted ``calls`` is innermost. Adds their functions to ``tree``."""
     parents, pieces = _innermost(calls)
     lines: list[Line] = []
     for (_, _, line, called_at), parent in zip(calls, parents, strict=True):
@@ -345,7 +392,13 @@ def _nested(calls: Sequence[Call]) -> list[_Stretch]:
             loops.append(_at(loops[parent], called_at))
         else:
             loops.append(lines[number])
-    return [(ts, end, lines[at], loops[at]) for ts, end, at in pieces if lines[at] != _NOWHERE]
+    nodes: list[int] = []
+    for (_, _, line, _), parent in zip(calls, parents, strict=True):
+        caller = nodes[parent] if parent >= 0 else -1
+        # A call out of the user's code, of a comprehension or of the same function is a part of the function around it.
+        part = line is None or _PART_OF_FUNCTION.fullmatch(line[2]) or (parent >= 0 and line == calls[parent][2])
+        nodes.append(caller if part and caller >= 0 else tree.setdefault((caller, line or _NOWHERE), len(tree)))
+    return [(ts, end, lines[at], loops[at], nodes[at]) for ts, end, at in pieces if lines[at] != _NOWHERE]
 
 
 def _at(function: Line | None, line: int | None) -> Line:
