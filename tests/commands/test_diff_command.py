@@ -201,9 +201,9 @@ def with_kernels(name: str, dur_us: int | None) -> str:
 @pytest.mark.parametrize(
     ("dur_us", "sentence"),
     [
-        (-1, "the new run is incomplete, so it is not judged: new.json: device events of impossible length"),
-        (10**13, "the new run is incomplete, so it is not judged: new.json: device events of impossible length"),
-        (10**9, "the new run is incomplete, so it is not judged: new.json: device events of impossible length"),
+        (-1, "the new run is incomplete, so it is not judged: new.json: 1 device event of impossible length"),
+        (10**13, "the new run is incomplete, so it is not judged: new.json: 1 device event of impossible length"),
+        (10**9, "the new run is incomplete, so it is not judged: new.json: 1 device event of impossible length"),
         (None, "the runs are not judged: base has device work of rank 0, new has device work of no rank"),
     ],
 )
@@ -306,10 +306,10 @@ def test_the_gate_does_not_judge_a_run_whose_device_work_ends_early(run: Run) ->
 
 @pytest.mark.parametrize(
     ("damage", "lost"),
-    [({"dur": None}, "events without a start"), ({"ph": "x"}, "events of no known phase"),
-     ({"ph": None}, "events of no known phase"),
-     ({"name": None}, "events of no known phase, or slices without a name"),
-     *(({"ph": phase, "ts": ts}, "events without a start") for phase in "BECs" for ts in (None, "10 us"))],
+    [({"dur": None}, "event without a start"), ({"ph": "x"}, "event without a known phase"),
+     ({"ph": None}, "event without a known phase"),
+     ({"name": None}, "event without a known phase or a name"),
+     *(({"ph": phase, "ts": ts}, "event without a start") for phase in "BECs" for ts in (None, "10 us"))],
 )  # fmt: skip
 def test_the_gate_does_not_judge_a_run_that_lost_events(run: Run, damage: dict[str, Any], lost: str) -> None:
     base = run_of("base.json", 1000)
@@ -328,7 +328,7 @@ def test_begins_with_the_category_of_annotations_are_part_of_the_run(run: Run, w
     Path("base.json").write_bytes(document(passes(10, 1000)))
 
     assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
-    assert "it recorded " in run.err
+    assert "its recording takes " in run.err
 
 
 def test_the_gate_does_not_judge_a_run_with_events_inside_other_objects(run: Run) -> None:
@@ -348,7 +348,7 @@ def test_events_with_the_category_of_annotations_are_part_of_the_run(run: Run) -
     Path("base.json").write_bytes(document(passes(10, 1000)))
 
     assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
-    assert "it recorded " in run.err
+    assert "its recording takes " in run.err
 
 
 def annotated(name: str, *, outer: bool) -> str:
@@ -391,7 +391,7 @@ def test_a_long_incomplete_step_hides_no_time(run: Run, launched: int) -> None:
     Path("new.json").write_bytes(document(steps(120_000)))
     assert run(*DIFF, "base.json", "base.json", "--fail-if", "slower:5%") == 0
     assert run(*DIFF, "base.json", "new.json", "--fail-if", "slower:5%") == 2
-    assert "it recorded " in run.err
+    assert "its recording takes " in run.err
 
 
 def test_the_gate_does_not_judge_the_first_of_two_documents(run: Run) -> None:
@@ -487,7 +487,7 @@ def test_the_gate_does_not_judge_a_recording_that_its_steps_do_not_describe(
 
     for base, new in (("base.json", "new.json"), ("base-report.json", "new-report.json")):
         assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 2
-        assert "it recorded " in run.err
+        assert "its recording takes " in run.err
         assert " per step (base: 1.00 ms), but its median step grew less" in run.err
 
 
