@@ -201,9 +201,9 @@ def with_kernels(name: str, dur_us: int | None) -> str:
 @pytest.mark.parametrize(
     ("dur_us", "sentence"),
     [
-        (-1, "the new run is incomplete, so it is not judged: new.json: 1 device event of impossible length"),
-        (10**13, "the new run is incomplete, so it is not judged: new.json: 1 device event of impossible length"),
-        (10**9, "the new run is incomplete, so it is not judged: new.json: 1 device event of impossible length"),
+        (-1, "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length"),
+        (10**13, "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length"),
+        (10**9, "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length"),
         (None, "the runs are not judged: base has device work of rank 0, new has device work of no rank"),
     ],
 )
