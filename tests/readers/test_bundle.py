@@ -303,6 +303,54 @@ def test_a_cut_archive_gives_the_part_before_the_cut_or_one_sentence(make: Make,
             assert bundle.read(str(path)).issues
 
 
+def _tampered(packed: bytes) -> bytes:
+    return packed.replace(b'"dur": 5,', b'"dur": 1,')
+
+
+def _wrong_checksum(packed: bytes) -> bytes:
+    return packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:]
+
+
+def _lost_end(packed: bytes) -> bytes:
+    return packed[:-8]
+
+
+def _followed(packed: bytes) -> bytes:
+    return packed + b"x"
+
+
+@pytest.mark.parametrize("damage", [_tampered, _wrong_checksum, _lost_end, _followed])
+def test_the_compression_of_an_archive_is_checked_to_its_end(damage: Callable[[bytes], bytes], path: Path) -> None:
+    as_tar(path, {"prof-data/host/host_trace.json": HOST})
+    packed = gzip.compress(gzip.decompress(path.read_bytes()), 0)
+    path.write_bytes(packed)
+    assert bundle.read(str(path)).issues == ()
+    path.write_bytes(damage(packed))
+    assert [issue.kind for issue in bundle.read(str(path)).issues] == ["damaged archive"]
+    assert "TRC101" in {finding.code for finding in analyze([str(path)]).findings}
+
+
+def _second_archive(content: bytes) -> bytes:
+    return content * 2
+
+
+def _wrong_header(content: bytes) -> bytes:
+    return content.replace(b"views/", b"Views/")
+
+
+def _no_end_mark(content: bytes) -> bytes:
+    return content.rstrip(b"\0").ljust(-(-len(content.rstrip(b"\0")) // 512) * 512, b"\0")
+
+
+@pytest.mark.parametrize("damage", [_second_archive, _wrong_header, _no_end_mark])
+def test_members_lost_after_an_early_end_of_the_archive_are_damage(
+    damage: Callable[[bytes], bytes], path: Path
+) -> None:
+    as_tar(path, {"prof-data/host/host_trace.json": HOST, "views/trace_analyzer.json": VIEW})
+    path.write_bytes(gzip.compress(damage(gzip.decompress(path.read_bytes()))))
+    assert [issue.kind for issue in bundle.read(str(path)).issues] == ["damaged archive"]
+
+
 def test_damage_in_one_member_leaves_the_others(path: Path) -> None:
     as_zip(path, {**MEMBERS, "views/trace_analyzer.json": b"{broken"})
     reading = bundle.read(str(path))

@@ -195,6 +195,11 @@ class _Members:
                     # A sparse file may be huge; no profiler writes one.
                     plain = info.isreg() and not info.issparse()
                     yield info.name, partial(self._untarred, archive, info) if plain else None
+                # tarfile stops at the end mark, but the checksum of the compression is behind it.
+                if any(block.strip(b"\0") for block in iter(partial(archive.fileobj.read, _BLOCK), b"")):
+                    raise tarfile.ReadError("other bytes follow its end mark")
+                if stream.issues:
+                    raise tarfile.ReadError(stream.issues[0].message)
         except _DAMAGE as error:
             # Members before the damage are still usable.
             why = stream.issues[0].message if stream.issues else str(error)
@@ -234,8 +239,14 @@ class _Header(tarfile.TarInfo):
 
     @classmethod
     def frombuf(cls: type[_Info], buf: bytes | bytearray, encoding: str, errors: str) -> _Info:
-        """The header in ``buf``. Raises ReadError after too many extended headers."""
-        info = super().frombuf(buf, encoding, errors)
+        """The header in ``buf``. Raises ReadError for a damaged one and after too many extended headers."""
+        try:
+            info = super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            # tarfile ends the archive silently at a damaged or missing header. The end mark has only zeros.
+            if buf and not any(buf):
+                raise
+            raise tarfile.ReadError(str(error)) from None
         if info.type in _EXTENDED:
             cls._left -= info.size**2
             if cls._left < 0:
