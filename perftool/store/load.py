@@ -43,8 +43,8 @@ _KEYS = (*_COLUMNS, "ts", "dur", "args")
 # in 64 bits.
 _MOST_US = 2**61 // 1000
 # Microseconds to ns. A double is exact up to 2**53 ns; the reader writes later times as text.
-_FAST_TIME = ("DOUBLE", "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT")
-_EXACT_TIME = ("VARCHAR", "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT")
+_FAST_TIME = "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT"
+_EXACT_TIME = "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT"
 
 # Longer names are cut, because names are compared with many patterns and copied into rows. The longest names known,
 # those of template kernels, are 5 kB long.
@@ -221,13 +221,15 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: in
 def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank: int, *, exact: bool) -> int:
     """Append the events of JSON array files as events of ``rank``; returns their number. With ``exact``, times are
     text."""
-    kind, form = _EXACT_TIME if exact else _FAST_TIME
-    columns = {**_COLUMNS, "ts": kind, "dur": kind, "args": "JSON"}
+    form = _EXACT_TIME if exact else _FAST_TIME
+    # Read as DOUBLE, a time ``true`` would be 1 us.
+    columns = {**_COLUMNS, "ts": "VARCHAR", "dur": "VARCHAR", "args": "JSON"}
+    read = "*" if exact else "* REPLACE (try_cast(ts AS DOUBLE) AS ts, try_cast(dur AS DOUBLE) AS dur)"
     name = _CUT_NAME.format("name")
     statement = f"""
         INSERT INTO raw
         SELECT {rank}, coalesce(ph, ''), cat, {name}, pid, tid, {_to_ns(form, "ts")}, {_to_ns(form, "dur")}, id, args
-        FROM read_json($files, format = 'array', columns = $columns)
+        FROM (SELECT {read} FROM read_json($files, format = 'array', columns = $columns))
         WHERE {_IS_EVENT}
     """
     inserted = connection.execute(statement, {"files": [str(file) for file in files], "columns": columns})
@@ -238,7 +240,7 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
     """Insert the events of a chunk with elements that are not objects or repeat a key; returns their number."""
     fields = ", ".join(f"json ->> '{key}' AS {key}" for key in (*_COLUMNS, "ts", "dur"))
     keys = ", ".join(_CUT_NAME.format(key) for key in ("cat", "name", "pid", "tid"))
-    ts, dur = (_to_ns(_EXACT_TIME[1], key) for key in ("ts", "dur"))
+    ts, dur = (_to_ns(_EXACT_TIME, key) for key in ("ts", "dur"))
     statement = f"""
         INSERT INTO raw
         SELECT {rank}, {_CUT_NAME.format("coalesce(ph, '')")}, {keys}, {ts}, {dur}, id, args

@@ -50,6 +50,8 @@ def ns(micros: str) -> int:
         ("-Infinity", None),
         ('"soon"', None),
         ("null", None),
+        ("true", None),
+        ("false", None),
         ("{}", None),
         ("[1]", None),
         ("1e300", None),
