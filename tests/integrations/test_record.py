@@ -63,6 +63,15 @@ model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})
 for _ in range(11):
     model(torch.ones(2, 4))
 """
+# The model is called once to count its operations, before there is an optimizer.
+INSPECTED = """
+import copy, torch
+model = torch.nn.Linear(4, 4)
+copy.deepcopy(model)(torch.ones(2, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(11):
+    model(torch.ones(2, 4)).sum().backward(); optimizer.step()
+"""
 OWN = """
 import torch
 with torch.profiler.profile() as mine:
@@ -105,7 +114,11 @@ def test_every_recording_has_its_own_folder_whose_name_picks_it(tmp_path: Path) 
     assert [Path(trace).parent.name for trace in picked.traces] == [first]
 
 
-@pytest.mark.parametrize("source", [GAN, LOADER, FORWARD, QUANTISED], ids=["gan", "loader", "forward", "quantised"])
+@pytest.mark.parametrize(
+    "source",
+    [GAN, LOADER, FORWARD, QUANTISED, INSPECTED],
+    ids=["gan", "loader", "forward", "quantised", "inspected"],
+)
 def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
     done = run(tmp_path, source)
 

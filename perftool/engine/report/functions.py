@@ -91,22 +91,25 @@ def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
             break
         around, functions = longest, tuple(longest.inner.values())
     parts = [_Part(one.line, one.ns, one.calls, one.backward_ns > 0) for one in functions]
-    if around and around.own:
-        parts.append(_itself(around))
+    if around and around.own and (itself := _itself(around)):
+        parts.append(itself)
     return sorted(parts, key=lambda one: -one.ns)
 
 
-def _itself(one: FunctionTime) -> _Part:
-    """The own work of ``one``, at the line and with the op that have most of it, if any line or op has."""
+def _itself(one: FunctionTime) -> _Part | None:
+    """What ``one`` computes itself, at the line and by the op with most of it, if there is one; None if another file,
+    such as that of a library, computes most of it.
+    """
     whole_ns = sum(one.own.values())
     by_line: Counter[Line] = Counter()
     by_op: Counter[str] = Counter()
     for (line, op), ns in one.own.items():
         by_line[line] += ns
         by_op[op] += ns
+    if 2 * sum(ns for line, ns in by_line.items() if line[0] == one.line[0]) <= whole_ns:
+        return None
     (line, line_ns), (op, op_ns) = by_line.most_common(1)[0], by_op.most_common(1)[0]
-    known = 2 * line_ns > whole_ns and line[0] == one.line[0]
-    place = (line[0], line[1], one.line[2]) if known else one.line
+    place = (line[0], line[1], one.line[2]) if 2 * line_ns > whole_ns else one.line
     return _Part(place, whole_ns, 0, True, True, op if 2 * op_ns > whole_ns else "")
 
 

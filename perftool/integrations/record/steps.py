@@ -1,6 +1,6 @@
 """Detects the end of a step of the user's program: by its optimizer, its data loader, or its outermost module. A step
 ends after ``optimizer.step()``. Without an optimizer, a step begins with a fetch from a data loader; without a loader,
-with a call of the module that was called first.
+with a call of the module that was called first. If an optimizer steps soon after, that call only inspected the module.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from perftool.integrations.record.plan import StepsFrom
 
 # After this many batches without a step, an existing optimizer is treated as unused.
 _PATIENCE = 50
+# A program that calls a module this often before it first updates parameters only inspects the module (its size, its
+# operations, its lazy layers).
+_INSPECTIONS = 2
 # Modules that observe weights while a model is quantised. Their calls come before the model's own.
 _OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 # The beginning of a PyTorch warning about our own module hook.
@@ -38,6 +41,7 @@ class Steps:
         self._leader: weakref.ref[Any] | None = None
         self._followers: set[int] = set()
         self._fetches = 0
+        self._calls = 0
         self._handles: list[Any] = []
         self._next: Any = None
         if source in ("auto", "optimizer"):
@@ -60,7 +64,8 @@ class Steps:
         """Use only ``source`` from now on."""
         if self._source == "auto":
             self._source = source
-            keep = self._handles[:1] if source == "optimizer" else []
+            # The first hook is that of the optimizer.
+            keep = self._handles[:1] if source in ("optimizer", "forward") else []
             for handle in self._handles[len(keep) :]:
                 handle.remove()
             self._handles = keep
@@ -68,6 +73,8 @@ class Steps:
                 self._release_loaders()
 
     def _stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if 0 < self._calls <= _INSPECTIONS:
+            self._calls, self._source = 0, "auto"
         if self._source not in ("auto", "optimizer"):
             return
         self._settle("optimizer")
@@ -113,7 +120,15 @@ class Steps:
             if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter):
                 return
             self._settle("forward")
+            self._handles.append(module.register_forward_pre_hook(lambda *_: self._call_begun()))
+            self._call_begun()
+            return
         self._handles = [module.register_forward_pre_hook(lambda *_: self._ended())]
+        self._ended()
+
+    def _call_begun(self) -> None:
+        """Count a call of the module, as long as an optimizer may still show that steps are its steps."""
+        self._calls += 1
         self._ended()
 
 
