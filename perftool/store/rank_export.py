@@ -53,7 +53,7 @@ class ExportedTables:
 
 @contextmanager
 def corrupt_as_input_error() -> Iterator[None]:
-    """Turn DuckDB errors caused by damaged tables, or by the numbers in them, into InputErrors."""
+    """Turn DuckDB errors caused by damaged or too large tables, or by the numbers in them, into InputErrors."""
     try:
         yield
     except (duckdb.Error, UnicodeDecodeError) as error:
@@ -61,6 +61,8 @@ def corrupt_as_input_error() -> Iterator[None]:
         if is_interrupt(error):
             raise
         why = str(error).splitlines()[0][:LONGEST_REASON]
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise InputError(f"the tables of the parts need too much memory; give fewer parts ({why})") from None
         raise InputError(f"the tables of a part are damaged; make the part again ({why})") from None
 
 

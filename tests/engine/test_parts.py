@@ -24,6 +24,7 @@ from perftool.errors import InputError, PerfToolError
 from perftool.readers.discover import find_inputs
 from perftool.reporters.json import render_json
 from perftool.store.catalog import catalog
+from perftool.store.rank_export import corrupt_as_input_error
 
 RULES = [rule for rule in load_pack(builtin_folder()) if rule.code.startswith(("COL", "GAP10", "TRC", "CFG10"))]
 
@@ -215,6 +216,13 @@ def test_texts_in_lists_are_bounded_by_the_size_of_the_part(run: list[str]) -> N
     Path("hand.part").write_bytes(changed(run[0], {"recipes": table.read_bytes()}))
     with pytest.raises(InputError, match=r"the tables of a part are damaged; .*recipes repeats its texts too often"):
         analyze(["hand.part"], [])
+
+
+def test_tables_that_need_too_much_memory_are_not_called_damage() -> None:
+    """Lists with 400 MB of texts do."""
+    says = r"^the tables of the parts need too much memory; give fewer parts \(Out of memory: more, please\)$"
+    with pytest.raises(InputError, match=says), corrupt_as_input_error():
+        raise duckdb.OutOfMemoryException("Out of memory: more, please")
 
 
 def zigzag(number: int) -> bytes:
