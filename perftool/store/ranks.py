@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import count
@@ -11,8 +10,9 @@ from typing import Any
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files import rank_name
 from perftool.readers.files.host_name import hosts_of
+from perftool.readers.text.python_value import parsed
 
-# The distributedInfo of a real run is shorter. Python's literal parser crashes on deeply nested text.
+# The distributedInfo of a real run is shorter. It is parsed several times.
 _LONGEST_INFO = 100_000
 # No run has this many ranks.
 LARGEST_RANK = 1 << 17
@@ -25,8 +25,8 @@ def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     instead of JSON."""
     info = metadata.get("distributedInfo")
     if isinstance(info, str) and len(info) <= _LONGEST_INFO:
-        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            info = ast.literal_eval(info)
+        with contextlib.suppress(ValueError, RecursionError):
+            info = parsed(info)
     return info if isinstance(info, dict) else {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -243,6 +244,20 @@ def test_text_values_are_never_evaluated(value: str) -> None:
     reading = read(f"Metric name: cpu_fallback\nStatistics:\n\tTotalNumber: 1\n\tFallbackOps: {value}\n")
     assert reading.metrics[0].values == (MetricValue("TotalNumber", 1, 1),)
     assert issues(reading) == {"bad value": 1}
+
+
+def test_an_f_string_costs_no_more_than_its_length() -> None:
+    value = "f'" + "{a}" * 100_000 + "'"
+    began = time.process_time()
+    reading = read(f"Metric name: cpu_fallback\nStatistics:\n\tTotalNumber: 1\n\tFallbackOps: {value}\n")
+    assert time.process_time() - began < 2
+    assert issues(reading) == {"bad value": 1}
+
+
+def test_hits_of_recipes_have_numbers_for_names() -> None:
+    reading = read("Metric name: recipe_cache\nStatistics:\n\tTotalHit: 9\n\tRecipeHit: {8231904: 9}\n")
+    assert reading.metrics[0].values == (MetricValue("TotalHit", 9, 9), MetricValue("RecipeHit", 9, 9, name="8231904"))
+    assert reading.issues == ()
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-1", "true", '"3"', "1" + "0" * 30, "null"])

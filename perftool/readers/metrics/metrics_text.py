@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from perftool.readers.metrics.metrics_series import RawRecord
 from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.python_value import parsed
 from perftool.readers.text.text_lines import TextLine
 
 _LABEL = re.compile(r"(?P<label>Metric name|Triggered by|Generated on|Statistics): ?(?P<value>.*)")
@@ -46,16 +45,9 @@ def text_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRe
 
 def _keep(block: _Block, match: re.Match[str], line: TextLine, tally: IssueTally) -> None:
     try:
-        block.statistics[match["key"]] = _literal(match["value"].strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        block.statistics[match["key"]] = parsed(match["value"].strip())
+    except (ValueError, RecursionError):
         tally.note("bad value", "a value of the metrics file cannot be read", line.number)
-
-
-def _literal(text: str) -> object:
-    with warnings.catch_warnings():
-        # A damaged value can trigger irrelevant Python syntax warnings.
-        warnings.simplefilter("ignore")
-        return ast.literal_eval(text)
 
 
 def _finished(block: _Block | None, tally: IssueTally) -> Iterator[RawRecord]:

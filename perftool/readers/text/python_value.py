@@ -1,0 +1,42 @@
+"""Parses values that a program printed with Python's ``repr``: numbers, strings, lists, tuples and dicts."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import warnings
+
+# Strings, and what JSON spells differently. The limits keep the time linear and the memory small: a pattern keeps a
+# state for each escape, and each digit of a long number could begin a key.
+_TOKEN = re.compile(
+    r"""'[^'\\]*(?:\\.[^'\\]*){0,1000}'?|"[^"\\]*(?:\\.[^"\\]*){0,1000}"?|\(|,?\)|\b(?:None|True|False)\b"""
+    r"|(?<![\w.\-])-?\d{1,20}(?=:)"
+)
+_IN_JSON = {"(": "[", ")": "]", ",)": "]", "None": "null", "True": "true", "False": "false"}
+
+
+def parsed(text: str) -> object:
+    """The value of ``text``; tuples become lists, and whole numbers that are keys of dicts become strings.
+
+    Raises ValueError or RecursionError for anything else. Python's own parser takes quadratic time for some texts
+    (f-strings), and up to 500 times their memory for others.
+    """
+    return json.loads(_TOKEN.sub(_as_json, text))
+
+
+def _as_json(found: re.Match[str]) -> str:
+    token = found.group()
+    if token[0] not in "'\"":
+        return _IN_JSON.get(token) or f'"{token}"'
+    if len(token) == 1 or token[-1] != token[0]:
+        raise ValueError("a string is not closed")
+    if "\\" not in token:
+        return json.dumps(token[1:-1])
+    with warnings.catch_warnings():
+        # A damaged string may contain an unknown escape.
+        warnings.simplefilter("ignore")
+        try:
+            return json.dumps(ast.literal_eval(token))
+        except SyntaxError:
+            raise ValueError("a string has a bad escape") from None
