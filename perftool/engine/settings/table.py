@@ -193,7 +193,7 @@ class Keys:
         formats={"analyze": ReportFormat, "merge": ReportFormat, "lint": LintFormat, ROOT: ReportFormat},
     )  # fmt: skip
     output_file: str | None = row(
-        None, "Write the report here instead of to stdout", "--output-file", "-o",
+        None, "Write the output here instead of to stdout", "--output-file", "-o",
         panel=OUTPUT, metavar="FILE", env=True, on=("analyze", "lint", "report", "merge", ROOT), path=True,
         refused="may not write files",
     )  # fmt: skip
