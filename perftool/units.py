@@ -63,6 +63,11 @@ def format_count(count: float) -> str:
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.2f}"
 
 
+def format_times(count: float) -> str:
+    """How often something happens: ``once``, ``12 times``."""
+    return "once" if count == 1 else f"{format_count(count)} times"
+
+
 def quantity(count: int, one: str, many: str) -> str:
     """``count`` with the words for one or for many: ``1 event was left out``, ``1,234 events were left out``."""
     return f"{count:,} {one if count == 1 else many}"

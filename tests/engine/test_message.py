@@ -31,6 +31,7 @@ VALUES = {
             "1 call takes, 1,234,567 calls, calls",
         ),
         ("{half} {half:call|calls a step}", "0.50 calls a step"),
+        ("{one:times}, {n:times}", "once, 1,234,567 times"),
         ("", ""),
     ],
 )

@@ -14,10 +14,10 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from perftool.units import format_bytes, format_count, format_ns, format_ratio
+from perftool.units import format_bytes, format_count, format_ns, format_ratio, format_times
 
 FORMATS: Mapping[str, Callable[[float], str]] = {
-    "time": format_ns, "bytes": format_bytes, "percent": format_ratio, "count": format_count,
+    "time": format_ns, "bytes": format_bytes, "percent": format_ratio, "count": format_count, "times": format_times,
 }  # fmt: skip
 # Default formats by the unit suffix of a column's name.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
