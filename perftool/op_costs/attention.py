@@ -1,7 +1,7 @@
-"""Attention without the score matrix in memory. Forward takes two matmuls, backward five, one of which recomputes the
-scores (Dao, FlashAttention-2, 2023; its benchmarks also halve the work under a causal mask). As in that paper, the
-operations of softmax are left out. The matmuls are counted for every head of the queries; keys and values that heads
-share are read once."""
+"""Fused attention, which never writes the score matrix to memory. Forward takes two matmuls, backward five, one of
+which recomputes the scores (Dao, FlashAttention-2, 2023). As in that paper, a causal mask halves the work of a square
+score matrix, and the operations of softmax are left out. The matmuls are counted for every head of the queries; keys
+and values that several heads share are read once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class AttentionLayout:
-    """Positions of the arguments; key and value follow ``query``. ``heads`` is the dimension of the heads.
+    """Positions of an op's arguments, None for arguments it lacks; key and value follow ``query``.
 
-    ``packed`` is the argument with the lengths of sequences that one tensor joins; the shapes do not show them.
+    ``packed`` is the argument that holds the sequence lengths if one tensor contains several sequences. ``heads`` is
+    not an argument, but the dimension of q, k and v that counts the heads.
     """
 
     causal: int

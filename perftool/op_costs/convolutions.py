@@ -1,7 +1,7 @@
 """Convolutions, counted as direct convolutions: each element of the result is an inner product with one filter.
 
-The gradients of input and weight each take as many operations as the convolution (torch.utils.flop_counter counts the
-same without groups). Fast algorithms (Winograd, FFT) need fewer, so a kernel may exceed the roofline.
+The gradients of input and weight each take as many operations as the convolution (torch.utils.flop_counter agrees if
+there are no groups). Fast algorithms (Winograd, FFT) need fewer, so a kernel may exceed the roofline.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from perftool.op_costs.windows import each, window_count
 
 @dataclass(frozen=True)
 class Convolution:
-    """Positions of the arguments of a convolution op; None where the op has no such argument."""
+    """Positions of the arguments of a convolution op; None where the op has no such argument. ``term`` is a tensor that
+    the op adds to the result."""
 
     stride: int
     padding: int
@@ -69,7 +70,7 @@ class Convolution:
 
 
 def _inner(elements: Tensor, weight: Tensor) -> int:
-    """Operations of one inner product, with a filter of ``weight``, for each element of the tensor ``elements``."""
+    """Operations, if each element of the tensor ``elements`` takes an inner product with one filter of ``weight``."""
     if not weight.dims or not weight.dims[0]:
         raise NoModelError("no filters")
     return 2 * elements.count * (weight.count // weight.dims[0])
@@ -90,9 +91,9 @@ def _backward(call: Call) -> Cost:
 
 
 def _gradient(call: Call, of_weight: bool) -> Cost:
-    """The two ops of ``cudnn_convolution_backward`` before PyTorch 1.11. Their arguments are the size of the computed
-    gradient, the gradient of the result, and the filter or the input. If the record lacks that size, the shapes come
-    from the enclosing op.
+    """The ops of PyTorch before 1.11 that compute one gradient, of the input or of the weight. Their arguments are the
+    size of that gradient, the gradient of the result, and the weight or the input. If the record lacks the size, the
+    shapes come from the enclosing op.
     """
     gradient = call.tensor(1)
     if call.recorded(0) and call.has(2):

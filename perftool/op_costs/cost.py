@@ -13,7 +13,7 @@ Unit = Literal["matrix", "vector"]
 
 @dataclass(frozen=True)
 class Cost:
-    """Operations of one call, and bytes of device memory when each input is read once and each result written once.
+    """Operations of one call, and the bytes that it reads and writes in device memory: each input and result once.
 
     A multiplication and an addition are two operations; ``flops`` is None where only the bytes are known. ``unit`` and
     ``dtype`` select the peak rate.

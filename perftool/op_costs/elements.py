@@ -1,7 +1,7 @@
 """Pointwise ops, reductions, copies and fills: one operation per element of the result, or of the reduced tensor. A
 function (exp, erf, a square root) is counted as one operation, because these ops are bound by memory anyway. Copies,
-fills and conversions have no operations. Ops that draw random numbers have no model: their generator limits them, and
-its rate is not published.
+fills and conversions have no operations. Ops that fill a tensor with random numbers have no model: their generator
+limits them, and its rate is not published.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _POINTWISE = {
        "threshold_backward sigmoid_backward tanh_backward hardswish_backward native_dropout_backward",
     3: "addcmul addcdiv where lerp clamp",
 }  # fmt: skip
+# Ops that return bools.
 _TRUTH = {
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf",
 }  # fmt: skip
@@ -52,8 +53,10 @@ def _dropout(call: Call) -> Cost:
 
 @dataclass(frozen=True)
 class _Reduction:
-    """``dims`` and ``type`` are the positions of the dimensions and of the result type; ``result`` is a fixed type.
-    With ``wide``, the result of integers is int64."""
+    """``dims`` and ``type`` are the positions of the arguments that name the reduced dimensions and the result type.
+
+    ``result`` is the type of a result that does not depend on the input. With ``wide``, integers are reduced to int64.
+    """
 
     dims: int | None = 1
     type: int | None = None

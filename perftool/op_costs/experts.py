@@ -1,6 +1,6 @@
 """Mixtures of experts as one op: each token goes through two matmuls in each of its experts. An expert's weights are
-read if it gets any token. Records do not show the number of such experts; if T tokens choose k of E experts each, and
-choose evenly, they reach E (1 - (1 - k/E)^T) experts."""
+read if it gets any token. Records do not show how many experts do; if each of T tokens chooses k of E experts at
+random, the expected number is E (1 - (1 - k/E)^T)."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def _by_grids(call: Call) -> Mixture:
     """vLLM's ``moe_forward``: its arguments are tokens and router logits; the other sizes come from names and grids of
     its kernels.
 
-    The first dimension of a grid counts tiles of the weights, the second the largest possible number of tiles of
-    tokens: one for each expert, and one for each full tile of the other tokens (FlashInfer,
+    The first dimension of a grid counts the tiles of the weights. The second is the largest possible number of tiles of
+    tokens: one for each expert, and one for each full tile of the remaining tokens (FlashInfer,
     ``getMaxNumCtasInBatchDim``).
     """
     x, logits = call.tensor(0), call.tensor(1)
@@ -105,7 +105,7 @@ def _by_grids(call: Call) -> Mixture:
 
 
 def _choices(tokens: int, experts: int, tile: int, blocks: int) -> int:
-    """The number of experts per token for which the tokens fill ``blocks`` tiles. Raises NoModelError unless it is
+    """The number of experts per token with which the tokens may fill ``blocks`` tiles. Raises NoModelError unless it is
     unique."""
     found = []
     for choices in range(1, min(experts, 64) + 1):

@@ -12,11 +12,12 @@ _FORWARD, _OF_INPUT, _OF_WEIGHT = "spatial_convolution", "dedx", "dedw"
 
 
 def node_flops(guid: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
-    """Operations of one run of a node: a multiplication and an addition are two. None without a model for its kernel.
+    """Operations of one run of a node: a multiplication and an addition are two. None if its kernel has no model, or if
+    the shapes do not fit.
 
     A matmul takes 2 m k n operations, where its result is m x n and its operands share k, whichever of them is
-    transposed. A convolution multiplies each element of the result with all weights of its channel; its gradients do
-    the same with the elements of the result's gradient.
+    transposed. A convolution takes two operations for each element of the result and each weight of its channel; so do
+    its gradients, for the elements of the result's gradient.
     """
     if not outputs or len(inputs) < 2 or any(0 in shape or not shape for shape in (*inputs[:2], outputs[0])):
         return None

@@ -2,8 +2,8 @@
 
 Their names list the fused ops, but not how often each runs, so the number of operations is unknown. A matmul
 template (``triton_tem``) has the operations of the matmul: its last matrix is the result, and each operand shares one
-size with the result and one with the other operand. Kernels that select rows by index have no model: the arguments do
-not show which elements they touch.
+size with the result and one with the other operand. Kernels that read or write only parts of a tensor (index, slice)
+have no model: the arguments do not show which parts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BY_INDEX = re.compile(r"embedding|index|gather|scatter|slice|select")
 
 
 def inductor_model(name: str) -> Callable[[Call], Cost] | None:
-    """The cost model for the generated kernel ``name``, or None for any other op."""
+    """The cost model for the generated kernel ``name``; None if it has none, and for any other op."""
     if _PRODUCT.match(name):
         return _product
     return _arguments if _POINTWISE.match(name) and not _BY_INDEX.search(name) else None
@@ -49,6 +49,6 @@ def _product(call: Call) -> Cost:
 
 
 def _terms(a: Shape, b: Shape, result: Shape) -> set[int]:
-    """The sizes that make ``a`` m x k and ``b`` k x n, for a result of m x n."""
+    """Each k for which ``a`` is m x k and ``b`` is k x n, transposed or not, if the result is m x n."""
     m, n = result
     return {k for k in a if sorted(a) == sorted((m, k)) and sorted(b) == sorted((k, n))}

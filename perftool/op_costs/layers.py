@@ -1,8 +1,13 @@
-"""Softmax, normalisation and embeddings, by the operations of their textbook formulas per element.
+"""Softmax, normalisation and embeddings.
 
-Softmax: maximum, difference, exponential, sum, quotient. Its gradient y (dy - sum(dy y)): product, sum, difference,
-product. Normalisation w (x - mean) / deviation + b: sum, difference, square, sum, difference, quotient, product, sum.
-Statistics of a row are left out of the bytes. RMS normalisation w x / root: square, sum, quotient, product.
+Operations per element, from the textbook formulas:
+
+* softmax: 5 (maximum, difference, exponential, sum, quotient)
+* its gradient y (dy - sum(dy y)): 4 (product, sum, difference, product)
+* normalisation w (x - mean) / deviation + b: 8 (sum, difference, square, sum, difference, quotient, product, sum)
+* RMS normalisation w x / root: 4 (square, sum, quotient, product)
+
+Bytes do not include the statistics of the rows. Embeddings only move bytes, apart from adding their gradients.
 """
 
 from __future__ import annotations
@@ -16,7 +21,8 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class _Normalisation:
-    """Positions of the input ``x``, of further inputs (``read``), and of the ``weights`` that get a gradient."""
+    """Positions of the input ``x``, of further inputs (``read``), and of the ``weights`` that get a gradient. A weight
+    that is listed twice also stands for the bias."""
 
     per_element: int
     read: tuple[int, ...]
@@ -77,8 +83,8 @@ def _embedding_backward(call: Call) -> Cost:
     return Cost(gradient.count, moved(gradient, chosen, table), "vector", gradient.rate_name)
 
 
-# Operations per element for the gradients of input and weights, from the result's gradient, the input and its
-# statistics: of layer normalisation (and of others with a mean), and of RMS normalisation.
+# Operations per element of a backward pass, which computes the gradients of the input and the weights: of
+# normalisations that subtract a mean, and of RMS normalisation.
 _LAYER_BACKWARD, _RMS_BACKWARD = 13, 9
 SOFTMAX: dict[str, Callable[[Call], Cost]] = {
     "aten::_softmax": _softmax, "aten::_log_softmax": _softmax,

@@ -1,8 +1,9 @@
 """The sequence lengths of a batch, from vLLM's annotation around a step.
 
-New: ``execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)`` has, for the requests that
-start and for those that continue, the sums over sequences of q queries and k keys: q, k, q q and q k. Old:
-``execute_context_1(888_788544)_generation_0(0)`` has the sums of q and q q of the requests that start.
+The new form is ``execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)``. If a sequence has
+q queries and k keys, the four numbers are the sums of q, k, q q and q k over the requests that start (context), and
+over those that continue (generation). The old form is ``execute_context_1(888_788544)_generation_0(0)``; it has only
+the sums of q and q q over the requests that start, so it is read only if no request continues.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Ops over lists of tensors: concatenations, ``_foreach`` ops and fused optimizers.
 
-A fused optimizer counts the operations of its update rule per parameter. Adam (Kingma and Ba 2015, algorithm 1; the
-bias corrections are numbers, not tensors): 3 for the first moment, 4 for the second, 3 for root, quotient and eps, 3
-for the step, 2 for the decay of AdamW. SGD with momentum: 2 for the decay, 2 for the momentum, 2 for the step. Adagrad
-(Duchi et al. 2011): 2 for the sum of squares, 2 for root and eps, 3 for the step, 2 for the decay.
+Operations of a fused optimizer per parameter, from its update rule:
+
+* Adam (Kingma and Ba 2015, algorithm 1): 3 for the first moment, 4 for the second, 3 for root, quotient and eps, 3 for
+  the step; AdamW 2 more for the decay. The bias corrections are numbers, not tensors, so they do not count.
+* SGD with momentum: 2 for the decay, 2 for the momentum, 2 for the step
+* Adagrad (Duchi et al. 2011): 2 for the sum of squares, 2 for root and eps, 3 for the step, 2 for the decay
 """
 
 from __future__ import annotations

@@ -1,9 +1,15 @@
 """Pooling and losses.
 
-A pool has one operation per element of each window: the size of its result times the size of a window. Backward reads
-its gradient with the positions of the maxima, and writes the whole gradient of the input. Losses, per element: mean
-squared error: difference, square, sum; its gradient: difference, two products. Binary cross entropy of logits, in the
-stable form max(x, 0) - x y + log(1 + exp(-|x|)): maximum, product, two sums, exponential, logarithm, and the total.
+A pool costs one operation per element of each window: the size of the result times the size of a window or, for
+adaptive pools, the size of the input. The backward pass reads the gradient of the result (and, for max pools, the
+positions of the maxima), and writes the whole gradient of the input.
+
+Operations that a loss costs per element:
+
+* mean squared error: 3 (difference, square, sum); its gradient: 3 (difference, two products)
+* binary cross entropy of logits: 7, for max(x, 0) - x y + log(1 + exp(-|x|)) (maximum, product, two sums,
+  exponential, logarithm) and the total
+* gradient of the negative log likelihood: 1 per target, not per element
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 bitsandbytes' and PyTorch's own.
 
 The operations are counted as for a plain matmul. The bytes are counted for the tensors as they are stored, packed
-weights and scales included. Matmuls of 8-bit operands run at the 8-bit rate. If only the weights are narrow, the kernel
-converts them first, and the matmul runs at the rate of the other operand.
+weights and scales included. If both operands are narrow, the matmul runs at the rate of the narrow type. If only the
+weights are narrow, the kernel converts them first, and the matmul runs at the rate of the other operand.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from perftool.op_costs.cost import Cost, moved
 @dataclass(frozen=True)
 class Quantised:
     """``a`` is the position of the left operand, ``weight`` that of the right one (None if it differs by version).
-    ``columns`` returns the number of the matmul's columns. ``result`` is the position of an output argument, ``made``
-    the type of an output that the op creates (by default the type of ``a``). ``packed_rows`` elements of ``a`` share a
-    byte.
+
+    ``columns`` returns the number of columns of the matmul. ``result`` is the position of an output argument; if there
+    is none, ``made`` is the type of the output that the op creates (by default the type of ``a``). ``packed_rows``
+    elements of ``a`` share a byte.
     """
 
     columns: Callable[[Call, Tensor, Tensor], int]

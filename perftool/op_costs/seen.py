@@ -1,6 +1,6 @@
 """Result shapes of the convolutions in a recording.
 
-Recordings before PyTorch 2 lack stride and padding, but the gradient op has the shapes of input, filter and result.
+PyTorch before version 2 does not record stride and padding, but the inputs of the gradient op show all three shapes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ Results = Mapping[tuple[Shape, Shape], Shape | None]
 
 
 def results(convolutions: Iterable[tuple[Shape, Shape, Shape]]) -> Results:
-    """Result shape by input and filter shape; None where the same two shapes have different results."""
+    """The shape of the result, by those of input and filter; None where the same two shapes have different results."""
     found: dict[tuple[Shape, Shape], Shape | None] = {}
     for x, weight, result in sorted(set(convolutions)):
         found[x, weight] = None if (x, weight) in found else result

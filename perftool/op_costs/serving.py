@@ -1,7 +1,7 @@
-"""Custom ops with a public signature: those of vLLM (csrc/torch_bindings.cpp) and of the package flash-attn.
+"""Custom ops with a public signature: of vLLM (csrc/torch_bindings.cpp), AITER and the package flash-attn.
 
-Operations per element as in ``layers``: RMS normalisation 4, and 1 for the residual; a rotation takes 4 products and 2
-sums for two elements; SiLU times a gate 2; a quantisation one product. A cache write touches only the listed slots.
+Operations per element: RMS normalisation 4 (as in ``layers``), and 1 for the residual; a rotation 3 (4 products and 2
+sums for two elements); an activation times a gate 2; a quantisation 1. A cache write touches only the listed slots.
 """
 
 from __future__ import annotations
@@ -79,15 +79,15 @@ SERVING_POINTWISE: dict[str, Callable[[Call], Cost]] = {
 def _paged(call: Call) -> Cost:
     """vLLM's attention over a cache: ``unified_attention(query, key, value, ...)``, each [new tokens, heads, size].
 
-    A step has sequences of many lengths, whose sums are in the annotation around the call. The mask is causal. The
-    cache is assumed to have the type of the queries. If Triton's 2d kernel runs, a window may limit the keys, and its
-    size is not recorded.
+    The sequences of a step have many lengths; the annotation around the call states their sums. The mask is causal. The
+    cache is assumed to have the type of the queries. There is no cost if Triton's 2d kernel runs: a window may limit
+    the keys, and its size is not recorded.
     """
     q, k, v = (call.tensor(at) for at in range(3))
     lengths = lengths_of(call.around)
     if not len(q.dims) == len(k.dims) == len(v.dims) == 3 or lengths.queries > q.dims[0]:
         raise NoModelError("tokens of another batch")
-    if "generation" in call.around and any(name.endswith("attention_2d") for name, _ in call.grids):
+    if any(name.endswith("attention_2d") for name, _ in call.grids):
         raise NoModelError("the window is not recorded")
     heads, inner, outer = q.dims[1], q.dims[2], v.dims[2]
     fresh = (q.shaped((lengths.queries, heads, inner)), Tensor((lengths.queries, heads, outer), k.type))

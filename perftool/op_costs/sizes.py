@@ -27,11 +27,12 @@ _GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of one call; None where the op has no such size.
+    """The sizes of one call; None where the op has no such size, or the record does not show it.
 
     ``m`` rows, ``n`` columns and ``k`` terms of each of ``batch`` matmuls; ``groups`` of a grouped matmul or
-    convolution. For a convolution: ``channels`` of the input, ``filter_size`` (elements of a filter in one channel),
-    ``dilation`` and whether it is ``transposed``. For attention: ``heads``, ``queries``, ``keys`` and ``head_size``.
+    convolution, or experts of a mixture. For a convolution: ``channels`` of the input, ``filter_size`` (elements of a
+    filter in one channel), ``dilation`` and whether it is ``transposed``. For attention: ``heads``, ``queries``,
+    ``keys`` and ``head_size``.
     """
 
     batch: int | None = None
@@ -59,7 +60,7 @@ def sizes_of(
     around: str | None = None,
     grids: str | None = None,
 ) -> Sizes:
-    """The sizes of a call, from the same records as ``cost_of``; all None for an op without any of these sizes."""
+    """The sizes of a call, from the same records as ``cost_of``; all None if it has or shows none of them."""
     try:
         call = call_of(dims, types, scalars, None, outer, seen, around, grids)
         if name in _FIRST:

@@ -1,4 +1,4 @@
-"""Windows that slide over the inner dimensions of a tensor, as convolutions and pools use them."""
+"""Windows that slide over the last dimensions of a tensor, as in convolutions and pools."""
 
 from __future__ import annotations
 

@@ -96,6 +96,19 @@ def test_attention_over_a_cache_without_lengths_of_its_tokens(around: str) -> No
     assert cost("vllm::unified_attention_with_output", *QKV, around=around) is None
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        "execute_context_1(888_788544)_generation_0(0)",
+        "execute_1_context_1(sq888sk888sqsq788544sqsk788544)_generation_0(sq0sk0sqsq0sqsk0)",
+    ],
+)
+def test_attention_has_no_cost_in_a_kernel_that_may_have_a_window(around: str) -> None:
+    name = "vllm::unified_attention_with_output"
+    assert cost(name, *QKV, around=around, grids='[{"name": "kernel_unified_attention_3d", "grid": [8, 1, 16]}]')
+    assert cost(name, *QKV, around=around, grids='[{"name": "kernel_unified_attention_2d", "grid": [8, 1, 1]}]') is None
+
+
 def test_products_of_packed_weights() -> None:
     m, k, n = 16, 256, 512
     plain = 2 * m * n * k
