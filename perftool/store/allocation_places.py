@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# The roles that a slice can have for an allocation inside it, as positions of bits. For a role in _INNERMOST, the
-# innermost slice with the role is used; for others, the outermost.
+# The roles that a slice can have for an allocation inside it, as bit positions. For a role in _INNERMOST, the innermost
+# slice with the role is used; for others, the outermost.
 _COMPUTING, _MODULE, _LINE, _CALL, _OP, _SETUP = range(6)
 _MEANINGS = f"""
 WITH caller AS (
@@ -70,8 +70,8 @@ def place_allocations(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[i
 
 
 class _Open(NamedTuple):
-    """Open slices by ascending id: ids, ends, and for each role (one row each) the id of the enclosing slice that has
-    the role."""
+    """Open slices by ascending id. ``found`` has a row for each role: the id of the slice with this role that is used
+    for an allocation in each of the open slices; -1 for none."""
 
     id: Int64s
     end: Int64s
@@ -85,8 +85,8 @@ class _Open(NamedTuple):
         return cls(empty, empty, np.zeros((_SETUP + 1, 0), dtype=np.int64))
 
     def extended(self, slices: Slices, nested: Nested) -> _Open:
-        """The open slices extended by ``slices``, whose kinds are bits of roles. For each role, a slice
-        inherits its parent's, unless it has the role itself and the innermost slice counts."""
+        """The open slices extended by ``slices``, whose kinds are bits of roles. A slice that has a role is used for it
+        if the innermost counts, or if no slice around it has the role; otherwise, its parent's is used."""
         import numpy as np
 
         known = len(self.id)
@@ -137,7 +137,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
     names = ("computing", "module", "line", "call", "op", "setup")
     arrays = {"id": allocations, **dict(zip(names, found, strict=True))}
     connection.register("_found", {name: np.ascontiguousarray(values) for name, values in arrays.items()})
-    # The line of a nested call is more precise than the line of the function, so use it if there is one.
+    # The line of a call inside the function is more precise than the first line of the function.
     connection.execute(
         """INSERT INTO _memory_places
            SELECT f.id, coalesce(nullif(f.computing, -1), nullif(f.op, -1)), nullif(f.module, -1),

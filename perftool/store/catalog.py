@@ -43,8 +43,9 @@ class Precondition:
 class Table:
     """One analysis table: its documentation, and the SELECT or the ``maker`` that makes it.
 
-    ``absent`` says why the table may be empty; ``drops`` lists tables that are no longer used once it is made. If no
-    precondition in a group of ``empty_without`` is met, the table is created empty, and its other needs are not made.
+    ``absent`` says why the table may be empty; ``drops`` lists tables that are no longer used once it is made. At least
+    one precondition of each group in ``empty_without`` must be met. Otherwise, the table is created empty, and its
+    other needs are not made.
     """
 
     name: str

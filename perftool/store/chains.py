@@ -21,7 +21,8 @@ _FEWEST_KINDS = 3
 _MOST_CHAINS = 3
 # Chains with a smaller share of the work are left out.
 _LEAST_SHARE = 0.05
-# A longer period must cover this many times the time of a shorter one: a multiple may cover a little more by chance.
+# A longer period is preferred only if it covers this many times the time of a shorter one: a multiple of the right
+# period may cover a little more by chance.
 _CLEARLY = 1.05
 
 
@@ -93,7 +94,7 @@ def _longest(kinds: Ints, lengths: Ints) -> Repeat | None:
 
 
 def _periods(kinds: Ints) -> list[int]:
-    """The most frequent distances between two pieces of the same kind, the shortest first."""
+    """The most frequent distances between consecutive pieces of the same kind, the shortest first."""
     order = np.argsort(kinds, kind="stable")
     distances = np.diff(order)[kinds[order][1:] == kinds[order][:-1]]
     counts = np.bincount(distances[distances <= _LONGEST], minlength=_LONGEST + 1)

@@ -28,7 +28,10 @@ class Edge:
 
 @dataclass(frozen=True)
 class Offset:
-    """The clock offset of ``rank`` from the lowest rank, along the chain of pairs with the least spread."""
+    """The clock offset of ``rank`` from the lowest rank, along the chain of pairs with the least spread.
+
+    ``spread_ns`` is the sum over the pairs of the chain, ``matches`` the smallest number of any pair.
+    """
 
     rank: int
     offset_ns: int

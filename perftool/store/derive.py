@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# Arrays hold at most this many slices or marks at once; each takes about ten numbers.
+# Arrays hold about this many slices or intervals at once; each takes about ten numbers.
 MOST_AT_ONCE = 1_000_000
 _WRAPPERS = """
 SELECT DISTINCT n.name FROM (SELECT DISTINCT name FROM _spans WHERE side = 'host' AND cat = 'cpu_op') AS n
@@ -34,7 +34,7 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 # The most that all lengths in a store may add up to (4.5 years), so that sums over many ranks fit in 64 bits.
 _LONGEST_TOTAL_NS = 2**57
 
-# The phases of the trace event format, with its deprecated ones.
+# The phases of the trace event format, including the deprecated ones.
 _IS_KNOWN = "contains('BEXiIRCbnestfPNODMVvc()STpF', ph) AND strlen(ph) = 1"
 
 _LENGTHS = """
@@ -53,7 +53,7 @@ FROM {part} AS s POSITIONAL JOIN arrays AS n
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
     """Make the table ``_pairs`` (id of the begin, end in ns) and the ENUM types that slices use.
 
-    Returns the events that cannot be slices as issues, each with its rank.
+    Returns issues, each with its rank: events that cannot be slices, and names and inputs that are too long.
     """
     import numpy as np
 
@@ -130,8 +130,8 @@ def _nested(
 
 
 def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[int | None, int | None]]:
-    """Consecutive periods (begin, end), in each of which at most about a million of ``rows`` start; a bound may be
-    None."""
+    """Consecutive periods (begin, end), in each of which at most about a million of ``rows`` start. The first has no
+    begin, and the last no end."""
     (count,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchall()[0]
     parts = count // MOST_AT_ONCE + 1
     if parts == 1:
@@ -244,7 +244,7 @@ def _unknown(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
 
 
 def _cut_names(connection: duckdb.DuckDBPyConnection, longest: int) -> Iterator[tuple[int, ImportIssue]]:
-    """Issues for events whose names were cut to ``longest`` characters."""
+    """Issues for events whose names were cut because they had more than ``longest`` bytes."""
     found = connection.execute(
         f"SELECT rank, count(*) FROM raw WHERE strlen(name) > {longest} GROUP BY rank ORDER BY rank"
     ).fetchall()

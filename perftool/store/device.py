@@ -11,7 +11,7 @@ from perftool.model.vendors import accelerators, type_of_name, type_of_unsigned
 from perftool.store.device_signs import from_gaudi_bridge
 from perftool.store.trace_store import TraceStore
 
-# The vendors whose names occur in categories, processes or host calls.
+# The vendors that categories, processes, host calls or slices without a category give away.
 _SIGNS = """
 WITH seen AS (
     SELECT DISTINCT 'category' AS subject, cat AS name FROM raw
@@ -30,9 +30,11 @@ _ELSEWHERE = "SELECT 1 FROM device_ops WHERE op IS DISTINCT FROM id LIMIT 1"
 class DeviceSigns:
     """The evidence for the device of a run.
 
-    ``names`` come from the user, or else the metadata of its traces, or else its lanes. ``by_event`` is the type that
-    its events show, ``devices`` the number of devices with work, ``by_text`` the type that logs show, ``lost`` whether
-    the traces lack the events of a device that the run used.
+    ``names``: of devices, from the user, or else from metadata, or else from lanes.
+    ``by_event``: the type of device that events show.
+    ``devices``: the number of devices with work.
+    ``by_text``: the type of device that logs show.
+    ``lost``: whether the traces lack the events of a device that the run used.
     """
 
     names: tuple[str, ...]
@@ -45,7 +47,7 @@ class DeviceSigns:
 
 
 def detect_device(store: TraceStore) -> Device:
-    """The device of the run; type ``cpu`` if the trace shows only host work, None if it shows no work."""
+    """The device of the run; type ``cpu`` if the run used only the host, None if the trace does not show the device."""
     return decide_device([device_signs(store)])
 
 

@@ -17,7 +17,8 @@ def device_signs(metadata: Mapping[int, Mapping[str, Any]], readings: Sequence[R
 
 
 def from_gaudi_bridge(readings: Sequence[Reading]) -> bool:
-    """Whether logs, metrics or a banner are from the Gaudi bridge; a configuration is not proof."""
+    """Whether a log, metrics, the banner or gaudi_config.json shows a run on a Gaudi; other configuration proves
+    nothing."""
     return any(part.reading.fallbacks or part.reading.metrics or part.reading.compilations
                or any(entry.source in ("banner", "gaudi_config") for entry in part.reading.config)
                for part in readings)  # fmt: skip

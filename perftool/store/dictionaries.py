@@ -11,8 +11,7 @@ import duckdb
 
 from perftool.model import vendors
 
-# As many values as two bytes can number. The values of an ENUM stay in memory, and DuckDB's memory limit does not cover
-# them.
+# As many values as two bytes can number. The values of an ENUM stay in memory, outside DuckDB's memory limit.
 _MOST_VALUES = 65_535
 # DuckDB copies the whole type for each query plan, which took 12 s with 18 MB.
 _MOST_BYTES = 1 << 20
@@ -22,11 +21,6 @@ _LONGEST_TEXT = 1 << 10
 _KINDS = ("", "collective", "kernel", "memcpy", "memset", "runtime", "wait")
 _NAMES = "SELECT DISTINCT name AS value FROM raw WHERE name IS NOT NULL"
 _CATEGORIES = "SELECT lower(cat) AS value FROM (SELECT DISTINCT cat FROM raw WHERE cat IS NOT NULL)"
-
-
-def shorter_than(longest: int) -> str:
-    """SQL for the text ``{0}`` cut to ``longest`` characters and a mark, if it has more bytes than that."""
-    return f"CASE WHEN strlen({{0}}) > {longest} THEN left({{0}}, {longest}) || '…' ELSE {{0}} END"
 
 
 def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> int | None:

@@ -14,7 +14,7 @@ from perftool.store.catalog import Table
 from perftool.store.database import literal
 from perftool.units import quantity
 
-# The largest sheet that Excel opens.
+# The most rows that Excel opens, without the line of names.
 _SHEET_ROWS = 1_048_575
 _LONGEST_CELL = 32_767
 _ROWS_AT_A_TIME = 10_000

@@ -1,4 +1,4 @@
-"""Loads trace files into the raw table: an unchanged row per event, with times in ns."""
+"""Loads trace files into the raw table: a row per event, with times in ns."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ _EXACT_TIME = "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT"
 # Longer names are cut, because names are compared with many patterns and copied into rows. The longest names known,
 # those of template kernels, are 5 kB long.
 LONGEST_NAME = 6 << 10
-# Elements without a phase are loaded with an empty one, which is reported as unknown. ``_remove_blank`` removes and
-# counts those without any key of an event. _IS_EVENT skips the counters and flows that ``annotate`` added, and
+# Elements without a phase are loaded with an empty one, which is reported as unknown; ``_remove_blank`` removes and
+# counts those that also lack a name and times. _IS_EVENT skips the counters and flows that ``annotate`` added, and
 # ``_without_annotations`` removes its other events.
 _IS_EVENT = f"cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('C', 's', 'f')"
 _IS_BLANK = "ph = '' AND coalesce(name, ts::VARCHAR, dur::VARCHAR) IS NULL"
@@ -253,17 +253,15 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
 
 
 def _count_blank(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk) -> int:
-    """Remove the elements of ``chunk`` without any key of an event, and return their number."""
+    """Remove the elements of ``chunk`` that are no events, and return their number."""
     blank, empty = _remove_blank(connection, [chunk])
     trace.without_event += blank - empty
     return blank
 
 
 def _remove_blank(connection: duckdb.DuckDBPyConnection, chunks: Sequence[Chunk]) -> tuple[int, int]:
-    """Remove the elements of ``chunks`` without any key of an event. Returns their number, and how many of them are
-    empty.
-
-    Some writers end the array with ``{}``.
+    """Remove the elements of ``chunks`` that are no events. Returns their number, and how many of them are empty: some
+    writers end the array with ``{}``.
     """
     removed = int(connection.execute(f"DELETE FROM raw WHERE {_IS_BLANK}").fetchall()[0][0])
     if not removed:
@@ -320,7 +318,7 @@ def _without_annotations(connection: duckdb.DuckDBPyConnection, rank: int) -> in
 
 
 def _has_phase(connection: duckdb.DuckDBPyConnection, rank: int) -> bool:
-    """Whether an event of ``rank`` has a phase. If not, its other elements are removed."""
+    """Whether any event of ``rank`` has a phase. If none has, all its rows are removed."""
     if connection.execute(f"SELECT 1 FROM raw WHERE rank = {rank} AND ph <> '' LIMIT 1").fetchall():
         return True
     connection.execute(f"DELETE FROM raw WHERE rank = {rank}")

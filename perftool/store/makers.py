@@ -27,7 +27,7 @@ MAKERS: dict[str, Maker] = {
 GIVEN = "given"
 # The rows of tables with this maker come from a function that is passed to the store. Without it, they are empty.
 REPLAY = "replay"
-# The rows of one INSERT. DuckDB keeps several copies of its parameters, each of a hundred bytes or more.
+# Rows per INSERT. DuckDB keeps several copies of the parameters, each of a hundred bytes or more.
 _MOST_ROWS = 5_000
 
 

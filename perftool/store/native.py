@@ -27,7 +27,7 @@ def rewrite(connection: duckdb.DuckDBPyConnection, rank: int, path: str) -> list
     """Rewrite the native profiler's events among the raw events of ``rank``, read from ``path``. Other traces stay
     unchanged.
 
-    Returns an issue for events without a partner.
+    Returns issues for events without a partner.
     """
     processes = _engine_processes(connection, rank)
     if not processes and not path.endswith(HOST_TRACE):

@@ -23,7 +23,7 @@ class Slices(NamedTuple):
 
 class Nested(NamedTuple):
     """For each slice: the number of open slices at its start, the id of the innermost (-1 for none), and whether it is
-    outermost, that is, its parent is of another kind or ends before it."""
+    outermost, that is, no parent of its kind encloses it to its end."""
 
     depth: Int64s
     parent: Int64s

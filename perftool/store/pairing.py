@@ -55,9 +55,9 @@ class _OpenBegins:
 def pair(events: Iterable[tuple[int, object, str, str | None, int]]) -> Pairs:
     """Match begins and ends, given as (id, track, phase, name, ts) in time order.
 
-    Within a track, an end closes the innermost open begin of the same name, or any begin if it has no name. Begins
-    inside that one, whose ends are missing (as after an exception), close at the same time. An end whose begin was
-    before the recording is dropped; a begin without an end closes with the last event of its track.
+    Within a track, an end closes the innermost open begin of the same name, or of any name if it has none. Begins
+    inside that one, whose ends are missing (as after an exception), close at the same time. An end without a begin is
+    dropped; a begin without an end closes with the last event of its track.
     """
     pairs = Pairs()
     open_begins: defaultdict[object, _OpenBegins] = defaultdict(_OpenBegins)

@@ -89,8 +89,8 @@ def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[st
 def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedTables], folder: Path) -> None:
     """Import each table of EXPORTED from all ``parts``.
 
-    Raises duckdb.Error for a part with other columns or types, with rows of ranks that are not its own, or, if it is
-    foreign, with too many rows.
+    Raises duckdb.Error for a part with other columns or types, or with rows of ranks that are not its own; for a
+    foreign part, also if it is too large for its files, or lacks numbers.
     """
     connection.execute("CREATE TEMP TABLE owners (file VARCHAR, rank INTEGER, shift_ns BIGINT)")
     for name in EXPORTED:
@@ -126,9 +126,8 @@ def _name_owners(connection: duckdb.DuckDBPyConnection, files: Sequence[str], pa
 
 
 def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
-    """Raise duckdb.Error when the file at ``path`` contains more than its size allows.
-
-    Parquet writes a repeated value of a column once, so a few bytes can unpack to billions of rows.
+    """Raise duckdb.Error when the file at ``path`` contains more than its size allows: Parquet writes a repeated value
+    of a column once, so a few bytes can unpack to billions of rows.
     """
     size, file = path.stat().st_size, literal(str(path))
     most = min(MOST_ROWS, _ROWS_PER_BYTE * size + _FREE_ROWS)

@@ -78,7 +78,8 @@ def _filled(template: str, row: Mapping[str, Any]) -> str:
 
 
 def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The table row for one op; None when the device could not run it much faster."""
+    """The table row for one op; None when the device could not run it clearly faster, or its attainable rate is
+    unknown."""
     by_compute = op["compute_ns"] > op["memory_ns"]
     compute = attainable(op["device"], op["kind"] or "", op["dtype"])
     memory = attainable(op["device"], "memory")
@@ -193,7 +194,8 @@ _LONGEST_SHAPE = 60
 
 
 def _count(sizes: object) -> int | None:
-    """The product of a grid or block, three whole numbers."""
+    """The number of blocks in a grid, or of threads in a block, from its up to three ``sizes``; None if they are
+    invalid."""
     if not isinstance(sizes, list) or not sizes or not all(type(size) is int and 0 < size < 2**31 for size in sizes):
         return None
     product = 1

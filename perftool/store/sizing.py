@@ -62,7 +62,8 @@ def cache_limit_mb(limit_mb: int) -> int:
 
 
 def free_memory_mb() -> int:
-    """The memory in MB that this process could still allocate; a huge number if the system does not report it."""
+    """The free memory of the machine in MB, at most the limit of the control group; a huge number if neither is
+    known."""
     limits = [_number(_CGROUP_LIMITS[0]), _number(Path("/proc/meminfo"), 1, 1024, "MemAvailable")]
     return min((limit for limit in limits if limit is not None), default=1 << 60) >> 20
 

@@ -47,13 +47,13 @@ class Tables:
         self._made.update(names)
 
     def make_all(self, names: Iterable[str]) -> None:
-        """Make the tables ``names`` and their preconditions, two at a time; other names are ignored."""
+        """Make the tables ``names`` and those that they need, two at a time; other names are ignored."""
         wanted = [name for name in names if self.missing(name) is not None]
         if wanted:
             self._second.share(TableScheduler(self, wanted))
 
     def make(self, name: str) -> None:
-        """Make the table ``name`` and its preconditions; any other name is ignored."""
+        """Make the table ``name`` and those that it needs; any other name is ignored."""
         while (missing := self.missing(name)) is not None:
             if missing:
                 self.make(missing[0])

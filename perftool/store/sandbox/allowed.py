@@ -1,7 +1,7 @@
 """Checks which SQL may run in the sandbox: one SELECT over the exported tables, with functions that only compute.
 
 DuckDB parses the statement, and this module searches the tree. A function is allowed when DuckDB lists it as computing
-a value from its arguments alone, a table function when it is named here.
+a value from its arguments alone, and it is not refused here; a table function, when it is named here or is our macro.
 """
 
 from __future__ import annotations
