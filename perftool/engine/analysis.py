@@ -128,8 +128,8 @@ class Run:
         return store
 
     def rank_store(self, rank: int) -> TraceStore:
-        """A store with every table of ``rank`` only, open as long as the run. Raises InputError when its trace cannot
-        be read."""
+        """A store with every table, of ``rank`` alone; it stays open as long as the run. Raises InputError when the
+        trace cannot be read."""
         if self._one_store and list(self.whole.metadata) == [rank]:
             return self.whole
         return self._read_alone(self._open_until, self._trace_of(rank), rank)
@@ -247,7 +247,7 @@ class Run:
 def analysed(
     inputs: Inputs, rules: Sequence[Rule] = (), schedule: Schedule = IN_PROCESS, progress: Progress | None = None
 ) -> Iterator[Run]:
-    """The run made of the traces of ``inputs``, analysed with ``rules``; its stores stay open until the block ends."""
+    """The run recorded in ``inputs``, analysed with ``rules``; its stores stay open until the block ends."""
     with ExitStack() as open_until:
         yield Run(inputs, rules, schedule, progress, open_until)
 

@@ -305,6 +305,15 @@ def test_generated_kernels_name_the_ops_that_the_other_run_has_one_by_one() -> N
     assert compare(device_side("a", *kernels), device_side("b", single[0])).fusions == ()
 
 
+def test_kernels_generated_from_one_op_each_are_no_fusion() -> None:
+    kernels = [rated("triton_poi_fused_silu_0", "[[2]]", 30, 0.5), rated("triton_poi_fused_add_1", "[[2]]", 30, 0.5)]
+    single = [rated(f"aten::{name}", "[[1]]", 40, 0.5) for name in ("add", "mul", "silu")]
+    assert compare(device_side("a", *kernels), device_side("b", *single)).fusions == ()
+    both = rated("triton_poi_fused_add_mul_2", "[[2]]", 30, 0.5)
+    (found,) = compare(device_side("a", *kernels, both), device_side("b", *single)).fusions
+    assert (found.apart.names, found.fused.ns, found.apart.ns) == (("add", "mul", "silu"), 90, 120)
+
+
 def test_only_the_beginning_of_very_long_names_is_searched_for_ops() -> None:
     """Otherwise thousands of ops would be searched for in a name of millions of characters."""
     single = [rated(f"aten::{name}", "[[1]]", 40, 0.5) for name in ("add", "mul", "silu")]

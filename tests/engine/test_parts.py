@@ -8,6 +8,7 @@ import os
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from culprits import one_rank, write_run
 from perftool.commands.merge import merge
 from perftool.commands.options import CliSettings
 from perftool.engine.analysis import analysed, analyze
-from perftool.engine.ranks.part_file import read_part, render_part
+from perftool.engine.ranks.part_file import digests, read_part, render_part
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.errors import InputError, PerfToolError
 from perftool.readers.discover import find_inputs
@@ -117,6 +118,16 @@ def test_another_part_is_refused_in_a_sentence(run: list[str], head: dict[str, A
     Path("other.part").write_bytes(changed(run[0], **head))
     with pytest.raises(InputError, match=f"^other.part: {says}"):
         analyze(["other.part"], RULES)
+
+
+def test_a_rule_with_another_key_that_changes_its_rows_is_another_rule() -> None:
+    rule = next(rule for rule in RULES if rule.scope == "rank" and rule.sql)
+    changes: list[dict[str, Any]] = [
+        {"relieves": "device" if rule.relieves == "host" else "host"}, {"explains": ("python", *rule.explains)},
+        {"needs_names": ("none", *rule.needs_names)}, {"tags": ("recorder", *rule.tags)},
+    ]  # fmt: skip
+    assert all(digests([replace(rule, **change)]) != digests([rule]) for change in changes)
+    assert digests([replace(rule, message="Other words")]) == digests([rule])
 
 
 def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:

@@ -24,7 +24,7 @@ from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
 from perftool.units import format_ns, format_ratio
 
-# Changes below this share of the step are not listed.
+# An op or a module is not listed as changed if its time changed by less than this share of the step.
 _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 

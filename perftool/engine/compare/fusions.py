@@ -13,8 +13,8 @@ from perftool.model.efficiency import OpRate
 
 @dataclass(frozen=True)
 class _Fusion:
-    """``fused`` matches the names of ops that do all of ``work``. Each of ``needed`` matches one of the separate ops;
-    all of them must be found. ``closes`` is the advice for the other run.
+    """Patterns for the ops of two runs: ``fused`` matches an op that does all of ``work``; in the other run, each of
+    ``needed`` must match an op. ``closes`` is the advice for that run.
     """
 
     work: str
@@ -44,7 +44,7 @@ _FUSIONS = (
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
 # Limit on the total length, in characters, of the names of generated kernels, because every op is looked up in them.
 _MOST_TEXT = 1 << 18
-# A kernel generated from a single op is not a fusion.
+# At least one kernel must fuse this many of the ops that the other side runs one by one.
 _LEAST_PARTS = 2
 # The side that fuses may still run some of the separate ops elsewhere in the model: at most this share of the calls on
 # the other side.
@@ -100,13 +100,12 @@ def _generated(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionC
     kernels = {name: found[1] for name in fused if (found := _GENERATED.match(name))}
     if not kernels or any(_GENERATED.match(name) for name in separate):
         return []
-    text = "".join(f"_{parts}_" for parts in kernels.values())[:_MOST_TEXT]
-    parts = sorted(
-        name for name in separate
-        if f"_{name.strip('_')}_" in text and _calls(fused, [name]) <= _FEWER * _calls(separate, [name])
-    )  # fmt: skip
-    if len(parts) < _LEAST_PARTS:
+    texts = "\n".join(f"_{listed}_" for listed in kernels.values())[:_MOST_TEXT].split("\n")
+    fewer = [name for name in separate if _calls(fused, [name]) <= _FEWER * _calls(separate, [name])]
+    by_kernel = [{name for name in fewer if f"_{name.strip('_')}_" in text} for text in texts]
+    if max(map(len, by_kernel)) < _LEAST_PARTS:
         return []
+    parts = sorted(set().union(*by_kernel))
     return [
         FusionChange(
             "generated kernels",

@@ -55,8 +55,8 @@ def op_name(op: OpRate) -> str:
 
 
 def _merged(ops: Sequence[OpRate], shapes: bool) -> list[OpRate]:
-    """Ops with the same name merged, with their combined rates. With ``shapes``, only ops of the same shapes are
-    merged, and ops without recorded shapes are left out."""
+    """Ops with the same name merged, with their combined rates. With ``shapes``, only ops with the same shapes
+    and types are merged, and ops without recorded shapes are left out."""
     groups: dict[object, list[OpRate]] = {}
     for op in ops:
         if not shapes or op.input_dims:

@@ -84,7 +84,7 @@ def _has_stretch(place: Location) -> bool:
 
 
 def _free_pid(store: TraceStore, threads: int) -> int:
-    """An id such that no process or thread of the trace uses it or one of the ``threads`` ids after it."""
+    """An id that the trace uses for no process or thread, and neither any of the ``threads`` ids after it."""
     texts = (row["number"] or "" for row in store.select(_NUMBERS))
     pid = _FIRST_PID
     for used in sorted(

@@ -56,7 +56,7 @@ WITH cut AS (
     FROM gap_causes WHERE rank = $rank AND ts < $until AND "end" > $begin
 ), {_JOINED}
 """
-# The threads that feed the device: first the thread with the marked slice, then those with the most ops in the view.
+# The threads to draw: the one with the marked slice, then those that feed the device, the most ops in the view first.
 _HOST_TRACKS = """
 SELECT t.id, t.process, t.thread,
        count(*) FILTER (s.ts = $mark AND s."end" = $mark_end) AS marked, count(*) FILTER (s.cat = 'cpu_op') AS ops

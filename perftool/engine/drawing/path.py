@@ -32,8 +32,8 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The timeline of the step of ``rank`` that is closest to the median length, of those with a critical path; else
-    None."""
+    """The timeline of one step of ``rank``: of its steps with a critical path, the one closest to their median length;
+    None without such a step."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
     if not found:
@@ -51,8 +51,8 @@ def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | No
 
 
 def _bars(rows: Sequence[dict[str, Any]], begin: int, until: int) -> list[Bar]:
-    """The bars of the path lane. Each bin has the kind that bounds most of its time; adjacent bins of one kind form a
-    bar, which has a name if one name fills most of it."""
+    """The bars of the path lane. A bin has the kind that bounds the largest part of it; adjacent bins of one kind form
+    a bar, which has a name if one name fills more than half of it."""
     width = (until - begin) / _BINS
     bins: list[dict[tuple[str, str | None], float]] = [{} for _ in range(_BINS)]
     for row in rows:

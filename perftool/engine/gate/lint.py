@@ -25,7 +25,8 @@ from perftool.readers.trace.memory_snapshot import is_snapshot_file
 
 @dataclass(frozen=True)
 class LintPlan:
-    """The setup of a lint run, without its inputs. An invalid budget or baseline is an error before inputs are read."""
+    """The setup of a lint run, without its inputs. Making it parses the budgets and reads the baseline, so that
+    errors in them are reported before the inputs are read."""
 
     rules: Sequence[Rule]
     settings: Settings

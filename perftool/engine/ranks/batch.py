@@ -93,7 +93,7 @@ def _natural(path: str) -> list[tuple[int, str]]:
 
 
 def batches(files: Sequence[RankFile], workers: int = 1, *, separate: bool = False) -> tuple[Batch, ...]:
-    """``files`` in order, in batches of about the same size, and at least one for each of ``workers``.
+    """``files`` in order, in batches of about the same size: if possible, one for each of ``workers``, or more.
 
     ``separate`` puts each file into its own batch.
     """

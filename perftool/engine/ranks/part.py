@@ -81,10 +81,7 @@ class Part:
 
 
 def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Shared) -> Part | TaskFailed:
-    """Analyse the traces of ``batch`` together.
-
-    Returns TaskFailed when a trace crashes the analysis.
-    """
+    """Analyse the traces of ``batch`` together. Returns TaskFailed when the analysis crashes or runs out of memory."""
     try:
         with TraceStore.for_files([file.place for file in batch.files], replayed_rows) as store:
             store.limit(shared.memory_mb, shared.threads)

@@ -68,7 +68,13 @@ class PartFile:
 def digests(rules: Iterable[Rule]) -> dict[str, str]:
     """A digest for each rule that runs on one rank, over everything that determines its rows."""
     rank_rules = (rule for rule in rules if rule.sql is not None and rule.scope == "rank")
-    return {rule.code: _digest(rule.sql, rule.params, rule.needs, rule.devices, rule.whatif) for rule in rank_rules}
+    return {
+        rule.code: _digest(
+            rule.sql, rule.params, rule.needs, rule.needs_names, rule.devices, rule.tags, rule.relieves, rule.explains,
+            rule.whatif,
+        )
+        for rule in rank_rules
+    }  # fmt: skip
 
 
 def render_part(made: PartFile) -> bytes:

@@ -139,7 +139,7 @@ def causes(
 
 
 def cut_name(name: str) -> str:
-    """``name``, cut for a sentence. By the ellipsis, ``--redact`` recognises the rest of a secret."""
+    """``name``, shortened for a sentence. The ellipsis lets ``--redact`` find the rest of a secret that was cut."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
@@ -151,7 +151,7 @@ def _counted(row: dict[str, Any], device: str | None) -> str:
 
 
 def _mostly_in(row: dict[str, Any]) -> str:
-    """A clause on the op in which, or the two ops between which, a cause has most of its time; empty if unknown."""
+    """A clause on the op with most of a cause's time, or on two ops with much of it between them; empty if unknown."""
     if pair := row["pair"]:
         between = f"{cut_name(pair['before'])} and {cut_name(pair['after'])}"
         return f", much of it between {between} ({pair['times']:,} times, {format_ns(pair['ns'])})"

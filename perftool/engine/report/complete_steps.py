@@ -11,7 +11,7 @@ from perftool.units import format_ratio
 
 # A recording may cut off its first and last step.
 _CUT_OFF = 2
-# Steps are uneven if their mean and their median differ by more than this share; the table _usual_steps uses it, too.
+# Steps are uneven if their mean and their median differ by at least this share; the table _usual_steps uses it, too.
 UNEVEN = 0.25
 # A run is not compared with others if the share of kernels missing from its recording exceeds theirs by more than this.
 # In all complete recordings that we know, each launch of the median step has a kernel. The table lost_kernels has the

@@ -97,8 +97,8 @@ def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
 
 
 def _itself(one: FunctionTime) -> _Part | None:
-    """What ``one`` computes itself, at the line and by the op with most of it, if there is one; None if another file,
-    such as that of a library, computes most of it.
+    """The work of ``one`` itself, with the line and the op that have more than half of it, if any. None if at least
+    half of it is in other files, such as those of a library.
     """
     whole_ns = sum(one.own.values())
     by_line: Counter[Line] = Counter()

@@ -44,10 +44,12 @@ _FAR_ABOVE = 2
 
 @dataclass(frozen=True)
 class LargeOp:
-    """An op with its ``share`` of the work, and the share of its peak ``reached``, or ``why`` that is unknown.
+    """An op, and how close it is to its peak.
 
-    ``judged`` is true if it is known whether the op could be faster; ``lost`` is the possible gain as a share of the
-    work. ``calls`` is a clause on the calls whose rate is known; empty if these are nearly all.
+    ``share`` is its share of the work. ``reached`` is the share of its peak that it reaches; if it is None, ``why``
+    gives the reason, where known. ``judged`` is true if it is known whether the op could be faster; ``lost`` is the
+    possible gain as a share of the work. ``calls`` is a clause on the calls whose rate is known; empty if these are
+    nearly all.
     """
 
     name: str

@@ -32,7 +32,7 @@ def annotated_work(store: TraceStore) -> tuple[Part, ...]:
 
 
 def called_ops(store: TraceStore) -> tuple[Part, ...]:
-    """The ops that the program calls with the most work on a CPU, on the first rank that has any, largest first."""
+    """The ops with the most work among those that the program calls, largest first; on the first rank that has any."""
     return _parts(store, "_called_op_work", "op")
 
 
@@ -41,7 +41,7 @@ def _parts(store: TraceStore, table: str, column: str) -> tuple[Part, ...]:
     return tuple(Part(**row) for row in store.select(_PARTS.format(table=table, column=column)))
 
 
-# The call that contains most of the time of the op $name, over all ranks, and its shapes.
+# The call that contains the largest part of the time of the op $name, over all ranks, and its shapes.
 _ENCLOSING = """
 SELECT call, sum(ns) AS ns, arg_max(dims, (ns, -rank)) AS dims, sum(sum(ns)) OVER () AS whole_ns
 FROM _enclosing_calls WHERE name = $name GROUP BY call ORDER BY ns DESC, call LIMIT 1
@@ -50,7 +50,7 @@ _FUNCTION = "autograd::engine::evaluate_function: "
 
 
 def enclosing_call(store: TraceStore, op: str) -> str:
-    """A clause on the outermost op that contains most of the work of ``op`` on a CPU, and the largest shape there."""
+    """A clause on the outermost op that contains more than half of the work of ``op`` on a CPU, and its main shapes."""
     store.build(["_enclosing_calls"])
     rows = store.select(_ENCLOSING, {"name": op})
     if not rows or not rows[0]["call"] or 2 * rows[0]["ns"] <= rows[0]["whole_ns"]:

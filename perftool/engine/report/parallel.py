@@ -11,9 +11,9 @@ from perftool.model.report import Finding, GroupRole, Waiting
 from perftool.store.trace_store import TraceStore
 from perftool.units import ranks_text
 
-# Waiting times are similar if they differ by less than 10 %, or by 0.1 ms.
+# Waiting times are similar if they differ by at most 10 %, or 0.1 ms.
 _ALIKE, _ALIKE_NS = 0.1, 100_000
-# A rank counts as waiting for the late rank if its waiting is at least this share of the time that the rank is late.
+# A rank counts as waiting for a late rank if it waits for at least this share of the late rank's delay.
 _PASSED_ON = 0.5
 _STRAGGLER = "COL103"
 # Links are even if the transfer times of groups differ by at most this share.

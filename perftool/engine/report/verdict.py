@@ -402,7 +402,7 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
 
 def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int, loss: Cause) -> float:
     """The gain of ``first`` in ns, to compare with the measured ``loss``. On an overloaded machine, a bound may be far
-    above the gain, so it is divided by ``LOOSE``; but not for the time without a core, which may be too long, too.
+    above the gain, so it is divided by ``LOOSE``, unless ``loss`` is the time without a core, which may be overstated.
     """
     if first is None:
         return 0

@@ -233,8 +233,8 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
         return Gain(bounded, bounded / context.step_ns, "bound")
     allowed = row.get("gain_ns")
     most = None if allowed is None else _of_step(allowed, context) / context.step_ns
-    # In a replay, the host also waits less for the device, so a prediction may exceed the bound from the evidence, but
-    # not on a CPU, which is no separate device, and never the limit that the rule gives (at_most_ns).
+    # A prediction may exceed the bound from the evidence, because in a replay the host also waits less for the device.
+    # On a CPU, which is no separate device, the bound is the limit, too. A rule may give its own limit (at_most_ns).
     at_most = row.get("at_most_ns", allowed if context.device == "cpu" else None)
     limit = context.step_ns if at_most is None else _of_step(at_most, context)
     saved = max(0, min(int(gain_ns), limit))

@@ -18,8 +18,8 @@ CONFIDENCE_WEIGHTS: dict[Confidence, float] = {"high": 1.0, "medium": 0.5, "low"
 def graded(finding: Finding, rule: Rule) -> Finding:
     """``finding`` of ``rule`` with a severity that follows from its cost.
 
-    The rule's own severity applies if the user set it, if it is "error", if the rule concerns the trace, or if the
-    finding has no gain. A symptom gets the severity "info" if its time is counted as the gain of its cause.
+    The rule's own severity applies if the user set it, if it is "error", or if the finding has no advice or no gain.
+    A symptom gets the severity "info" if its time is counted as the gain of its cause.
     """
     if rule.severity_is_set or rule.severity == "error" or not finding.advice:
         return finding

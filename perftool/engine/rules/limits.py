@@ -27,7 +27,7 @@ _KNOWN: WeakKeyDictionary[TraceStore, dict[Any, dict[str, Any]]] = WeakKeyDictio
 def limited(
     store: TraceStore, relieves: Side | None, rows: Iterable[Mapping[str, Any]], context: Context
 ) -> Iterator[Mapping[str, Any]]:
-    """``rows`` with gains capped at the delay that the side ``relieves`` causes; the fix reduces the work of this side.
+    """``rows`` with gains capped at the delay that one side causes, host or device: the one that the fix ``relieves``.
 
     Rows of a rank that was not recorded in its steady state lose their gain; if the recorded phase does not recur, rows
     with advice for the host are dropped. A row without a rank gets the largest limit of all ranks. A run without device

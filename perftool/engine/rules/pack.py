@@ -21,7 +21,7 @@ CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
 _Question = tuple[str | None, str | None, str | None, tuple[str, ...]]
-# Limits for all user packs together, about ten times the shipped pack.
+# The most rules of all user packs together, and the largest rule and pack in bytes: far more than the shipped pack has.
 _MOST_RULES = 1_000
 _LARGEST_RULE = 64 << 10
 _LARGEST_PACK = 8 << 20

@@ -136,7 +136,7 @@ def _with_prediction(
     try:
         for at, saved, lacks, changes in _judged(store, model, rule, context, [(at, rows[at]) for at in own_rows]):
             if lacks:
-                # The replayed change needs cores that the machine may lack. Other advice may not, so the bound stays.
+                # The replayed change needs cores that the machine may lack. Another fix may not, so the bound stays.
                 bound_ns = rows[at].get("gain_ns")
                 most = max(0, saved) if bound_ns is None else bound_ns
                 rows[at] = {**rows[at], "gain_ns": most, PREDICTION: f"; {lacks}"}

@@ -99,12 +99,14 @@ class Track:
 
 @dataclass
 class FunctionTime:
-    """A function of the user at one place in the hierarchy of the user's calls. ``ns`` is its time inside the rank's
-    window, with its callees, ``calls`` the number of its calls, and ``inner`` the user's functions that it calls.
+    """A function of the user at one place in the hierarchy of the user's calls.
 
-    ``backward_ns``, the time of the backward pass of ops that the function or a callee ran, is included in ``ns``, and
-    not in that of the function that runs the backward pass. ``own`` is the time in ns of ops that have a backward pass,
-    with this pass, outside of modules and of ``inner``, by line of the function and name of the op.
+    ``ns``: its time inside the rank's window, with its callees and ``backward_ns``.
+    ``calls``: the number of its calls.
+    ``backward_ns``: the backward pass of ops that it or a callee ran. It does not count for the function that runs it.
+    ``inner``: the user's functions that it calls.
+    ``own``: the time in ns of ops outside of modules and of ``inner``, with their backward pass, by line of the
+    function and name of the op. Ops without a backward pass are left out.
     """
 
     line: Line
@@ -188,7 +190,7 @@ def _code(calls: dict[int, list[Call]]) -> _Code:
 
 
 def _called_package(tracks: Mapping[int, Sequence[Call]], installed: Collection[str]) -> str | None:
-    """The package of ``installed`` with the longest calls from other code, in the calls of each track."""
+    """The package of ``installed`` in which calls from other code spend the most time; None if there are none."""
     spent: Counter[str] = Counter()
     for calls in tracks.values():
         last_end = 0
@@ -342,8 +344,8 @@ def _moved(
     pieces: Sequence[tuple[int, int, int]],
     functions: Sequence[FunctionTime],
 ) -> tuple[Counter[int], Counter[int]]:
-    """The time of ``backward`` in ns, by the ``id`` of the function that ran the forward pass, to which the time is to
-    be added, and by the ``id`` of the function that runs the backward pass. Also adds the time to ``own``.
+    """The time of ``backward`` in ns, twice: to add to the functions that ran the forward pass, and to subtract from
+    those that run the backward pass; both by the ``id`` of the function. Also adds the time to ``own``.
 
     ``pieces`` refer to their innermost call by its index in ``functions``.
     """
