@@ -44,11 +44,18 @@ _MOST_LISTED = 3
 
 @dataclass(frozen=True)
 class Inputs:
-    """The files of an analysis, each once: ``traces``, ``texts`` (logs, metrics, configuration), and ``parts`` (ranks
-    that were analysed separately). ``set_aside`` holds traces that duplicate others, ``left_out`` files of other runs,
-    ``captures`` device-graph capture traces, and ``notes`` sentences about omitted files. ``device`` overrides the
-    device that the traces name: a name, or a file of peak rates. ``named`` holds the files that were given directly or
-    by a pattern, rather than by their folder, and ``unread_parts`` the parts in folders with traces."""
+    """The files of an analysis, each once.
+
+    ``texts``: logs, metrics and configuration.
+    ``notes``: sentences about omitted files.
+    ``parts``: ranks that were analysed separately.
+    ``set_aside``: traces that duplicate others.
+    ``captures``: traces recorded while device graphs were captured.
+    ``left_out``: files of other runs.
+    ``device``: a name, or a file of peak rates; overrides the device that the traces name.
+    ``named``: the files that were given directly or by a pattern, rather than by their folder.
+    ``unread_parts``: parts that are not read, because their folder contains traces.
+    """
 
     traces: tuple[str, ...]
     texts: tuple[str, ...]
@@ -345,7 +352,8 @@ def is_own_output(path: str) -> bool:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a file begins like a log, a metrics file or a configuration; stdin and pipes are treated as traces."""
+    """Whether a file begins like a log, a metrics file or a configuration; compressed files, stdin and pipes count as
+    traces."""
     if is_url(path):
         return not without_query(path).lower().endswith(TRACE_SUFFIXES)
     try:
@@ -367,7 +375,7 @@ def _text_kind(path: str) -> str:
 
 @once_per_file
 def _begins_trace(path: str) -> bool:
-    """Whether the first 8 MiB of a file contain the start of an event array."""
+    """Whether a file begins like a trace: its first 8 MiB contain the start of an event array, or only metadata."""
     with ByteStream(path) as stream:
         head, data = envelope.head_of(stream)
     if head is None:

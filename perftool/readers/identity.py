@@ -161,7 +161,7 @@ def _ends(path: str) -> tuple[bytes, bytes, bool]:
 
 
 def _start_ns(events: bytes, base_ns: int) -> int | None:
-    """The start of the recording, by its first events; None when their clock has no date."""
+    """The start of the recording, from its first events; None when their clock has no date."""
     from statistics import median
 
     times = [int(found[1]) for found, _ in zip(_TS.finditer(events), range(_FIRST_TIMES), strict=False)]

@@ -65,10 +65,15 @@ TOO_DEEP = "the file is not usable JSON: a number is too long or the nesting too
         ("[" * 100_000, "bad JSON", TOO_DEEP),
         ('{"a": ' + "9" * 5000 + "}", "bad JSON", TOO_DEEP),
         ("[1, 2]", "not a configuration", "the file contains no object with settings"),
+        (
+            "{\n" + f'"{"x" * 10_000}": 1,\n' * 900 + '"bf16": 1}',
+            "too large",
+            "the file is too large for a configuration and is not used",
+        ),
     ],
-    ids=["cut", "deep", "long number", "array"],
+    ids=["cut", "deep", "long number", "array", "large"],
 )
-def test_damaged_json_is_an_issue(text: str, kind: str, message: str) -> None:
+def test_an_unusable_file_is_one_issue(text: str, kind: str, message: str) -> None:
     reading = run_config.read(text.encode())
     assert reading == LogReading(issues=(ImportIssue(kind, 1, message),), kind="config")
 

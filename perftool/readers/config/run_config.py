@@ -11,7 +11,7 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.quoted import keys_in
 from perftool.readers.text.text_lines import Source, read_lines
 
-# Real configurations are far smaller. The rest of a larger file is ignored.
+# Real configurations are far smaller. A larger file is not used.
 MAX_CHARACTERS = 8 << 20
 _MAX_DEPTH = 32
 _MAX_ENTRIES = 10_000
@@ -71,8 +71,8 @@ def json_flavour(keys: frozenset[str]) -> ConfigSource | None:
 def read(source: Source) -> LogReading:
     """The settings of one JSON file, with dotted keys, and the import issues.
 
-    Values keep their JSON form (``true``, ``2``, whole lists), but strings lose their quotes. A file that is not a
-    JSON object has no settings, only an issue. Raises InputError when the file cannot be opened or read.
+    Values keep their JSON form (``true``, ``2``, whole lists), but strings lose their quotes. A file that is too large
+    or not a JSON object has no settings, only an issue. Raises InputError when the file cannot be opened or read.
     """
     tally = IssueTally()
     entries: tuple[ConfigEntry, ...] = ()
@@ -92,8 +92,8 @@ def _text(source: Source, tally: IssueTally) -> str:
     for line in read_lines(source, tally, MAX_CHARACTERS):
         size += len(line.text) + 1
         if size > MAX_CHARACTERS:
-            tally.note("too large", "the file is too large for a configuration; the rest is ignored")
-            break
+            tally.note("too large", "the file is too large for a configuration and is not used")
+            return ""
         parts.append(line.text)
     return "\n".join(parts)
 
@@ -135,7 +135,7 @@ def _spelled(value: object) -> str:
 
 
 def _key_lines(text: str) -> dict[str, int]:
-    """The line number of each key that occurs on one line only. The line of a repeated key would be ambiguous."""
+    """The line number of each key that occurs only once. The line of a repeated key would be ambiguous."""
     lines: dict[str, int] = {}
     repeated: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):

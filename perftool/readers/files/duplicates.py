@@ -96,7 +96,7 @@ def _note_keys(seen: dict[_Key, list[Identity]], keys: Iterable[_Key], own: Iden
 
 
 class _Contents:
-    """Compares the contents of files, each of which is read once."""
+    """Compares the contents of files, each of which is read at most once."""
 
     def __init__(self, traces: Sequence[Identity]) -> None:
         self._sizes: dict[str, int | None] = {}

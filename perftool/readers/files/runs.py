@@ -42,8 +42,8 @@ _APART_NS = 600 * NS_PER_S
 _BROKEN_OFF_SHARE = 0.1
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Each trace is compared with this many runs at most, the latest ones, so that the time is linear in the number of
-# traces. Between the traces of two ranks of a run, fewer other runs save theirs.
+# Each trace is compared with at most this many of the latest runs, so that the time is linear in the number of traces.
+# Fewer other runs save their traces while the ranks of one run save theirs.
 _MOST_GROWING = 256
 
 

@@ -224,7 +224,7 @@ def _groups(
     found: Mapping[str, Any], entries: Iterable[FlightEntry], rank: int, configs: Mapping[str, _Config],
     batches: set[str],
 ) -> Iterable[FlightGroup]:  # fmt: skip
-    """The groups that have entries or members in the dump."""
+    """The groups in the entries and in the configuration of the dump."""
     statuses = dict(_tables(found.get("pg_status")))
     by_name: dict[str, FlightEntry] = {}
     called: dict[str, int] = defaultdict(int)

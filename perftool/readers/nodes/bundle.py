@@ -129,7 +129,7 @@ _Content = Callable[[], Iterator[bytes]]
 class _Members:
     """The names and contents of the regular files of an archive, in order; use as a context manager.
 
-    Read the content of a member before the next member. ``issues`` reports an archive that ends early.
+    Read the content of a member before the next member. ``issues`` reports a tar that is damaged or cut off.
     """
 
     def __init__(self, path: str) -> None:

@@ -147,7 +147,7 @@ def _text(value: object) -> str | None:
 
 
 def _whole(value: object) -> int | None:
-    """``value`` if it is a whole number from 0 to 2**48; else None."""
+    """``value`` if it is a whole number from 0 to 2**48 - 1; else None."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value < _MOST_NUMBER else None

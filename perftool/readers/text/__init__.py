@@ -1,1 +1,1 @@
-"""Readers of text inputs: kind of a file, lines, times, and import issues."""
+"""What readers of text share: lines, times, names, strings, import issues, redaction."""

@@ -1,8 +1,8 @@
 """Splits Chrome trace JSON (Kineto's format) into small, valid array files.
 
 The event array is cut at event boundaries into chunks of a few megabytes, each written to the spool folder as a
-separate JSON array, so that memory stays bounded and the store can read chunks in parallel. To find a cut, only the
-last kilobytes of each block are searched; undamaged events are not parsed here. ``repair`` mends a chunk that the store
+separate JSON array, so that memory stays bounded and the store can read chunks in parallel. A cut is usually found in
+the last kilobytes of a block, and only the event before it is parsed here. ``repair`` mends a chunk that the store
 cannot parse.
 """
 

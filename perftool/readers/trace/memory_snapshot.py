@@ -1,8 +1,7 @@
 """Turns a snapshot of PyTorch's CUDA allocator, saved as JSON, into the events that ``profile_memory=True`` writes.
 
-``torch.cuda.memory._snapshot()`` holds the segments of the allocator at its end, and the allocations and releases
-before that, which ``torch.cuda.memory._record_memory_history()`` records. Totals are computed backwards from the
-segments.
+``torch.cuda.memory._snapshot()`` returns the allocator's segments at that moment, and the allocations and releases
+since ``torch.cuda.memory._record_memory_history()``. Totals are computed backwards from the segments.
 """
 
 from __future__ import annotations
