@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import time
 
 import orjson
 import pytest
@@ -73,6 +74,7 @@ DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | Non
     "two commas": (b"", ["a", "b"], [("repaired events", 1, SECOND - 1)]),
     "comma missing": (A + b" " + B, ["a", "a", "b", "b"], [("repaired events", 1, SECOND + len(A))]),
     "not a number": (event(b"x", b'{"v":nan,"w":-inf,"u":Infinity,"t":NaN}'), ["a", "x", "b"], []),
+    "not a number, with its bits": (event(b"x", b'{"v":nan(0x7ff8),"w":-nan(ind)}'), ["a", "x", "b"], MENDED),
     "comma at the end of the arguments": (event(b"x", b'{"v":1,}'), ["a", "x", "b"], []),
     "key given twice": (b'{"ph":"X","name":"x","name":"y","ts":1,"dur":1}', ["a", "x", "b"], TWICE),
     "time given twice": (b'{"ph":"X","name":"x","ts":1,"dur":1,"d\\u0075r":9000}', ["a", "x", "b"], TWICE),
@@ -123,6 +125,14 @@ def test_a_damaged_file(damage: str) -> None:
     data, names, issues, status = DAMAGED_FILES[damage]
     found = read(data)
     assert (found.names, found.issues, found.status) == (names, issues, status)
+
+
+@pytest.mark.parametrize("opening", [b"nan(", b"inf(", b"nan(1"])
+def test_words_that_begin_like_a_number_cost_no_more_than_their_length(opening: bytes) -> None:
+    damaged = event(b"x", b'{"v":[0' + (b"," + opening) * 20_000 + b"]}")
+    began = time.process_time()
+    assert read(between(damaged)).names == ["a", "b"]
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("last", [event(b"x\x01y"), event(b'x"y'), event(b"x\xffy")])

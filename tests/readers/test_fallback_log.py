@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from scanning import read_fallbacks
 
@@ -188,6 +190,13 @@ def test_calls_are_summed_by_types_and_rank() -> None:
         ("aten::index", 1, 1, ("float32", "bool")),
         ("prims::foo", 1, 1, ("NewKindOfType",)),
     ]
+
+
+def test_long_words_in_call_lines_cost_no_more_than_their_length() -> None:
+    text = "".join(f"CPU fallback index : {number}{'a' * 1990}\n" for number in range(200))
+    began = time.process_time()
+    assert len(read_fallbacks(text.encode()).fallbacks) == 1
+    assert time.process_time() - began < 1
 
 
 def test_refusal_and_graph_cut() -> None:

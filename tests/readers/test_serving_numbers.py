@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def test_a_metrics_page(tmp_path: Path) -> None:
         ("num_gpu_blocks", "96"), ("block_size", "32"), ("enable_prefix_caching", "False"),
     ]  # fmt: skip
     assert [(one.kind, one.count) for one in found.issues] == [("bad value", 1)]
+
+
+def test_long_words_in_labels_cost_no_more_than_their_length() -> None:
+    line = "vllm:cache_config_info{" + ("a" * 60 + '="' + "b" * 200) * 3800 + "} 1\n"
+    began = time.process_time()
+    assert metrics_page.read(line.encode() * 3).config == ()
+    assert time.process_time() - began < 1.5
 
 
 def test_only_lines_of_known_totals_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

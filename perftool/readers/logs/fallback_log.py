@@ -21,7 +21,7 @@ from perftool.readers.text.op_names import dtype_name, op_name
 HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were executed on CPU:")
 _HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
 _ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>[^\s:]+::\S+)\s*$")
-_ARGUMENT = re.compile(r"\w+=(\S+)")
+_ARGUMENT = re.compile(r"\b\w+=(\S+)")
 # Maximum number of unrelated lines between two rows of a table.
 _MAX_FOREIGN_LINES = 20
 _MAX_OPEN = 256

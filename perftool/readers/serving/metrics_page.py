@@ -55,7 +55,8 @@ _SUMMED = {
 }
 _NAMES = {*_SUMMED, _SETTINGS}
 _READ = shortest(_NAMES)
-_LABEL = re.compile(r'(\w{1,60})="([^"\\]{0,200})"')
+# Without the \b, each letter of a long word would begin a name.
+_LABEL = re.compile(r'\b(\w{1,60})="([^"\\]{0,200})"')
 
 
 def is_page(lines: Iterable[str]) -> bool:

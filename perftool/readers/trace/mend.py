@@ -18,7 +18,8 @@ from perftool.readers.text.quoted import with_strings
 from perftool.readers.trace.event_text import BOUNDARY, EVENT_START, MAX_NESTED, is_event
 
 _BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
-_NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\([^)]*\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
+# C prints a NaN as ``nan`` or as ``nan(LETTERS)``.
+_NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\(\w{0,32}\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 # Text that may follow a closing quote, in an object and in an array. The patterns limit lengths, because every quote is
 # tested.
