@@ -94,7 +94,7 @@ OnHost = Sequence[tuple[int, Change]]
 
 
 def _remove(graph: Graph, result: Altered, tasks: Int64s) -> None:
-    """Remove the tasks: they take no time, depend only on their lane, and nothing waits for them."""
+    """Remove the tasks: they take no time, and keep only the links along their lane."""
     nodes = graph.first_task + tasks
     result.dur[nodes] = 0
     links = graph.links
@@ -131,7 +131,6 @@ def _prefetch_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
 
 
 def _merge_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
-    """The tasks run back to back, independent of their launches."""
     _run_back_to_back(graph, result, _numbers(chosen))
 
 

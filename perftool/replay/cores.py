@@ -8,15 +8,15 @@ from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
 _LOADS = "SELECT * FROM machine_loads WHERE rank = $rank"
-# The system counts the busy time of each core in ticks of 10 ms, so the error is a tick at the start and one at the
-# end.
+# The system counts the busy time of each core in ticks of 10 ms, so the difference of two readings may be one tick too
+# large.
 _TICK_NS = 10_000_000
 
 
 @dataclass(frozen=True)
 class Cores:
-    """How many cores of the recording machine the run could use, and how many the run and other programs used on
-    average. None if unknown.
+    """The number of cores of the recording machine that the run could use, and the average numbers that the run itself
+    and other programs kept busy. If unknown, ``usable`` and ``own`` are None, and ``others`` is 0.
     """
 
     usable: float | None = None

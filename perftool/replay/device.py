@@ -1,4 +1,4 @@
-"""Finds the predecessors of each unit of device work: its launch, work of its stream, and of other streams."""
+"""Finds what each unit of device work depends on: its launch, earlier work of its stream, and work of other streams."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _QUICKEST = 2
 
 @dataclass(frozen=True)
 class Anchors:
-    """The submission of each task: it may start ``lag`` ns after ``time`` on ``thread`` (NONE if it was queued
-    before the window)."""
+    """The submission of each task: it may start ``lag`` ns after ``time`` on ``thread``. ``thread`` is NONE for tasks
+    that were queued before the window, and for tasks of unknown launch that follow other work."""
 
     thread: Int64s
     time: Int64s
@@ -28,8 +28,8 @@ class Anchors:
 class Order:
     """The predecessor of each task on its lane (NONE without one), and whether the task follows it directly.
 
-    ``done_before`` is the last task of the lane that had ended when a task started, if its predecessor had not.
-    ``quickest_ns`` is the shortest time between consecutive tasks.
+    ``done_before`` is the last task of the lane that had ended when a task started, if its predecessor had not (else
+    NONE). ``quickest_ns`` is about the shortest time between consecutive tasks.
     """
 
     before: Int64s
@@ -116,7 +116,7 @@ def anchors(recording: Recording, order: Order) -> Anchors:
 
 
 def _before_waits(recording: Recording, time: Int64s) -> Int64s:
-    """``time``, or the start of the main thread's wait that contains it, but not before the window."""
+    """``time``, or the start of the main thread's wait that contains it; limited to the window."""
     mine = np.flatnonzero(recording.waits.thread == 0)
     if len(mine):
         ts, end = recording.waits.ts[mine], recording.waits.end[mine]
@@ -138,8 +138,8 @@ def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
 
 
 def across_links(recording: Recording, order: Order, submitted: Anchors, first: int) -> list[Links]:
-    """Links of work that waits for another stream: at the host's request, in a collective, or without another
-    explanation of its start.
+    """Links to work that waits for another stream: collectives, work that the host made wait, and work whose start
+    nothing else explains.
     """
     tasks = recording.tasks
     waiting = _cross_stream_waits(recording)
@@ -153,7 +153,7 @@ def across_links(recording: Recording, order: Order, submitted: Anchors, first: 
 
 
 def _cross_stream_waits(recording: Recording) -> Int64s:
-    """All collectives, and the first task after each call that makes its stream wait."""
+    """The collectives with a known launch, and the next task that a thread launches after it makes a stream wait."""
     tasks, calls = recording.tasks, recording.launches
     launched = np.flatnonzero(tasks.launch != NONE)
     wanted: list[Int64s] = [np.flatnonzero(tasks.collective & (tasks.launch != NONE))]
@@ -167,8 +167,8 @@ def _cross_stream_waits(recording: Recording) -> Int64s:
 
 
 def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int64s]:
-    """Each of ``waiting`` with the last work of every other lane that was submitted before it and is done when it
-    starts.
+    """Each of ``waiting``, paired with the last task to end before it starts on every other lane, if that task was
+    submitted first.
     """
     waiters, causes = [waiting[:0]], [waiting[:0]]
     submitted = np.full(len(tasks), np.iinfo(np.int64).min)
@@ -202,7 +202,8 @@ def _after_last_finished(tasks: Tasks, late: Int64s, first: int) -> Links:
 
 
 def _same_launch(tasks: Tasks, late: Int64s) -> Int64s:
-    """For each of ``late``, the last finished work of the same launch (such as a graph) before it starts."""
+    """For each task in ``late``, the task of the same launch (of a graph, say) that was the last to end before the late
+    task starts; NONE if there is none."""
     found = np.full(len(late), NONE, dtype=np.int64)
     together = {call: np.flatnonzero(tasks.launch == call) for call in set(tasks.launch[late].tolist()) - {NONE}}
     for number, (task, call) in enumerate(zip(late.tolist(), tasks.launch[late].tolist(), strict=True)):

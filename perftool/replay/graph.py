@@ -20,9 +20,9 @@ from perftool.replay.waits import wait_links
 class Graph:
     """Nodes are the points of the host, then the tasks, then the origin; ``order`` is a topological order.
 
-    ``dur`` is the length of each node in ns (0 for points). ``step_begin`` and ``step_end`` are the points of the
-    steps, ``step_of`` the step that launched a task (NONE for queued work). ``by_target`` sorts the links by target,
-    and the links of node n are ``by_target[bounds[n]:bounds[n + 1]]``.
+    ``dur`` is the length of each node in ns (0 for points). ``step_begin`` and ``step_end`` are the points at which the
+    steps begin and end. ``step_of`` is the step that launched each task; NONE if its launch is not in the window.
+    ``by_target`` sorts the links by target; the links to node n are ``by_target[bounds[n]:bounds[n + 1]]``.
     """
 
     recording: Recording
@@ -54,7 +54,7 @@ def build_graph(recording: Recording) -> Graph:
     waits = wait_links(recording, points, handovers, first)
     position, ordered = _time_order(recording, points, submitted, handovers)
     waiting = _in_order(waits.links, position)
-    # An unexplained wait is treated as work.
+    # A wait is treated as work if all its links were dropped.
     ended = np.zeros(len(points), dtype=bool)
     ended[waiting.target] = True
     least = np.where(ended | waits.unexplained, waits.least_ns, NONE)
@@ -134,7 +134,8 @@ def _launch_links(recording: Recording, points: Points, submitted: Anchors, firs
 def _time_order(
     recording: Recording, points: Points, submitted: Anchors, handovers: Handovers
 ) -> tuple[Int64s, Int64s]:
-    """The position of each node in time order, and the nodes in that order. A wait comes after its cause."""
+    """The position of each node in time order, and the nodes in that order. At the same time, a thread that resumes
+    comes after other points, and tasks come last."""
     tasks = recording.tasks
     keys = np.where(submitted.thread != NONE, np.maximum(tasks.ts, submitted.time), tasks.ts)
     by_lane = np.lexsort((np.arange(len(tasks)), tasks.lane))

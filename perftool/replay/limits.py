@@ -1,5 +1,6 @@
-"""Limits on the delays of links. A link has the observed delay. If every delay were a link, the replay would equal the
-recording by construction. So delays above these limits are left out, and become the error of the replay.
+"""Limits, most of them on the delays of links. A link repeats the delay that was observed. If every delay had a link,
+the replay would equal the recording by construction. So delays above these limits are left out, and become the error of
+the replay.
 """
 
 NEAR_NS = 10_000

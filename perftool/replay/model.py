@@ -21,17 +21,17 @@ from perftool.units import format_ns, format_ratio
 MOST_ERROR = 0.02
 # Limits the memory and the time: a task takes a microsecond in every replay.
 _MOST_TASKS = 400_000
-# Limit on tasks times streams, and on launches times threads, because each task is compared with every stream.
+# Limit on tasks times streams, and on launches times threads: the replay compares each with each.
 _MOST_CROSSINGS = 64 * _MOST_TASKS
-# At least this share of the device time must have a known launch, and at most this share of the tasks with a known
-# launch may begin before it.
+# At least this share of the device time must have a known launch or be queued before the window, and at most this share
+# of the tasks with a known launch may begin clearly before it.
 _LEAST_LINKED = 0.8
 _MOST_BEFORE_LAUNCH = 0.05
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A replay with changes, ``altered`` by them; ``step_ns`` is the mean length of a step. ``lacks`` is a clause on
+    """``step_ns`` is the mean length of a step in the ``replay`` of the ``altered`` graph. ``lacks`` is a clause on
     missing resources of the machine; with it, ``step_ns`` is only a lower bound.
     """
 

@@ -18,9 +18,10 @@ _SIDES: dict[Kind, Side] = {Kind.HOST: "host", Kind.CALL: "host"}
 
 @dataclass(frozen=True)
 class Stretch:
-    """A part of the path: work of a host thread, a unit of device work, or the delay of ``link``. ``bound_ns`` is its
-    part of the replay. ``ts`` and ``end`` are its place in the recording, on ``thread`` (NONE on the device) or as the
-    unit ``task`` of device work (an index, NONE on the host).
+    """A part of the path: work of a host thread, a unit of device work, or the delay of ``link``.
+
+    ``thread`` is the host thread that it ends on, NONE on the device. ``task`` is the index of the unit of device work,
+    NONE for the other sides. It lasts from ``ts`` to ``end`` in the recording, and adds ``bound_ns`` to the replay.
     """
 
     side: Side
@@ -41,8 +42,8 @@ def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
 
 
 def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
-    """The path as triples: a node, the link that delays it (None for the node's own time), and the part of the replay
-    in ns.
+    """The path as triples: a node, the link that delays it (None for the node's own time), and the ns that this adds to
+    the replay.
     """
     # Reading single elements is faster in lists than in arrays.
     done, source, lag = replay.done.tolist(), graph.links.source.tolist(), replay.lag.tolist()
@@ -91,7 +92,7 @@ def _between(graph: Graph, link: int, bound_ns: int) -> Stretch:
 
 
 def _moment(graph: Graph, node: int, *, at_end: bool) -> int:
-    """The position of ``node`` in the recording."""
+    """The recorded time of ``node``; of a task, its start or its end."""
     tasks, task = graph.recording.tasks, node - graph.first_task
     if task < 0:
         return int(graph.points.time[node])

@@ -129,7 +129,7 @@ def _names_of(store: TraceStore, model: Model, stretches: Sequence[Stretch]) -> 
         ids=recording.tasks.id,
         device={row["id"]: row for row in store.select(_DEVICE, window)},
         host=_by_thread(store.select(_HOST, window), recording.tracks),
-        # The first track of a thread has most of its work.
+        # A thread's first track wins: the one with the most steps, or the most slices.
         tracks={thread: track for track, thread in reversed(list(recording.tracks.items()))},
     )
 

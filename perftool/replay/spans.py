@@ -1,4 +1,4 @@
-"""Operations on intervals of host threads, in linear time."""
+"""Operations on intervals of host threads."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ _UNDELAYED, _QUICKEST = 25, 2
 
 @dataclass(frozen=True)
 class Waits:
-    """``links`` that end waits, and ``least_ns``, the length of each stretch that ends at a wait, without the waiting.
-    ``least_ns`` is NONE for points before which the host works. ``unexplained`` are ends of waits without a reason in
-    the trace.
+    """``links`` lead from causes to the ends of waits. ``least_ns`` is, for each point at which a wait ends, the length
+    of the stretch before it without the waiting; NONE for other points. ``unexplained`` is a mask of the ends of waits
+    for which the trace shows no reason.
     """
 
     links: tuple[Links, ...]
@@ -91,7 +91,8 @@ def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools
 
 
 def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """The thread whose work ended last during each wait, and when; it must be silent at the end of the wait."""
+    """For each wait, the other thread whose work ended last during it and that is silent until it ends, and when that
+    work ended; the smallest integer if there is no such thread."""
     other = np.zeros(len(begun), dtype=np.int64)
     ended = np.full(len(begun), np.iinfo(np.int64).min, dtype=np.int64)
     for number in range(recording.threads):

@@ -64,7 +64,7 @@ def _calls_of(found: Columns, ranks: Columns, steps: Int64s) -> ArrivalFacts:
 
 
 class _Collectives:
-    """The columns of Arrivals, rank by rank; ``sums`` and ``cause_sums`` are the work until each arrival."""
+    """The columns of Arrivals, filled rank by rank; ``sums`` and ``cause_sums`` are the work until each arrival."""
 
     def __init__(self, facts: ArrivalFacts) -> None:
         size = len(facts.rank)
@@ -92,7 +92,7 @@ class _Collectives:
         hold = np.searchsorted(cuts[holds.end], ready + ROUNDED_NS, side="right") - 1
         cause = np.where(hold >= 0, np.append(holds.arrival, NONE)[hold], NONE)
         release = np.append(cuts[holds.end], begin)[hold]
-        # Work that ends after this collective began, or before the window, did not delay it.
+        # A collective that comes later, or that ended before the window, did not delay this one.
         held = (cause != NONE) & (facts.meeting[cause] < facts.meeting[mine]) & (release > begin)
         self.own[mine] = np.where(held, cause, NONE)
         free = np.where(hold < 0, begin + offset + moments - start_sums[0], ready + offset)

@@ -18,11 +18,11 @@ from perftool.units import format_ns, ranks_text
 _AGREE, _AGREE_STEP = 0.1, 0.01
 # If more than this share of the ranks is late, moving their work to the other ranks makes these noticeably slower.
 _FEW = 0.2
-# A rank's own additional time must account for half of the others' wait for it.
+# A rank's own additional time must account for at least half of the others' wait for it.
 _EXPLAINS = 0.5
-# A rank that loses at least this share of its lateness in a step before one collective paused there.
+# A rank that loses more than this share of its lateness before one collective paused there.
 _AT_ONCE = 0.5
-# With at most this many ranks, the reason is given for each rank.
+# If at most this many ranks are late for different reasons, the reason is given for each rank.
 _MOST_WORDED = 4
 _WORDS = {
     "compute": "its kernels take {own} in such a step, compared with {usual} on {others}",
@@ -95,7 +95,7 @@ class CulpritRowMaker(Lateness):
     ) -> CulpritRow | None:  # fmt: skip
         least, estimate = self.estimate(late)
         if estimate <= LEAST * self.step_ns * (len(late.steps or self.steps) / len(self.steps)):
-            # No rank waits for ``late``.
+            # The others hardly wait for ``late``.
             return None
         chosen = np.isin(self.steps, late.steps or self.steps)
         own = self.excess[np.isin(self.meetings.ranks, late.ranks)][:, chosen].sum(axis=1).max() / len(self.steps)
@@ -148,15 +148,15 @@ class CulpritRowMaker(Lateness):
         return least - room <= replayed <= median + room and replayed > 0
 
     def _steps_of(self, late: Late) -> list[int]:
-        """The steps in which any of ``late`` is late; all steps for ranks that are never late alone."""
+        """The steps in which any of ``late`` is late; all steps if there are none."""
         if late.steps:
             return list(late.steps)
         at = self.late_at([rank for rank in self.ranks if rank not in late.ranks])
         return [step for number, step in enumerate(self.steps) if at[:, number].any()] or self.steps
 
     def _cause(self, late: Late, steps: Sequence[int]) -> tuple[str | None, float, float]:
-        """The cause of at least half of the lateness, with its time in a late step on ``late`` and on the median
-        rank."""
+        """The cause of at least half of the lateness, with its time in a late step on ``late`` and on the median rank;
+        None and zeros if no cause accounts for half."""
         rows, columns = np.isin(self.meetings.ranks, late.ranks), np.isin(self.steps, steps)
         count = max(1, int(rows.sum()) * int(columns.sum()))
         more = {

@@ -16,7 +16,7 @@ from perftool.replay.ranks.reading import LEAST
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, ranks_text
 
-# If at most this many ranks are late together, each is also tried alone.
+# If at most this many ranks are late together, the replay also tries to leave out each of them.
 _MOST_TRIED = 32
 # Even by chance, one of two ranks is late in most steps. So the excess of a culprit must be at least this many times
 # the excess of the others.
@@ -24,7 +24,8 @@ _STEADY = 3.0
 # On CPUs, other processes may use a core at any time, so one of two equal ranks is late in each step. The probability
 # that a culprit is late in its steps only by chance must be at most this.
 _CHANCE = 1 / 32
-# A group's collectives are slow if they take this many times as long as others; topologies differ by less.
+# A group's collectives are slow if they take more than this many times as long as those of similar groups; differences
+# in topology have less effect.
 _SLOW_LINK = 1.5
 
 
@@ -49,7 +50,7 @@ def _medians_of_others(values: Floats) -> Floats:
 
 
 def _beyond_chance(steps: int) -> int:
-    """In how many of ``steps`` a rank must be late for a sign test against two equal ranks to reject chance."""
+    """In how many of ``steps`` one of two ranks must be late for a sign test to rule out that they are equal."""
     tail = 0.0
     for late in range(steps, -1, -1):
         ways = math.lgamma(steps + 1) - math.lgamma(late + 1) - math.lgamma(steps - late + 1)
@@ -199,7 +200,7 @@ class _Search(CulpritRowMaker):
         return self.meetings.group[int(np.flatnonzero(self.meetings.lane == lane)[0])]
 
     def _occasional(self, left_out: Sequence[int]) -> Iterator[CulpritRow | None]:
-        """Rows for ranks that are late in at most half of the steps."""
+        """Rows for ranks, except ``left_out``, that are late in some of the steps."""
         if len(self.steps) < 3:
             return
         at = self.late_at(left_out)

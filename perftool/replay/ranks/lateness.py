@@ -80,7 +80,8 @@ class Lateness:
         return np.where(mine[:, None], np.nan, self.exposed - least)
 
     def estimate(self, late: Late) -> tuple[float, float]:
-        """The cost of ``late`` in ns per step, by exposed collectives: for the rank that waits least and the median."""
+        """Two estimates of the cost of ``late`` in ns per step, from the waits of the compared ranks: the shortest wait
+        less the pipeline bubble, and the median wait."""
         waiting = self.waiting_for(late)
         if np.isnan(waiting).all():
             return 0.0, 0.0
@@ -90,7 +91,8 @@ class Lateness:
         return float(others.min()) - self.bubble(late), float(np.median(others))
 
     def compared(self, late: Late) -> npt.NDArray[np.bool_]:
-        """The ranks with which ``late`` are compared: those of the same role, else all others."""
+        """A mask of the ranks with which ``late`` are compared: those of the same role, or if there are none, all
+        others."""
         mine = np.isin(self.meetings.ranks, late.ranks)
         roles = {self.meetings.roles[rank] for rank in late.ranks}
         alike = np.array([self.meetings.roles[rank] in roles for rank in self.ranks]) & ~mine

@@ -24,13 +24,18 @@ CAUSES = ("compute", "copy", "dataloader", "compile", "host")
 class Arrivals:
     """Arrivals of ranks at collectives, in the order of the collectives, which ``meeting`` numbers from 0.
 
-    Rank ``rank`` is ready at ``ready`` on the common clock, ``own_lag`` ns after it left arrival ``own`` (if NONE,
-    after time 0). ``before`` is its arrival at the collective that ended ``before_lag`` ns before this one began (NONE
-    for none), as collectives of a stream queue. ``lane`` is its previous arrival in the same group. ``work`` is the
-    rank's own work since it was ready for its last collective, in ns: time in which no collective blocks it. ``excess``
-    is its additional time compared with the median rank of its role. ``left`` is the position in that work at
-    which arrival ``own`` ended, as a number of arrivals in order of readiness and a fraction. ``causes`` splits the
-    work and the excess by CAUSES.
+    Rank ``rank`` is ready at ``ready`` on the common clock. ``own``, ``before`` and ``lane`` are the indices of earlier
+    arrivals of the rank, or NONE.
+
+    ``own``: the last one that blocked it; the rank is ready ``own_lag`` ns after that ended or (NONE) after time 0.
+    ``before``: the one that ended ``before_lag`` ns before this one began, because the collectives of a stream queue.
+    ``lane``: the previous one in the same group.
+    ``work``: the rank's own work since it was ready for its last collective: the ns in which no collective blocks it.
+    ``excess``: how much more work this is than on the median rank of its role.
+    ``order``: the indices of all arrivals, rank by rank, in order of readiness.
+    ``left``: where in the rank's work ``own`` ended, as a position in ``order``; the fraction is a share of the work
+    before the next arrival.
+    ``causes``: the work and the excess due to each of CAUSES.
     """
 
     rank: Int64s
@@ -51,9 +56,10 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Less:
-    """Rank ``rank`` spends ``factor`` of the time for ``cause``, in ``step`` or (None) in all steps. ``cause`` is one
-    of CAUSES, or ``own`` for all work of the rank itself. Without ``factor``, the rank takes as long as the median rank
-    of its role. For ``link``, the factor applies to the transfers of the rank's process group ``group``.
+    """Rank ``rank`` spends only ``factor`` of its time on ``cause``, in ``step`` or (None) in all steps.
+
+    ``cause`` is one of CAUSES, ``own`` for all work of the rank itself, or ``link`` for the transfers of its process
+    group ``group``. Without ``factor``, the rank takes as long as the median rank of its role.
     """
 
     rank: int
@@ -67,11 +73,14 @@ class Less:
 class Meetings:
     """A few steps of all ranks. A meeting is one collective, or a send with its receive, matched across its ranks.
 
-    Meeting n lasts ``wire[n]`` ns once all ranks have arrived; ``kind`` combines its operation, size and number of
-    ranks. ``group`` names its process group, numbered by ``lane``; ``passes`` marks a send with its receive. Each
-    arrival spends ``spent`` ns in it. Ranks with the same number in ``roles`` do the same; ``stages`` has the ranks of
-    each pipeline stage. The last of ``arrivals``, one for each of ``ranks``, are the ends of the ranks' windows;
-    ``begin`` is where they begin, on the common clock. ``floor_ns`` is the time that each rank's host needs for a step.
+    For each meeting: it lasts ``wire`` ns once all ranks have arrived; ``kind`` is a number for its operation, size and
+    number of ranks; ``group`` names its process group, and ``lane`` is a number for the group; ``passes`` is true for a
+    send with its receive.
+
+    The last of ``arrivals``, one for each of ``ranks``, are the ends of the ranks' windows; ``begin`` is where these
+    begin, on the common clock. ``spent`` is the time in ns of each other arrival in its meeting. Ranks with the same
+    number in ``roles`` do the same; ``stages`` has the ranks of each pipeline stage. ``floor_ns`` is the time that each
+    rank's host needs for a step.
     """
 
     ranks: Int64s

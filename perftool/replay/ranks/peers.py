@@ -58,10 +58,12 @@ def peers_of(
 
 @dataclass(frozen=True)
 class Usual:
-    """The counterpart of each arrival: ``there`` is the same arrival on the median rank of the same role. ``since`` is
-    the last arrival of the rank in the previous step, ``since_there`` the same arrival on the median rank; NONE is the
-    start of the window or, in ``there``, a missing counterpart. ``before`` is the arrival before this one in the same
-    step, in order of readiness, NONE for the first.
+    """What each arrival is compared with. Each array has one entry per arrival: the index of another arrival, or NONE.
+
+    ``there``: its counterpart on the median rank of the same role; NONE if there is nothing to compare.
+    ``since``: the last arrival of its own rank in the previous step; NONE stands for the start of the window.
+    ``since_there``: the counterpart of ``since`` on the median rank; NONE as for ``since``.
+    ``before``: the previous arrival of its rank in the same step, by readiness; NONE for the first.
     """
 
     there: Int64s
