@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -170,6 +171,35 @@ def test_sparse_members_of_an_archive_are_ignored(path: Path) -> None:
         archive.addfile(info, io.BytesIO(content))
     with pytest.raises(InputError, match="no trace of the host"):
         bundle.copy_host_trace(str(path), path.parent / "out.json")
+
+
+def test_the_list_of_blocks_of_a_sparse_member_is_not_read(path: Path) -> None:
+    info = tarfile.TarInfo("a")
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "a"}
+    content = b"1000000\n" + b"0\n" * 2_000_000
+    info.size = len(content)
+    with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(info, io.BytesIO(content))
+        after = tarfile.TarInfo("views/trace_analyzer.json")
+        after.size = len(VIEW)
+        archive.addfile(after, io.BytesIO(VIEW))
+    began = time.process_time()
+    reading = bundle.read(str(path))
+    assert time.process_time() - began < 1
+    assert (len(reading.nodes), reading.issues) == (1, ())
+
+
+def test_a_cut_list_of_blocks_of_a_sparse_member_is_damage(path: Path) -> None:
+    info = tarfile.TarInfo("a")
+    info.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+    # The list continues in the next block.
+    header[482] = 1
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 8 * ord(" ") + sum(header[156:]))
+    path.write_bytes(gzip.compress(bytes(header)))
+    with pytest.raises(InputError, match="damaged or cut off"):
+        bundle.read(str(path))
+    assert not bundle.has_host_trace(str(path))
 
 
 def test_many_damaged_members_are_counted_and_not_listed(path: Path) -> None:

@@ -222,10 +222,11 @@ class _Members:
             yield block
 
 
-# Damaged headers can make tarfile recurse, or seek to any offset, so the last two errors occur, too.
+# Damaged headers can make tarfile recurse, seek to any offset, or read behind a block, so the last three errors occur,
+# too.
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError,
-    OverflowError, RecursionError,
+    OverflowError, RecursionError, IndexError,
 )  # fmt: skip
 
 
@@ -260,6 +261,10 @@ class _Header(tarfile.TarInfo):
         if len(shared) > _MOST_GLOBAL or any(len(value) > _LONGEST_GLOBAL for value in shared.values()):
             raise tarfile.ReadError("more global headers than any profiler writes")
         return super().fromtarfile(archive)
+
+    def _proc_gnusparse_10(self, following: tarfile.TarInfo, *_: object) -> None:
+        """Mark ``following`` as sparse. tarfile would read its list of blocks, which may be as long as the archive."""
+        following.sparse = []
 
 
 class _Decompressed(io.RawIOBase):
