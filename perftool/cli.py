@@ -112,7 +112,7 @@ def _require_unset(context: typer.Context) -> None:
 
 
 def main() -> None:
-    """Run the program and exit with 0 if it ran, with 2 after an error, with 129, 130 or 143 after a signal."""
+    """Run the program and exit: 0 if it ran, 1 if a check failed, 2 after an error, 129, 130 or 143 after a signal."""
     _prepare_streams()
     _require_working_directory()
     _use_named_shell(sys.argv[1:])

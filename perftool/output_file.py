@@ -53,11 +53,11 @@ def write_errors_named(target: Path | str) -> Iterator[None]:
 
 
 def write_file(blocks: Iterable[bytes], target: Path) -> None:
-    """Write ``blocks`` to ``target``: a regular file is replaced once the new one is complete; a device, a pipe or a
-    socket is written directly.
+    """Write ``blocks`` to ``target``. A regular file is replaced once the new one is complete; a device or a pipe is
+    written to directly.
 
-    Symbolic links are followed. Raises PerfToolError when the file cannot be written, and
-    OutputClosedError when the reader of the pipe has left.
+    Symbolic links are followed. Raises PerfToolError when the file cannot be written, and OutputClosedError when the
+    reader of the pipe has left.
     """
     with write_errors_named(target):
         mode = target.stat().st_mode if target.exists() else None
@@ -74,8 +74,8 @@ def append_to_file(block: bytes, target: Path) -> None:
     """Append ``block``, which consists of whole lines, to ``target`` in one write, so that lines of several programs do
     not mix.
 
-    A newline missing at the end of ``target`` is added first. A device, a pipe or a socket is written directly. Raises
-    PerfToolError when the file cannot be written, or accepts only part of the block.
+    A newline missing at the end of ``target`` is added first. Raises PerfToolError when the file cannot be
+    written, or accepts only part of the block.
     """
     with write_errors_named(target), open(target, "ab", buffering=0) as file:
         found = os.fstat(file.fileno())

@@ -15,7 +15,7 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
-# A value from this share of a unit on is shown in that unit, because it would round to 1000 of the next smaller unit.
+# A value of at least this share of a unit is shown in that unit: in the next smaller one, it would round up to it.
 _ROUNDS_UP = 0.9995
 # PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits are the years 2001 to 2286.
 _EPOCH_NS = re.compile(r"(?<!\d)[1-9]\d{18}(?!\d)")

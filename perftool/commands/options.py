@@ -121,7 +121,7 @@ def time_option(least: float, text: str, metavar: str = "SECONDS", panel: str | 
 
 
 def _at_most_a_day(value: float) -> float:
-    # NaN fails this comparison, while some versions of click let it pass every range.
+    # NaN fails this comparison, but some versions of click let it through any range check.
     if not value <= _DAY_S:
         raise typer.BadParameter(f"expected at most {_DAY_S} (a day)")
     return value

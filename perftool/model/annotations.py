@@ -26,7 +26,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """A track whose marks are disjoint or nested. They may come from a query, which runs in each loop over them."""
+    """A track whose marks are disjoint or nested. They may come from a query, which each loop runs again."""
 
     name: str
     marks: Iterable[Mark]
@@ -42,7 +42,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Counter:
-    """Values over time. The samples, in time order, come from a query, which runs in each loop over them."""
+    """Values over time. The samples, in time order, come from a query, which each loop runs again."""
 
     name: str
     samples: Iterable[Sample]

@@ -63,10 +63,10 @@ def known_devices() -> tuple[DeviceFacts, ...]:
 
 
 def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts | None:
-    """The device that a trace calls ``spelling``; None without an exact match.
+    """The device that a trace calls ``spelling``; None without an exact match, or for a partition of the device.
 
-    ``memory_bytes`` is the memory that the trace states. If it is much less than the device has, the device is a
-    partition, whose rates are unknown.
+    A partition has much less memory than the device: ``memory_bytes`` is the memory that the trace states. Its rates
+    are unknown.
     """
     for device in known_devices():
         if spelling in (device.spellings or (device.name,)):

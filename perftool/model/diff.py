@@ -38,16 +38,20 @@ UNKNOWN = Setting()
 class RunSide:
     """The data about one run that a comparison uses.
 
-    ``step_ns`` has the lengths of the complete steps of the slowest rank, the one with the longest median step, because
-    ranks wait for one another. ``breakdown_ns`` is the mean over steps and ranks. ``all_ops`` is false when only the
-    longest ops are known, as in a saved report. ``rates`` holds the rates that the ops with the most time reach on
-    ``device``, ``served`` the metrics that only a language-model server has. ``modules`` holds the modules of one rank
-    by path; their times exclude inner modules. ``steps_from`` names the signal that separates steps (None without
-    steps), ``step_unit`` the call that makes a detected step. ``lost`` has a sentence for each input that was not read
-    in full, and ``rank_steps`` the number of complete steps of each rank. ``recorded_per_step_ns`` is the length of the
-    recording per complete step, without the steps left out (None when unknown). ``device_ranks`` has the ranks with
-    work on an accelerator (None when unknown). ``lost_kernels`` has the share of the kernel launches in a rank's steps
-    that have no device work, for each rank where it is known.
+    ``step_ns``: lengths of the complete steps of the slowest rank (by median step), because ranks wait for one another.
+    ``breakdown_ns``: the mean over the steps of all ranks.
+    ``all_ops``: false when only the longest ops are known, as in a saved report.
+    ``rates``: the rates that the ops with the most time reach on ``device``.
+    ``served``: the metrics that only a language-model server has.
+    ``modules``: the modules of one rank by path; their times exclude inner modules.
+    ``steps_from``: the signal that separates steps; None without steps.
+    ``step_unit``: the call that makes a detected step.
+    ``lost``: a sentence for each input that was not read in full, and for each rank with most steps incomplete or most
+    kernels missing.
+    ``rank_steps``: the number of complete steps of each rank.
+    ``recorded_per_step_ns``: the length of the recording per step, without the steps left out; None when unknown.
+    ``device_ranks``: the ranks with work on an accelerator; None when unknown.
+    ``lost_kernels``: for each rank where it is known, the share of kernel launches in its steps without device work.
     """
 
     name: str

@@ -47,5 +47,5 @@ class Location:
 
     @property
     def source(self) -> Source | None:
-        """The line with most of the time."""
+        """The source with the most time; None if there are no sources."""
         return next(iter(self.sources), None)

@@ -64,8 +64,8 @@ class Gain:
 class Finding:
     """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them.
 
-    ``advice`` is false for findings about the trace instead of the run. ``explained_by`` is the code of the finding
-    that explains the largest part of the lost time; the gain excludes that part.
+    ``advice`` is false for findings that advise no change to the run, such as those about the trace. ``explained_by``
+    is the code of the finding that explains the largest part of the lost time; the gain excludes that part.
     """
 
     code: str
@@ -166,12 +166,13 @@ class StepLength:
 class Run:
     """A run. ``kind`` is None when the traces do not show it, ``world_size`` when they do not state it.
 
-    ``steps_from`` names the signal that separates steps (None without steps), and ``steps_confidence`` says how
-    reliable that signal is. ``parallel`` says how the ranks are split, as in ``tp 4 x dp 2``; None where their process
-    groups do not show it. ``lengths`` describes the short and the long steps, over all ranks, if steps have two
-    lengths; else it is empty. ``mean_step_ns`` is the mean step if the median describes few of the steps; else None.
-    ``step_unit`` says what makes a detected step: an annotation or the optimizer, and the number of its calls; it is
-    None if no steps are detected.
+    ``steps_from``: the signal that separates steps; None without steps.
+    ``steps_confidence``: how reliable that signal is.
+    ``parallel``: how the ranks are split, as in ``tp 4 x dp 2``; None where their process groups do not show it.
+    ``lengths``: the short and the long steps, over all ranks; empty unless steps have two lengths.
+    ``mean_step_ns``: the mean step if the median describes few of the steps; else None.
+    ``step_unit``: what makes a detected step (an annotation or the optimizer, and the number of its calls); None if no
+    steps are detected.
     """
 
     kind: Literal["training", "inference", "serving"] | None
@@ -290,11 +291,14 @@ class Share:
 class RankSummary:
     """One rank of the run. Times are totals over its window, None when its trace does not show them.
 
-    ``host`` is the machine that the rank ran on, None when unknown; ``status`` is ok or unreadable; ``step_ns`` the
-    median step; ``exposed_ns`` the exposed communication, ``waited_ns`` the part of collectives spent waiting for other
-    ranks. ``offset_ns`` added to the rank's times makes them comparable with those of the lowest rank, within
-    ``spread_ns``. ``recorded_ns`` is the time from the first to the last activity of the recording.
-    ``lost_kernels_ratio`` is the share of the kernel launches without device work in the median complete step.
+    ``host``: the machine that the rank ran on; None when unknown.
+    ``status``: ok or unreadable.
+    ``step_ns``: the median step.
+    ``exposed_ns``: the exposed communication.
+    ``waited_ns``: the part of collectives spent waiting for other ranks.
+    ``offset_ns``: added to the rank's times, makes them comparable with those of the lowest rank, within ``spread_ns``.
+    ``recorded_ns``: the time from the first to the last activity of the recording.
+    ``lost_kernels_ratio``: the share of the kernel launches without device work in the median complete step.
     """
 
     rank: int

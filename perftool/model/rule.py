@@ -61,16 +61,22 @@ class Advice:
 class Rule:
     """A rule. ``sql`` is None for rules that the engine itself reports (TRC000, TRC001).
 
-    ``scope`` says whether the query runs for each rank separately or once over all ranks. ``retired`` lists codes and
-    names of this rule, or of rules merged into it, in earlier versions. ``explained_by`` lists codes, or prefixes of
-    codes, of rules that name causes of this finding; the finding ranks below the cause that explains it.
-    ``needs_names`` lists names of host slices, with ``*`` as a wildcard: if none of them occurs, the rule finds
-    nothing, and its query does not run. ``advice`` is false for a rule about the trace instead of the run. ``explains``
-    lists the causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this rule
-    accounts for. ``relieves`` is the side (host or device) whose work the fix reduces; the timeline then limits the
-    gain (the table gain_limits). ``severity`` applies to findings without a gain, or to all findings if the user set it
-    (``severity_is_set``). ``whatif`` is a query for the changes that the fix makes to the schedule of a rank,
-    ``whatif_ranks`` one for the work that stragglers no longer do. A rule that runs ``always`` need not be selected.
+    ``severity``: applies to findings without a gain; to all if it is "error", or if the user set it
+    (``severity_is_set``).
+    ``scope``: whether the query runs for each rank separately or once over all ranks.
+    ``retired``: codes and names of this rule, or of rules merged into it, in earlier versions.
+    ``explained_by``: codes, or prefixes of codes, of rules that name causes of this finding; the finding ranks below
+    the cause that explains it.
+    ``needs_names``: names of host slices, with ``*`` as a wildcard: if none of them occurs, the rule finds nothing, and
+    its query does not run.
+    ``advice``: false for a rule about the trace instead of the run.
+    ``explains``: the causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this
+    rule accounts for.
+    ``relieves``: the side (host or device) whose work the fix reduces; the timeline then limits the gain (the table
+    gain_limits).
+    ``whatif``: a query for the changes that the fix makes to the schedule of a rank.
+    ``whatif_ranks``: a query for the work that stragglers no longer do.
+    ``always``: the rule runs without being selected.
     """
 
     code: str

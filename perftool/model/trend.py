@@ -24,14 +24,17 @@ TrendVerdict = Literal["worse", "better", "steady", "changed", "cannot be judged
 class RunLine:
     """One line of a summary file: a run or, where ``rank`` is a number, one of its ranks.
 
-    ``time`` is the time of the analysis, ``recorded`` the time of the recording (ISO 8601, UTC; empty if the trace does
-    not state it), ``name`` the name of the inputs, ``folder`` their folder. ``metrics`` holds the metrics by name (None
-    if the input lacks them), ``codes`` the codes of the findings with advice, in the order of the report. ``origin``
-    marks inputs that no device recorded (simulated, handMade). ``lost`` counts the inputs of the run that could not be
-    read in full. ``steps_from`` names the signal that separates steps, and ``step_unit`` the call that makes a detected
-    step (both empty if unknown). ``recorded_per_step_ms`` is the length of the recording per step, and
-    ``lost_kernels_ratio`` the share of the kernel launches without device work in the median step, both of the rank
-    with the largest value (None if unknown).
+    ``time``: the time of the analysis.
+    ``recorded``: the time of the recording (ISO 8601, UTC); empty if the trace does not state it.
+    ``name``, ``folder``: the name of the inputs, and of their folder.
+    ``metrics``: the metrics by name; None if the input lacks them.
+    ``codes``: the codes of the first findings with advice, in the order of the report.
+    ``origin``: marks inputs that no device recorded (simulated, handMade).
+    ``lost``: the number of inputs of the run that could not be read in full.
+    ``steps_from``, ``step_unit``: the signal that separates steps, and the call that makes a detected step; empty if
+    unknown.
+    ``recorded_per_step_ms``: the length of the recording per step, of the rank with the largest value; None if unknown.
+    ``lost_kernels_ratio``: the share of the kernel launches without device work in the median step, in the same way.
     """
 
     time: str

@@ -73,7 +73,7 @@ class Page:
 
     @property
     def missing(self) -> int:
-        """The number of unknown metrics that the page leaves out; 0 if the run shows a device: the page lists them."""
+        """The number of unknown metrics that the page leaves out; 0 for an accelerator, whose page lists them."""
         without = self.report.summary["device_busy_ratio"].value is None and self.report.device.type in (None, "cpu")
         return sum(metric.value is None for metric in self.metrics) if without else 0
 
@@ -88,7 +88,7 @@ class Page:
 
     @property
     def begin_ns(self) -> int:
-        """Time zero of the page, in ns: the start of the first step or, without steps, of a finding's first place."""
+        """Time zero of the page, in ns: the start of the first step or, without steps, a finding's first example."""
         places = (place.ts_ns for shown in self.findings for place in shown.finding.related if place.ts_ns is not None)
         return min((step.ts_ns for step in self.report.steps), default=None) or min(places, default=0)
 

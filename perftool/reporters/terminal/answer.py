@@ -185,7 +185,7 @@ def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) 
             lines += [line, *_wrapped(Text(row.fix), console, indent=7)]
         if row.cells[2] and not fits and console.width < _WIDE:
             lines.append(Text(f"       {_without_leading_folders(row.cells[2], console.width - 7)}"))
-        # The first finding without a gain needs its message, which has the evidence.
+        # If the first row has no gain, its message shows the evidence.
         if not number and not row.finding.gain:
             lines += _wrapped(Text(one_line(row.finding.message)), console, indent=7)
     return lines

@@ -37,7 +37,8 @@ _SHORT = {"communication": "comm", "dataloader": "loader"}
 
 
 def steps_table(steps: Sequence[Step], word: str) -> Table:
-    """The breakdown of each step in ms, without parts absent in all steps; long recordings are cut in the middle."""
+    """The breakdown of each step in ms, without parts absent in all steps; if there are many steps, the first and the
+    last two."""
     used = [part for part in BREAKDOWN if any(step.parts_ns[part] for step in steps)]
     table = table_of(word, "total", *(_SHORT.get(part, part) for part in used))
     shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
