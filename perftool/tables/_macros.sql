@@ -108,7 +108,7 @@ CREATE MACRO needs_core(cause) AS cause IN ('python', 'optimizer', 'framework_op
 -- maker of _pairs lowers the limit if the sum of all lengths would overflow.
 CREATE MACRO is_length(ns) AS ns BETWEEN 0 AND 9007199254740992;
 
--- The annotation of a profiler step.
+-- Whether this is the name of a profiler step's annotation.
 CREATE MACRO is_step(name) AS starts_with(name, 'ProfilerStep#');
 
 -- Activities of a device or of the host, explained in _timeline. The class of an activity is its position in this list.
@@ -127,7 +127,7 @@ CREATE MACRO class_of(doing) AS enum_code(doing::activity)::INTEGER;
 CREATE MACRO shows(mask, doing) AS
     (mask) & list_sum(list_transform(doing::activity[], lambda a: 1::BIGINT << enum_code(a)::INTEGER))::BIGINT > 0;
 
--- The function of the backward pass that differentiates x[i] or x[i:j].
+-- Whether this is the name of the backward function of x[i] or x[i:j].
 CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$');
 
 -- Cuts a name to at most this many characters and marks the cut. The mark tells --redact where only the beginning of a

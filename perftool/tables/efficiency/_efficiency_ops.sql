@@ -17,7 +17,7 @@
 -- column bounded_calls: BIGINT, calls whose time at the device's peak is known
 -- column bounded_ns: BIGINT, the part of kernel_ns in calls whose time at the device's peak is known
 -- column best_ns: DOUBLE, time of these calls at the device's peak
--- column judged: BOOLEAN, whether it is known for all calls if they could be faster
+-- column judged: BOOLEAN, whether the recording shows for all calls if they could be faster
 -- column lost_ns: BIGINT, time in ns beyond the attainable time, if it is at least 10 %
 -- column work_ns: BIGINT, time of all ops of the rank in ns
 WITH judged AS (

@@ -1,11 +1,11 @@
--- The peak rates of the matrix units that the matmuls, convolutions and attention of a rank are compared with.
+-- The matrix units' peak rates, with which the matmuls, convolutions and attention of a rank are compared.
 --
 -- needs: _op_bounds, _op_work
 -- empty without: _op_bounds
 -- column rank: INTEGER, distributed rank
 -- column device: VARCHAR, device_facts.device
 -- column dtype: VARCHAR, type of the operands
--- column unit: VARCHAR, matrix
+-- column unit: VARCHAR, always matrix
 -- column rate: DOUBLE, FLOP/s
 -- column work_ns: BIGINT, length of the work compared with this rate
 SELECT w.rank, b.device, b.dtype, b.unit, b.rate, sum(w.kernel_ns)::BIGINT AS work_ns

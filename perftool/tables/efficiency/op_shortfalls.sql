@@ -1,7 +1,7 @@
 -- One row per op and input shapes that take much longer than the device needs, with the reason.
 --
 -- The attainable time is the longer of two times: the operations at the share of the peak rate that such ops reach on
--- good shapes, and the bytes at the share of the bandwidth that kernels reach. It is at least 2 us, the cost of
+-- good shapes, and the bytes at the share of the bandwidth that kernels reach. It is at least 2 us a call, the cost of
 -- starting and draining a kernel. The columns from blocks to idle_units describe the longest run of the column kernel.
 -- perftool/shortfalls.toml holds the shares, with sources, and the reasons, which are conditions on these columns.
 --
@@ -17,7 +17,7 @@
 -- column kind: VARCHAR, op_kinds.kind
 -- column calls: BIGINT, number of calls that launched work
 -- column kernel_ns: BIGINT, length of the work of all calls in ns
--- column best_ns: BIGINT, time of all calls at the device's published peak rates
+-- column best_ns: BIGINT, time of all calls at the device's peak rates (device_facts)
 -- column attainable_ns: BIGINT, time of all calls at the rates that the device reaches on good shapes
 -- column attainable_ratio: DOUBLE, the share of the peak that is attainable
 -- column attainable_source: VARCHAR, source of attainable_ratio

@@ -7,7 +7,7 @@
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, step in which the compilation begins
 -- column recipe: VARCHAR, what was compiled, when known
--- column reason: VARCHAR, new shapes, new constants, evicted, or unknown
+-- column reason: VARCHAR, new shapes, same shapes or unknown
 -- column source: VARCHAR, torch.compile, trace, recipe name (a recipe that first appears late), metrics or log
 -- column ts: BIGINT, start in ns, NULL when a log or metrics file is the source
 -- column dur: BIGINT, length in ns, NULL when unknown

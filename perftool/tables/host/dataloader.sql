@@ -6,7 +6,7 @@
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
--- column step: INTEGER, step in whose annotation the fetch begins
+-- column step: INTEGER, the last step whose annotation begins before the fetch
 -- column name: VARCHAR, the iterator, for example enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__
 -- column workers: BOOLEAN, whether worker processes prepare the batches
 -- column ts: BIGINT, start in ns

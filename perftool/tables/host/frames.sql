@@ -10,11 +10,11 @@
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, host track
--- column file: VARCHAR, source file as recorded, NULL for modules and built-in functions
--- column line: INTEGER, first line of the function or, from a call stack, the line of the call; NULL without a file, and for a function that was already running when the recording began
--- column function: VARCHAR, name of the function or module, for example nn.Module: Linear_0
+-- column file: VARCHAR, source file as recorded; NULL for modules, built-in functions, ops and annotations
+-- column line: INTEGER, first line of the function; NULL without a file, and for a function that was already running when the recording began
+-- column function: VARCHAR, name of the function, module (for example nn.Module: Linear_0), op or annotation
 -- column call_line: INTEGER, line of the call in the user's own function; NULL where it is not recorded (record and perftool.profile record it)
--- column stack: VARCHAR, the whole call stack of an op, the innermost line first; NULL for a function
+-- column stack: VARCHAR, the whole call stack of an op or annotation, the innermost line first; NULL for a function
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 WITH calls AS (SELECT id, rank, track, name, ts, "end" FROM slices WHERE cat = 'python_function' AND side = 'host'),

@@ -8,7 +8,7 @@
 -- column track: BIGINT, host track
 -- column kind: VARCHAR, scalar_read (a tensor value fetched to Python), copy (a blocking copy) or explicit
 -- column name: VARCHAR, name of the call or op
--- column op: VARCHAR, outermost op responsible, for example aten::item
+-- column op: VARCHAR, for a scalar read, the outermost op that reads the value, for example aten::item; else the op directly around the call
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns

@@ -1,4 +1,5 @@
--- The outermost op on the feeding threads that accounts for most of the idle time in framework ops or collectives.
+-- For idle time in framework ops and in collectives: the outermost op on the feeding threads that accounts for the
+-- largest part of it.
 --
 -- needs: gap_causes, ops, feeding_tracks, windows, roles
 -- empty without: gap_causes, ops

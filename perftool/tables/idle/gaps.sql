@@ -1,4 +1,4 @@
--- One row per stretch of the window in which the device is idle, with the cause of most of it.
+-- One row per stretch of the window in which the device is idle, with its main cause.
 --
 -- needs: _gaps, gap_causes, steps
 -- empty without: _gaps
@@ -8,7 +8,7 @@
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, length in ns
 -- column end: BIGINT, end in ns
--- column cause: VARCHAR, what the host did during most of the gap (gap_causes.cause)
+-- column cause: VARCHAR, the cause (gap_causes.cause) of the largest part of the gap
 -- column cause_ns: BIGINT, the part of the gap with this cause
 WITH by_cause AS (
     SELECT gap, cause, sum(dur)::BIGINT AS ns FROM gap_causes GROUP BY gap, cause

@@ -2,8 +2,8 @@
 -- communication, starts and ends of steps. The stretches of a rank cover its window without gaps.
 --
 -- A rank is blocked (held_ns) during exposed communication if it resumes when a collective ends: work that was already
--- launched starts at once, or the host was waiting for the collective. Before that launch or wait, the rank's host
--- counts as working, and so it does if there is neither.
+-- launched starts at once, or the host was waiting for the collective. Before that launch or wait, and if there is
+-- neither, the rank's host counts as working.
 --
 -- needs: windows, steps, collectives, device_ops, launches, syncs, _timeline, _mask_meanings, gap_causes
 -- empty without: windows

@@ -7,8 +7,8 @@
 -- then drafts, step[TARGET_VERIFY bs=4] are the calls that generate, and each prompt appears twice, for the model and
 -- for the draft model. The high-level profiler of vLLM on Gaudi writes slices named prefill and decode without a
 -- category, a counter named utils at the start of each, and the shape of the bucket in the name of model_forward inside
--- the slice. Its utilisations show how full a bucket is only for a prompt; for a decode, they are sums of contexts
--- divided by the batch.
+-- the slice. The counter's utilisation shows how full the bucket is only for a prompt; for a decode, it is a sum of
+-- contexts divided by the batch.
 --
 -- needs: slices, _name_roles
 -- empty without: _name_roles.roles=iteration or slices.cat=

@@ -32,7 +32,7 @@
 -- column post_ns: BIGINT, time of processing the sampled tokens
 -- column send_ns: BIGINT, time of sending the result to the engine
 -- column detokenize_ns: BIGINT, time of turning the tokens into text, if the same thread does this
--- column compile_ns: BIGINT, time of compilations during the iteration; 0 if a recording with host calls shows none
+-- column compile_ns: BIGINT, time of compilations during the iteration; 0 if the recording shows none
 -- column compiled: BIGINT, number of compilations during the iteration
 WITH stages AS (
     SELECT rank, iteration, sum(dur) FILTER (stage = 'schedule') AS schedule_ns, sum(dur) FILTER (stage = 'prepare') AS prepare_ns,

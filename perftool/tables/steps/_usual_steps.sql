@@ -1,7 +1,7 @@
--- One row per rank with complete steps: the usual step time, to which times per step are compared.
+-- One row per rank with complete steps: the usual step time, with which times per step are compared.
 --
--- The usual time is the median, or the mean if the steps have two lengths or if mean and median differ by 25 %.
--- For iterations of a server it is always the median, because these are of several kinds.
+-- The usual time is the median, or the mean if the steps have two lengths or if mean and median differ by at least
+-- 25 %. For iterations of a server it is always the median, because these are of several kinds.
 --
 -- needs: steps, step_lengths
 -- empty without: steps

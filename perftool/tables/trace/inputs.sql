@@ -2,8 +2,8 @@
 --
 -- maker: given
 -- column path: VARCHAR, path as given by the user
--- column kind: VARCHAR, trace, fallback_log, metrics, runtime_log, config, capture, flight_record, nodes (of Gaudi's trace analyzer) or graph (of its compiler)
+-- column kind: VARCHAR, trace, fallback_log, metrics, runtime_log, config, capture, flight_record, nodes (of Gaudi's trace analyzer), graph (of its compiler), serving or device
 -- column rank: INTEGER, distributed rank
 -- column bytes: BIGINT, size on disk
 -- column events: BIGINT, number of records used
--- column status: VARCHAR, ok, repaired, truncated or unreadable
+-- column status: VARCHAR, ok, repaired or truncated

@@ -1,4 +1,4 @@
--- One row per rank in the table machines: the load of its machine during the recording.
+-- One row per rank in the table machines with a known wall_ns: the load of its machine during the recording.
 --
 -- A machine is overloaded if a thread of the run was ready but had no core for more than 10 % of the recorded time,
 -- or if a hypervisor took the cores for that long. The steps then take longer than on a free machine, so no gain is
