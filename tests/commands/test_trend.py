@@ -107,6 +107,21 @@ def test_the_gate_fails_if_the_steps_of_the_newest_run_were_found_in_another_way
     assert "its steps were not found in the same way" in run.err
 
 
+@pytest.mark.parametrize("other", [{"device": "gaudi2"}, {"world_size": 2}, {"origin": "simulated"}])
+def test_the_gate_fails_if_too_few_runs_have_the_settings_of_the_newest(other: dict[str, Any], run: Run) -> None:
+    write(STEADY)
+    with Path("n.jsonl").open("a") as file:
+        file.write("".join(line(at, 500.0, **other) for at in range(9, 14)))
+    assert run("trend", "n.jsonl") == 2
+    assert "only 5 of 13 runs have its device, world size, origin and kind of steps" in run.err
+    assert "too few runs to judge" in run.out
+    # A new series begins with these runs, or is long enough.
+    assert run("trend", "n.jsonl", "--since", "2026-01-09") == 0
+    with Path("n.jsonl").open("a") as file:
+        file.write(line(14, 500.0, **other))
+    assert run("trend", "n.jsonl") == 0
+
+
 def test_the_gate_fails_if_only_the_newest_run_shows_no_device_work(run: Run) -> None:
     shown = {"step_time_ms": 100.0, "device_busy_ratio": 0.9}
     Path("n.jsonl").write_text("".join(line(at, 0, metrics=shown) for at in range(1, 9)) + line(9, 25.0))

@@ -80,7 +80,8 @@ def trend_of(
         or _without_device_work(newest, whole)
         or _with_other_steps(newest, wanted)
         or _with_lost_kernels(newest, whole)
-        or _undescribed(newest, whole, threshold / 100),
+        or _undescribed(newest, whole, threshold / 100)
+        or _with_other_settings(newest, len(alike), len(wanted)),
         len(alike) - len(whole),
     )  # fmt: skip
     return _judged(trend)
@@ -150,6 +151,17 @@ def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
         return ""
     return (
         f"the newest run ({newest.label}) is not judged: its steps were not found in the same way as those of most runs"
+    )
+
+
+def _with_other_settings(newest: RunLine, alike: int, runs: int) -> str:
+    """Why ``newest`` is not judged if too few of the ``runs`` are ``alike``, though the file has enough; empty if not.
+    Else each change of a device's name would pass the gate."""
+    if not alike < 2 * FEWEST_RUNS <= runs:
+        return ""
+    return (
+        f"the newest run ({newest.label}) is not judged: only {alike} of {runs} runs have its device, world size, "
+        f"origin and kind of steps, and a verdict needs {2 * FEWEST_RUNS}; --since or --only begins a new series"
     )
 
 
