@@ -170,7 +170,7 @@ def _run(
 
 
 class _Shown:
-    """Prints the results: text for a terminal row by row, everything else at the end."""
+    """Prints the results: text on stdout one result at a time, everything else at the end."""
 
     def __init__(self, form: Format, target: str | None, validate: bool, color: Color) -> None:
         self._form, self._target, self._validate, self._color = form, target, validate, color

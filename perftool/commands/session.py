@@ -98,7 +98,7 @@ class Session:
         """The files of the run at ``paths`` that the input options select; prints notes on files left out.
 
         With ``each``, the files may belong to several runs. Raises PerfToolError when there is nothing to read, when
-        one of ``outputs`` is also read or written twice, and when a gate would not read a trace that the user named.
+        ``require_apart`` rejects ``outputs``, and when a gate would not read a trace that the user named.
         """
         from perftool.readers.discover import find_inputs
 
@@ -116,7 +116,7 @@ class Session:
         return found
 
     def require_apart(self, outputs: Sequence[str | None], inputs: Sequence[str] = ()) -> None:
-        """Raises PerfToolError when one of ``outputs`` is also another one, or a file that the run reads: one of
+        """Raises PerfToolError when two of ``outputs`` are the same file, or one is a file that the run reads: one of
         ``inputs``, a configuration, a rule or the baseline.
         """
         from perftool.engine.rules.pack import pack_files

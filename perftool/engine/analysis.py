@@ -176,7 +176,7 @@ class Run:
 
     @cached_property
     def pictures(self) -> Pictures:
-        """The pictures of an HTML report. Each rank's pictures are drawn by the process that read its events."""
+        """The pictures of an HTML report. If several tasks read the files, the ranks to draw are read again."""
         from perftool.engine.drawing.pictures import choose_pictures, merge_pictures, pictures_of
 
         report = self.report

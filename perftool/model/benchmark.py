@@ -93,13 +93,13 @@ class Measurement:
 class Proof:
     """What all rules find in the traces of both forms of a benchmark.
 
-    ``fired_before`` and ``fired_after`` list the benchmark's rules that fire on the naive form and on the advised form;
-    ``newly_fired`` lists other rules that fire only on the advised form: further advice, or a cost of this advice.
-    ``gain_estimated`` is the largest upper bound of the findings, as a share of the naive step, and ``gain_predicted``
-    the largest prediction of the replay (None without one). ``ratio`` is the true ratio of the naive step to the
-    advised step, measured without the profiler, or taken from the simulated traces. ``interval`` bounds the measured
-    gain, as shares of the naive step; None where it is unknown. ``max_error`` is the difference between the results of
-    simulated scripts, relative to the result of the naive script.
+    ``fired_before``, ``fired_after``: the benchmark's rules that fire on the naive form, and on the advised form.
+    ``newly_fired``: other rules that fire only on the advised form: further advice, or a cost of this advice.
+    ``gain_estimated``: the largest upper bound of the findings, as a share of the naive step; None without one.
+    ``gain_predicted``: the largest prediction of the replay, in the same way.
+    ``ratio``: the naive step divided by the advised step, measured without the profiler or from the simulated traces.
+    ``interval``: bounds of the measured gain, as shares of the naive step; None where unknown.
+    ``max_error``: the difference between the results of simulated scripts, relative to that of the naive script.
     """
 
     simulated: bool

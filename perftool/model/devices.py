@@ -33,10 +33,14 @@ class Peak:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts:
-    """Facts about a device. ``spellings`` lists its names in traces (only ``name`` when empty); bandwidths are in
-    bytes/s. ``link_bandwidth`` is the one-way sum over all links to other devices of the host. ``matrix_clock`` is the
-    MME's clock in Hz, which converts the cycle counts of Gaudi's graph compiler. ``units`` is the number of compute
-    units (SMs, CUs), and ``capability`` CUDA's compute capability, times 10."""
+    """Facts about a device; bandwidths are in bytes/s.
+
+    ``spellings``: its names in traces; if empty, only ``name``.
+    ``link_bandwidth``: the one-way sum over all links to other devices of the host.
+    ``matrix_clock``: the MME's clock in Hz, which converts the cycle counts of Gaudi's graph compiler.
+    ``units``: the number of compute units (SMs, CUs).
+    ``capability``: CUDA's compute capability, times 10.
+    """
 
     type: str
     name: str

@@ -57,10 +57,11 @@ class BaselineEntry:
 class LintReport:
     """One lint run.
 
-    ``report`` has no absolute paths. ``findings`` are sorted, the worst first, and include suppressed ones;
-    ``report.rules`` holds the selected rules, ``stale`` the baseline entries that were not found again, and
-    ``idle_ignores`` the per-file ignores (pattern and selector) that silenced nothing in the files they match.
-    ``hidden`` counts the findings below --min-severity or --min-confidence.
+    ``report``: has no absolute paths, and holds the selected rules.
+    ``findings``: sorted, the worst first, with suppressed ones.
+    ``stale``: the baseline entries that were not found again.
+    ``idle_ignores``: the per-file ignores (pattern and selector) that silenced nothing in the files they match.
+    ``hidden``: the number of findings below --min-severity or --min-confidence.
     """
 
     report: Report

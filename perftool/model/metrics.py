@@ -16,9 +16,14 @@ Unit = Literal["ratio", "ms", "count", "bytes", "per_s"]
 
 @dataclass(frozen=True)
 class MetricKind:
-    """A metric of the summary. Tables show only metrics with a ``label``, a metric with a ``device`` only for runs on a
-    device of this type, and a ``serving`` metric only if it has a value. ``on_cpu`` is the label where the CPU is the
-    device, empty if the metric is meaningless there. ``better`` is the desired direction, None if there is none."""
+    """A metric of the summary.
+
+    ``label``: its name in tables; tables omit a metric without one.
+    ``on_cpu``: the label where the CPU is the device, if it differs; empty if the metric is meaningless there.
+    ``device``: the only type of device with the metric; None for all.
+    ``serving``: true if tables show the metric only where it has a value.
+    ``better``: the desired direction; None if there is none.
+    """
 
     name: str
     unit: Unit

@@ -237,10 +237,12 @@ class Phase:
 class Cause:
     """A cause for a large part of the window in which the device does not compute.
 
-    ``name`` is a cause of idle time (the table gap_causes) or ``exposed_collectives``, and ``text`` expresses it as a
-    clause. ``share`` is its share of the window, ``ns_per_step`` its mean time, ``codes`` the rules whose findings
-    explain it, and ``longest`` its longest stretch. ``within`` is the program's annotation that contains most of it,
-    None if none does.
+    ``name``: a cause of idle time (the table gap_causes) or ``exposed_collectives``.
+    ``text``: the cause as a clause.
+    ``share``, ``ns_per_step``: its share of the window, and its mean time.
+    ``codes``: the rules whose findings explain it.
+    ``longest``: its longest stretch.
+    ``within``: the program's annotation that contains most of it; None if none does.
     """
 
     name: str

@@ -102,11 +102,14 @@ class Level:
 class Trend:
     """One metric over comparable runs, the oldest first.
 
-    ``best`` is the best level before the last, and ``worse`` says how much worse the last level is, as a share of the
-    best, or for ratios as a difference (negative when better). Both are None if there is only one level, or if neither
-    direction is better. ``left_out`` counts the runs that are not comparable with the last run, ``incomplete`` those
-    with inputs that could not be read in full, ``absent`` the others whose inputs lack the metric. ``unjudged`` says
-    why the newest run cannot be judged; empty if it can.
+    ``best``: the best level before the last; None if there is only one level, or if neither direction is better.
+    ``worse``: how much worse the last level is, as a share of the best, or for ratios as a difference (negative when
+    better); None without ``best``.
+    ``left_out``: the number of runs that are not comparable with the last run.
+    ``incomplete``: the number of comparable runs with inputs that could not be read in full.
+    ``absent``: the number of other comparable runs whose inputs lack the metric.
+    ``damaged``: the number of unreadable lines.
+    ``unjudged``: why the newest run cannot be judged; empty if it can.
     """
 
     kind: MetricKind

@@ -58,10 +58,12 @@ class WhatIf:
     With the fix of a rule over ranks, all ``ranks`` are replayed together, and ``rank`` is None.
 
     When no prediction is allowed, ``predicted_step_ns`` and the path ``after`` are None, and ``why_not`` says why; the
-    other numbers are None if there is nothing to replay. ``error_ratio`` is the deviation of the unchanged replay from
-    the measured step. ``bounds`` are for fixes that no replay can show, or that save most in steps that are not
-    replayed. ``mean_step_ns`` is the mean of all steps if it is far above the mean of the replayed, usual steps; else
-    None. ``step_word`` is the run's word for a step.
+    other numbers are None if there is nothing to replay.
+
+    ``error_ratio``: the deviation of the unchanged replay from the measured step.
+    ``bounds``: for fixes that no replay can show, or that save most in steps that are not replayed.
+    ``mean_step_ns``: the mean of all steps if it is far above the mean of the replayed, usual steps; else None.
+    ``step_word``: the run's word for a step.
     """
 
     rank: int | None

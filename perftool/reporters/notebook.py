@@ -1,6 +1,6 @@
 """The terminal's report as HTML for a notebook cell, with the colours of the HTML page.
 
-The fragment has no scripts and style sheets, and inherits the notebook's text and background colours.
+The fragment has no scripts or style sheets, and inherits the notebook's text and background colours.
 """
 
 from __future__ import annotations

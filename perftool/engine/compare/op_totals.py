@@ -10,7 +10,7 @@ from perftool.model.report import Share
 
 
 def totals(ranking: Iterable[Share], steps: int) -> tuple[OpTotal, ...]:
-    """Time (ns) and calls per step for a ``ranking`` over ``steps`` steps; ops with one normalised name are merged."""
+    """Time (ns) and calls per step for a ``ranking`` over ``steps`` steps, by normalised name."""
     merged: dict[str, tuple[int, int]] = {}
     for row in ranking:
         name = normalised(row.name)

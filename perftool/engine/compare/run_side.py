@@ -41,7 +41,7 @@ def run_side(
     worked: tuple[int, ...] | None = None,
     lost_kernels: Mapping[int, float] | None = None,
 ) -> RunSide:
-    """The run called ``name``, with its complete ``steps``, and its rankings of device ops and ops per step.
+    """The run called ``name``, with its ``steps``. Its rankings of device ops and ops are totals over complete steps.
 
     ``rates`` are the rates that ops reached on ``device``, and ``served`` is the result of ``served_numbers``.
     ``steps_from`` and ``step_unit`` say what separates steps. ``inputs`` are the files of the run, ``recorded_ns`` has

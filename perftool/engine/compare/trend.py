@@ -120,7 +120,7 @@ def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, hist
 
 
 def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if it lacks ranks that most ``runs`` have; empty if not. A missing rank may be the
+    """Why ``newest`` is not judged if it lacks ranks that most ``runs`` have; else empty. A missing rank may be the
     slowest."""
     ranks: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for line in lines:
@@ -136,7 +136,7 @@ def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequen
 
 
 def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if it has no device work but most ``runs`` do; empty if not."""
+    """Why ``newest`` is not judged if it has no device work but most ``runs`` do; else empty."""
     shown = [run for run in runs if run.metrics.get(_DEVICE_WORK) is not None]
     if newest in shown or 2 * len(shown) <= len(runs):
         return ""
@@ -144,7 +144,7 @@ def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
 
 
 def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if its steps were found in another way than in most runs; empty if not."""
+    """Why ``newest`` is not judged if fewer than half of the runs found their steps in the same way; else empty."""
     known = {key: Counter(filter(None, (getattr(line, key) for line in wanted))) for key in _STEP_KEYS}
     own = {key: getattr(newest, key) for key in _STEP_KEYS}
     if not any(own[key] and 2 * known[key][own[key]] < known[key].total() for key in _STEP_KEYS):
@@ -166,7 +166,7 @@ def _with_other_settings(newest: RunLine, alike: int, runs: int) -> str:
 
 
 def _with_lost_kernels(newest: RunLine, runs: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if it lacks more of its kernels than most ``runs``; empty if not."""
+    """Why ``newest`` is not judged if it lacks many more of its kernels than ``runs`` usually do; else empty."""
     after = newest.lost_kernels_ratio
     usual = [one.lost_kernels_ratio for one in runs if one is not newest and one.lost_kernels_ratio is not None]
     if after is None or not usual or after - median(usual) <= MOST_LOST_KERNELS:
@@ -178,8 +178,8 @@ def _with_lost_kernels(newest: RunLine, runs: Sequence[RunLine]) -> str:
 
 
 def _undescribed(newest: RunLine, runs: Sequence[RunLine], limit: float) -> str:
-    """Why ``newest`` is not judged if it records so much more time per step than most ``runs`` that its steps do not
-    represent it; empty if not.
+    """Why ``newest`` is not judged if it records so much more time per step than ``runs`` usually do that its steps do
+    not represent it; else empty.
     """
     others = [one for one in runs if one is not newest]
     recorded = [one.recorded_per_step_ms for one in others if one.recorded_per_step_ms is not None]

@@ -46,9 +46,9 @@ class LintPlan:
 def lint_run(run: Run, plan: LintPlan) -> LintReport:
     """Lint a run made with the rules of ``plan``.
 
-    Raises InputError when no input can be read, and NoInputError when the traces of a rank contain no event, when no
-    input contains an event or a record, or when a named file contains none: lint must not pass an input that it has not
-    checked.
+    Raises InputError when no input can be read, and NoInputError when the traces of a rank contain no event with a
+    duration, when no input contains an event or a record, or when a named file contains none: lint must not pass an
+    input that it has not checked.
     """
     report = run.report
     if not plan.allow_empty:

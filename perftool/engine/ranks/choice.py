@@ -20,9 +20,9 @@ _WORTH_PROCESSES = 32 << 20
 def choose_schedule(paths: Sequence[str], jobs: int | None = None, scheduler: str | None = None) -> Schedule:
     """The schedule for the traces at ``paths``.
 
-    ``scheduler`` is None or ``local`` for this machine, or ``dask://HOST:PORT``. Without ``jobs``, the number of
-    processes follows from cores, files and memory. Raises SettingsError for anything else, and MissingExtraError
-    without Dask.
+    ``scheduler`` is None or ``local`` for this machine, or an address for ``connect``. Without ``jobs``, the number of
+    processes follows from cores, files and memory. Raises SettingsError for other values, and the errors of
+    ``connect``.
     """
     if scheduler not in (None, "local"):
         if jobs is not None:

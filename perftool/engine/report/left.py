@@ -36,7 +36,7 @@ _LARGE = 0.05
 _NAMED_SHARE = 0.8
 # An op with a smaller share of the work cannot change the step noticeably.
 _SMALL = 0.02
-# If all ops together lose less than this, none of them has anything left to gain.
+# If all ops together lose a smaller share of the work, there is little left to gain.
 _SMALL_LOSS = 0.05
 # With caches, an op may be a little faster than its cost model. Beyond this factor, the model does not fit the op.
 _FAR_ABOVE = 2

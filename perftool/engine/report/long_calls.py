@@ -80,8 +80,8 @@ def long_calls(
     store: TraceStore, op: str, modules: Sequence[str], functions: Sequence[Line], has_steps: bool
 ) -> LongCalls:
     """Sentences on the first of ``modules`` and ``functions`` that spends most of its time in a few calls, and on
-    ``op`` if it does, too, unless most of these calls of the op are inside the others. Empty if the machine was
-    overloaded, because calls then wait for a core at random.
+    ``op`` if it does so, unless most of its long calls are inside those of the module or function. Empty if the machine
+    was overloaded, because calls then wait for a core at random.
     """
     store.build(["device_ops", "windows", "frames", "_step_bounds", "machine_loads"])
     if store.select("SELECT 1 FROM machine_loads WHERE overloaded LIMIT 1"):

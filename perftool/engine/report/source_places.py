@@ -17,9 +17,10 @@ _MOST_PARTS = 2048
 
 
 def place_sources(report: Report, roots: Sequence[Path], *, shorten: bool = False) -> Report:
-    """``report`` with each source file matched by its longest suffix under ``roots``, shown relative to the first root.
+    """``report`` with each source file replaced by its longest suffix that exists under one of ``roots``, if any.
 
-    With ``shorten``, no absolute path remains: files outside all roots keep only their last parts.
+    The new path is relative to the first root if the file is inside it. With ``shorten``, no absolute path remains:
+    files outside all roots keep only their last parts.
     """
     placed = partial(_placed, found=cache(partial(_found, roots=tuple(roots))), shorten=shorten)
     return replace(report, findings=tuple(map(placed, report.findings)))
@@ -44,7 +45,7 @@ def _parts(file: str) -> list[str]:
 
 
 def _found(file: str, roots: Sequence[Path]) -> str | None:
-    """The longest suffix of ``file`` that is a file below a root, relative to the first root; None without one."""
+    """The longest suffix of ``file`` that is a file below a root, relative to the first root if inside; else None."""
     parts = _parts(file)[-_MOST_PARTS:]
     for at in range(len(parts)):
         below = "/".join(parts[at:])

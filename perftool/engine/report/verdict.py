@@ -383,7 +383,7 @@ def _combined_gain(model: ReplayModel | None) -> str:
 
 
 def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
-    """Whether ``finding`` names straggler ranks. Such a finding comes first in a verdict."""
+    """Whether ``finding`` names straggler ranks and has a gain. Such a finding comes first in a verdict."""
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
     return finding is not None and finding.code in blaming and finding.gain is not None
 

@@ -20,11 +20,13 @@ from perftool.model.rule import Rule
 class VerdictInput:
     """The inputs of a verdict.
 
-    ``reached`` is the share of their roofline that matmuls reach, or None; ``top_reached`` is the same for the first of
-    ``device_ops``. ``device`` is the type of the device. ``passed_on`` is a sentence on ranks that are late only
-    because they wait for another rank. ``enclosing`` is a clause on the call that contains most of the time of the
-    first of ``device_ops``. ``by_function`` is a sentence on the user's functions, ``optimizer`` one on the optimizer,
-    ``apart`` one on the time before the first step and after the last.
+    ``reached``: the share of their roofline that matmuls reach; None if unknown.
+    ``top_reached``: the share of its peak that the first of ``device_ops`` reaches; None if unknown.
+    ``device``: the type of the device.
+    ``passed_on``: a sentence on ranks that are late only because they wait for another rank.
+    ``enclosing``: a clause on the call that contains most of the time of the first of ``device_ops``.
+    ``by_function``, ``optimizer``: sentences on the user's functions and on the optimizer.
+    ``apart``: a sentence on the time before the first step and after the last.
     """
 
     inputs: Sequence[InputFile]

@@ -168,8 +168,8 @@ class _Code:
 def _own_code(store: TraceStore, rank: int, windows: Sequence[_Window]) -> _Code:
     """The user's code on the tracks of ``rank``.
 
-    If the user's own code shows no place (there is none, or one line has nearly all of the time), the package that this
-    code calls counts as the user's, too; if that shows no place either, all installed packages.
+    If the user's own code does not locate the work (there is none, or one line has nearly all of the time), the package
+    that it calls also counts as the user's; if that does not help either, all installed packages do.
     """
     listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
     installed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
