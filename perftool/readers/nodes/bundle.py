@@ -264,7 +264,7 @@ class _Header(tarfile.TarInfo):
 
     def _proc_gnusparse_10(self, following: tarfile.TarInfo, *_: object) -> None:
         """Mark ``following`` as sparse. tarfile would read its list of blocks, which may be as long as the archive."""
-        following.sparse = []
+        following.sparse = b""
 
 
 class _Decompressed(io.RawIOBase):
