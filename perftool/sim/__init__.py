@@ -1,4 +1,4 @@
-"""A lazy-mode Gaudi, simulated on the CPU: real values, virtual time. ``simulate`` runs a script and writes the files
+"""A Gaudi, simulated on the CPU: real values, virtual time. ``simulate`` runs a script and writes the files
 of a Gaudi run: a trace, a log and a metrics file, all marked as simulated. ``python -m perftool.sim SCRIPT`` does the
 same in a separate process. docs/simulator.md describes the model.
 """
@@ -19,13 +19,16 @@ _NO_TORCH = "simulate needs PyTorch; the extra `bench` installs it: pip install 
 
 @dataclass(frozen=True)
 class Simulated:
-    """The result of a simulated run. ``interrupted`` says why it ended early; ``used`` whether the device did anything.
-    ``notes`` list differences from a real device. ``causes`` are the reasons why graphs ended, values were read, ops
-    ran on the CPU and graphs were recompiled. ``steps`` is the number of steps in the trace, ``skipped`` the number
-    before it. ``length_ns`` is the virtual time of the run, and ``compiling_ns`` the time of its ``compilations``.
-    These and ``causes`` cover the whole run, including skipped steps. This process is number ``rank`` of the ``ranks``
-    that a launcher started. ``spawned`` are the traces of ranks that the script itself started; if there are any,
-    ``trace`` is written only if the script also used the device.
+    """The result of a simulated run.
+
+    ``interrupted``: why it ended early, or None. ``used``: whether the device did anything.
+    ``steps``: the number of steps in the trace; ``skipped``: the number before it.
+    ``length_ns``: the virtual time of the whole run; ``compiling_ns``: the time of its ``compilations``.
+    ``rank``: the number of this process among the ``ranks`` that a launcher started.
+    ``spawned``: the traces of ranks that the script itself started. If there are any, ``trace`` is written only if the
+    script also used the device.
+    ``notes``: differences from a real device.
+    ``causes``: why graphs ended, values were read, ops ran on the CPU and graphs were recompiled, in the whole run.
     """
 
     trace: Path

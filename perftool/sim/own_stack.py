@@ -15,7 +15,8 @@ _OURS = (HERE, str(Path(__file__).parents[1] / "fused"))
 
 
 def own_stack() -> str:
-    """The running lines of the script's own files, the innermost first, ``file(line): function`` between semicolons."""
+    """The running lines of the script's own files as ``file(line): function``, separated by semicolons, the innermost
+    first."""
     lines = []
     frame = sys._getframe(1)
     while frame is not None:

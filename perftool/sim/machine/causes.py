@@ -10,7 +10,7 @@ from perftool.sim.machine.graph import Node
 from perftool.sim.machine.keys import Keys
 from perftool.sim.own_stack import own_line
 
-# Reasons that read tensor values, by their texts in the bridge's log.
+# Reasons for a cut that are reads of tensor values, as the bridge logs them.
 _READS = frozenset({"local scalar", "d2h_maybe_eval"})
 # In descending order of importance.
 _CALLED = {
@@ -25,8 +25,8 @@ KINDS = tuple(_CALLED)
 @dataclass(frozen=True)
 class Cause:
     """One cause, ``count`` times at one ``line`` (``train.py:12 main``). ``kind`` is one of KINDS. ``what`` is the
-    change of an argument that causes a recompilation; the op of a fallback with its argument types; or the reason for a
-    cut, as the bridge logs it.
+    change of an argument that causes a recompilation; the op of a fallback with its argument types; the kind of read;
+    or the reason for a cut, as the bridge logs it.
     """
 
     kind: str

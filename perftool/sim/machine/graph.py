@@ -14,7 +14,7 @@ _LONGEST_CHAIN = 16
 
 @dataclass(frozen=True)
 class Work:
-    """The device cost of one op. Adjacent ``pointwise`` ops become one kernel."""
+    """The device cost of one op. ``pointwise`` ops that feed each other become one kernel."""
 
     name: str
     dtype: str

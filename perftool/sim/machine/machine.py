@@ -113,7 +113,7 @@ class Machine:
         self.recorder.host(name, begin, self.now, args=args)
 
     def add(self, node: Node) -> int:
-        """Add an op to the graph; in eager mode, outside compiled regions, launch it at once."""
+        """Add an op to the graph; outside lazy mode and compiled regions, launch it at once."""
         index = self.graph.add(node)
         if self.mode != "lazy" and not self.regions:
             self._submit_graph("eager")
@@ -136,7 +136,7 @@ class Machine:
             return
         self.log.cut(reason, self.now)
         self.causes.ended(reason)
-        # Only one launch is pending at a time, so wait while the previous graph is compiled.
+        # Only one launch is pending at a time, so wait until the previous graph is compiled and launched.
         self._join()
         begin = self.now
         self.spend(self.costs.graph_build_us + self.costs.graph_build_per_op_us * len(self.graph))

@@ -41,13 +41,13 @@ class Event:
 
 @dataclass(frozen=True)
 class LaneKind:
-    """The lane of one engine, with its displayed name. The thousands of ``tid`` are the kind of engine."""
+    """The lane of one engine: its ``tid`` and its displayed name."""
 
     tid: int
     name: str
 
 
-# The thousands of a tid stand for the engine, as in Gaudi's PyTorch bridge. The names on Gaudi 3, and 7019, are from a
+# As in Gaudi's PyTorch bridge, tid // 1000 identifies the kind of engine. The names on Gaudi 3, and 7019, are from a
 # recording; other values are invented. Each engine has one lane.
 _GAUDI2 = {
     "PDMA": LaneKind(3001, "PDMA 0"),
@@ -76,8 +76,8 @@ _MONITORS: Mapping[str, Mapping[str, str]] = {
     "GAUDI2": {"MME": "MMEH_WB0_MON_TS_BIT1", "TPC": "TPC_SPU_START_TO_SPU_HALT"},
     "GAUDI3": {"MME": "WB0_END", "TPC": "TPC_SPU_START_TO_SPU_HALT"},
 }
-# Copies between host and device are named after their host DMA stream. The first Gaudi has no such streams, so its name
-# is invented.
+# Copies between host and device are named after their host DMA stream. The first Gaudi has no such streams, so its
+# names are invented.
 _STREAMS = {"0": "pdma_tx", "1": "pdma_rx"}
 _FIRST_GAUDI_COPIES = {"0": "memcpy HtoD", "1": "memcpy DtoH"}
 _COMMANDS = "pdma_tx_commands"
@@ -108,7 +108,7 @@ class Recorder:
     def __init__(self, device: str) -> None:
         self.events: list[Event] = []
         self.device = device
-        # The script line of the last event.
+        # The script line of the last host event that has one.
         self.line = ""
         self._lanes = LANES[device]
         self._monitors = _MONITORS[device]

@@ -15,7 +15,7 @@ _LONGEST_WARM_UP = 3
 
 
 def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None = None) -> list[tuple[int, int]]:
-    """Start and end of each step of a run from ``begin`` to ``end``; empty if nothing repeats.
+    """Start and end of each step of a run from ``begin`` to ``end``; empty if nothing marks a step.
 
     A script that uses PyTorch's profiler marks its steps itself, so the result is empty. Otherwise a step ends at the
     request for the next batch after an optimizer step; without a loader, at the end of the optimizer step. Without an
@@ -56,7 +56,8 @@ def _updates(marks: Sequence[Mark]) -> list[int]:
 
 
 def _cuts(loads: Sequence[int], done: Sequence[int], end: int) -> list[int]:
-    """The request for the next batch after each time in ``done``, or that time if another of ``done`` is earlier."""
+    """The request for the next batch after each time in ``done``, or that time itself if the next of ``done`` comes
+    before the request."""
     cuts = []
     for at, following in zip(done, [*done[1:], end], strict=True):
         request = next((load for load in loads if load > at), end)

@@ -65,7 +65,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Create the folder of ``path``. Raises PerfToolError, before the script runs, if it is not writable."""
+    """Create the folder of ``path``. Raises PerfToolError, before the script runs, if ``path`` is not writable."""
     _make_folder(path)
     existed = path.exists()
     # A device or a pipe cannot be tested without writing to it.

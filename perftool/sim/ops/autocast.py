@@ -1,7 +1,7 @@
 """``torch.autocast("hpu")`` with Gaudi's lists of ops, as kernels for PyTorch's dispatch key.
 
-Unlike on the CPU, softmax, norms, matmuls and means run in the lower precision, losses and embeddings in fp32. Every
-call casts again, because the bridge has no cache of casts.
+The lists differ from the CPU's: softmax, norms, matmuls and means run in the lower precision, losses and embeddings in
+fp32. Every call casts again, because the bridge has no cache of casts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class HpuAutocast:
         self._libraries = []
 
     def _policies(self) -> dict[str, _Policy]:
-        """How to cast for each op; the first list that contains the op decides."""
+        """How to cast for each op. An op in several lists is cast to the lower precision, else to fp32."""
         facts = hpu_bridge()
         policies: dict[str, _Policy] = dict.fromkeys(facts.autocast_promote, _widest)
         policies |= dict.fromkeys(self._listed(FP32_VARIABLES, facts.autocast_fp32), _fp32)

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import flop_registry
 
 from perftool.sim.ops.op_work import tensors
 
-# The wide type contains all values of the narrow type.
+# The wide type contains all values of the narrow type, except integers beyond 2^53.
 _WIDER = {
     torch.bfloat16: torch.float32,
     torch.float16: torch.float32,

@@ -54,7 +54,7 @@ class _Counter:
                 self._ended[kind] = min(self._steps.values(), default=0) if kind == OPTIMIZER else self._ended[kind] + 1
 
     def mark_step(self, line: str) -> None:
-        """Count a mark of a script without annotations, once per iteration."""
+        """Count a ``mark_step``, once per iteration."""
         if MARK_STEP not in self._ended:
             return
         if self._marks[line] >= self._limit:

@@ -1,6 +1,6 @@
 """``HPUDeepSpeedStrategy``: Lightning's strategy with the real DeepSpeed, which uses its HPU accelerator if
 ``habana_frameworks`` can be imported. Like Habana's strategy, this module adds the backend and settings for inference;
-it also notes which settings Gaudi's documentation does not support on the device.
+it also notes which settings the device does not support according to Gaudi's documentation.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def _with_tensor_parallelism(inference: Mapping[str, Any], cards: int) -> dict[s
 
 
 def _limits(simulation: Simulation, config: Any, inference: Mapping[str, Any], wanted: object) -> list[str]:
-    """Notes on settings that are not simulated, or that Gaudi's documentation does not support on the device."""
+    """Notes on settings that are not simulated, or that the device does not support according to Gaudi's
+    documentation."""
     zero = (config or {}).get("zero_optimization", {})
     offload = {zero.get(kind, {}).get("device", "none") for kind in ("offload_optimizer", "offload_param")}
     cards = (inference.get("tensor_parallel") or {}).get("tp_size", wanted)

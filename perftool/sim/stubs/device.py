@@ -165,7 +165,7 @@ class _Event:
         return self._ns is None or self._machine.now >= self._ns
 
     def synchronize(self) -> None:
-        """Wait until the recorded time has passed."""
+        """Launch pending ops and wait for the device."""
         self._machine.synchronize()
 
     def elapsed_time(self, end_event: _Event) -> float:
