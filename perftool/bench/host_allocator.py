@@ -17,7 +17,7 @@ _LIBRARIES = ("libtcmalloc_minimal.so.4", "libjemalloc.so.2")
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Both forms run the same three ops; they differ only in the environment of their processes."""
+    """Both forms run the same ops; they differ only in the environment of their processes."""
     size = _MIB[setting.size] * 2**18
     values = torch.arange(size, dtype=torch.float32).remainder_(251.0)
     latest: list[torch.Tensor] = []

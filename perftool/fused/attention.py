@@ -32,7 +32,7 @@ _recompute = True
 
 
 def enable_recompute_sdp(enabled: bool) -> None:
-    """Set whether calls whose `recompute_mode` is None compute the probabilities again in backward, as by default."""
+    """Set whether calls whose `recompute_mode` is None compute the probabilities again in backward (default: yes)."""
     global _recompute
     _recompute = bool(enabled)
 

@@ -20,8 +20,8 @@ register_optimizer(OP, adamw.ADAMW, NATIVE_MODULE)
 class FusedAdamW:
     """AdamW like `perftool.fused.FusedAdamW`, always with bias correction; not a torch.optim.Optimizer.
 
-    `state[param]` has `step` (a CPU tensor), `exp_avg`, `exp_avg_sq` and, for FP8 moments, their scales. The
-    count of the first parameter with a gradient is used for all.
+    `state[param]` has `step` (a CPU tensor), `exp_avg`, `exp_avg_sq` and, for FP8 moments, their scales. The `step` of
+    the first parameter with a gradient is used for all.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class FusedAdamW:
 
     @torch.no_grad()
     def step(self, gradients: list[Tensor | None]) -> None:
-        """Step every parameter whose entry in `gradients`, a list as long as the parameters, is not None."""
+        """Step every parameter that has a gradient; `gradients` has one entry per parameter, None for no gradient."""
         params = self.param_group["params"]
         if len(params) != len(gradients):
             raise ValueError(

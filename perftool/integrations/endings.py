@@ -20,7 +20,8 @@ import torch
 
 from perftool.integrations.descriptors import Descriptor
 
-# Signals that end a program by default. Ctrl-C is missing, because it runs ``atexit`` and ``with``.
+# Signals that end a program by default. Ctrl-C is missing, because Python then leaves ``with`` blocks and runs
+# ``atexit``.
 _ENDING = [
     getattr(signal, name)
     for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
@@ -208,6 +209,6 @@ def _forked() -> None:
         torch.autograd._enable_record_function(False)  # type: ignore[attr-defined]
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
-        # Registered last, so it runs first: flushes C's buffers and skips all destructors.
+        # Registered last, so these run first: they flush C's buffers and skip all destructors.
         libc.on_exit(libc._exit, None)
         libc.__cxa_atexit(libc.fflush, None, None)

@@ -49,8 +49,8 @@ class _Usage:
 
 @dataclass(frozen=True)
 class _Moment:
-    """Usage at one moment. ``busy_ns`` and ``stolen_ns`` cover the allowed cores, the values before them the process;
-    it spent ``system_ns`` of ``cpu_ns`` in the kernel.
+    """Usage at one moment: of this process (``cpu_ns``, of which ``system_ns`` in the kernel, page faults and memory),
+    of its threads and its worker processes, of the allowed cores (``busy_ns``, ``stolen_ns``), and of the machine.
     """
 
     at_ns: int

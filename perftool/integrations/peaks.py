@@ -19,7 +19,7 @@ _COPIED_BYTES = 64 << 20
 # A buffer is copied in this many parts, because other processes rarely interrupt a short copy.
 _COPIES = 16
 _SIZES = (256, 512, 1024, 2048, 4096, 8192)
-# A size is skipped if its matmul would take longer than this and than the time for the measurement: types without
+# A size is skipped if its matmul would take longer than both this and the time for the measurement: types without
 # instructions of their own are emulated, and large matmuls would take seconds.
 _LONGEST_S = 0.02
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

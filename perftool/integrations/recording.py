@@ -146,7 +146,7 @@ class Recording:
         return self._report
 
     def _save(self, profiler: torch_profiler.profile) -> None:
-        # The recording of the first step is kept only if no other step follows.
+        # The recording from the start of the block is kept only if the block never calls step().
         trial = self._steps == 1 and self._before > 0
         # Without steps after the skipped ones, nothing was recorded.
         if trial or 0 < self._steps <= self._before:

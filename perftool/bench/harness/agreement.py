@@ -8,7 +8,7 @@ import torch
 
 
 def largest_error(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> float:
-    """Largest absolute difference, relative to the largest absolute value of the tensor; infinite when shapes differ.
+    """Largest absolute difference, relative to the largest value of the expected tensor; infinite when shapes differ.
 
     NaN and infinite values must be the same in both.
     """

@@ -63,8 +63,8 @@ class Benchmark:
     What is recorded for the rules: ``traced_steps`` steps of ``traced_size``, with Python's functions if
     ``traced_stacks``.
 
-    Problems that need an asynchronous device are simulated instead: ``script`` is a file of ``perftool/bench/scripts``,
-    run once with the argument ``naive`` and once with ``advised``. A step of the advised form does ``script_work``
+    Problems that need an asynchronous device are simulated: ``script`` is a file of ``perftool/bench/scripts``, which
+    is run once with the argument ``naive`` and once with ``advised``. A step of the advised form does ``script_work``
     times as much work. ``settings`` is the name of a configuration file, which exists for each form and is copied next
     to its trace. If both print a last line ``result NUMBER``, the numbers must agree.
     """

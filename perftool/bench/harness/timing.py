@@ -97,8 +97,7 @@ def time_alone(run: Callable[[], object], clock: Clock, rounds: int) -> Timed:
 
 
 class Clock:
-    """CPU time of this process and of its child processes (compilers), or wall time. Each run waits for the device at
-    its end."""
+    """CPU time of this process and of its child processes (compilers), or wall time."""
 
     def __init__(self, kind: str, device: torch.device) -> None:
         self.device = device

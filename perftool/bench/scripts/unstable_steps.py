@@ -20,7 +20,7 @@ inputs = torch.randn(256, 256).to(device)
 
 
 def save() -> None:
-    """Copy all weights to the host and write them to a file."""
+    """Copy all weights to the host and save them."""
     torch.save({name: weight.cpu() for name, weight in model.state_dict().items()}, io.BytesIO())
     # The simulator models no disk; the sleep imitates the time of the write.
     time.sleep(0.005)

@@ -65,7 +65,7 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
 class CapturedCall:
     """A function of tensors that replays graphs on static memory.
 
-    Results live in that memory: the next call overwrites them, so clone results that must last. `state` names
+    Results live in that memory: the next call overwrites them, so clone results that must last. `state` holds
     tensors (a module's buffers) that capturing must not change.
     """
 

@@ -20,7 +20,7 @@ Group = dict[str, Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """Lists of equal length, one entry per parameter, all of one device and dtype.
+    """Lists of equal length, one entry per parameter. All are on one device; each list has one dtype.
 
     For a sharded parameter `params`, `grads` and `states` hold its local part, and `owners` the parameter itself.
     `ordinary` is False for subclasses of Tensor that need their own operators; gradients of ordinary tensors have the

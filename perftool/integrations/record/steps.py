@@ -23,8 +23,8 @@ from perftool.integrations.record.plan import StepsFrom
 
 # After this many batches without a step, an existing optimizer is treated as unused.
 _PATIENCE = 50
-# A program that calls a module this often before it first updates parameters only inspects the module (its size, its
-# operations, its lazy layers).
+# A program that calls a module at most this often before it first updates parameters only inspects the module (its
+# size, its operations, its lazy layers).
 _INSPECTIONS = 2
 # Modules that observe weights while a model is quantised. Their calls come before the model's own.
 _OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
@@ -127,7 +127,7 @@ class Steps:
         self._ended()
 
     def _call_begun(self) -> None:
-        """Count a call of the module, as long as an optimizer may still show that steps are its steps."""
+        """End a step, and count the call: if an optimizer steps after few calls, these only inspected the module."""
         self._calls += 1
         self._ended()
 
