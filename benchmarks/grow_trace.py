@@ -148,7 +148,7 @@ def above(numbers: Iterable[int]) -> int:
 
 
 def layout(event: Event) -> str:
-    """The event on several lines, laid out like the profiler's: head, arguments, end."""
+    """The event as JSON, laid out as the profiler does it: the arguments on a line of their own, after other fields."""
     head = json.dumps({key: value for key, value in event.items() if key != "args"}, default=float)[1:-1]
     args = json.dumps(event.get("args", {}), default=float)[1:-1]
     tail = f',\n    "args": {{\n      {args}\n    }}' if args else ""

@@ -1,4 +1,4 @@
-"""Fills the figures of pages, each from the file that its benchmark writes."""
+"""Fills in the figures on pages, each from the file that its benchmark writes."""
 
 from __future__ import annotations
 
