@@ -77,10 +77,11 @@ class Tensor:
 class Call:
     """The inputs of one call, by position.
 
-    ``element_bytes`` is the element size in lists of tensors, which records omit; the names of the call's kernels show
-    it. ``outer`` are the shapes of the enclosing op, ``seen`` the result shapes of the recording's convolutions.
-    ``around`` is the annotation that a serving engine puts around the call, ``grids`` are names and grids of the call's
-    kernels.
+    ``element_bytes``: the element size of tensors in lists. Records omit it; the names of the call's kernels show it.
+    ``outer``: the shapes of the enclosing op's inputs.
+    ``seen``: the result shapes of the recording's convolutions.
+    ``around``: the annotation that a serving engine puts around the call.
+    ``grids``: names and grids of the call's kernels.
     """
 
     dims: list[Any]

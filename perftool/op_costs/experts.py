@@ -48,7 +48,8 @@ class Mixture:
 
 
 def _given(call: Call) -> Mixture:
-    """The mixture of a call with the arguments: hidden states, both weights [expert, result, terms], router weights."""
+    """The mixture of a call with the arguments: hidden states, both weights [expert, columns, summed dimension], and
+    the weights of the chosen experts [token, choice]."""
     x, first, second, chosen = (call.tensor(at) for at in range(4))
     if not len(x.dims) == len(chosen.dims) == 2 or not len(first.dims) == len(second.dims) == 3 or 0 in first.dims:
         raise NoModelError("not a mixture")

@@ -53,10 +53,8 @@ def cost_of(
 ) -> Cost | None:
     """The cost of one call of the op ``name``, or None if no model covers it.
 
-    ``dims``, ``types`` and ``scalars`` are the JSON lists of a profiler's record, by position of the argument;
-    ``element_bytes`` is the element size of tensors in lists, from the names of the call's kernels; ``outer`` are the
-    shapes of the enclosing op, ``seen`` the result shapes of the recording's convolutions. ``around`` and ``grids`` are
-    columns of _op_work.
+    ``dims``, ``types`` and ``scalars`` are the JSON lists of a profiler's record, by position of the argument. The
+    others are fields of ``Call``; ``outer`` and ``grids`` are JSON here, too.
     """
     model = MODELS.get(name) or inductor_model(name)
     if model is None:

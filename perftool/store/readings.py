@@ -65,7 +65,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins), is_registered(t.op)) for t in totals
         ],
         "unsupported_dtypes": _missing_dtypes(totals),
-        # Inputs that would list fallbacks: if any was read, an empty list means that there were no fallbacks.
+        # Inputs that list fallbacks if there are any. If one was read, no fallback in it means that none occurred.
         "_log_fallback_sources": [(r.path,) for r in readings if _lists_fallbacks(r.reading)],
         "_captured": captured_rows([kernel for part in parts for kernel in part.captured]),
         "_log_compilations": [

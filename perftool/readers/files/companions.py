@@ -17,7 +17,8 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
 
-# Name patterns of files next to a trace: logs, metrics files (also numbered), configuration.
+# Name patterns of files next to a trace: logs, metrics files (also numbered), configuration, flight-recorder dumps,
+# files of Gaudi's profiler, results of benchmarks.
 COMPANIONS = (
     "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
     "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",

@@ -1,4 +1,4 @@
-"""Checks whether two traces share collectives. This proves that traces without a stated rank belong to one run."""
+"""Checks whether two traces share collectives. If they do, they belong to one run, even if neither states its rank."""
 
 from __future__ import annotations
 

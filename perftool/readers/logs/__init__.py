@@ -1,1 +1,1 @@
-"""Readers of logs: fallbacks, compilations, banners, progress."""
+"""Readers of logs: fallbacks, compilations, banners, progress, servers, environments."""

@@ -1,7 +1,8 @@
-"""Reads compiled graphs from the graph compiler: ``prof-data/post-graph/*.json`` or GRAPH_VISUALIZATION=1.
+"""Reads compiled graphs as Gaudi's graph compiler writes them: ``prof-data/post-graph/*.json`` of an archive, or with
+GRAPH_VISUALIZATION=1.
 
-The keys are defined in ``post_graph_serializer.cpp`` in the open Gaudi software. In the file, the
-fastest-changing dimension of a shape is the first; this reader reverses the order, to that of PyTorch.
+The keys are defined in ``post_graph_serializer.cpp`` in the open Gaudi software. In the file, a shape begins with the
+fastest-changing dimension; this reader reverses it, as PyTorch writes shapes.
 """
 
 from __future__ import annotations

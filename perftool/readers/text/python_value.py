@@ -7,8 +7,8 @@ import json
 import re
 import warnings
 
-# Strings, and what JSON spells differently. The limits keep the time linear and the memory small: a pattern keeps a
-# state for each escape, and each digit of a long number could begin a key.
+# Strings, and what JSON writes differently: tuples, None, booleans, numeric keys. The limits keep the time linear and
+# the memory small: a pattern keeps a state for each escape, and each digit of a long number could begin a key.
 _TOKEN = re.compile(
     r"""'[^'\\]*(?:\\.[^'\\]*){0,1000}'?|"[^"\\]*(?:\\.[^"\\]*){0,1000}"?|\(|,?\)|\b(?:None|True|False)\b"""
     r"|(?<![\w.\-])-?\d{1,20}(?=:)"

@@ -1,4 +1,5 @@
--- For each rank whose ops run on the CPU, the loop of ops that takes the most time, if it runs at least 8 times a step.
+-- For each rank whose ops run on the CPU: among the loops of ops that run at least 8 times a step, the one that takes
+-- the most time.
 --
 -- An op belongs to a loop of n ops if the last call of the same op was n calls ago. The time of a loop is the time
 -- between the calls of its longest op.
@@ -30,7 +31,7 @@ counted AS (
 ),
 loops AS (
     SELECT rank, length, arg_max(n, (ns, name)) AS n, arg_max(loop_ns, (ns, name)) AS loop_ns, sum(ns) AS ns,
-           -- Ops with fewer calls recur at this distance only by chance.
+           -- Ops with less than half as many calls as others recur at this distance only by chance.
            min(ts) FILTER (2 * n > most) AS ts, max("end") FILTER (2 * n > most) AS "end",
            array_to_string(arg_max(cut_text(name, 60), (ns, name), 3)[:length], ', ') AS names, count(*) AS kinds
     -- Leave out loops that consist mostly of backward functions: they are the backward pass of equal layers.

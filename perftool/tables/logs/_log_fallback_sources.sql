@@ -1,4 +1,5 @@
--- Inputs that would list fallbacks: if any was read, an empty list means that there were no fallbacks. Used by summary.
+-- Inputs that list fallbacks if there are any. If one was read, no fallback in it means that none occurred. Used by
+-- summary.
 --
 -- maker: given
 -- column path: VARCHAR, path of the file

@@ -3,7 +3,8 @@
 -- A rank is named if its own work takes longer than on the median rank with the same work. Time in which a collective
 -- blocks the rank does not count, so a rank that is late only because of others is not named. Two independent estimates
 -- give the cost: a replay of all ranks in which the straggler takes as long as the median rank, and the difference
--- between its exposed communication and the median rank's. There is a prediction only if both agree.
+-- between its exposed communication and the median rank's. There is a prediction only if both agree; for slow links,
+-- there is only the replay.
 --
 -- maker: replay
 -- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, _device_op_totals, _efficiency_totals, _vocabulary, ranks
@@ -20,7 +21,7 @@
 -- column waiting: BIGINT, number of ranks that wait for the straggler
 -- column late_ns: BIGINT, time that the median rank waits for the straggler in a late step
 -- column longest_ns: BIGINT, time that the median rank waits for the straggler in the worst step
--- column cause: VARCHAR, the slow activity: compute, dataloader, copy, compile, host or link; NULL if none explains half of the delay
+-- column cause: VARCHAR, the slow activity: compute, dataloader, copy, compile, host or link; NULL if none explains half of the delay, or if it changes
 -- column own_ns: BIGINT, time of the slow activity in a late step
 -- column median_ns: BIGINT, time of this activity on the median rank
 -- column why: VARCHAR, text about the cause
@@ -29,6 +30,6 @@
 -- column step_ns: BIGINT, mean step over the ranks
 -- column estimate_ns: BIGINT, cost of the straggler per step, estimated from exposed collectives; NULL for links
 -- column replayed_ns: BIGINT, cost of the straggler per step according to the replay; NULL if the replay is unreliable
--- column predicted_ns: BIGINT, replayed_ns, if both estimates agree
+-- column predicted_ns: BIGINT, replayed_ns, if both estimates agree; for links always
 -- column kernels: VARCHAR, for the cause compute: slower (each kernel takes longer), larger (the inputs are larger), unsized (the inputs may be larger, but no shapes were recorded) or more (more kernels); NULL if none explains it. Advice for slower kernels may depend on the device: slower_cpu, slower_cuda, slower_rocm, slower_hpu
 -- column peer: INTEGER, a rank to compare the straggler with: one that does the same work, is not late and, if hosts are known, is on the same host
