@@ -99,7 +99,7 @@ class StoppedError(Exception):
 
 
 class Sequencer:
-    """Gives numbered parts, which threads run in parallel, their turns in order; numbers start at 0."""
+    """Lets parts that threads run in parallel take turns in the order of their numbers, from 0."""
 
     def __init__(self) -> None:
         self._next = 0

@@ -51,8 +51,9 @@ _MOST_GROWING = 256
 class Run:
     """The traces of one run's ranks, in the order given, and what they state about the run.
 
-    ``saved_ns`` is the time at which the last trace was saved, ``span_ns`` has the first and the last start, ``lacks``
-    says why the recording is incomplete (None if complete).
+    ``saved_ns``: when the last trace was saved.
+    ``span_ns``: the first and the last start of a trace; empty if no start is known.
+    ``lacks``: why the recording is incomplete; None if it is complete.
     """
 
     files: list[str] = field(default_factory=list)

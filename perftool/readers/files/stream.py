@@ -25,7 +25,7 @@ BLOCK = 8 << 20
 COMPRESSED_BLOCK = 256 << 10
 # Bytes given to the decompressor in one call: gzip expands them at most 1,000 times, Zstandard 32,000 times.
 _AT_ONCE = 2 << 10
-# After an error, the input is decompressed in smaller pieces, to salvage the data before the damage.
+# After an error, the input is decompressed in pieces of this many bytes, to salvage the data before the damage.
 _FINER = 32
 STDIN = "-"
 # Content may be this many times as large as its compressed form, about what gzip can reach. Zstandard could turn a

@@ -52,9 +52,13 @@ _TAIL_WORK = 64
 
 @dataclass
 class Head:
-    """The text up to the first event. ``start`` is the offset just after the ``[`` of the event array. The array is
-    the whole document if ``bare``, else a member of an object, whose other members are metadata. ``damaged`` is the
-    minimum number of unreadable members of the metadata. With ``lines`` there is no array: each line is an event."""
+    """The text up to the first event.
+
+    ``start``: the offset just after the ``[`` of the event array.
+    ``bare``: whether the array is the whole document, rather than a member of an object with metadata.
+    ``damaged``: at least this many members of the metadata are unreadable.
+    ``lines``: whether there is no array, but an event on each line.
+    """
 
     start: int
     bare: bool

@@ -1,4 +1,4 @@
-"""The protocol between this process and the sandbox: frames of JSON, with the values of rows in JSON.
+"""The protocol between this process and the sandbox: frames of JSON.
 
 Rows are not pickled, because unpickling data from a compromised process would compromise this one, too.
 """
