@@ -190,7 +190,7 @@ class NumberChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of ``diff``. ``interval`` is None, and ``reason`` says why, when there are too few steps.
+    """The result of ``diff``. If ``interval`` is None, ``reason`` says why, such as too few steps.
 
     ``differences`` describes how the settings differ. A finding in only one run that is just above its rule's threshold
     is neither new nor fixed, because noise may have caused it.

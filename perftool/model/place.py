@@ -11,7 +11,7 @@ class Source:
 
     ``ns`` is its time, and ``share`` its share of the finding's time. ``line`` is None if only the function is known,
     because it was already running when the recording began. ``file`` is the recorded path or, if the file exists on
-    this machine (``here``), relative to the root of the project.
+    this machine (``here``), relative to the root of the project or to another source root.
     """
 
     file: str | None

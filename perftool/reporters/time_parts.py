@@ -23,7 +23,7 @@ class TimePart:
 def time_parts(report: Report) -> tuple[TimePart, ...]:
     """The parts of the window, which add up to it: device work, then the causes of idle time, largest first.
 
-    Without a device, the parts of the complete steps; empty when the input shows no time at all.
+    Without a device, the parts of the complete steps. Empty if the input shows no time, or no state of the device.
     """
     summary = report.summary
     busy, kernels = (summary[name].value for name in ("device_busy_ratio", "kernel_busy_ratio"))

@@ -305,6 +305,11 @@ def test_generated_kernels_name_the_ops_that_the_other_run_has_one_by_one() -> N
     assert compare(device_side("a", *kernels), device_side("b", single[0])).fusions == ()
 
 
+def test_a_base_whose_steps_have_no_length_is_named_as_the_reason() -> None:
+    assert compare(side((0,) * 6), side(steps(100_000))).reason == "the median step of the base run has length 0"
+    assert (compare(side((0,) * 2), side(steps(100_000))).reason or "").startswith("2 steps are too few")
+
+
 def test_kernels_generated_from_one_op_each_are_no_fusion() -> None:
     kernels = [rated("triton_poi_fused_silu_0", "[[2]]", 30, 0.5), rated("triton_poi_fused_add_1", "[[2]]", 30, 0.5)]
     single = [rated(f"aten::{name}", "[[1]]", 40, 0.5) for name in ("add", "mul", "silu")]

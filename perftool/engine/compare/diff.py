@@ -62,11 +62,9 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
     """The comparison of ``new`` with ``base``; ``rules`` produced their findings."""
     interval = change_of_median(base.step_ns, new.step_ns)
     few = min(len(base.step_ns), len(new.step_ns))
-    reason = (
-        None
-        if interval
-        else f"{few} {'step is' if few == 1 else 'steps are'} too few; each side needs at least {FEWEST_STEPS}"
-    )
+    reason = None if interval else "the median step of the base run has length 0"
+    if few < FEWEST_STEPS:
+        reason = f"{few} {'step is' if few == 1 else 'steps are'} too few; each side needs at least {FEWEST_STEPS}"
     floor = _LEAST_SHARE * median(base.step_ns) if base.step_ns else 0.0
     known, seen = _keyed(base.findings), _keyed(new.findings)
     by_code = {rule.code: rule for rule in rules}

@@ -33,8 +33,8 @@ _EMPTY = "TRC112"
 
 
 def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
-    """A sentence on how busy the device is, and how close to its peak; empty for a device that is idle for
-    ``most_idle`` of the time or more.
+    """A sentence on how busy the device is, and how close to its peak. Empty if it is idle for ``most_idle`` of the
+    time or more, if that is unknown, and if a finding is an error.
     """
     if not run.inputs or any(found.severity == "error" for found in run.findings):
         return ""
@@ -114,8 +114,8 @@ def work_sentences(run: VerdictInput) -> tuple[str, ...]:
 
 
 def largest_op(run: VerdictInput) -> tuple[str, ...]:
-    """A sentence on the op that takes the most time of a run on the CPU, and how close it is to the machine's peak, and
-    one on its modules; empty for other devices."""
+    """For a run on the CPU, a sentence on the op that takes the most time and how close it is to the machine's peak,
+    unless all ops are small, and one on the parts of the work; nothing for other devices."""
     if run.device != "cpu" or not run.device_ops:
         return ()
     top = run.device_ops[0]
@@ -232,7 +232,8 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
 
 
 def _best(run: VerdictInput) -> str:
-    """A clause on how far a busy device is from its peak, and why; empty if the distance is small or unknown."""
+    """A clause on how far a busy device is from its peak, and on the time in kernels that only read and write memory;
+    empty if neither is large."""
     best = run.summary["roofline_ratio"].value
     distance = f", with its {_units(run)} at {format_ratio(best)} of their peak" if best and best < _NEAR_BEST else ""
     return "; ".join((distance, passes)) if (passes := _passes(run)) else distance

@@ -49,8 +49,9 @@ class _Part:
 
 def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) -> tuple[str, tuple[Line, ...]]:
     """A sentence on the user's outermost functions that divide the time of the first rank, and the lines of these
-    functions. Empty if the recording has no stacks, if one function has all of the time and calls no other, or if only
-    the ``forward`` of modules, which have their own sentence, would be named.
+    functions. Empty if the recording has no stacks, if the largest function has a small share, if one that is called at
+    most once per step has nearly all of the time, or if only the ``forward`` of modules, which have their own sentence,
+    would be named.
     """
     store.build(["windows", "frames"])
     windows = store.select(_WINDOWS)

@@ -75,7 +75,7 @@ class Left:
         return (f"{self._largest()}.", *by_module, self._ending()) if self.ops else ()
 
     def reached_by(self, name: str) -> float | None:
-        """The share of its peak that the op ``name`` reaches; None if it is known only for a part of the calls."""
+        """The share of its peak that the op ``name`` reaches; None if it is unknown for many of the calls."""
         return next((op.reached for op in self.ops if op.name == name and not op.calls), None)
 
     def _largest(self) -> str:

@@ -11,7 +11,7 @@ _LEVEL = {"error": "error", "warning": "warning", "info": "notice"}
 
 
 def render_github(result: LintReport) -> bytes:
-    """One workflow command per finding, the worst first, because GitHub shows only the first few of a step."""
+    """One workflow command per finding that is not suppressed, the worst first: GitHub shows only the first few."""
     return "".join(f"{_command(found)}\n" for found in result.active).encode("utf-8", "replace")
 
 

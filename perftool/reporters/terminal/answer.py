@@ -136,7 +136,7 @@ def _remark(read: InputFile, message: str) -> str:
 
 
 def _rows(report: Report, choice: Choice) -> list[_Row]:
-    """The advice of the chosen severity, most worthwhile first: one row per rule, with its first finding's gain."""
+    """The advice that is severe enough, most worthwhile first: one row per rule, with its first finding's gain."""
     chosen = choice.of(report.findings)
     of_code: dict[str, list[Sequence[int]]] = {}
     for group in grouped(chosen):
