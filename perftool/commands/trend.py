@@ -54,8 +54,8 @@ def trend(
 
     A statistical method finds levels and the changes between them. Exit 1: the last level, of at least 3 runs, is worse
     than the best level before it by more than --threshold. Exit 2: the newest run does not show the metric, lacks
-    the chosen rank or a rank that most runs have, or had an input that could not be read in full. Needs the extra
-    trend.
+    the chosen rank or a rank that most runs have, had an input that could not be read in full, or has settings that
+    fewer than 6 of the file's runs have. Needs the extra trend.
 
     Examples:
 
