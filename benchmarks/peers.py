@@ -32,7 +32,7 @@ ANALYSERS = ("perftool", "torch-tb-profiler", "HTA", "gpu-idle", "Perfetto")
 # Time limit of a run in s. It is generous, because a run may have to wait on a shared machine.
 LIMIT = 600.0
 LARGE = ("h100_qwen_chat", "cuda_a100_train_rank0")
-# The traces that every program reads: name, path, description.
+# The traces that are given to every program: path, the folder that contains it, description.
 RUNS = (
     ("v100_dlrm_8ranks", "traces", "8 ranks of DLRM on V100"),
     ("mi300_vllm_decode.json.gz", "traces", "a vLLM decode on an MI300"),

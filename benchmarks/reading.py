@@ -21,7 +21,7 @@ from measuring import Cost, RunError, best, measure
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "sample_traces" / "cpu" / "small_allreduce" / "rank0.json.gz"
-# Costs are given relative to this program, because every script over a trace begins by decoding it into dictionaries.
+# Costs are given relative to this program, because every script that reads a trace begins by decoding it.
 YARDSTICK = "json"
 SHOWN = ("perftool", "msgspec", "orjson", "json", "torch-tb-profiler", "HTA")
 # Programs that keep a whole trace in memory, at up to seven times its size.

@@ -88,7 +88,7 @@ class FusedSDPA(AppliedOp):
         choice = choose(OP, "cpu" if q.is_cpu else q.device.type)
         extras = return_dropout_mask or return_attn_probs or seq_padding_type != "left" or softmax_mode != "None"
         if choice == "fast" and attn_mask is None and valid_seq_len is None and recompute_mode and not extras:
-            # With few tokens, checking all arguments would take longer than the op.
+            # The other arguments are not checked: with few tokens, that would take a noticeable part of the time.
             _check_shapes(q, k, v, dropout_p)
             if q.dim() == 4:
                 return _torch_attention(q, k, v, None, dropout_p, is_causal, scale)

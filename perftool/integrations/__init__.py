@@ -1,5 +1,5 @@
-"""Integrations with PyTorch scripts, Lightning and Hugging Face.
+"""Recorders for PyTorch scripts, Lightning, Hugging Face's Trainer and servers of language models.
 
-They record with torch.profiler and analyse the trace. They import PyTorch and the frameworks, so the rest of the
-package must not import them; users do, directly or through ``perftool.profile``.
+Most modules import PyTorch or a framework, so the rest of the package imports them only where it needs them. Users
+import them directly, or through ``perftool.profile``.
 """

@@ -29,7 +29,7 @@ VERSION = 1
 _MOST_THREADS = 64
 # Number of steps right before the recording from which the step time without the profiler is computed.
 _FEWEST_QUIET, _MOST_QUIET = 3, 5
-# Settings that keep libraries from using all features of the processor.
+# Settings that change how libraries use the processor and the memory.
 _LIMITS = (
     "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "OMP_NUM_THREADS",
     "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY", "OMP_PROC_BIND", "LD_PRELOAD",

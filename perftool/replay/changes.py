@@ -274,7 +274,6 @@ def _shorten_host(graph: Graph, result: Altered, hosts: _Hosts) -> None:
     by_thread: dict[int, list[tuple[int, int, float]]] = defaultdict(list)
     for thread, ts, until, factor in hosts.stretches:
         by_thread[thread].append((ts, until, factor))
-    # A thread that waits for another saves only its work before and after the wait.
     stretches = np.flatnonzero(on_host)
     of = points.thread[np.minimum(links.target[stretches], len(points) - 1)]
     for thread, at in of_threads(of, by_thread):
@@ -282,5 +281,6 @@ def _shorten_host(graph: Graph, result: Altered, hosts: _Hosts) -> None:
         mine = stretches[at]
         begin, end = points.time[links.source[mine]], points.time[links.target[mine]]
         less = np.interp(end, times, savings) - np.interp(begin, times, savings)
+        # The lag of a stretch does not include waiting, which these changes do not shorten.
         share = np.where(end > begin, result.lag[mine] / np.maximum(1, end - begin), 0.0)
         result.lag[mine] -= np.round(less * share).astype(np.int64)

@@ -85,7 +85,7 @@ def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
 
 
 def quickest_launch_ns(recording: Recording) -> int:
-    """The shortest time from the start of a launch to the start of its work."""
+    """About the shortest time from the start of a launch to the start of its work."""
     tasks = recording.tasks
     launched = tasks.launch != NONE
     lags = tasks.ts[launched] - recording.launches.ts[tasks.launch[launched]]

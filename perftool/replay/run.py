@@ -11,7 +11,8 @@ from perftool.replay.recording import NONE, Int64s
 
 # A time so early that nothing waits for it.
 _NEVER = -(1 << 60)
-# The first pass begins without queued work, each later one with the state after the previous one. The last is measured.
+# The first pass begins without queued work, each later one in the state that the previous one left. The last one is
+# measured.
 _PASSES = 3
 
 

@@ -20,7 +20,7 @@ from perftool.bench.harness.timing import Clock, Effort, Timed, race, time_alone
 from perftool.bench.harness.usage import peak_bytes
 from perftool.model.benchmark import FormFigures, Ratio
 
-# Runs of both forms before their results are compared; optimizers need a few for their state to matter.
+# Runs of each form before their results are compared; optimizers need a few for their state to matter.
 _RUNS_BEFORE_COMPARING = 3
 
 

@@ -1,4 +1,4 @@
-"""A table of steps read at a changing index, or rotated so that the index is always 0. Written for a Gaudi."""
+"""A table of noise levels, read at a changing index, or rotated so that the index is always 0. Written for a Gaudi."""
 
 import sys
 

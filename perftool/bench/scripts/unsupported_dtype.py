@@ -1,4 +1,4 @@
-"""Counts the members that each pair of groups shares by a matmul of integers, or of floats. Written for a Gaudi."""
+"""Counts the members that each pair of groups has in common, by a matmul of integers or of floats. For a Gaudi."""
 
 import sys
 

@@ -149,7 +149,7 @@ class ModuleCacher:
 
 
 class TrainingCache(GraphCache):
-    """The forward of a wrapped module. `hits` and `uncached` count calls with and without one of `graphs`."""
+    """The forward of a wrapped module. `hits` counts the calls that use one of `graphs`, `uncached` the others."""
 
     def __init__(
         self, module: torch.nn.Module, names: tuple[str, ...], max_graphs: int, use_lfu: bool, unused: bool

@@ -115,7 +115,7 @@ def refuse_negative(values: dict[str, float]) -> None:
 
 
 class FusedOptimizer(Optimizer):
-    """A torch.optim.Optimizer that steps all parameters of a group with one kernel call.
+    """A torch.optim.Optimizer that steps all parameters of a group with one kernel call per device and dtype.
 
     A group has one step counter, `group[counter]`, which all its parameters share. Parameters, gradients and
     states keep their memory. Sharded parameters (DTensor) are stepped shard by shard, other subclasses of Tensor

@@ -1,4 +1,4 @@
-"""Detects the end of a step of the user's program: by its optimizer, its data loader, or its outermost module. A step
+"""Detects the end of a step of the user's program: by its optimizer, its data loader, or its first module. A step
 ends after ``optimizer.step()``. Without an optimizer, a step begins with a fetch from a data loader; without a loader,
 with a call of the module that was called first. If an optimizer steps soon after, that call only inspected the module.
 """

@@ -1,4 +1,4 @@
-"""Measures how late each rank is relative to the median rank, and finds the ranks that wait for it."""
+"""Measures how late each rank is relative to the median rank, and how long the others wait for it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ NO_BATCH = "no batch"
 class Mark:
     """A finished annotation, or a ``mark_step``.
 
-    ``owner`` says which optimizer of the script stepped, or which line called ``mark_step``.
+    ``owner`` says which optimizer of the script stepped, or which line called ``mark_step``; for a loader, it may be
+    NO_BATCH.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Annotations:
         try:
             self.on_step(self._stepping)
         except BaseException:
-            # The step limit ends the script here, but the annotation of this step has already begun.
+            # The step limit ends the script here, but the annotation of this step has already begun, so drop it.
             self._open.pop()
             self._open.append(("", self._machine.now))
             raise

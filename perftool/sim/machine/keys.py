@@ -12,7 +12,7 @@ _ASPECTS = {"shape": "shape", "stride": "strides", "offset": "storage offset", "
 
 
 class TensorPart(NamedTuple):
-    """A tensor. ``origin`` says which node of the graph makes it, or which input it is."""
+    """A tensor. ``origin`` says which node of the graph makes it, which input it is, or that it is on the host."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
