@@ -1,4 +1,6 @@
-"""Rotary position embeddings: p*cos + rotated(p)*sin, where `rotated` swaps the halves or the pairs of each vector."""
+"""Rotary position embeddings: p*cos + rotated(p)*sin, where `rotated` swaps the halves of each vector, or the two
+elements of each pair, and negates what then comes first.
+"""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def engine_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def hooks_function(simulation: Simulation) -> Callable[..., Any]:
-    """A replacement for PyTorch's function that installs hooks for saved tensors: they run inside the function mode."""
+    """Replaces the function that installs hooks for saved tensors, so that the hooks run inside the function mode."""
     plain = torch._C._autograd._push_saved_tensors_default_hooks
 
     def entered(hook: Callable[..., Any]) -> Callable[..., Any]:
