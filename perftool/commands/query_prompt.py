@@ -150,7 +150,7 @@ def terminal() -> Callable[[str], str]:
 
 
 def fitting(before: str) -> list[str]:
-    """Completions after ``before``: only tables where a table must follow, otherwise columns too."""
+    """Completions after ``before``: only tables where a table must follow, commands after a dot, else also columns."""
     tables = {table.name: table for table in public_tables()}
     if _TABLE_NEXT.search(before):
         return list(tables)

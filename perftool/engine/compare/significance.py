@@ -15,7 +15,7 @@ _SEED = 0
 
 
 def change_of_median(base: Sequence[int], new: Sequence[int]) -> Interval | None:
-    """The relative change of the median from ``base`` to ``new``; None with too few values or a median of 0.
+    """The relative change of the median from ``base`` to ``new``; None with too few values, or if the base median is 0.
 
     Percentile bootstrap (Efron 1979): both samples are redrawn with replacement 2000 times, and the interval holds the
     middle 95 % of the changes. The seed is fixed, so equal inputs give equal bounds. The interval does not include the

@@ -50,7 +50,7 @@ def trend_of(
     last: int = DEFAULT_LAST,
     threshold: float = DEFAULT_THRESHOLD,
 ) -> Trend:
-    """``metric`` over the ``last`` runs (of ``rank``) with the newest run's device, world size and origin.
+    """``metric`` over the ``last`` runs (of ``rank``) that are comparable with the newest run.
 
     ``only`` is a pattern for run names, ``since`` the earliest time or a prefix of it, ``threshold`` is in percent.
     Raises SettingsError for an unknown metric, InputError when no run is left, and MissingExtraError without the
@@ -156,7 +156,7 @@ def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
 
 def _with_other_settings(newest: RunLine, alike: int, runs: int) -> str:
     """Why ``newest`` is not judged if too few of the ``runs`` are ``alike``, though the file has enough; empty if not.
-    Else each change of a device's name would pass the gate."""
+    Otherwise, any change of the device's name would pass the gate."""
     if not alike < 2 * FEWEST_RUNS <= runs:
         return ""
     return (

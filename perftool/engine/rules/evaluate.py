@@ -128,7 +128,7 @@ def conclude(
 
 
 def _skipped_rules(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:
-    """One finding for all rules that did not run because the allowance was used up."""
+    """One finding for all rules that did not run, or were not replayed, because the allowance was used up."""
     if crash_rule is None:
         raise SpentError
     others = f" and {len(spent) - 1} more" if len(spent) > 1 else ""

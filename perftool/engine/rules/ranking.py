@@ -124,10 +124,10 @@ def weight_ns(finding: Finding, step_ns: int) -> float:
 def led_by_largest(
     findings: Sequence[Finding], causes: Sequence[Cause], kept: Container[str] = ()
 ) -> tuple[Finding, ...]:
-    """``findings``; the one that explains the largest of ``causes`` comes first if it is about as large as the first.
+    """``findings``, with the one that explains the largest of ``causes`` before the first advice with a gain.
 
-    The first finding stays if it explains a cause about as large, or if its rule is in ``kept`` (rules about
-    stragglers, and rules that relieve the host).
+    The order stays if the gain of that first advice is clearly larger, if it explains a cause about as large, or if its
+    rule is in ``kept`` (rules about stragglers, and rules that relieve the host).
     """
     first = next((found for found in findings if found.advice and found.gain), None)
     if first is None or not causes or first.code in kept:

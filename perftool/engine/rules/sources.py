@@ -106,7 +106,7 @@ def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> l
 def _launching(
     store: TraceStore, rank: int, ran: FeedingLines, places: Sequence[Mapping[str, int]]
 ) -> tuple[Source, ...]:
-    """The lines of ``ran`` that launched most of the device time in ``places``."""
+    """The lines of ``ran`` that launched the work in ``places``, those with the most device time."""
     import numpy as np
 
     took = {place["ts"]: place["dur"] for place in places}
