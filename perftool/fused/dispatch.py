@@ -23,7 +23,7 @@ _PLACE = {name: place for (_, place), names in NAMES.items() for name in names}
 
 
 class BackendError(PerfToolError):
-    """The implementation named in the environment cannot run here; the text says why."""
+    """No implementation can run here, or not the one named in the environment; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def _reason(device_type: str, devices: tuple[str, ...], obstacle: Callable[[], s
 
 
 def choose(op: str, device_type: str) -> str:
-    """The implementation of `op` on a type of device. Raises BackendError if the one that the environment names cannot
-    run."""
+    """The implementation of `op` on a type of device. Raises BackendError if none can run, or not the one that the
+    environment names."""
     key = op, device_type, wanted
     if key not in _choices:
         _choices[key] = _chosen(op, device_type)[0]

@@ -131,7 +131,7 @@ def _make(store: TraceStore, rank: int) -> Model | str:
 
 
 def _crowded(recording: Recording) -> str | None:
-    """A sentence if the number of streams or threads is implausible, else None."""
+    """A sentence if there are too many streams or threads to replay, else None."""
     lanes = len(np.unique(recording.tasks.lane))
     if lanes * len(recording.tasks) > _MOST_CROSSINGS:
         return f"the work of a step is spread over {lanes:,} streams, too many to replay"

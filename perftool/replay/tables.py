@@ -18,5 +18,5 @@ _MAKERS: dict[str, Callable[[TraceStore], Sequence[tuple[Any, ...]]]] = {
 
 
 def replayed_rows(store: TraceStore, table: str) -> Sequence[tuple[Any, ...]]:
-    """The rows of ``table``, whose maker is ``replay``."""
+    """The rows of ``table``, one of those that come from a replay."""
     return _MAKERS[table](store)

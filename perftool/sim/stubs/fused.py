@@ -100,7 +100,7 @@ def _lars(simulation: Simulation) -> type:
 
 def _functional_adamw(simulation: Simulation) -> type:
     class FusedAdamW(fused.distributed.FusedAdamW):  # type: ignore[misc]
-        """The optimizer that DistributedDataParallel's functional form calls."""
+        """The functional optimizer, whose step takes the gradients."""
 
         def __init__(self, params: list[torch.Tensor], *args: Any, **options: Any) -> None:
             with simulation.plain_tensors():
