@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class ServingPhase:
     """The iterations of one phase: prefill, decode, mixed or idle (calls of the model without requests).
 
-    ``total_ns`` is their time, ``share`` the share of the window. ``batch`` is the mean batch size, weighted by time.
+    ``share`` is the share of the window that they take. ``batch`` is the mean batch size, weighted by time.
     Numbers that no annotation states are None.
     """
 

@@ -243,7 +243,7 @@ def _calls(run: VerdictInput) -> str:
 
 
 def _loop(run: VerdictInput) -> str:
-    """A sentence on the ops that a step, or a recording without steps, repeats more times than a model has layers."""
+    """A sentence on the ops that a step, or a recording without steps, often repeats; empty if that takes little."""
     loop, steps = run.op_loop, run.summary["steps"].value
     if loop is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):
         return ""
