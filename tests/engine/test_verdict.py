@@ -171,7 +171,7 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
     assert [(length.steps, length.longest_ns) for length in report.run.lengths] == [(3, 4_000_000), (3, 10_800_000)]
     assert report.verdict.caveats.startswith("Steps have two lengths: 3 take 4.00 ms, 3 take 10.8 ms.")
     assert report.verdict.headline == (
-        "Up to 3.40 ms of each step (7.40 ms on average) is lost (estimate): the long steps call aten::linear 6 times "
+        "Up to 3.40 ms of each step (7.40 ms on average) is lost: the long steps call aten::linear 6 times "
         "instead of 0."
     )
     assert "6 steps, mean 7.40 ms" in facts(report)
@@ -203,7 +203,7 @@ def test_a_function_that_only_the_long_steps_run_is_named(tmp_path: Path) -> Non
     assert (first.code, first.gain and first.gain.ns_per_step) == ("STP101", 3_250_000)
     assert first.location.source == Source("/home/user/train.py", 9, "evaluate", 6.5 / 6.8, 6_500_000)
     assert report.verdict.headline == (
-        "Up to 3.25 ms of each step (7.40 ms on average) is lost (estimate): only the long steps run evaluate "
+        "Up to 3.25 ms of each step (7.40 ms on average) is lost: only the long steps run evaluate "
         "(train.py:9), for 6.50 ms."
     )
     assert "Steps have two lengths: 3 take 4.00 ms, 3 take 10.8 ms." in report.verdict.caveats
@@ -299,7 +299,7 @@ def test_a_single_event_is_compared_with_the_whole_recording(tmp_path: Path) -> 
     found = report_of([*usual, *slow], tmp_path)
 
     assert found.verdict.headline == (
-        "Up to 50.0 ms of the 160 ms recorded is lost (estimate): requests wait while the server compiles."
+        "Up to 50.0 ms of the 160 ms recorded is lost: requests wait while the server compiles."
     )
 
 
@@ -323,7 +323,7 @@ def test_the_largest_of_several_causes_is_not_the_whole_loss(tmp_path: Path) -> 
     found = report_of([step(1, 0, 1000), *waits], tmp_path, without="SYN105")
 
     assert found.verdict.headline == (
-        "Up to 290 us of the 1.00 ms step is lost (estimate): the device waits for the host, 51.7 % of that time "
+        "Up to 290 us of the 1.00 ms step is lost: the device waits for the host, 51.7 % of that time "
         "while the host runs framework ops."
     )
 

@@ -492,7 +492,7 @@ def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _
         lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"
         # A fix of device work saves time in which the device is busy, so this time is not called lost.
         what = "can be saved" if rule is not None and rule.relieves == "device" else "is lost"
-        return f"{lost} {what} ({'predicted' if predicted else 'estimate'}): {_lower(title)}."
+        return f"{lost} {what}{' (predicted)' if predicted else ''}: {_lower(title)}."
     return f"{title.rstrip('.')}."
 
 
