@@ -809,3 +809,18 @@ def test_shares_of_modules_include_inner_modules_and_count_no_work_twice(tmp_pat
     ]))  # fmt: skip
 
     assert "By module: Conv 75.0 %, Norm 15.0 % of the work." in context_of(path)
+
+
+def test_a_container_of_modules_is_not_named(tmp_path: Path) -> None:
+    def call(name: str, at: float, dur: float, number: int) -> Event:
+        return x(f"nn.Module: {name}", at, dur, "python_function", **{"Python id": number})
+
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), x("run.py(3): <module>", 0, 10_000, "python_function", **{"Python id": 1}),
+        call("Sequential_0", 0, 6000, 2), call("Conv_0", 0, 3000, 3), x("aten::mul", 0, 3000),
+        call("Norm_0", 3000, 3000, 4), x("aten::div", 3000, 3000),
+        call("Conv_1", 6000, 4000, 5), x("aten::mul", 6000, 4000),
+    ]))  # fmt: skip
+
+    assert "By module: Conv 70.0 %, Norm 30.0 % of the work." in context_of(path)
