@@ -21,7 +21,7 @@ INTEL = [
     ("g_1_conv_0_tpc_packing", 3, 554804524737, 1138, 713, 713, 78, 158, 148, 8, 8, 62),
     ("g_1_conv_0", 1, 554804527286, 18814, 18814, 18814, 16884, 18444, 17747, 8, 8, 100),
 ]
-SHARED = Path("/work/shared/traces/gaudi3_conv_hw_prof_accel0_001.csv")
+SHARED = Path(__file__).parents[3] / "shared" / "traces" / "gaudi3_conv_hw_prof_accel0_001.csv"
 FORMATS = {
     "profile_1.csv": gaudi_profiler.as_csv,
     "native.json": gaudi_profiler.as_native_json,

@@ -49,7 +49,7 @@ SHOWN = re.compile(r"(<!-- report: (.+?) -->\n```text\n).*?(?=```)", re.DOTALL)
 # A comment holds a command and the number of output lines to show after it.
 COMMAND = re.compile(r"(?P<head><!-- shown (?P<lines>\d+): (?P<command>.+?) -->\n```text\n).*?(?=```)", re.DOTALL)
 # Public recordings that are not in the repository.
-TRACES = Path(os.environ.get("PERFTOOL_TRACES", "/work/shared/traces"))
+TRACES = Path(os.environ.get("PERFTOOL_TRACES", DOCS.parents[1] / "shared" / "traces"))
 
 
 def tables_page() -> str:

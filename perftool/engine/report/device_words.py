@@ -33,6 +33,7 @@ _EMPTY = "TRC112"
 # Modules of torch.nn that only run others.
 _CONTAINERS = {"Sequential", "ModuleList", "ModuleDict"}
 
+
 def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
     """A sentence on how busy the device is, and how close to its peak. Empty if it is idle for ``most_idle`` of the
     time or more, if that is unknown, and if a finding is an error.
@@ -158,8 +159,8 @@ def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
     """The modules that divide the work, largest first."""
     by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in _dividing(modules)]
     by_module.sort(key=lambda part: -part.share)
-    # A class of layers may be spread over several modules, so the whole class may be larger than the largest module. The
-    # name of a container says nothing about its work.
+    # A class of layers may be spread over several modules, so the whole class may be larger than the largest module.
+    # The name of a container says nothing about its work.
     spread = max((one.module for one in modules if one.module), key=lambda name: _own_ns(modules, name), default="")
     if spread in [part.name for part in by_module] and (
         _class_part(modules, spread).share > by_module[0].share or by_module[0].name in _CONTAINERS
