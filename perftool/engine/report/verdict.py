@@ -121,7 +121,8 @@ def verdict(run: VerdictInput) -> Verdict:
             headline = limit if _gains_below(_TABLE_ONLY, first) else f"{limit} {headline}"
             detail, most = busy_detail(run), work_sentences(run) or most
     elif limit := limit_sentence(run):
-        headline, detail, most = limit, busy_detail(run), work_sentences(run) or most
+        headline = f"{limit} No known cause of lost time was found." if run.device == "cpu" else limit
+        detail, most = busy_detail(run), work_sentences(run) or most
     else:
         headline, most = _nothing_found(run), work_sentences(run) or most
         if is_memory_alone(run):
