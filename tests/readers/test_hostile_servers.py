@@ -55,7 +55,7 @@ class _Server(BaseHTTPRequestHandler):
 @pytest.fixture
 def address() -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
 
@@ -167,7 +167,7 @@ def test_an_answer_that_never_begins_is_given_up(first: bytes, then: bytes, monk
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Endless) as server:
         server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/x.json"
         try:
             with pytest.raises(InputError, match=f"^{url}: .*did not respond within"), local_copy(url):
