@@ -156,7 +156,8 @@ def register_native(op: str, module: str | None = None) -> None:
 
 
 def register_everywhere(op: str, obstacle: Callable[[], str | None] | None = None) -> None:
-    """Register an op: natively on a Gaudi unless `obstacle()` gives a reason against it, and PyTorch's op elsewhere."""
+    """Register an op's three implementations: Gaudi's own, usable unless `obstacle()` gives a reason (by default,
+    unless its class cannot be imported), and `fast` and `reference` for every device."""
     if obstacle is None:
         register_native(op)
     else:

@@ -24,11 +24,13 @@ class Cores:
     others: float = 0.0
 
     def least_step(self, measured_ns: int, predicted_ns: int, on_device: bool) -> tuple[int, str | None]:
-        """The minimum length in ns of a step of ``measured_ns`` with its work spread over all cores, and a clause on
-        the missing cores if they rule out ``predicted_ns`` or may do so. The minimum is 0 if it is unknown, or is not
-        above ``predicted_ns``. The work of the step does not change, and other programs keep their cores. Threads that
-        wait in a busy loop are counted as working, so the true minimum may be shorter. ``on_device`` is true if the
-        model computes on an accelerator.
+        """The least time in ns that a step of ``measured_ns`` can take with its work spread over the cores that other
+        programs leave free, and a clause for the message (None if there is nothing to say).
+
+        If that time exceeds ``predicted_ns``, the clause says that the cores are too busy. Otherwise the time is
+        returned as 0. If the number of cores is unknown, it is also 0, and the clause says so unless the model runs
+        ``on_device``, an accelerator. Assumes that the total work stays the same. Busy waiting counts as work, so the
+        true minimum may be lower.
         """
         if self.usable is None or self.own is None:
             lacks = "the trace does not say how many cores the machine has for workers"

@@ -226,7 +226,7 @@ def _findings_tile(findings: Sequence[ShownFinding]) -> Tile:
 
 
 def metrics(report: Report) -> list[ShownMetric]:
-    """Every number of the summary that applies to this kind of device."""
+    """The numbers of the summary that apply to this kind of device, as text; serving numbers only where known."""
     return [
         ShownMetric(label, None if metric.value is None else format_metric(metric), _fraction(metric))
         for label, metric in listed_metrics(report)
