@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from perftool.model.hpu_ops import is_registered, unsupported
-from perftool.model.inputs import UNREAD, InputFile
+from perftool.model.inputs import UNREAD, ImportIssue, InputFile
 from perftool.model.nodes import GraphNode, NodeRun
-from perftool.model.records import CapturedKernel, LogReading
+from perftool.model.records import CapturedKernel, CompilationRecord, LogReading
 from perftool.op_costs.graph_nodes import node_flops
 from perftool.readers.files.remote import local_copy, shown_path
 from perftool.readers.files.stream import STDIN
@@ -56,8 +56,32 @@ def read_text(path: str) -> Reading:
         return Reading(shown, size, text_input.read(place))
 
 
+def with_rows_limited(readings: Sequence[Reading]) -> list[Reading]:
+    """``readings`` with smaller counts of compilations, and an issue, where all of them together need too many rows."""
+    room, kept = _MOST_EXTRA_ROWS, []
+    for part in readings:
+        records, lost = [], 0
+        for record in part.reading.compilations:
+            count = min(record.count, 1 + room)
+            room -= max(count - 1, 0)
+            lost += record.count - count
+            records.append(record if count == record.count else _with_count(record, count))
+        kept.append(replace(part, reading=_with_fewer(part.reading, records, lost)) if lost else part)
+    return kept
+
+
+def _with_count(record: CompilationRecord, count: int) -> CompilationRecord:
+    return replace(record, count=count, dur_ns=record.dur_ns and record.dur_ns // record.count * count)
+
+
+def _with_fewer(reading: LogReading, records: Sequence[CompilationRecord], lost: int) -> LogReading:
+    text = f"{lost:,} compilations are left out, because lines that count several add at most {_MOST_EXTRA_ROWS:,} rows"
+    issue = ImportIssue("too many compilations", min(lost, _MOST_COUNTED), text)
+    return replace(reading, compilations=tuple(records), issues=(*reading.issues, issue))
+
+
 def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of the tables that ``readings`` fill, by table."""
+    """The rows of the tables that ``readings`` (from ``with_rows_limited``) fill, by table."""
     parts = [part.reading for part in readings]
     totals = fallback_totals(parts)
     return {
@@ -72,7 +96,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             (c.rank, c.step, c.recipe, c.reason, "metrics" if c.source == "metrics" else "log", share)
             for c in chosen_compilations(parts)
             for share in [c.dur_ns and c.dur_ns // c.count]
-            for _ in range(min(c.count, _MOST_ROWS))
+            for _ in range(c.count)
         ],
         "config": [(e.source, e.key, e.value, e.rank, r.path) for r in readings for e in r.reading.config],
         "log_events": [
@@ -185,8 +209,8 @@ _ON_CHIP = "SRAM"
 _MOST_COUNTED = 2**62
 
 
-# A record of many compilations becomes as many rows, up to this limit.
-_MOST_ROWS = 10_000
+# A record of many compilations becomes as many rows. All records together add at most this number to one row for each.
+_MOST_EXTRA_ROWS = 100_000
 
 
 def _dtypes(combinations: Sequence[Sequence[str]]) -> str | None:

@@ -13,7 +13,7 @@ from perftool.store.device_signs import device_signs
 from perftool.store.facts import device_facts, named_devices
 from perftool.store.machines import cpu_facts, machines_of, threads_of
 from perftool.store.ranks import ranks_of_run
-from perftool.store.readings import Reading, reading_tables
+from perftool.store.readings import Reading, reading_tables, with_rows_limited
 
 
 def source_tables(
@@ -23,6 +23,7 @@ def source_tables(
     unreadable: Sequence[InputFile],
 ) -> dict[str, Sequence[tuple[Any, ...]]]:
     """The rows of each table; ``metadata`` holds the metadata of the ``traces``, by rank."""
+    readings = with_rows_limited(readings)
     inputs = [*traces, *(part.as_input() for part in readings)]
     device = next((part.reading.device for part in readings if part.reading.device), None)
     facts = [(read.path, read.kind, read.rank, read.bytes, read.events, read.status) for read in inputs]

@@ -39,7 +39,7 @@ from perftool.readers.logs import console_log, environment_dump
 from perftool.readers.metrics import compilation_stats, metrics_file
 from perftool.readers.trace.splice import splice
 from perftool.reporters.json import render_json
-from perftool.store.readings import Reading, reading_tables
+from perftool.store.readings import Reading, reading_tables, with_rows_limited
 from perftool.store.trace_store import TraceStore
 
 ROOT = Path(__file__).parents[2]
@@ -193,7 +193,7 @@ def _text(data: bytes, folder: Path) -> None:
     path = folder / "input.txt"
     path.write_bytes(data)
     reading = text_input.read(path)
-    reading_tables([Reading(str(path), len(data), reading)])
+    reading_tables(with_rows_limited([Reading(str(path), len(data), reading)]))
     for read in TEXT_READERS:
         with suppress(PerfToolError):
             read(data)

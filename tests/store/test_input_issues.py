@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from stores import store_over
 
 import perftool
 from perftool.store.load import LONGEST_NAME
+from perftool.store.readings import read_text
+from perftool.store.trace_store import TraceStore
 
 
 @pytest.mark.parametrize("letter", ["n", "ü"])
@@ -64,3 +67,20 @@ def test_long_names_that_together_are_too_long_are_cut_in_their_middle() -> None
     assert sorted(row["name"] for row in kept) == sorted(f"{name[:512]}…{name[-512:]}" for name in names)
     with store_over([x(name, at, 5) for at, name in enumerate(names[:10])]) as store:
         assert [row["name"] for row in store.rows("ops")] == names[:10]
+
+
+def test_compilations_that_are_only_counted_have_limited_rows_over_all_inputs(tmp_path: Path) -> None:
+    """Otherwise, 90 kB of a log became 10,000,000 rows, and several such logs a multiple of that."""
+    line = "[DETECT_RECOMPILE_AUTO][net]step:{} Recompilation! new input signature num_graphs:{}\n"
+    for rank in range(2):
+        text = "".join(line.format(number, 30_000) for number in range(5))
+        (tmp_path / f"rank{rank}.log").write_text(text + line.format(5, 10**18 - 1))
+    with TraceStore() as store:
+        for rank in range(2):
+            store.add_reading(read_text(str(tmp_path / f"rank{rank}.log")))
+        kept, issues = store.rows("compilations"), store.rows("input_issues")
+    # The 12 lines have a row each, and the first 100,000 further compilations too.
+    steps = Counter(row["step"] for row in kept)
+    assert (steps[0], steps.total()) == (30_001, 100_012)
+    assert [issue["count"] for issue in issues] == [10**18 + 49_993, 10**18 + 149_993]
+    assert {issue["kind"] for issue in issues} == {"too many compilations"}
