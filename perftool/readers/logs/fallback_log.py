@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from perftool.model.records import FallbackOrigin, FallbackRecord, LogReading
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine
 from perftool.readers.text.log_time import time_of_day
 from perftool.readers.text.op_names import dtype_name, op_name
+from perftool.readers.text.short_texts import cached_for_short
 
 HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were executed on CPU:")
 _HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
@@ -63,7 +63,7 @@ class _ReportedCall:
 
 
 # Cached, because the same op falls back in every step.
-@lru_cache(maxsize=4096)
+@cached_for_short
 def _calls_in(text: str) -> tuple[_ReportedCall, ...]:
     found = []
     for known in _LINES:
@@ -121,7 +121,7 @@ class FallbackScanner:
         """Keep what ``line`` adds to a table of fallbacks, and the calls that it reports."""
         text = line.text
         if HEADERS[0] in text or HEADERS[1] in text:
-            table = _Table(line)
+            table = _Table(line.without_text)
             self._open = [*self._open[-_MAX_OPEN:], table]
             self._tables.append(table)
         elif "::" in text and (row := _ROW.match(text)):
@@ -176,7 +176,7 @@ class FallbackScanner:
             text = "a fallback is not counted, because the log has too many different ones"
             self._tally.note("too many kinds", text, line.number)
             return
-        self._calls.setdefault(key, _Call(line, call.detail)).count += 1
+        self._calls.setdefault(key, _Call(line.without_text, call.detail)).count += 1
 
     def _table_records(self) -> Iterator[FallbackRecord]:
         seen: set[tuple[object, ...]] = set()

@@ -53,7 +53,7 @@ class ProgressScanner:
         if key not in self._bars and len(self._bars) >= _MAX_BARS:
             return
         done = int(match["done"])
-        bar = self._bars.setdefault(key, _Bar(line, int(match["total"]), done))
+        bar = self._bars.setdefault(key, _Bar(line.without_text, int(match["total"]), done))
         if done > bar.done:
             bar.iterations += done - bar.done
             bar.refreshes += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from perftool.model.records import LogEvent, LogReading
 from perftool.readers.logs import compilation_lines, progress_bar
@@ -15,6 +14,7 @@ from perftool.readers.logs.serving_buckets import WARMUP
 from perftool.readers.logs.serving_patterns import SERVING_PATTERNS
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine
+from perftool.readers.text.short_texts import cached_for_short
 
 _CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS, *SERVING_PATTERNS))
 CORES = (*(core for core, _ in _CORES), *compilation_lines.CORES, progress_bar.CORE)
@@ -65,12 +65,12 @@ class EventScanner:
             text = "a line is not counted, because the log has too many different ones"
             self.tally.note("too many kinds", text, line.number)
             return
-        seen = self._seen.setdefault(key, _Seen(known, line))
+        seen = self._seen.setdefault(key, _Seen(known, line.without_text))
         seen.count, seen.last_line, seen.value, seen.limit = seen.count + 1, line.number, value, limit
 
 
 # Cached, because most lines of a log differ only in their prefix.
-@lru_cache(maxsize=4096)
+@cached_for_short
 def _known_in(text: str) -> tuple[LinePattern, ...]:
     # The shapes of a server's warm-up are not batch sizes of the run.
     return () if WARMUP in text else tuple(known for core, known in _CORES if core in text)

@@ -47,6 +47,11 @@ class LogLine(NamedTuple):
     prefix: Prefix = NO_PREFIX
     ended: bool = True
 
+    @property
+    def without_text(self) -> LogLine:
+        """The line's place, to be kept while the rest of the log is read: a text may be a megabyte."""
+        return self._replace(text="")
+
 
 def read_log_lines(
     source: Source, tally: IssueTally, rank: int | None = None, wanted: Wanted | None = None
