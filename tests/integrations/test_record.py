@@ -347,6 +347,21 @@ def test_a_program_that_ends_too_early_is_reported(tmp_path: Path) -> None:
     ) in done.stderr
 
 
+@pytest.mark.parametrize("batches", [11, 50])
+def test_batches_of_a_program_with_an_unused_optimizer_may_be_the_steps(batches: int, tmp_path: Path) -> None:
+    unused = f"""
+import torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for batch in torch.utils.data.DataLoader(torch.ones({2 * batches}, 4), batch_size=2):
+    model(batch)
+"""
+    done = run(tmp_path, unused)
+
+    assert done.returncode == 2
+    assert "nothing was recorded: no optimizer made a step; --steps-from loader takes each batch of" in done.stderr
+
+
 def test_without_pytorch_nothing_is_recorded_and_record_says_so(tmp_path: Path) -> None:
     done = run(tmp_path, "print('hello')")
 

@@ -53,6 +53,11 @@ class Steps:
             self._silence = _Silence(_GLOBAL_HOOKS)
             self._handles += [self._first_call, self._silence]
 
+    @property
+    def batches(self) -> int:
+        """The number of batches fetched from data loaders; 0 if steps are those of an optimizer or of a module."""
+        return self._fetches if self._source in ("auto", "loader") else 0
+
     def close(self) -> None:
         """Remove every hook."""
         for handle in self._handles:
