@@ -86,7 +86,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
     totals = fallback_totals(parts)
     return {
         "_log_fallbacks": [
-            (t.op, t.base, _dtypes(t.dtypes), t.count, "+".join(t.origins), is_registered(t.op)) for t in totals
+            (t.op, t.base, _dtypes(t), t.count, "+".join(t.origins), is_registered(t.op)) for t in totals
         ],
         "unsupported_dtypes": _missing_dtypes(totals),
         # Inputs that list fallbacks if there are any. If one was read, no fallback in it means that none occurred.
@@ -213,8 +213,9 @@ _MOST_COUNTED = 2**62
 _MOST_EXTRA_ROWS = 100_000
 
 
-def _dtypes(combinations: Sequence[Sequence[str]]) -> str | None:
-    return "; ".join(", ".join(dtypes) for dtypes in combinations) or None
+def _dtypes(total: FallbackTotal) -> str | None:
+    more = [f"and {total.more_dtypes:,} more"] if total.more_dtypes else []
+    return "; ".join([*(", ".join(dtypes) for dtypes in total.dtypes), *more]) or None
 
 
 def _missing_dtypes(totals: Sequence[FallbackTotal]) -> list[tuple[Any, ...]]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from perftool.model.records import FallbackOrigin, FallbackRecord, LogReading
 from perftool.readers.text.log_time import time_of_day
 
+# The types of one op are listed up to this number of characters. Each overload of the op repeats the list.
+_LONGEST_LIST = 1000
 # Records of these origins name the overload and count every execution; other origins count lines of one kind.
 _COMPLETE: frozenset[FallbackOrigin] = frozenset({"table", "metrics"})
 
@@ -21,8 +23,9 @@ _COMPLETE: frozenset[FallbackOrigin] = frozenset({"table", "metrics"})
 class FallbackTotal:
     """The total for one op over all inputs: ``count`` CPU executions, a lower bound when a process was killed.
 
-    ``dtypes`` holds the argument types from call lines, one tuple per combination; ``ranks`` the ranks that
-    executed the op, as far as known; ``origins`` the kinds of records that report it.
+    ``dtypes`` holds the argument types from call lines, one tuple per combination, and ``more_dtypes`` counts the
+    combinations that are left out; ``ranks`` holds the ranks that executed the op, as far as known; ``origins`` the
+    kinds of records that report it.
     """
 
     op: str
@@ -31,6 +34,27 @@ class FallbackTotal:
     ranks: tuple[int, ...]
     origins: tuple[FallbackOrigin, ...]
     dtypes: tuple[tuple[str, ...], ...] = ()
+    more_dtypes: int = 0
+
+
+@dataclass
+class _Calls:
+    """What lines about single calls add to an op, or to all overloads of an op: origins and argument types."""
+
+    origins: set[FallbackOrigin] = field(default_factory=set)
+    dtypes: dict[tuple[str, ...], None] = field(default_factory=dict)
+    left_out: set[tuple[str, ...]] = field(default_factory=set)
+    _length: int = 0
+
+    def add(self, record: FallbackRecord) -> None:
+        self.origins.add(record.origin)
+        if not record.dtypes or record.dtypes in self.dtypes:
+            return
+        length = self._length + sum(len(dtype) + len(", ") for dtype in record.dtypes)
+        if self.dtypes and length > _LONGEST_LIST:
+            self.left_out.add(record.dtypes)
+        else:
+            self.dtypes[record.dtypes], self._length = None, length
 
 
 @dataclass
@@ -38,17 +62,12 @@ class _Evidence:
     """The counts of one op by source and rank; a source is the position of a file and an origin."""
 
     base: str
+    calls: _Calls
     counts: dict[tuple[int, FallbackOrigin], dict[int | None, int]] = field(default_factory=dict)
-    dtypes: dict[tuple[str, ...], None] = field(default_factory=dict)
 
     def add(self, file: int, record: FallbackRecord) -> None:
         by_rank = self.counts.setdefault((file, record.origin), {})
         by_rank[record.rank] = by_rank.get(record.rank, 0) + record.count
-        self.note_dtypes(record)
-
-    def note_dtypes(self, record: FallbackRecord) -> None:
-        if record.dtypes:
-            self.dtypes.setdefault(record.dtypes)
 
 
 def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]:
@@ -59,20 +78,21 @@ def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]
     """
     evidence: dict[str, _Evidence] = {}
     loose: list[tuple[int, FallbackRecord]] = []
+    # The lines about calls of each op that a table or the metrics list, for all of its overloads together.
+    listed: dict[str, _Calls] = {}
     for file, record in _without_repeats(readings):
         if record.origin in _COMPLETE:
-            evidence.setdefault(record.op, _Evidence(record.base)).add(file, record)
+            calls = listed.setdefault(record.base, _Calls())
+            evidence.setdefault(record.op, _Evidence(record.base, calls)).add(file, record)
         else:
             loose.append((file, record))
-    known = {entry.base for entry in evidence.values()}
     for file, record in loose:
-        if record.base not in known:
-            evidence.setdefault(record.op, _Evidence(record.base)).add(file, record)
-            continue
-        for entry in evidence.values():
-            if entry.base == record.base:
-                entry.counts.setdefault((file, record.origin), {})
-                entry.note_dtypes(record)
+        if record.base in listed:
+            listed[record.base].add(record)
+        else:
+            entry = evidence.setdefault(record.op, _Evidence(record.base, _Calls()))
+            entry.add(file, record)
+            entry.calls.add(record)
     totals = (_total(op, entry) for op, entry in evidence.items())
     return tuple(sorted(totals, key=lambda total: (-total.count, total.op)))
 
@@ -102,6 +122,7 @@ def _total(op: str, entry: _Evidence) -> FallbackTotal:
         base=entry.base,
         count=max(unranked, sum(ranked.values())),
         ranks=tuple(sorted(ranked)),
-        origins=tuple(sorted({origin for _, origin in entry.counts})),
-        dtypes=tuple(entry.dtypes),
+        origins=tuple(sorted({origin for _, origin in entry.counts} | entry.calls.origins)),
+        dtypes=tuple(entry.calls.dtypes),
+        more_dtypes=len(entry.calls.left_out),
     )
