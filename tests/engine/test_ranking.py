@@ -30,8 +30,9 @@ def test_a_wait_without_a_gain_ranks_by_its_share_of_the_time() -> None:
     def order(gain: int) -> list[str]:
         return [found.code for found in ranked([finding("B001", gain), finding("C001", None), pause], {}, step_ns=100)]
 
-    assert order(49) == ["A001", "B001", "C001"]
-    assert order(51) == ["B001", "A001", "C001"]
+    # A bound counts for 0.8 of itself.
+    assert order(62) == ["A001", "B001", "C001"]
+    assert order(63) == ["B001", "A001", "C001"]
     for strange in (-1, 1.5, float("nan"), "much", None):
         odd = replace(pause, evidence={"waited_ratio": strange})
         assert [found.code for found in ranked([odd, finding("B001", 0)], {}, step_ns=100)] == ["B001", "A001"]
@@ -84,6 +85,13 @@ def test_a_loose_bound_about_the_same_time_comes_after_its_prediction() -> None:
     assert [f.code for f in ranked([finding("B001", 300), predicted], {}, (), explains)] == ["A001", "B001"]
     assert [f.code for f in ranked([finding("B001", 301), predicted], {}, (), explains)] == ["B001", "A001"]
     assert [f.code for f in ranked([finding("C001", 300), predicted], {}, (), explains)] == ["C001", "A001"]
+
+
+def test_a_slightly_larger_bound_comes_after_a_prediction() -> None:
+    predicted = replace(finding("A001", 0), gain=Gain(100, 0.1, "predicted"))
+
+    assert [f.code for f in ranked([finding("B001", 124), predicted], {})] == ["A001", "B001"]
+    assert [f.code for f in ranked([finding("B001", 126), predicted], {})] == ["B001", "A001"]
 
 
 def test_a_symptom_is_explained_by_findings_inside_its_time() -> None:

@@ -13,6 +13,8 @@ from perftool.units import format_ns
 _ALIKE = 1.5
 # A prediction counts as large as another gain within this factor, because predictions are about 10 % off.
 _SAME = 1.1
+# A bound counts for this share of itself: measured gains were 0.3 to 1.1 times their bounds, mostly 0.6 to 0.9.
+_LIKELY = 0.8
 # A bound within this multiple of a prediction may describe the same time.
 LOOSE = 3.0
 # If a smaller share of a symptom's gain is explained, or left, it is within the error of the two bounds.
@@ -98,6 +100,8 @@ def ranked(
             same = max((foreseen.get((finding.rank, cause), 0) for cause in explains.get(finding.code, ())), default=0)
             if same < gain <= LOOSE * same:
                 gain = same - 0.5
+            elif gain > 0:
+                gain *= _LIKELY
         severity = _SEVERITY_ORDER[finding.severity]
         others = not (finding.code in blaming and finding.gain and finding.gain.ns_per_step > 0)
         symptom = finding.code in explained_by

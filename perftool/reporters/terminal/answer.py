@@ -227,8 +227,8 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
     together = report.verdict.together
     lines = _wrapped(Text(one_line(together)), console) if together else []
     lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
-    # A recording without host ops cannot have lines of code.
-    recorded = bool(report.top_ops) and not origins(report)
+    # A recording without host ops cannot have lines of code; one with modules has stacks.
+    recorded = bool(report.top_ops) and not report.modules and not origins(report)
     if shown and not any(row.cells[2] for row in shown) and recorded:
         lines += _wrapped(Text(_NO_STACKS, style="dim"), console)
     return [*lines, *_wrapped(Text(_next(shown), style="dim"), console)]
