@@ -26,7 +26,8 @@ ConfigSource = Literal["banner", "deepspeed", "gaudi_config", "environment", "js
 class CapturedKernel:
     """A kernel that an op launched during the capture of a device graph, in order; ``op`` numbers the op's call.
 
-    Shapes, types and arguments are the JSON of the profiler's record, None where none is recorded.
+    Shapes, types and arguments are the JSON of the profiler's record, None where none is recorded. Only the first
+    kernel of a call has them.
     """
 
     kernel: str

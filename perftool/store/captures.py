@@ -10,14 +10,19 @@ from perftool.store.readings import Reading
 from perftool.store.trace_store import TraceStore
 
 # Captured kernels do not run, so their launches may have no device work. On ROCm, the launch itself names the kernel.
+# Only an op's first kernel has its inputs: an op may launch thousands of kernels, and its inputs may be 100 kB of text.
 _KERNELS = """
 WITH named AS (
     SELECT r.id, r.ts, r.parent, coalesce(d.name, arg(w.args, 'kernel')) AS kernel
     FROM _runtime AS r JOIN raw AS w ON w.rowid = r.id LEFT JOIN device_ops AS d ON d.launch = r.id AND d.valid
+),
+numbered AS (
+    SELECT n.kernel, n.ts, n.id, o.id AS called, o.name AS op_name, dense_rank() OVER (ORDER BY o.ts, o.id) AS op,
+           row_number() OVER (PARTITION BY o.id ORDER BY n.ts, n.id) = 1 AS is_first
+    FROM named AS n JOIN ops AS o ON o.id = n.parent WHERE n.kernel IS NOT NULL
 )
-SELECT n.kernel, dense_rank() OVER (ORDER BY o.ts, o.id) AS op, o.name AS op_name,
-       o.input_dims, o.input_types, o.concrete_inputs
-FROM named AS n JOIN ops AS o ON o.id = n.parent WHERE n.kernel IS NOT NULL ORDER BY n.ts, n.id
+SELECT n.kernel, n.op, n.op_name, f.input_dims, f.input_types, f.concrete_inputs
+FROM numbered AS n LEFT JOIN ops AS f ON f.id = CASE WHEN n.is_first THEN n.called END ORDER BY n.ts, n.id
 """
 
 

@@ -6,6 +6,6 @@
 -- column times: BIGINT, number of kernels of this name
 -- column op: BIGINT, number of the call of the op that launched the kernel
 -- column op_name: VARCHAR, name of the op
--- column input_dims: VARCHAR, shapes of the op's inputs as JSON
--- column input_types: VARCHAR, types of the op's inputs as JSON
--- column concrete_inputs: VARCHAR, scalar arguments of the op as JSON
+-- column input_dims: VARCHAR, shapes of the op's inputs as JSON, NULL except for the op's first kernel
+-- column input_types: VARCHAR, types of the op's inputs as JSON, NULL except for the op's first kernel
+-- column concrete_inputs: VARCHAR, scalar arguments of the op as JSON, NULL except for the op's first kernel

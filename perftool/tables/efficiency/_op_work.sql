@@ -47,7 +47,10 @@ replayed AS (
     SELECT n.id, n.launch, c.op, c.op_name FROM numbered AS n
     JOIN _captured AS c ON c.kernel = n.name AND c.nth = n.nth AND c.times % n.times = 0
 ),
-calls AS (SELECT DISTINCT op, input_dims, input_types, concrete_inputs FROM _captured),
+calls AS (
+    SELECT DISTINCT op, input_dims, input_types, concrete_inputs FROM _captured
+    WHERE coalesce(input_dims, input_types, concrete_inputs) IS NOT NULL
+),
 -- For some ops of vLLM, only the annotation around the step and the grids of the kernels show the sizes.
 batches AS (
     SELECT track, ts, "end", name FROM slices
