@@ -10,7 +10,7 @@ import typer
 from perftool.commands import options
 from perftool.commands.output import exit_code, is_file, print_document, print_notes, write_document, written_note
 from perftool.model.choices import Color
-from perftool.model.trend import DEFAULT_LAST, DEFAULT_METRIC, DEFAULT_THRESHOLD, MOST_LAST, Trend
+from perftool.model.trend import DEFAULT_LAST, DEFAULT_METRIC, DEFAULT_THRESHOLD, FEWEST_RUNS, MOST_LAST, Trend
 from perftool.output_file import require_apart
 
 
@@ -42,7 +42,7 @@ def trend(
         typer.Option(metavar="DATE", help="Only runs since this date, such as 2026-01-31; earlier runs are ignored."),
     ] = "",
     last: Annotated[
-        int, typer.Option(metavar="N", min=1, max=MOST_LAST, help="Number of runs to show.")
+        int, typer.Option(metavar="N", min=2 * FEWEST_RUNS, max=MOST_LAST, help="Number of runs to judge and to show.")
     ] = DEFAULT_LAST,
     output_format: Annotated[Format, options.format_of(Format, "the trend")] = Format.text,
     output_file: options.OutputFile = None,
