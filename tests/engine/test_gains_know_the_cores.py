@@ -97,6 +97,16 @@ def test_an_overloaded_machine_is_reported_and_gains_are_bounds(tmp_path: Path) 
     assert "the machine was overloaded" in str(report.model.why_not)
 
 
+@pytest.mark.parametrize(("own_ns", "by_itself"), [(700_000, True), (400_000, False)])
+def test_a_run_with_more_workers_than_cores_overloads_itself(own_ns: int, by_itself: bool, tmp_path: Path) -> None:
+    report = analyze([str(trace(tmp_path, machine(2, own_ns, 710_000, delay_us=180_000)))])
+
+    assert (
+        report.verdict.caveats.startswith("The run has more busy threads and loader workers than cores: ") == by_itself
+    )
+    assert report.verdict.caveats.startswith("The machine was overloaded: ") != by_itself
+
+
 def test_a_finding_precedes_python_that_may_be_waiting_for_a_core(tmp_path: Path) -> None:
     """The update takes 30 ms; 20 ms are Python or waiting."""
     path = trace(tmp_path, machine(8, 360_000, 400_000, delay_us=180_000))

@@ -30,6 +30,9 @@ from perftool.units import format_ns, format_ratio
 
 # The rule that reports an overloaded machine.
 _OVERLOADED = "TRC111"
+# If the cores were busy for more than the first share, and other processes used less than the second share of the time
+# that threads waited, the run overloaded the machine itself.
+_BUSY, _OTHERS = 0.9, 0.5
 # The rule that reports the time that the profiler takes.
 _PROFILED = "TRC105"
 # The rule for calls whose time varies; without advice, its finding means that other work disturbed the recording.
@@ -345,9 +348,12 @@ def _overloaded(findings: Sequence[Finding]) -> str:
     if found is None:
         return ""
     share, waited, recorded = (found.evidence[name] for name in ("waited_ratio", "waited_ns", "recorded_ns"))
+    busy, others = found.evidence.get("busy_ratio"), found.evidence.get("others")
+    by_itself = busy is not None and busy > _BUSY and others is not None and others * recorded < _OTHERS * waited
+    cause = "The run has more busy threads and loader workers than cores" if by_itself else "The machine was overloaded"
     return (
-        f"The machine was overloaded: threads of the run waited for a core for {format_ratio(share)} of the recorded "
-        f"time ({format_ns(waited)} of {format_ns(recorded)}), so steps took too long, and gains are upper bounds."
+        f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
+        f"({format_ns(waited)} of {format_ns(recorded)}), so steps took too long, and gains are upper bounds."
     )
 
 
