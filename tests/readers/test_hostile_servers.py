@@ -126,6 +126,14 @@ def test_addresses_of_private_networks_are_known(host: str, inside: bool) -> Non
     assert remote._is_inside(f"http://{host}:80/x.json") == inside
 
 
+def test_a_private_address_beside_a_public_one_makes_a_name_no_private_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    public, private = ((None, None, None, None, (address, 0)) for address in ("8.8.8.8", "10.255.255.1"))
+
+    for found, inside in (([public, private], False), ([private, public], False), ([private], True)):
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, found=found: found)
+        assert remote._is_inside("http://outside.example/x.json") == inside
+
+
 def test_a_file_that_would_fill_the_disk_is_given_up(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

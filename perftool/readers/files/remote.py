@@ -169,12 +169,14 @@ def _web_options(url: str) -> dict[str, Any]:
 
 
 def _is_inside(url: str) -> bool:
-    """Whether the host of ``url`` has an address on this machine or its network, unreachable from the internet."""
+    """Whether all addresses of the host of ``url`` are on this machine or its network, unreachable from the internet. A
+    stranger may add such an address to the name of a public server.
+    """
     try:
         found = socket.getaddrinfo(urlsplit(url).hostname, None)
     except (OSError, ValueError):
         return False
-    return any(_is_private(str(address[0])) for *_, address in found)
+    return all(_is_private(str(address[0])) for *_, address in found)
 
 
 def _is_private(address: str) -> bool:
