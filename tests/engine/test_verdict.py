@@ -536,8 +536,12 @@ def python(name: str, ts: float, dur: float, number: int) -> Event:
     return x(name, ts, dur, "python_function", **{"Python id": number})
 
 
+def module(name: str, ts: float, dur: float, number: int) -> Event:
+    return python(f"nn.Module: {name}", ts, dur, number)
+
+
 def test_a_model_that_a_step_calls_many_times_is_counted(tmp_path: Path) -> None:
-    calls = [python("nn.Module: Net_0", 1000 * k, 900, k + 2) for k in range(10)]
+    calls = [module("Net_0", 1000 * k, 900, k + 2) for k in range(10)]
     ops = [x("aten::mul", 1000 * k + 50, 800) for k in range(10)]
     path = tmp_path / "trace.json"
     path.write_bytes(document([
@@ -548,11 +552,11 @@ def test_a_model_that_a_step_calls_many_times_is_counted(tmp_path: Path) -> None
 
 
 def test_a_layer_that_its_module_calls_again_and_again_is_counted(tmp_path: Path) -> None:
-    calls = [python("nn.Module: Cell_0", 100 + 1000 * k, 900, k + 3) for k in range(9)]
+    calls = [module("Cell_0", 100 + 1000 * k, 900, k + 3) for k in range(9)]
     ops = [x("aten::mul", 150 + 1000 * k, 800) for k in range(9)]
     path = tmp_path / "trace.json"
     path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1), python("nn.Module: Rnn_0", 10, 9900, 2),
+        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1), module("Rnn_0", 10, 9900, 2),
         *calls, *ops,
     ]))  # fmt: skip
 
@@ -618,7 +622,7 @@ def test_the_first_call_of_a_module_with_most_of_its_time_is_named_instead_of_it
             slow = long + times * begin // 10_000
             for k in range(10):
                 at, dur = begin + 100 * k + (5000 if k > slow else 0), 5000 if k == slow else 90
-                events += [python("nn.Module: Net_0", at, dur, 10 + k + begin), x("aten::mm", at + 1, dur - 2)]
+                events += [module("Net_0", at, dur, 10 + k + begin), x("aten::mm", at + 1, dur - 2)]
         return document(events)
 
     path, random = tmp_path / "trace.json", tmp_path / "random.json"
@@ -647,7 +651,7 @@ def test_functions_have_the_backward_pass_of_what_they_compute(tmp_path: Path) -
     path = tmp_path / "trace.json"
     path.write_bytes(document([
         step(1, 0, 10_000), python("run.py(9): train", 0, 10_000, 1),
-        python("nn.Module: Net_0", 0, 1000, 2), forward("aten::add", 10, 900, 1),
+        module("Net_0", 0, 1000, 2), forward("aten::add", 10, 900, 1),
         python("run.py(3): penalty", 1000, 1000, 3), forward("aten::norm", 1000, 1000, 2),
         forward("aten::pow", 2000, 1000, 3),
         python("run.py(6): update", 3000, 7000, 4), *backward("PowBackward0", 3000, 3000, 3),
@@ -662,7 +666,7 @@ def test_functions_have_the_backward_pass_of_what_they_compute(tmp_path: Path) -
 def test_the_forward_of_modules_has_no_second_sentence(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document([
-        step(1, 0, 10_000), python("run.py(9): train", 0, 10_000, 1), python("nn.Module: Net_0", 0, 5000, 2),
+        step(1, 0, 10_000), python("run.py(9): train", 0, 10_000, 1), module("Net_0", 0, 5000, 2),
         python("run.py(3): forward", 10, 4900, 3), x("aten::add", 20, 4800), x("aten::mul", 5000, 5000),
     ]))  # fmt: skip
 
@@ -746,14 +750,11 @@ def test_a_cause_names_the_op_that_takes_most_of_its_time(tmp_path: Path) -> Non
 
 
 def test_a_class_of_modules_inside_and_outside_the_largest_module_counts_as_a_whole(tmp_path: Path) -> None:
-    def call(name: str, at: int, dur: int, number: int) -> Event:
-        return x(f"nn.Module: {name}", at, dur, "python_function", **{"Python id": number})
-
     path = tmp_path / "trace.json"
     path.write_bytes(document([
-        step(1, 0, 10_000), x("eval.py(3): <module>", 0, 10_000, "python_function", **{"Python id": 1}),
-        call("Body_0", 0, 6000, 2), call("W8Linear_0", 100, 5500, 3), x("aten::mul", 150, 5400),
-        call("W8Linear_1", 6000, 4000, 4), x("aten::mul", 6100, 3600),
+        step(1, 0, 10_000), python("eval.py(3): <module>", 0, 10_000, 1),
+        module("Body_0", 0, 6000, 2), module("W8Linear_0", 100, 5500, 3), x("aten::mul", 150, 5400),
+        module("W8Linear_1", 6000, 4000, 4), x("aten::mul", 6100, 3600),
     ]))  # fmt: skip
 
     assert "By module: W8Linear 100.0 % of the work." in context_of(path)
@@ -796,15 +797,13 @@ def test_the_layers_of_a_decoder_are_no_loop_of_small_ops(tmp_path: Path) -> Non
 def test_shares_of_modules_include_inner_modules_and_count_no_work_twice(tmp_path: Path) -> None:
     """Block takes 60 % of the work, 50 % of it in Conv. So it is not named beside Conv, and nor are its own 10 %."""
 
-    def call(name: str, at: int, dur: int, number: int) -> Event:
-        return x(f"nn.Module: {name}", at, dur, "python_function", **{"Python id": number})
-
     path = tmp_path / "trace.json"
     path.write_bytes(document([
-        step(1, 0, 10_000), x("run.py(3): <module>", 0, 10_000, "python_function", **{"Python id": 1}),
-        call("Block_0", 0, 6000, 2), call("Conv_0", 0, 5000, 3), x("aten::mul", 0, 5000), x("aten::add", 5000, 1000),
-        call("Conv_1", 6000, 2500, 4), x("aten::mul", 6000, 2500),
-        call("Norm_0", 8500, 1500, 5), x("aten::div", 8500, 500), call("Scale_0", 9000, 1000, 6),
+        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1),
+        module("Block_0", 0, 6000, 2), module("Conv_0", 0, 5000, 3), x("aten::mul", 0, 5000),
+        x("aten::add", 5000, 1000),
+        module("Conv_1", 6000, 2500, 4), x("aten::mul", 6000, 2500),
+        module("Norm_0", 8500, 1500, 5), x("aten::div", 8500, 500), module("Scale_0", 9000, 1000, 6),
         x("aten::exp", 9000, 1000),
     ]))  # fmt: skip
 
@@ -812,15 +811,12 @@ def test_shares_of_modules_include_inner_modules_and_count_no_work_twice(tmp_pat
 
 
 def test_a_container_of_modules_is_not_named(tmp_path: Path) -> None:
-    def call(name: str, at: float, dur: float, number: int) -> Event:
-        return x(f"nn.Module: {name}", at, dur, "python_function", **{"Python id": number})
-
     path = tmp_path / "trace.json"
     path.write_bytes(document([
-        step(1, 0, 10_000), x("run.py(3): <module>", 0, 10_000, "python_function", **{"Python id": 1}),
-        call("Sequential_0", 0, 6000, 2), call("Conv_0", 0, 3000, 3), x("aten::mul", 0, 3000),
-        call("Norm_0", 3000, 3000, 4), x("aten::div", 3000, 3000),
-        call("Conv_1", 6000, 4000, 5), x("aten::mul", 6000, 4000),
+        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1),
+        module("Sequential_0", 0, 6000, 2), module("Conv_0", 0, 3000, 3), x("aten::mul", 0, 3000),
+        module("Norm_0", 3000, 3000, 4), x("aten::div", 3000, 3000),
+        module("Conv_1", 6000, 4000, 5), x("aten::mul", 6000, 4000),
     ]))  # fmt: skip
 
     assert "By module: Conv 70.0 %, Norm 30.0 % of the work." in context_of(path)

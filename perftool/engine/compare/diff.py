@@ -22,7 +22,7 @@ from perftool.errors import PerfToolError
 from perftool.model.diff import ChangeKind, Comparison, NumberChange, OpChange, OpTotal, PartChange, RunSide
 from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
-from perftool.units import format_ns, format_ratio
+from perftool.units import format_ns, format_ratio, quantity
 
 # An op or a module is not listed as changed if its time changed by less than this share of the step.
 _LEAST_SHARE = 0.01
@@ -64,7 +64,7 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
     few = min(len(base.step_ns), len(new.step_ns))
     reason = None if interval else "the median step of the base run has length 0"
     if few < FEWEST_STEPS:
-        reason = f"{few} {'step is' if few == 1 else 'steps are'} too few; each side needs at least {FEWEST_STEPS}"
+        reason = f"{quantity(few, 'step is', 'steps are')} too few; each side needs at least {FEWEST_STEPS}"
     floor = _LEAST_SHARE * median(base.step_ns) if base.step_ns else 0.0
     known, seen = _keyed(base.findings), _keyed(new.findings)
     by_code = {rule.code: rule for rule in rules}

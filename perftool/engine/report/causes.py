@@ -9,7 +9,7 @@ from typing import Any
 from perftool.model.report import Cause, Finding, Location
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
-from perftool.units import format_ns, format_ratio
+from perftool.units import format_ns, format_ratio, quantity
 
 # The verdict names each cause that takes a larger share of the window.
 LARGE = 0.2
@@ -157,7 +157,7 @@ def _mostly_in(row: dict[str, Any]) -> str:
         return f", much of it between {between} ({pair['times']:,} times, {format_ns(pair['ns'])})"
     if not row["op"] or not row["calls"]:
         return ""
-    calls = f"{row['calls']:,} {'call' if row['calls'] == 1 else 'calls'}{' a step' if row['stepped'] else ''}"
+    calls = f"{quantity(row['calls'], 'call', 'calls')}{' a step' if row['stepped'] else ''}"
     return f", mostly in {cut_name(row['op'])} ({calls})"
 
 

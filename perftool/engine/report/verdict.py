@@ -138,9 +138,11 @@ def verdict(run: VerdictInput) -> Verdict:
     optimizer = "" if first and first.code == _UNFUSED else run.optimizer
     outside = (*_steps_and_phases(run, named_phase, headline), run.apart)
     about = (*outside, *most, run.by_function, *run.long_calls.sentences, optimizer)
-    texts = [of_steps(text, whole.word) for text in (headline, detail, _combined_gain(run.model), caveats)]
-    context = tuple(of_steps(text, whole.word) for text in about if text)
-    return Verdict(texts[0], texts[1], tuple(causes), texts[2], context, texts[3])
+    together = _combined_gain(run.model)
+    headline, detail, together, caveats, *context = (
+        of_steps(text, whole.word) for text in (headline, detail, together, caveats, *filter(None, about))
+    )
+    return Verdict(headline, detail, tuple(causes), together, tuple(context), caveats)
 
 
 @dataclass(frozen=True)

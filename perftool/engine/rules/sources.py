@@ -62,7 +62,7 @@ def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) ->
     if not store.has_rows("frames"):
         return ""
     ran = _heaviest(lines_run(store, rank), *_united(_array(spans)), idle=False)
-    function, share = longest_function((one["file"], one["function"], one["share"]) for one in ran)
+    function, share = _longest(ran)
     return function if share > _MOSTLY else ""
 
 
@@ -78,6 +78,11 @@ def longest_function(ran: Iterable[tuple[str | None, str, float]]) -> tuple[str,
         return "", 0.0
     (file, function), time = max(times.items(), key=lambda item: item[1])
     return f"{function} ({file.rsplit('/', 1)[-1]})", time
+
+
+def _longest(lines: Iterable[Source]) -> tuple[str, float]:
+    """The ``longest_function`` of ``lines``, by share."""
+    return longest_function((one["file"], one["function"], one["share"]) for one in lines)
 
 
 def _unplaced(row: Row) -> Row:
@@ -130,7 +135,7 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
         spent = _before_lines(ran, begins, ends)
     whole = int((ends - begins).sum())
     lines = _shares(ran, spent, whole)
-    if longest_function((one["file"], one["function"], one["share"]) for one in lines)[1] > _MOSTLY:
+    if _longest(lines)[1] > _MOSTLY:
         return lines
     around = _around(ran, begins, ends, whole)
     return (around, *lines[: MOST_SOURCES - 1]) if around else lines

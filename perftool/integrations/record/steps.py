@@ -125,11 +125,8 @@ class Steps:
             if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter):
                 return
             self._settle("forward")
-            self._handles.append(module.register_forward_pre_hook(lambda *_: self._call_begun()))
-            self._call_begun()
-            return
-        self._handles = [module.register_forward_pre_hook(lambda *_: self._ended())]
-        self._ended()
+        self._handles.append(module.register_forward_pre_hook(lambda *_: self._call_begun()))
+        self._call_begun()
 
     def _call_begun(self) -> None:
         """End a step, and count the call: if an optimizer steps after few calls, these only inspected the module."""

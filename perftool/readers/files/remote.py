@@ -19,7 +19,7 @@ from perftool.model.links import without_query
 
 # Only silence is treated as a failure, because a large file may take any time.
 _SILENCE_S = 60.0
-# Local networks that older versions of Python take for global ones: NAT64 of RFC 8215, and site-local addresses.
+# Private networks whose addresses older Python versions report as global: local NAT64 (RFC 8215) and site-local.
 _LOCAL = tuple(map(ip_network, ("64:ff9b:1::/48", "fec0::/10")))
 # The last 32 bits of these addresses are the IPv4 address that a packet reaches: NAT64, mapped, translated, compatible.
 _HOLD_IPV4 = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "::/96")))
