@@ -8,15 +8,15 @@ from typing import Any
 
 from perftool.model.report import Location
 
-# Category of every event that this program adds to a trace, so that it is never read as part of the run.
+# The category of all events that this program adds to a trace, so that they are never read as part of the run.
 CATEGORY = "habana_perf_tool"
-# Metadata key of a file with the timelines of several ranks; the reader rejects such a file as input.
+# The metadata key of a file with the timelines of several ranks. The reader rejects such a file as input.
 RANKS_KEY = "perftoolRanks"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A slice to draw. Times are in ns, as in the trace; the viewer shows ``args`` for the selected slice."""
+    """A slice to draw. Times are in ns, as in the trace. The viewer shows ``args`` when the slice is selected."""
 
     name: str
     ts_ns: int
@@ -26,7 +26,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """A track whose marks are disjoint or nested. They may come from a query, which each loop runs again."""
+    """A track whose marks are disjoint or nested. They may come from a query, which runs again on each iteration."""
 
     name: str
     marks: Iterable[Mark]
@@ -34,7 +34,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class Sample:
-    """The values that a counter has from ``ts_ns`` on."""
+    """The values of a counter from ``ts_ns`` on."""
 
     ts_ns: int
     values: Mapping[str, int]
@@ -42,7 +42,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Counter:
-    """Values over time. The samples, in time order, come from a query, which each loop runs again."""
+    """Values over time. The samples, in time order, come from a query, which runs again on each iteration."""
 
     name: str
     samples: Iterable[Sample]
@@ -63,7 +63,7 @@ class Flow:
 class Annotations:
     """All annotations of one rank. ``findings`` is the number of findings drawn.
 
-    They are drawn under the process ``pid``, and the lanes are its threads from ``pid + 1`` on; the trace does not use
+    They are drawn in the process ``pid``, whose threads, from ``pid + 1`` on, are the lanes. The trace does not use
     these numbers. ``view`` is the stretch of the trace to show first, and ``select`` the slice to select in it: the
     place of the first finding, or its first example if the finding covers the whole window.
     """
@@ -80,11 +80,10 @@ class Annotations:
 
 @dataclass(frozen=True)
 class RankTimeline:
-    """A rank in a timeline of several: its processes in order, its events, and its annotations.
+    """One rank in a timeline of several ranks: its processes in order, its events, and its annotations.
 
     An event is a row of the table ``raw`` without its rank: ph, cat, name, pid, tid, ts and dur in ns, id, args (JSON).
-    The events can be read only once. ``offset_ns`` is added to all times; None means that the clock of the rank is
-    unknown.
+    The events can be read only once. ``offset_ns`` is added to all times; it is None if the rank's clock is unknown.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""Results of a benchmark: measurements, simulations, and the rules that fire on the traces of its two forms."""
+"""Results of a benchmark: measurements, simulations, and the rules that fire on the traces of both forms."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ BenchmarkStatus = Literal["validated", "measured", "simulated", "skipped", "fail
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine on which benchmarks were measured. ``load`` is the number of runnable processes at the start, if
-    known."""
+    """The machine that ran the benchmarks. ``load`` is the load average of the minute before the start, if known."""
 
     processor: str
     cores: int
@@ -30,7 +29,8 @@ class Ratio:
     """The time of the naive form divided by the time of the advised form: the median over rounds, and its confidence
     interval.
 
-    ``confidence`` is the coverage of the interval, 0 to 1. A few rounds cannot give 95 %, and a single one gives 0.
+    ``confidence`` is the coverage of the interval, from 0 to 1. It stays below 0.95 with only a few rounds, and is 0
+    with a single one.
     """
 
     value: float
@@ -40,7 +40,7 @@ class Ratio:
 
     @property
     def verdict(self) -> Literal["win", "no win", "loss", "unknown"]:
-        """``no win`` when the interval contains 1; ``unknown`` when a single round gives no interval."""
+        """``no win`` if the interval contains 1; ``unknown`` if there was only one round, so there is no interval."""
         if not self.confidence:
             return "unknown"
         if self.low > 1.0:
@@ -62,10 +62,10 @@ class FormFigures:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Measurements of both forms at one size, timed in the same rounds in one state of the heap.
+    """Measurements of both forms at one size, timed in the same rounds with the same ``heap`` settings.
 
     ``torch`` is the best form that torch itself offers, if any, and ``torch_ratio`` compares the naive form with it.
-    ``bandwidth`` is the bandwidth of a pass over memory in the same rounds, in bytes/s. ``max_error`` is the largest
+    ``bandwidth`` is the memory bandwidth measured in the same rounds, in bytes/s. ``max_error`` is the largest
     difference between the results, relative to their largest value.
     """
 
@@ -91,15 +91,16 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Proof:
-    """What all rules find in the traces of both forms of a benchmark.
+    """What the rules find in the traces of both forms of a benchmark.
 
-    ``fired_before``, ``fired_after``: the benchmark's rules that fire on the naive form, and on the advised form.
-    ``newly_fired``: other rules that fire only on the advised form: further advice, or a cost of this advice.
+    ``fired_before``, ``fired_after``: the benchmark's rules that fire on the naive form and on the advised form.
+    ``newly_fired``: other rules that fire only on the advised form. They give further advice, or show a cost of this
+    one.
     ``gain_estimated``: the largest upper bound of the findings, as a share of the naive step; None without one.
-    ``gain_predicted``: the largest prediction of the replay, in the same way.
+    ``gain_predicted``: the largest gain predicted by replay, as a share of the naive step; None without one.
     ``ratio``: the naive step divided by the advised step, measured without the profiler or from the simulated traces.
-    ``interval``: bounds of the measured gain, as shares of the naive step; None where unknown.
-    ``max_error``: the difference between the results of simulated scripts, relative to that of the naive script.
+    ``interval``: bounds of the measured gain, as shares of the naive step; None if unknown.
+    ``max_error``: the difference between the results of the simulated scripts, relative to the naive script's result.
     """
 
     simulated: bool
@@ -114,13 +115,13 @@ class Proof:
 
     @property
     def gain(self) -> float | None:
-        """Share of the naive step that the advised form saves."""
+        """The share of the naive step that the advised form saves."""
         return None if not self.ratio else 1.0 - 1.0 / self.ratio
 
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """The result of one benchmark, with its measurements by size. ``seconds`` is the time that the benchmark took."""
+    """The result of one benchmark, with one measurement per size. ``seconds`` is how long the benchmark took."""
 
     name: str
     rules: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Sequences of kernels that recur, like the layers of a model."""
+"""Recurring sequences of kernels, such as the layers of a model."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ChainPlace:
-    """A kernel of a chain, and the op that launched it, with the shapes of its inputs as JSON (None where unknown).
+    """A kernel in a chain, and the op that launched it with its input shapes as JSON (None if unknown).
 
-    ``ns`` is the kernel's mean time in a repeat, ``share`` its share of the chain. ``roofline_ratio`` is the op's best
-    possible time on the device divided by its actual time (None where unknown)."""
+    ``ns`` is the kernel's mean time per repeat, ``share`` its share of the chain. ``roofline_ratio`` is the op's best
+    possible time on the device divided by its actual time (None if unknown)."""
 
     op: str | None
     kernel: str
@@ -22,8 +22,9 @@ class ChainPlace:
 
 @dataclass(frozen=True)
 class Chain:
-    """A sequence of kernels that runs ``repeats`` times in a row in a step of ``rank``, first at ``ts`` (in ns). One
-    repeat takes ``ns``; all repeats together make up ``step_share`` of the work on their lane in that step.
+    """A sequence of kernels that runs ``repeats`` times in a row in a step of ``rank``, first at ``ts`` (in ns).
+
+    One repeat takes ``ns``. All repeats together are ``step_share`` of the work on their lane in that step.
     """
 
     rank: int

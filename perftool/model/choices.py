@@ -8,10 +8,8 @@ from typing import Literal
 Severity = Literal["error", "warning", "info"]
 Confidence = Literal["high", "medium", "low"]
 
-# In descending order.
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 CONFIDENCES: tuple[Confidence, ...] = ("high", "medium", "low")
-# Values of the setting for the lowest severity that fails a run.
 FAIL_ON = (*SEVERITIES, "never")
 
 
@@ -36,18 +34,18 @@ class ReportFormat(str, Enum):
 
 
 class Color(str, Enum):
-    """When output is in colour."""
+    """When to colour the output."""
 
     auto = "auto"
     always = "always"
     never = "never"
 
 
-# The formats that a configuration may name. A command without the configured format prints text.
+# The formats that a configuration may set. A command that does not support the configured one prints text.
 FORMATS = tuple(dict.fromkeys(form.value for form in (*LintFormat, *ReportFormat)))
 
 
 def one_of(words: tuple[str, ...] | type[Enum], default: str | None = None) -> str:
-    """``words`` as a list for help texts, with the default marked."""
+    """Join ``words`` into a list for help texts, and mark the default."""
     texts = words if isinstance(words, tuple) else tuple(str(member.value) for member in words)
     return ", ".join(f"{text} (the default)" if text == default else text for text in texts)

@@ -13,8 +13,8 @@ import tomli
 from perftool.errors import InputError
 
 _FILE = Path(__file__).parent.parent / "devices.toml"
-# A partition of a device (such as MIG) has the name of the device, but less memory. A whole device may also report up
-# to 6 % less, because of error correction.
+# A partition of a device (such as MIG) has the name of the whole device, but less memory. Even a whole device may
+# report up to 6 % less memory because of ECC.
 _LEAST_SHARE = 0.9
 # No device has this many FLOP/s or bytes/s.
 _HIGHEST_RATE = 1e21
@@ -22,7 +22,7 @@ _HIGHEST_RATE = 1e21
 
 @dataclass(frozen=True)
 class Peak:
-    """The highest dense rate, in FLOP/s, of one unit (matrix or vector) with one data type."""
+    """The peak dense rate, in FLOP/s, of one unit (matrix or vector) for one data type."""
 
     dtype: str
     unit: str
@@ -33,11 +33,11 @@ class Peak:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceFacts:
-    """Facts about a device; bandwidths are in bytes/s.
+    """Facts about a device. Bandwidths are in bytes/s.
 
     ``spellings``: its names in traces; if empty, only ``name``.
-    ``link_bandwidth``: the one-way sum over all links to other devices of the host.
-    ``matrix_clock``: the MME's clock in Hz, which converts the cycle counts of Gaudi's graph compiler.
+    ``link_bandwidth``: one way, summed over all links to other devices of the host.
+    ``matrix_clock``: the MME's clock in Hz, for converting the cycle counts of Gaudi's graph compiler to time.
     ``units``: the number of compute units (SMs, CUs).
     ``capability``: CUDA's compute capability, times 10.
     """
@@ -62,15 +62,15 @@ class DeviceFacts:
 
 @cache
 def known_devices() -> tuple[DeviceFacts, ...]:
-    """Every device of ``devices.toml``."""
+    """All devices in ``devices.toml``."""
     return tuple(map(_device, tomli.loads(_FILE.read_text(encoding="utf-8"))["device"]))
 
 
 def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts | None:
-    """The device that a trace calls ``spelling``; None without an exact match, or for a partition of the device.
+    """The device that a trace calls ``spelling``; None without an exact match, or for a partition, whose rates are
+    unknown.
 
-    A partition has much less memory than the device: ``memory_bytes`` is the memory that the trace states. Its rates
-    are unknown.
+    A partition is recognised by ``memory_bytes``, the memory stated in the trace.
     """
     for device in known_devices():
         if spelling in (device.spellings or (device.name,)):
@@ -80,10 +80,10 @@ def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts |
 
 
 def device_named(text: str) -> DeviceFacts | None:
-    """The device that a user calls ``text``: the one with this exact name, or the first whose name has all words of
-    ``text`` (H100, A100 PCIe).
+    """The device that a user calls ``text``: the one with this exact name, or the first whose name contains all words
+    of ``text`` (H100, A100 PCIe).
 
-    One of the words must have a digit, because a vendor alone does not name a device.
+    At least one word must contain a digit, because a vendor's name alone does not identify a device.
     """
     wanted = _words(text)
     for device in known_devices():
@@ -95,11 +95,10 @@ def device_named(text: str) -> DeviceFacts | None:
 
 
 def device_of_text(text: str, path: str) -> DeviceFacts:
-    """The device in the ``text`` of a user's file: an entry of devices.toml without its heading. Raises
-    InputError, which names the file by its ``path``.
+    """Parse ``text``, the content of the user's file ``path``: an entry as in devices.toml, without its heading.
 
-    The entry has at least ``name``, ``memory_bandwidth`` in bytes/s, and ``peaks``, each with ``dtype``, ``unit``
-    (matrix or vector) and ``rate`` in FLOP/s.
+    The entry needs at least ``name``, ``memory_bandwidth`` in bytes/s, and ``peaks``, each with ``dtype``, ``unit``
+    (matrix or vector) and ``rate`` in FLOP/s. Raises InputError if it is invalid.
     """
     try:
         entry = tomli.loads(text)

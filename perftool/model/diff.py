@@ -15,7 +15,7 @@ ChangeKind = Literal["appeared", "vanished", "changed"]
 
 @dataclass(frozen=True)
 class OpTotal:
-    """An op or kernel by its normalised ``name``: time in ns and calls, both per step."""
+    """The time (in ns) and calls per step of an op or kernel, identified by its normalised ``name``."""
 
     name: str
     ns: float
@@ -24,7 +24,7 @@ class OpTotal:
 
 @dataclass(frozen=True)
 class Setting:
-    """The conditions of a run: its device, the ranks whose traces are given, and its total number of ranks."""
+    """The conditions of a run: its device, the ranks with a trace, and the total number of ranks."""
 
     device: str | None = None
     ranks: tuple[int, ...] = ()
@@ -40,18 +40,18 @@ class RunSide:
 
     ``step_ns``: lengths of the complete steps of the slowest rank (by median step), because ranks wait for one another.
     ``breakdown_ns``: the mean over the steps of all ranks.
-    ``all_ops``: false when only the longest ops are known, as in a saved report.
-    ``rates``: the rates that the ops with the most time reach on ``device``.
+    ``all_ops``: false if only the longest ops are known, as in a saved report.
+    ``rates``: the rates that the longest ops reach on ``device``.
     ``served``: the metrics that only a language-model server has.
-    ``modules``: the modules of one rank by path; their times exclude inner modules.
+    ``modules``: the modules of one rank by path. Their times exclude submodules.
     ``steps_from``: the signal that separates steps; None without steps.
-    ``step_unit``: the call that makes a detected step.
-    ``lost``: a sentence for each input that was not read in full, and for each rank with most steps incomplete or most
-    kernels missing.
-    ``rank_steps``: the number of complete steps of each rank.
-    ``recorded_per_step_ns``: the length of the recording per step, without the steps left out; None when unknown.
-    ``device_ranks``: the ranks with work on an accelerator; None when unknown.
-    ``lost_kernels``: for each rank where it is known, the share of kernel launches in its steps without device work.
+    ``step_unit``: the calls that make up a detected step; None if no steps were detected.
+    ``lost``: one sentence per input that was not read in full, and per rank with mostly incomplete steps or mostly
+    missing kernels.
+    ``rank_steps``: the number of complete steps by rank.
+    ``recorded_per_step_ns``: the length of the recording per step, excluding partial steps; None if unknown.
+    ``device_ranks``: the ranks with work on an accelerator; None if unknown.
+    ``lost_kernels``: by rank, if known, the share of kernel launches without device work in a median step.
     """
 
     name: str
@@ -82,7 +82,7 @@ class RunSide:
 
 @dataclass(frozen=True)
 class Interval:
-    """A relative change of the median step (0.05: 5 % slower) with the bounds of its confidence interval."""
+    """The relative change of the median step (0.05 means 5 % slower), with its confidence interval."""
 
     change: float
     low: float
@@ -92,7 +92,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class OpChange:
-    """The change of an op between the runs, per step; None for a run without the op."""
+    """How an op changed between the runs. ``base`` or ``new`` is None if that run does not have the op."""
 
     name: str
     kind: ChangeKind
@@ -106,8 +106,10 @@ class OpChange:
 
 @dataclass(frozen=True)
 class RateChange:
-    """An op that both runs have, under a name without the device's library. ``shapes`` holds the shapes of its inputs
-    as JSON; if the runs share no shapes, ``shapes`` is empty, and the rates cover all calls of the op.
+    """How the rates of an op changed between the runs. ``name`` omits library or device prefixes.
+
+    ``shapes`` contains the input shapes as JSON. If the runs have no shapes in common, it is empty, and the rates cover
+    all calls of the op.
     """
 
     name: str
@@ -117,27 +119,27 @@ class RateChange:
 
     @property
     def factor(self) -> float | None:
-        """A call's mean time in the new run, divided by its mean time in the base run; None if shapes differ."""
+        """The mean time of a call in the new run, divided by that in the base run; None if the shapes differ."""
         if not self.shapes or not self.base.kernel_ns or not self.base.calls or not self.new.calls:
             return None
         return (self.new.kernel_ns / self.new.calls) / (self.base.kernel_ns / self.base.calls)
 
     @property
     def by_peaks(self) -> float | None:
-        """The part of ``factor`` due to the peaks of the devices; None if unknown."""
+        """The part of ``factor`` due to the devices' different peaks; None if unknown."""
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
         return self.factor * other / one if self.factor and one and other else None
 
     @property
     def by_kernels(self) -> float | None:
-        """The part of ``factor`` not due to the peaks: the base run's share of the roofline divided by the new
-        run's."""
+        """The rest of ``factor``: the share of the roofline reached in the base run, divided by that in the new run;
+        None if unknown."""
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
         return one / other if self.factor and one and other else None
 
     @property
     def delta_ns(self) -> float:
-        """How much longer the base run's calls would take in the new run, in ns; 0 if unknown."""
+        """How much longer the calls of the base run would take in the new run, in ns; 0 if unknown."""
         if self.factor is not None:
             return (self.factor - 1) * self.base.kernel_ns
         one, other = self.base.roofline_ratio, self.new.roofline_ratio
@@ -155,8 +157,8 @@ class FusedSide:
 
 @dataclass(frozen=True)
 class FusionChange:
-    """Work that one run (the base, if ``on_base``) does in one op and the other in several. ``closes`` says how to fuse
-    the work in the other run, too."""
+    """Work that one run (the base, if ``on_base``) does in a fused op and the other run in several ops. ``closes`` says
+    how to fuse it in the other run."""
 
     work: str
     on_base: bool
@@ -190,10 +192,10 @@ class NumberChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of ``diff``. If ``interval`` is None, ``reason`` says why, such as too few steps.
+    """The result of ``diff``. If ``interval`` is None, ``reason`` says why, for example because of too few steps.
 
-    ``differences`` describes how the settings differ. A finding in only one run that is just above its rule's threshold
-    is neither new nor fixed, because noise may have caused it.
+    ``differences`` describes how the settings differ. ``crossed_findings`` occur in only one run but are barely above
+    the threshold of their rule. They count as neither new nor fixed, because noise may have caused them.
     """
 
     base: RunSide

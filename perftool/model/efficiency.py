@@ -1,4 +1,4 @@
-"""Rates that ops reached, and the peaks of the device."""
+"""The rates that ops reach, and the peaks of the device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OpRate:
-    """An op with its shapes, over all ranks; the fields are columns of the table op_efficiency."""
+    """All calls of an op with the same shapes, on all ranks. The fields are columns of the table op_efficiency."""
 
     name: str
     source: str
@@ -43,7 +43,7 @@ class Efficiency:
     """The ops that took the most time on the devices, and the assumed peaks.
 
     ``work_ns`` is the time of all device work except transfers, ``bounded_ns`` the time of the ops whose best possible
-    time is known, and ``best_ns`` the sum of these best times. ``missing`` names the signals that the input lacks.
+    time is known, and ``best_ns`` the sum of these best times. ``missing`` is a sentence on what the input lacks.
     """
 
     ops: tuple[OpRate, ...]

@@ -1,4 +1,4 @@
-"""Additions to reports on Gaudi: engines, recipes, and ops that ran on the CPU."""
+"""The parts of a report that only Gaudi has: engines, recipes, and ops that fell back to the CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A compiled Gaudi graph that ran. Times cover the whole recording and count overlapping lanes once."""
+    """A compiled graph that ran on a Gaudi. Times cover the whole recording and count overlapping lanes once."""
 
     rank: int
     recipe: int
@@ -36,8 +36,8 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Fallback:
-    """An operator that ran on the CPU: ``count`` times in the run, and ``traced`` times in the trace, for ``time_ns``
-    in all (None if no trace shows it)."""
+    """An op that fell back to the CPU: ``count`` times in the run, ``traced`` times in the trace, where it took
+    ``time_ns`` in total (both None without a trace of it)."""
 
     op: str
     dtypes: str | None

@@ -1,4 +1,4 @@
-"""Facts about Gaudi's PyTorch bridge, except its list of ops (``perftool/hpu_bridge.json``, which names its source)."""
+"""Facts about Gaudi's PyTorch bridge, from ``perftool/hpu_bridge.json``. Its ops are in ``perftool.model.hpu_ops``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _FILE = Path(__file__).parent.parent / "hpu_bridge.json"
 
 @dataclass(frozen=True)
 class HpuBridge:
-    """``cuts`` lists the reasons for graph cuts that the simulator models, ``other_cuts`` explains why it omits the
-    others.
+    """The contents of the file.
 
-    Ops in the autocast lists have no namespace; ``numbers_as_tensors`` holds full op names. ``computed_as`` and
-    ``stored_as`` map a data type to the type that the bridge uses instead.
+    ``cuts`` lists the reasons for graph cuts that the simulator models. ``other_cuts`` maps each other reason to the
+    explanation why it is not modelled. The autocast lists contain op names without a namespace, ``numbers_as_tensors``
+    full op names. ``computed_as`` and ``stored_as`` map a data type to the type that the bridge uses instead.
     """
 
     cuts: frozenset[str]
@@ -34,7 +34,7 @@ class HpuBridge:
 
 @cache
 def hpu_bridge() -> HpuBridge:
-    """The facts in the shipped file."""
+    """Load the shipped file."""
     data = orjson.loads(_FILE.read_bytes())
     cuts, autocast, dtypes = data["graph_cuts"], data["autocast"], data["dtypes"]
     return HpuBridge(

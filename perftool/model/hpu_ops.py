@@ -1,4 +1,4 @@
-"""The operators that Gaudi's bridge registers, and their data types (``perftool/hpu_ops.json``)."""
+"""The ops that Gaudi's bridge registers, and their data types, from ``perftool/hpu_ops.json``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import orjson
 from perftool.model.hpu_bridge import hpu_bridge
 
 _FILE = Path(__file__).parent.parent / "hpu_ops.json"
-# No arithmetic unit of any Gaudi supports these types, and the bridge does not convert them to other types.
+# No Gaudi can compute with these types, and the bridge does not convert them to other types.
 MISSING_EVERYWHERE = frozenset({"complex64", "complex128"})
 ANY_ARGUMENT = "*"
 
 
 @dataclass(frozen=True)
 class HpuOps:
-    """The registered operators by full name (``aten::mm.out``); ``dtypes`` by op, device and argument, where listed."""
+    """The registered ops. ``names`` are full (``aten::mm.out``), ``bases`` as in ``base_name``. ``dtypes`` contains the
+    supported data types by op, device and argument, as far as they are listed."""
 
     names: frozenset[str]
     bases: frozenset[str]
@@ -28,7 +29,7 @@ class HpuOps:
 
 @cache
 def hpu_ops() -> HpuOps:
-    """The registrations in the shipped file."""
+    """Load the shipped file."""
     data = orjson.loads(_FILE.read_bytes())
     listed = {
         op: {
@@ -55,7 +56,7 @@ def is_registered(op: str) -> bool:
 
 
 def unsupported(op: str, base: str, dtypes: frozenset[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The ``dtypes`` that no Gaudi supports for ``op``, and all supported types (empty when no list is known)."""
+    """The ``dtypes`` that no Gaudi supports for ``op``, and all supported types (empty if they are not listed)."""
     listed = hpu_ops().dtypes.get(op) or hpu_ops().dtypes.get(base) or {}
     known = frozenset(dtype for arguments in listed.values() for types in arguments.values() for dtype in types)
     if not known:

@@ -18,10 +18,10 @@ ReadingKind = Literal[
     "device",
 ]
 InputKind = Literal["trace", ReadingKind]
-# The kind of issue for parts of a file that only other programs can read.
+# The kind of issue for the parts of a file that only other programs can read.
 UNREAD = "not read"
-# The kinds of issues that lose no event: repairs, notes, and events that the recording itself cut off. With any other
-# issue, ``diff`` and ``trend`` do not judge the run.
+# Issues without loss of events: repairs, notes, and events that the recording itself cut off. A run with any other
+# issue is not judged by ``diff`` and ``trend``.
 _NOTHING_LOST = (
     "repaired events", "trailing comma", "cut names", "long inputs", "damaged metadata", UNREAD, "unmatched ends",
     "unmatched begins", "begin without end", "end without begin", "rank taken", "rank assumed", "copy",
@@ -32,10 +32,10 @@ InputStatus = Literal["ok", "repaired", "truncated", "unreadable"]
 
 @dataclass(frozen=True)
 class ImportIssue:
-    """A loss or a repair by a reader.
+    """Something that a reader lost or repaired.
 
-    ``count`` counts events (or records, or lines). ``bytes`` is the length of the affected text, and ``offset`` the
-    place of the first occurrence, in bytes from the start of the uncompressed input; both are None when unknown.
+    ``count`` is the number of events, records or lines. ``bytes`` is the length of the affected text, and ``offset`` is
+    where it first occurs, in bytes from the start of the uncompressed input. Both are None if unknown.
     """
 
     kind: str
@@ -47,10 +47,10 @@ class ImportIssue:
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file of an analysis. ``events`` counts the records used, ``bytes`` the size on disk.
+    """One file of an analysis. ``events`` is the number of records used, ``bytes`` the size on disk.
 
-    ``events_end`` is the offset, in uncompressed text, of the bracket that closes a trace's events; None when the file
-    has none, its place is unknown, or there is damage before it.
+    ``events_end`` is the offset, in the uncompressed text, of the bracket that closes a trace's events. It is None if
+    there is no such bracket, its place is unknown, or the text before it is damaged.
     """
 
     path: str
@@ -64,7 +64,7 @@ class InputFile:
 
     @property
     def loss(self) -> str:
-        """A sentence on the damage of an input that lost events; empty for any other input."""
+        """A sentence about the damage if events were lost; otherwise empty."""
         if self.status == "unreadable":
             return self.issues[0].message if self.issues else f"{self.path} cannot be read"
         if self.status == "truncated":

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class ServingPhase:
     """The iterations of one phase: prefill, decode, mixed or idle (calls of the model without requests).
 
-    ``share`` is the share of the window that they take. ``batch`` is the mean batch size, weighted by time.
-    Numbers that no annotation states are None.
+    ``share`` is their share of the window. ``batch`` is the mean batch size, weighted by time. Numbers that no
+    annotation states are None.
     """
 
     name: str
@@ -27,9 +27,9 @@ class ServingPhase:
 
 @dataclass(frozen=True)
 class TokenGaps:
-    """The time between two tokens of a request. ``prompt_tokens`` were processed in the longest gap.
+    """The time between consecutive tokens of a request. ``prompt_tokens`` were processed during the longest gap.
 
-    ``compiling`` counts the iterations that are left out because they compile.
+    ``compiling`` is the number of iterations left out because they compile.
     """
 
     median_ns: int
@@ -41,10 +41,10 @@ class TokenGaps:
 
 @dataclass(frozen=True)
 class Weights:
-    """The bytes of a rank's weights, as the log states them, and the time to read them once from memory.
+    """The size of a rank's weights according to the log, and the time to read them once from memory.
 
-    The ``cache_`` fields give the same for the KV cache of a median decode, which holds ``cache_tokens`` tokens; None
-    where the annotations lack context lengths or the log lacks the cache size.
+    The ``cache_`` fields are the same figures for the KV cache of a median decode, which contains ``cache_tokens``
+    tokens. They are None if the annotations lack context lengths, or the log lacks the cache size.
     """
 
     weight_bytes: int
@@ -58,10 +58,11 @@ class Weights:
 class Serving:
     """The iterations of ``rank``, the lowest rank that has any.
 
-    ``window_ns`` is the time from the first iteration to the end of the last; ``without_requests_ns`` is the part of it
-    in which no iteration ran or was prepared. ``decode_ns`` splits a mean decode by stage, and has only the stages that
-    the recording shows. ``batch_limit`` is max_num_seqs, None when no input states it. ``token_gaps`` is None where no
-    request generates twice, and ``weights`` where their size or the memory's bandwidth is unknown.
+    ``window_ns`` is the time from the start of the first iteration to the end of the last. ``without_requests_ns`` is
+    the part of it in which no iteration ran or was prepared. ``decode_ns`` breaks a mean decode down by stage, as far
+    as the recording shows stages. ``batch_limit`` is max_num_seqs, or None if no input states it. ``token_gaps`` is
+    None if no request generates more than one token. ``weights`` is None if their size or the memory bandwidth is
+    unknown.
     """
 
     rank: int
@@ -75,7 +76,7 @@ class Serving:
 
     @property
     def generated_per_s(self) -> float:
-        """Generated tokens per second of the window, without each request's first token."""
+        """Generated tokens per second of the window, not counting the first token of each request."""
         return sum(phase.generated_tokens or 0 for phase in self.phases) / (self.window_ns / 1e9)
 
     @property

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# The URL in [project.urls] of pyproject.toml; a test checks that both are equal.
+# The same URL as in [project.urls] of pyproject.toml; a test compares them.
 DOCUMENTATION = "https://habana-perf-tool.readthedocs.io/en/latest/"
 IDLE_TIME = f"{DOCUMENTATION}idle-time/"
-# The first digit of the codes of third-party rules.
+# The first digit in the code of a third-party rule.
 _OTHERS = "9"
 
 
@@ -24,5 +24,5 @@ def cause_url(cause: str) -> str:
 
 
 def without_query(path: str) -> str:
-    """``path``; for a web address, the part before the query, which may contain its signature."""
+    """Remove the query from ``path`` if it is a URL, because the query may contain a signature."""
     return path.split("?")[0].split("#")[0] if path.lower().startswith(("http://", "https://")) else path

@@ -14,10 +14,11 @@ BaselineState = Literal["new", "unchanged"]
 
 @dataclass(frozen=True)
 class LintFinding:
-    """A finding with the file that CI shows for it.
+    """A finding with the input file it belongs to.
 
-    ``file`` is relative to the root of the project, with forward slashes. ``baseline`` is None without a baseline; an
-    ``unchanged`` finding is accepted and does not fail the run. ``step_word`` is the run's word for a step.
+    ``file`` is relative to the project root, with forward slashes. ``baseline`` is None without a baseline. An
+    ``unchanged`` finding is accepted by the baseline and does not fail the run. ``step_word`` is the run's word for a
+    step.
     """
 
     finding: Finding
@@ -27,12 +28,12 @@ class LintFinding:
 
     @property
     def source(self) -> Source | None:
-        """The line of the project with the most time of the finding, where CI shows the finding; None if unknown."""
+        """The line of the project that accounts for most of the finding's time; None if unknown."""
         return next((source for source in self.finding.location.sources if source.here), None)
 
     @property
     def place(self) -> tuple[str, int]:
-        """File and line for CI: the line of the finding's ``source``, else the first line of its input."""
+        """The file and line where CI shows the finding: its ``source``, or else the first line of its input."""
         source = self.source
         return (source.file, source.line or 1) if source and source.file else (self.file, 1)
 
@@ -43,7 +44,7 @@ class LintFinding:
 
 @dataclass(frozen=True)
 class BaselineEntry:
-    """Accepted findings: ``count`` findings with one ``fingerprint``. ``message`` is for people and is not compared."""
+    """``count`` accepted findings with the same ``fingerprint``. ``message`` is for human readers and not compared."""
 
     fingerprint: str
     code: str
@@ -57,10 +58,10 @@ class BaselineEntry:
 class LintReport:
     """One lint run.
 
-    ``report``: has no absolute paths, and holds the selected rules.
-    ``findings``: sorted, the worst first, with suppressed ones.
-    ``stale``: the baseline entries that were not found again.
-    ``idle_ignores``: the per-file ignores (pattern and selector) that silenced nothing in the files they match.
+    ``report``: the report, without absolute paths.
+    ``findings``: all findings to list, worst first, including suppressed ones.
+    ``stale``: the baseline entries that no finding matches any more.
+    ``idle_ignores``: the per-file ignores (pattern and selector) that suppress nothing in the files they match.
     ``hidden``: the number of findings below --min-severity or --min-confidence.
     """
 

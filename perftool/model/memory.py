@@ -1,4 +1,4 @@
-"""The use of a device's memory at its peak."""
+"""What the memory of a device contains at its peak."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _HOST = "host memory"
 class MemoryUse:
     """The memory that one kind of block takes when the memory of ``device`` on ``rank`` is at its peak (``ts_ns``).
 
-    ``count`` is None for blocks allocated before the recording. ``makers`` lists the ops that allocated most.
-    ``allocated`` is all memory allocated at the peak, ``reserved`` the memory that the allocator holds then, None if
-    unknown.
+    ``count`` is None for blocks allocated before the recording. ``makers`` lists the ops that allocated the most.
+    ``allocated`` is all memory allocated at the peak, and ``reserved`` what the allocator holds at that time (None if
+    unknown).
     """
 
     rank: int

@@ -18,10 +18,10 @@ Unit = Literal["ratio", "ms", "count", "bytes", "per_s"]
 class MetricKind:
     """A metric of the summary.
 
-    ``label``: its name in tables; tables omit a metric without one.
-    ``on_cpu``: the label where the CPU is the device, if it differs; empty if the metric is meaningless there.
-    ``device``: the only type of device with the metric; None for all.
-    ``serving``: true if tables show the metric only where it has a value.
+    ``label``: its name in tables. A metric without a label is not shown in tables.
+    ``on_cpu``: the label if the CPU is the device and the label differs; empty if the metric is meaningless there.
+    ``device``: the only device type that has the metric; None if all have it.
+    ``serving``: true if only a language-model server has the metric, so that other runs do not show it.
     ``better``: the desired direction; None if there is none.
     """
 
@@ -35,7 +35,7 @@ class MetricKind:
     better: Literal["lower", "higher"] | None = None
 
     def label_for(self, device: str | None) -> str | None:
-        """The label in tables for a ``device`` of this type; None if the tables omit the metric."""
+        """The label in tables for this type of ``device``; None if the metric is not shown."""
         if self.device not in (None, device):
             return None
         return self.label if device != "cpu" or self.on_cpu is None else self.on_cpu or None
@@ -43,10 +43,10 @@ class MetricKind:
 
 @cache
 def metric_kinds() -> tuple[MetricKind, ...]:
-    """Every metric of the summary, in the order of reports."""
+    """All metrics of the summary, in report order."""
     return tuple(MetricKind(**entry) for entry in tomli.loads(_FILE.read_text(encoding="utf-8"))["metric"])
 
 
 def metric_names() -> tuple[str, ...]:
-    """The names of all metrics, in the order of reports."""
+    """The names of all metrics, in report order."""
     return tuple(kind.name for kind in metric_kinds())

@@ -1,22 +1,22 @@
-"""Time on the device by module of the model."""
+"""Device time by module of the model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Separates the classes in a path, which go from the outermost module to the innermost.
+# Separates the module classes in a path, which starts with the outermost module.
 INSIDE = " > "
 NO_MODULE = "outside of modules"
 
 
 @dataclass(frozen=True)
 class ModuleTime:
-    """The work of one place in the hierarchy of modules, on ``rank``; ``path`` and ``module`` are None for work outside
-    modules, whose ``depth`` is 0.
+    """The work at one place in the module hierarchy, on ``rank``. For work outside modules, ``path`` and ``module`` are
+    None and ``depth`` is 0.
 
-    ``modules`` is the number of modules at the place (the layers of a model), which were called ``calls`` times.
-    ``forward_ns`` and ``backward_ns`` include inner modules, ``own_ns`` does not. ``share`` is the share of
-    ``forward_ns`` and ``backward_ns`` in the rank's work.
+    ``modules`` is the number of modules at this place (such as the layers of a model), with ``calls`` calls in total.
+    ``forward_ns`` and ``backward_ns`` include submodules, ``own_ns`` does not. ``share`` is the sum of ``forward_ns``
+    and ``backward_ns`` as a share of the rank's work.
     """
 
     rank: int
@@ -33,7 +33,7 @@ class ModuleTime:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a rank's work that an annotation, a module or an op names, and its share of the work.
+    """A part of a rank's work, named after an annotation, a module or an op. ``share`` is its share of the work.
 
     ``backward`` is true if the share includes the backward pass.
     """
@@ -45,9 +45,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class OpLoop:
-    """A loop of about ``length`` ops that runs ``times`` times in a step and takes ``share`` of the time.
+    """A loop of about ``length`` ops that runs ``times`` times per step and takes ``share`` of the time.
 
-    ``names`` lists its longest ops; it is None if the ops that run once per pass take little of the loop's time.
+    ``names`` lists its longest ops. It is None if the ops that run once per pass account for little of the time.
     """
 
     length: int

@@ -1,4 +1,4 @@
-"""Nodes of a recipe, as read from Gaudi's trace analyzer and graph compiler."""
+"""Nodes of Gaudi recipes, as reported by the trace analyzer and the graph compiler."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """A run of a node of a Gaudi recipe, from Intel's trace analyzer; None for missing values.
+    """One run of a node in a Gaudi recipe, from Intel's trace analyzer. Missing values are None.
 
-    ``run`` counts from 1. ``lanes`` lanes of one engine work on the run, each for ``min_engine_ns`` to
-    ``max_engine_ns``. Shapes are text. ``expected_ns`` is the graph compiler's estimate, ``utilisation`` (0 to 1) the
-    engine's utilisation.
+    ``run`` is the number of the run, starting at 1. ``lanes`` lanes of the engine work on it, each for between
+    ``min_engine_ns`` and ``max_engine_ns``. Shapes are text. ``expected_ns`` is estimated by the graph compiler.
+    ``utilisation`` (0 to 1) is the utilisation of the engine.
     """
 
     engine: str
@@ -39,7 +39,7 @@ class NodeRun:
 
 @dataclass(frozen=True, slots=True)
 class GraphTensor:
-    """A tensor of a compiled Gaudi graph; the slowest dimension comes first. ``memory`` is SRAM or DRAM."""
+    """A tensor in a compiled Gaudi graph. The slowest-varying dimension comes first. ``memory`` is SRAM or DRAM."""
 
     shape: tuple[int, ...]
     dtype: str | None
@@ -49,11 +49,11 @@ class GraphTensor:
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node of a compiled Gaudi graph, made by the graph compiler from ops, with its estimates.
+    """A node that Gaudi's graph compiler built from ops, with the compiler's estimates.
 
-    ``guid`` names its kernel, ``fused_ops`` the kernels of the nodes fused into it, ``origins`` the nodes of the
-    model's graph that it comes from. ``expected_cycles`` counts cycles of the MME, and ``utilisation`` (0 to 1) is the
-    share of these cycles that compute; None where the compiler has no estimate.
+    ``guid`` identifies its kernel, ``fused_ops`` the kernels of the nodes fused into it, ``origins`` the nodes of the
+    model's graph that it comes from. ``expected_cycles`` is in MME cycles, and ``utilisation`` (0 to 1) is the share of
+    these spent computing. Both are None if the compiler has no estimate.
     """
 
     recipe: int | None
@@ -77,8 +77,7 @@ class GraphNode:
 class CompilerAdvice:
     """Advice from one check of Gaudi's graph compiler, given ``count`` times; ``priority`` is high or low.
 
-    ``fcd_bytes`` is the length of the tensor's contiguous parts in memory, ``reads`` the number of times the tensor is
-    read.
+    ``fcd_bytes`` is the length of the tensor's contiguous parts in memory. ``reads`` is how often the tensor is read.
     """
 
     priority: str

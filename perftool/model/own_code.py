@@ -9,18 +9,18 @@ from itertools import pairwise
 
 # Folders of installed packages.
 PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
-# Folders in which pip installs commands.
+# Folders into which pip installs commands.
 _COMMANDS = {"bin", "Scripts"}
 # Folders to which torch.compile writes code.
 _GENERATED = "torchinductor_"
 _PYTHON = re.compile(r"python\d(\.\d+)?t?")
-# Packages whose code is not the user's. The profiler strips the import folder, so a path starts with its package.
+# Packages whose code is not the user's. The profiler strips the import folder, so a path starts with the package.
 _FRAMEWORKS = {
     "torch", "torchvision", "torchaudio", "functorch", "triton", "torchgen", "habana_frameworks", "numpy", "PIL",
     "tqdm", "perftool", "_distutils_hack", "pkg_resources", "pytorch_lightning", "lightning", "lightning_fabric",
     "lightning_utilities", "torchmetrics", "accelerate", "deepspeed",
 }  # fmt: skip
-# Common libraries of models and training loops. They are needed for traces that list no installed packages.
+# Common libraries of models and training loops, for traces that do not list the installed packages.
 _LIBRARIES = {
     "transformers", "diffusers", "timm", "peft", "trl", "tokenizers", "sentence_transformers", "huggingface_hub",
     "vllm", "sglang", "megatron", "xformers", "flash_attn", "flashinfer", "bitsandbytes", "fairscale", "fairseq",
@@ -32,7 +32,7 @@ _LIBRARIES = {
     "x_transformers", "recbole", "nflows", "normflows", "pytorch_forecasting", "darts", "tsai", "deepctr_torch",
     "lightly", "schnetpack", "rtdl_revisiting_models", "torchmd", "learn2learn", "higher", "pytorch_metric_learning",
 }  # fmt: skip
-# Top-level key under which our recorder lists the packages installed on the recording machine.
+# The top-level key under which our recorder lists the packages installed on the recording machine.
 INSTALLED_KEY = "perftoolInstalled"
 # A frame of a stack: file(line): function.
 _FRAME = re.compile(r"(.+)\((\d{1,9})\): (.+)")
@@ -44,14 +44,14 @@ def is_own(file: str, installed: Collection[str] = ()) -> bool:
     """Whether ``file``, as a trace names it, is the user's own: not generated, and not part of Python, a framework or
     an installed package.
 
-    ``installed`` lists further installed packages (the first parts of relative paths).
+    ``installed`` lists more installed packages, as the first parts of relative paths.
     """
     if file.startswith("<"):
         return False
     parts = [part for part in re.split(r"[\\/]", file) if part not in ("", ".")]
     if any(part in PACKAGE_FOLDERS or part.startswith(_GENERATED) for part in parts):
         return False
-    # pip writes a small script for each command of a package.
+    # pip installs a small script for each command of a package.
     if len(parts) > 1 and parts[-2] in _COMMANDS and "." not in parts[-1]:
         return False
     if any(_PYTHON.fullmatch(part) and before in ("lib", "lib64", "Lib") for before, part in pairwise(parts)):
@@ -73,7 +73,7 @@ def package_of(file: str) -> str:
 
 
 def innermost(stack: str, installed: Collection[str] = ()) -> Line | None:
-    """The innermost of the user's own lines in a call stack, whose lines are separated by semicolons."""
+    """The innermost of the user's own lines in a call stack, whose frames are separated by semicolons."""
     for text in stack.split(";"):
         found = _FRAME.fullmatch(text.strip())
         if found and is_own(found[1], installed):

@@ -1,4 +1,4 @@
-"""Data for the pictures of a report, made from the tables and drawn by a reporter."""
+"""Data for the charts of a report, built from the tables and drawn by a reporter."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ LaneSide = Literal["idle", "device", "host", "path"]
 
 @dataclass(frozen=True)
 class Bar:
-    """A stretch of a lane: one slice, or ``count`` slices of one kind that are too short to show separately, without a
-    name."""
+    """A stretch of a lane: one slice, or ``count`` slices of the same kind that are too short to show separately. The
+    latter have no name."""
 
     ts_ns: int
     dur_ns: int
@@ -40,8 +40,8 @@ class Lane:
 class Timeline:
     """The timeline around a finding: the visible stretch, the marked stretch inside it, and the lanes.
 
-    ``left_out`` counts the bars that were dropped to keep the picture small. ``lit`` holds stretches of the critical
-    path (start and length) by the ``key`` of their lane.
+    ``left_out`` is the number of bars dropped to keep the chart small. ``lit`` maps the ``key`` of a lane to its
+    stretches on the critical path (start and length).
     """
 
     rank: int
@@ -58,10 +58,9 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Strip:
-    """The whole window of a rank in bins of ``bin_ns``, each divided into shares by kind of device activity.
+    """The whole window of a rank in bins of ``bin_ns``, with the shares of each kind of device activity in each bin.
 
-    The keys of ``shares`` are kinds of device work and, with the prefix ``idle:``, the causes of idle time. The
-    shares of a bin add up to 1.
+    The keys of ``shares`` are kinds of device work and, with the prefix ``idle:``, causes of idle time.
     """
 
     rank: int
@@ -72,8 +71,8 @@ class Strip:
 
 @dataclass(frozen=True)
 class MemoryCurve:
-    """Allocated and reserved bytes over time, thinned so that no peak is lost; ``samples`` is the number of samples
-    before thinning."""
+    """Allocated and reserved bytes over time, thinned out without losing a peak. ``samples`` is the original number of
+    samples."""
 
     rank: int
     device: str
@@ -85,8 +84,8 @@ class MemoryCurve:
 
 @dataclass(frozen=True)
 class MemorySteps:
-    """The memory of a device at the peak of each step: for each kind, the bytes at each of ``steps``. In a long
-    recording, each column shows the step with the highest peak of ``per_column`` steps.
+    """The memory of a device at the peak of each step. ``kinds`` maps each kind of memory to its bytes in each of
+    ``steps``. In a long recording, only the step with the highest peak of every ``per_column`` steps is shown.
     """
 
     rank: int
@@ -98,11 +97,10 @@ class MemorySteps:
 
 @dataclass(frozen=True)
 class RankTimes:
-    """One rank in comparison with the others, over its complete steps.
+    """One rank, for comparison with the others. Times cover its complete steps.
 
-    ``step_ns`` is the median length, ``breakdown_ns`` the mean over the steps, ``busy_ratio`` the share of the window
-    in which the device works (None without a device), ``exposed_ns`` the mean exposed communication per step:
-    collectives without concurrent compute.
+    ``step_ns`` is the median step, ``breakdown_ns`` the mean over the steps. ``busy_ratio`` is the share of the window
+    in which the device is busy (None without a device). ``exposed_ns`` is the mean exposed communication per step.
     """
 
     rank: int
@@ -116,8 +114,8 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Times of ranks as shares of a mean step: ``shares`` has a row for each of ``rows``, with a value for each of
-    ``columns``. ``note`` says what the times mean.
+    """Times of ranks as shares of a mean step. ``shares`` has one row per entry of ``rows``, with one value per entry
+    of ``columns``. ``note`` says what the times mean.
     """
 
     name: str
@@ -130,8 +128,8 @@ class HeatMap:
 
 @dataclass(frozen=True)
 class Pictures:
-    """All pictures of a report. The keys of ``timelines`` are indices of findings, from 0; ``path`` shows the critical
-    path of a median step."""
+    """All charts of a report. The keys of ``timelines`` are indices of findings. ``path`` shows the critical path of a
+    step of median length."""
 
     timelines: Mapping[int, Timeline]
     strips: tuple[Strip, ...]

@@ -10,8 +10,8 @@ class Source:
     """A line of the user's code, or a module if ``file`` is None (``function`` is then its name).
 
     ``ns`` is its time, and ``share`` its share of the finding's time. ``line`` is None if only the function is known,
-    because it was already running when the recording began. ``file`` is the recorded path or, if the file exists on
-    this machine (``here``), relative to the root of the project or to another source root.
+    because it was already running when the recording began. ``file`` is the recorded path. If the file exists on this
+    machine (``here``), the path is relative to the project root or to another source root.
     """
 
     file: str | None
@@ -22,8 +22,7 @@ class Source:
     here: bool = False
 
     def __str__(self) -> str:
-        """``file:line function``, which editors and terminals can open; ``function (file)`` if the line is unknown.
-
+        """``file:line function``, which editors and terminals can open. If the line is unknown, ``function (file)``.
         For a module, only its name.
         """
         if self.file is None:
@@ -35,7 +34,7 @@ class Source:
 class Location:
     """A place in the trace. All fields are optional; times are in ns, as in the file.
 
-    ``sources`` holds the lines of code that cause it, at most three, in descending order of time.
+    ``sources`` lists the lines of code responsible for it: at most three, in descending order of time.
     """
 
     track: str | None = None

@@ -22,7 +22,7 @@ def processor_name() -> str | None:
     return platform.processor() or None
 
 
-# The instruction sets for matmuls and vectors, by their names in Linux.
+# Matrix and vector instruction sets, by their names in Linux.
 _SETS = {
     "amx_bf16": "AMX-BF16", "amx_int8": "AMX-INT8", "amx_fp16": "AMX-FP16", "avx512_bf16": "AVX512-BF16",
     "avx512_fp16": "AVX512-FP16", "avx512_vnni": "AVX512-VNNI", "avx512f": "AVX512", "avx2": "AVX2",
@@ -31,7 +31,7 @@ _SETS = {
 
 
 def instruction_sets() -> list[str] | None:
-    """The processor's instruction sets for tensors; None if unknown."""
+    """The processor's matrix and vector instruction sets; None if unknown."""
     with suppress(OSError):
         for line in _CPU_FACTS.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
@@ -45,7 +45,7 @@ def cores_allowed() -> set[int] | None:
     """The cores that threads of this process may run on; None if the system does not report them (macOS, Windows)."""
     if not hasattr(os, "sched_getaffinity"):
         return None
-    # Check all threads, because OpenMP may pin one of them to a core.
+    # Check all threads, because OpenMP may have pinned this one to a single core.
     found = set(os.sched_getaffinity(0))
     with suppress(OSError):
         for thread in os.listdir("/proc/self/task"):
@@ -55,7 +55,7 @@ def cores_allowed() -> set[int] | None:
 
 
 def cores_quota() -> float | None:
-    """The CPU time, in cores, that the control groups of this process allow; None without a limit."""
+    """The CPU quota of this process's control groups, in cores; None without a limit."""
     return min(_quotas(), default=None)
 
 

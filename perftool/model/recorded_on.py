@@ -1,3 +1,3 @@
-"""Key under which our recorders describe the machine and the recording in a trace; see docs/recording.md."""
+"""The key under which our recorders describe the machine and the recording in a trace; see docs/recording.md."""
 
 RECORDED_KEY = "perftoolRecording"

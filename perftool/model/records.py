@@ -1,8 +1,8 @@
-"""Records that the readers of logs, metrics and configuration return.
+"""Records returned by the readers of logs, metrics and configuration files.
 
-Every duration and time is integer nanoseconds. A time (``time_ns``) counts from local midnight if the line has no date,
-else from 1970, by the writer's own clock. Times order the records of one file and must not be compared with a trace.
-Lines count from 1. ``rank`` is None if neither the line nor the file names one.
+All durations and times are in integer nanoseconds. ``time_ns`` is relative to 1970, or to local midnight if the line
+has no date, by the clock of the process that wrote it. Use it to order the records of one file, but do not compare it
+with a trace. Line numbers start at 1. ``rank`` is None if neither the line nor the file states a rank.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ConfigSource = Literal["banner", "deepspeed", "gaudi_config", "environment", "js
 
 @dataclass(frozen=True, slots=True)
 class CapturedKernel:
-    """A kernel that an op launched during the capture of a device graph, in order; ``op`` numbers the op's call.
+    """A kernel that an op launched while a device graph was captured. ``op`` is the number of the op call.
 
-    Shapes, types and arguments are the JSON of the profiler's record, None where none is recorded. Only the first
-    kernel of a call has them.
+    Shapes, types and arguments are JSON from the profiler, or None if it did not record them. Only the first kernel of
+    a call has them.
     """
 
     kernel: str
@@ -40,16 +40,16 @@ class CapturedKernel:
 
 @dataclass(frozen=True, slots=True)
 class FallbackRecord:
-    """CPU executions of one op, from one source.
+    """CPU executions of one op, as reported by one source.
 
-    ``origin`` is the source: a ``table`` printed at exit and the ``metrics`` file count every execution of a process, a
-    ``call`` line is printed for each execution at a sufficient log level, a ``refusal`` line reports an argument that
-    the device kernel rejected, a ``graph_cut`` line a lazy graph that was flushed for the op. The same execution can
-    appear under all origins, so counts of different origins must not be added.
+    ``origin`` is the source. A ``table`` (printed at exit) and the ``metrics`` file count all executions in a process.
+    A ``call`` line is printed for each execution if the log level is high enough. A ``refusal`` line reports an
+    argument that the device kernel rejected. A ``graph_cut`` line reports that a lazy graph was flushed because of the
+    op. The same execution can appear under several origins, so do not add their counts.
 
-    ``op`` has the overload (``aten::index.Tensor_out``), ``base`` does not (``aten::index``). ``dtypes`` are the
-    argument types of a call line, in order. ``table`` numbers the tables of a file from 0. A table's ``time_ns`` and
-    ``tid`` identify the process that printed it.
+    ``op`` includes the overload (``aten::index.Tensor_out``), ``base`` does not (``aten::index``). ``dtypes`` lists the
+    argument types of a call line in order. ``table`` is the index of the table in its file. The ``time_ns`` and ``tid``
+    of a table identify the process that printed it.
     """
 
     op: str
@@ -67,10 +67,10 @@ class FallbackRecord:
 
 @dataclass(frozen=True, slots=True)
 class CompilationRecord:
-    """``count`` compilations that took ``dur_ns`` in total. No compilation is in two records of one source.
+    """``count`` compilations that took ``dur_ns`` in total. Each source counts a compilation only once.
 
-    ``ordinal`` orders the records of one source: the number of the metrics snapshot that first shows them,
-    else the position in the log. ``step`` is set where the source counts steps. ``reason`` is ``new shapes``, ``same
+    ``ordinal`` orders the records of one source. It is the number of the metrics snapshot that first shows them, or
+    their position in the log. ``step`` is set only if the source counts steps. ``reason`` is ``new shapes``, ``same
     shapes`` or None if unknown.
     """
 
@@ -88,11 +88,11 @@ class CompilationRecord:
 
 @dataclass(frozen=True, slots=True)
 class MetricValue:
-    """One number of a snapshot of a process's metrics.
+    """One number in a snapshot of a process's metrics.
 
-    ``total`` is cumulative since the process started or reset the metric; ``increment`` is its growth since the
-    previous snapshot, None for averages and maxima. ``name`` is the op or recipe of a counter that has one value per
-    name, else None; a snapshot lists only names whose counter grew.
+    ``total`` is the value since the process started or reset the metric. ``increment`` is its growth since the previous
+    snapshot, or None for averages and maxima. Some counters have one value per op or recipe: ``name`` is that op or
+    recipe (otherwise None), and a snapshot lists only those whose counter grew.
     """
 
     key: str
@@ -106,8 +106,8 @@ class MetricValue:
 class MetricSnapshot:
     """One record of a metrics file.
 
-    ``ordinal`` numbers the snapshots of one metric from 0. ``after_reset`` is true if a counter is lower than in the
-    previous snapshot; its increments then count from zero.
+    ``ordinal`` is the index of the snapshot among those of its metric. ``after_reset`` is true if a counter is lower
+    than in the previous snapshot. Its increments are then relative to zero.
     """
 
     metric: str
@@ -123,8 +123,8 @@ class MetricSnapshot:
 class LogEvent:
     """Log lines with the same kind, subject (``name``) and rank.
 
-    ``count`` is the number of these lines. ``value`` and ``limit`` are the numbers in the last line, in ``unit``;
-    ``line`` and ``time_ns`` belong to the first line, ``last_line`` to the last.
+    ``count`` is the number of these lines. ``value`` and ``limit``, in ``unit``, come from the last line. ``line`` and
+    ``time_ns`` belong to the first line, ``last_line`` to the last.
     """
 
     kind: str
@@ -141,7 +141,7 @@ class LogEvent:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting. ``key`` contains dots if settings are nested; ``value`` is the text in the file."""
+    """One setting. The ``key`` of a nested setting contains dots. ``value`` is the text as written in the file."""
 
     source: ConfigSource
     key: str
@@ -152,10 +152,11 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class FlightEntry:
-    """The ``number``-th collective of its group in the flight recorder of a rank; or a send or receive, with ``peer``.
+    """A call in a rank's flight recorder: the ``number``-th collective of its group, or a send or receive with a
+    ``peer``.
 
-    ``state`` is scheduled, started, completed or failed, ``sizes`` has the shapes of its inputs, ``created_ns`` is the
-    time of its call (by that host's clock), and ``place`` the line of the program that made the call.
+    ``state`` is scheduled, started, completed or failed. ``sizes`` contains the input shapes. ``created_ns`` is the
+    time of the call by that host's clock, and ``place`` is the line of the program that made it.
     """
 
     rank: int
@@ -173,8 +174,11 @@ class FlightEntry:
 
 @dataclass(frozen=True, slots=True)
 class FlightGroup:
-    """A process group as one rank sees it: its ``members`` (empty if unknown), and the numbers of the last collectives
-    that this rank called and completed (0 for none, None where batches of sends also use up numbers)."""
+    """A process group as seen by one rank. ``members`` is empty if unknown.
+
+    ``called`` and ``completed`` are the numbers of the last collectives that this rank called and completed: 0 if there
+    was none, None if batches of sends share the numbering.
+    """
 
     rank: int
     group: str
@@ -192,7 +196,7 @@ _Ranked = (
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """The records of one input (or several, combined), in the order of the input."""
+    """The records of one input, or of several inputs combined, in input order."""
 
     fallbacks: tuple[FallbackRecord, ...] = ()
     compilations: tuple[CompilationRecord, ...] = ()
@@ -216,7 +220,7 @@ class LogReading:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Every rank that a record names, in ascending order."""
+        """All ranks that the records refer to, in ascending order."""
         parts = (
             self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.flight_groups, self.nodes,
             self.graph_nodes, self.advice, self.buckets, self.intervals, self.iterations,
@@ -226,7 +230,7 @@ class LogReading:
 
     @property
     def records(self) -> int:
-        """The number of records used: the ``events`` of an input in the report."""
+        """The number of records used. The report shows it as the ``events`` of the input."""
         parts = (
             self.fallbacks, self.compilations, self.metrics, self.events, self.config, self.captured, self.flight,
             self.nodes, self.graph_nodes, self.advice, self.buckets, self.intervals, self.iterations, self.results,
@@ -236,7 +240,7 @@ class LogReading:
 
 
 def combine(readings: Iterable[LogReading], kind: ReadingKind | None = None) -> LogReading:
-    """The concatenated records of ``readings``, without merging."""
+    """Concatenate the records of ``readings``, without merging any."""
     parts = tuple(readings)
     return LogReading(
         fallbacks=tuple(record for part in parts for record in part.fallbacks),

@@ -1,4 +1,4 @@
-"""Results of replaying the recorded steps, for reports."""
+"""The results of replaying the recorded steps, for reports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Together:
-    """The length of a step with the fixes of all rules in ``codes``, from one replay."""
+    """The length of a step with the fixes of all rules in ``codes``, from a single replay."""
 
     codes: tuple[str, ...]
     step_ns: int
@@ -15,7 +15,7 @@ class Together:
 
 @dataclass(frozen=True)
 class BoundShare:
-    """The share of one kind of task on the critical path: host, dataloader, kernel, memcpy, memset, collective or
+    """The share of the critical path taken by one kind of task: host, dataloader, kernel, memcpy, memset, collective or
     delay."""
 
     kind: str
@@ -24,7 +24,8 @@ class BoundShare:
 
 @dataclass(frozen=True)
 class ReplayedRun:
-    """The steps of ``ranks`` ranks replayed together, linked by their collectives; fields as in ``ReplayModel``."""
+    """The steps of ``ranks`` ranks, replayed together with their collectives. The other fields are as in
+    ``ReplayModel``."""
 
     ranks: int
     steps: int
@@ -39,9 +40,9 @@ class ReplayModel:
     """Some steps of ``rank``, replayed without changes: the mean step takes ``replayed_step_ns`` instead of
     ``measured_step_ns``, a relative error of ``error_ratio``.
 
-    If the replay predicts nothing, ``why_not`` says why; the numbers are None when there is nothing to replay.
-    ``best`` holds the best single fix, pair and triple of fixes.
-    ``bounds`` breaks down the critical path, the largest share first; empty when nothing is predicted.
+    If the replay predicts nothing, ``why_not`` says why. If there is nothing to replay, the numbers are None.
+    ``best`` contains the best single fix, pair and triple of fixes.
+    ``bounds`` breaks down the critical path, largest share first. It is empty if nothing is predicted.
     """
 
     rank: int

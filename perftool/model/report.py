@@ -25,7 +25,7 @@ from perftool.units import format_ns
 if TYPE_CHECKING:
     import pandas as pd
 
-# Characters of a message that a notebook or debugger shows.
+# The longest message, in characters, that a notebook or debugger shows.
 _LONGEST_REPR = 120
 StepSource = Literal["iteration", "profiler", "optimizer", "annotation", "copies"]
 BREAKDOWN = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "other")
@@ -37,10 +37,11 @@ FrameName = Literal[
 
 @dataclass(frozen=True)
 class Gain:
-    """The time a fix would save per step, in ns and as a share of the usual step.
+    """The time a fix would save per step, in ns and as a share of the typical step.
 
-    A ``predicted`` gain is the difference of two replays of the recorded steps, a ``bound`` an upper bound from the
-    evidence. ``bound_share`` is the upper bound, even if a prediction replaces it; None if there is no bound.
+    A ``predicted`` gain is the difference between two replays of the recorded steps. A ``bound`` is an upper bound from
+    the evidence. ``bound_share`` is that bound as a share of the step, even if a prediction replaces it. It is None if
+    there is no bound.
     """
 
     ns_per_step: int
@@ -62,10 +63,10 @@ class Gain:
 
 @dataclass(frozen=True)
 class Finding:
-    """One reported instance of a rule. ``evidence`` holds the numbers behind the message, as the rule found them.
+    """One reported instance of a rule. ``evidence`` contains the numbers behind the message, as the query returns them.
 
-    ``advice`` is false for findings that advise no change to the run, such as those about the trace. ``explained_by``
-    is the code of the finding that explains the largest part of the lost time; the gain excludes that part.
+    ``advice`` is false for findings that do not suggest a change to the run, such as those about the trace.
+    ``explained_by`` is the code of the finding that explains most of the lost time. The gain excludes that part.
     """
 
     code: str
@@ -95,7 +96,7 @@ class Finding:
 
     @property
     def late_ranks(self) -> list[int]:
-        """The ranks that the others wait for; empty if the rule names none or, in a third-party rule, gives no list."""
+        """The ranks that others wait for, from the evidence; empty if the evidence has no valid list of them."""
         late = self.evidence.get("late_ranks")
         return late if isinstance(late, list) and all(isinstance(rank, int) for rank in late) else []
 
@@ -110,7 +111,7 @@ class NotApplicable:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of the summary; ``value`` is None, not 0, when the input lacks the signal."""
+    """A number in the summary. ``value`` is None, not 0, if the input lacks the signal."""
 
     name: str
     value: float | None
@@ -119,14 +120,14 @@ class Metric:
     denominator: float | None = None
 
 
-# The name of the only row in the table ``steps`` for a recording without steps.
+# If a recording has no steps, the table ``steps`` has a single row with this name.
 WHOLE_TRACE = "whole trace"
 
 
 @dataclass(frozen=True)
 class Step:
     """A step. Its parts (see ``BREAKDOWN``) add up to ``dur_ns``. Collectives count as kernels in ``breakdown_ns``, but
-    as communication in ``time_ns`` (empty when unknown). ``left_out`` says why a ``partial`` step is left out."""
+    as communication in ``time_ns``, which is empty if unknown. ``left_out`` says why a ``partial`` step is excluded."""
 
     rank: int
     name: str
@@ -139,13 +140,13 @@ class Step:
 
     @property
     def parts_ns(self) -> Mapping[str, int]:
-        """The parts to show: ``time_ns`` where it is known."""
+        """The parts to show: ``time_ns`` if known, else ``breakdown_ns``."""
         return self.time_ns or self.breakdown_ns
 
 
 @dataclass(frozen=True)
 class Device:
-    """The device of the run: hpu, cuda, rocm, xpu, mtia or cpu; None when the input does not show it."""
+    """The device of the run. ``type`` is hpu, cuda, rocm, xpu, mtia or cpu, or None if the input does not show it."""
 
     type: str | None
     name: str | None
@@ -154,7 +155,7 @@ class Device:
 
 @dataclass(frozen=True)
 class StepLength:
-    """The complete steps of one length, in a run with steps of two lengths."""
+    """Either the short or the long complete steps of a run whose steps have two lengths."""
 
     steps: int
     shortest_ns: int
@@ -164,15 +165,15 @@ class StepLength:
 
 @dataclass(frozen=True)
 class Run:
-    """A run. ``kind`` is None when the traces do not show it, ``world_size`` when they do not state it.
+    """A run. ``kind`` and ``world_size`` are None if the traces do not show them.
 
     ``steps_from``: the signal that separates steps; None without steps.
     ``steps_confidence``: how reliable that signal is.
-    ``parallel``: how the ranks are split, as in ``tp 4 x dp 2``; None where their process groups do not show it.
+    ``parallel``: how the ranks are split, such as ``tp 4 x dp 2``; None if the process groups do not show it.
     ``lengths``: the short and the long steps, over all ranks; empty unless steps have two lengths.
-    ``mean_step_ns``: the mean step if the median describes few of the steps; else None.
-    ``step_unit``: what makes a detected step (an annotation or the optimizer, and the number of its calls); None if no
-    steps are detected.
+    ``mean_step_ns``: the mean step if the steps are uneven, so that their median is not typical; else None.
+    ``step_unit``: the calls that make up a detected step, such as ``10 calls of the optimizer``; None if no steps were
+    detected.
     """
 
     kind: Literal["training", "inference", "serving"] | None
@@ -186,18 +187,18 @@ class Run:
 
     @property
     def step_word(self) -> str:
-        """The run's word for a step: step, or iteration."""
+        """The run's word for a step: ``step`` or ``iteration``."""
         return step_word(self.steps_from)
 
 
 def step_word(steps_from: str | None) -> str:
-    """The word for a step, given the signal ``steps_from`` that separates steps."""
+    """The word for a step in a run whose steps are separated by the signal ``steps_from``."""
     return "iteration" if steps_from == "iteration" else "step"
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Ranks that wait about equally long: ``ns_per_step`` on average, while nothing else runs on their devices."""
+    """Ranks that wait about equally long: ``ns_per_step`` on average, with nothing else running on their devices."""
 
     ranks: tuple[int, ...]
     ns_per_step: int
@@ -205,11 +206,11 @@ class Waiting:
 
 @dataclass(frozen=True)
 class GroupRole:
-    """The process groups of one ``role``, of at most ``size`` ranks each. ``named`` is false for a role inferred from
-    the shape of the groups.
+    """The process groups that share a ``role``. The largest has ``size`` ranks. ``named`` is false if the role was
+    inferred from the shape of the groups.
 
-    ``wire_ns`` is one group's transfer time per step, that is, the time of its collectives once all ranks have arrived.
-    ``even_links`` is true if several groups have similar transfer times.
+    ``wire_ns`` is the transfer time per step of the slowest group: how long its collectives take once all ranks have
+    arrived. ``even_links`` is true if there are several groups and their transfer times are similar.
     """
 
     role: str
@@ -223,8 +224,8 @@ class GroupRole:
 
 @dataclass(frozen=True)
 class Phase:
-    """One kind of phase in a recording, over all ranks: start-up, warm-up, graph capture, profiler overhead,
-    checkpoints, evaluation or the steady phase. ``evidence`` is the call, function or annotation that shows it."""
+    """All phases of one kind, over all ranks: start-up, warm-up, graph capture, profiler overhead, checkpoints,
+    evaluation or the steady phase. ``evidence`` is the call, function or annotation that identifies the phase."""
 
     name: str
     total_ns: int
@@ -235,14 +236,14 @@ class Phase:
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause for a large part of the window in which the device does not compute.
+    """A reason why the device does not compute for a large part of the window.
 
     ``name``: a cause of idle time (the table gap_causes) or ``exposed_collectives``.
     ``text``: the cause as a clause.
-    ``share``, ``ns_per_step``: its share of the window, and its mean time.
+    ``share``, ``ns_per_step``: its share of the window, and its mean time per step.
     ``codes``: the rules whose findings explain it.
     ``longest``: its longest stretch.
-    ``within``: the program's annotation that contains most of it; None if none does.
+    ``within``: the annotation of the program that contains most of it; None if there is no such annotation.
     """
 
     name: str
@@ -256,14 +257,16 @@ class Cause:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The summary of a report: ``headline`` is one sentence, ``detail`` the time breakdown, and ``together`` the effect
-    of all fixes that can be modelled (empty if none). ``context`` has sentences, the most important first: the signal
-    that separates steps, the parts of the recording outside the steady phase, and the ops, modules and functions that
-    take the most time. ``caveats`` qualifies the headline: what the steady steps lose, steps of two lengths, late or
-    missing ranks, other load.
+    """The summary of a report.
 
-    ``causes`` lists the causes that take more than 20 % of the window, the largest first, whether or not a rule
-    covers them.
+    ``headline``: one sentence.
+    ``detail``: the time breakdown.
+    ``causes``: all causes that take more than 20 % of the window, largest first, whether or not a rule covers them.
+    ``together``: the effect of all fixes that can be modelled; empty if there are none.
+    ``context``: further sentences, most important first: the signal that separates steps, the parts of the recording
+    outside the steady phase, and the ops, modules and functions that take the most time.
+    ``caveats``: sentences that qualify the headline: losses in the steady steps, steps of two lengths, late or missing
+    ranks, other load.
     """
 
     headline: str
@@ -281,7 +284,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Share:
-    """A row of a ranking: the time of ``name`` in the window, in ns, its number of occurrences, and its share."""
+    """A row in a ranking: an item with its total time in the window (in ns), its count and its share."""
 
     name: str
     total_ns: int
@@ -291,16 +294,16 @@ class Share:
 
 @dataclass(frozen=True)
 class RankSummary:
-    """One rank of the run. Times are totals over its window, None when its trace does not show them.
+    """One rank of the run. Times are totals over its window, or None if its trace does not show them.
 
-    ``host``: the machine that the rank ran on; None when unknown.
+    ``host``: the machine that the rank ran on; None if unknown.
     ``status``: ok or unreadable.
     ``step_ns``: the median step.
     ``exposed_ns``: the exposed communication.
-    ``waited_ns``: the part of collectives spent waiting for other ranks.
-    ``offset_ns``: added to the rank's times, makes them comparable with those of the lowest rank, within ``spread_ns``.
-    ``recorded_ns``: the time from the first to the last activity of the recording.
-    ``lost_kernels_ratio``: the share of the kernel launches without device work in the median complete step.
+    ``waited_ns``: the part of the collective time spent waiting for other ranks.
+    ``offset_ns``: what to add to the rank's times to align them with the lowest rank, accurate to ``spread_ns``.
+    ``recorded_ns``: the time from the first to the last activity in the recording.
+    ``lost_kernels_ratio``: in the median complete step, the share of kernel launches without device work.
     """
 
     rank: int
@@ -323,7 +326,7 @@ class RankSummary:
 
 @dataclass(frozen=True)
 class Report:
-    """One analysis. The rankings cover the window and all ranks, largest first."""
+    """The result of one analysis. Rankings cover the window and all ranks, and list the largest first."""
 
     inputs: tuple[InputFile, ...]
     device: Device
@@ -358,7 +361,7 @@ class Report:
 
     @property
     def per_step(self) -> str:
-        """The unit of a gain: ``per step``; empty for a recording without steps, where gains are parts of the whole."""
+        """The unit of gains, such as ``per step``; empty for a recording without steps, where gains are totals."""
         return f"per {self.run.step_word}" if self.summary["steps"].value else ""
 
     # Renders a report for notebooks. The Python API sets this hook, because reporters are in a higher layer.
@@ -371,14 +374,14 @@ class Report:
         return f"<Report on {name}{more}: {count}>"
 
     def _repr_html_(self) -> str | None:
-        """A fragment of HTML for notebooks; None without the hook, so that notebooks show text."""
+        """An HTML fragment for notebooks; None if the hook is not set, so that notebooks show text."""
         view = type(self).notebook_view
         return None if view is None else view(self)
 
     def frame(self, name: FrameName) -> pd.DataFrame:
-        """A part of the report (findings, steps and so on) as a DataFrame; times in ns.
+        """Return a part of the report (findings, steps and so on) as a DataFrame. Times are in ns.
 
-        Nested values become separate columns: ``gain.ns_per_step``, ``breakdown_ns.kernel``.
+        Nested values become separate columns, such as ``gain.ns_per_step`` or ``breakdown_ns.kernel``.
         """
         import pandas as pd
 

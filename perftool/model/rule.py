@@ -29,8 +29,8 @@ class Param:
 
 @dataclass(frozen=True)
 class Advice:
-    """Texts by device type, with ``any`` as the fallback, or by variant; the column ``fix_for`` of the rule's query
-    selects a variant."""
+    """Advice texts by device type, with ``any`` as the fallback, or by variant. The column ``fix_for`` of the rule's
+    query selects the variant."""
 
     texts: tuple[tuple[str, str], ...]
 
@@ -44,7 +44,7 @@ class Advice:
 
     @property
     def by_device(self) -> tuple[tuple[str, str], ...]:
-        """Each distinct text, with its devices (or its variant)."""
+        """Each distinct text with its devices (or variants), joined by commas."""
         merged: dict[str, list[str]] = {}
         for key, text in self.texts:
             merged.setdefault(text, []).append(key)
@@ -52,7 +52,7 @@ class Advice:
 
     @property
     def whole(self) -> str:
-        """The complete advice: one text, or a paragraph for each device."""
+        """The complete advice: one text, or one paragraph per device."""
         texts = self.by_device
         return texts[0][1] if len(texts) == 1 else "\n\n".join(f"For {devices}: {text}" for devices, text in texts)
 
@@ -61,22 +61,21 @@ class Advice:
 class Rule:
     """A rule. ``sql`` is None for rules that the engine itself reports (TRC000, TRC001).
 
-    ``severity``: applies to findings without a gain; to all if it is "error", or if the user set it
+    ``severity``: the severity of findings without a gain, or of all findings if it is "error" or was set by the user
     (``severity_is_set``).
-    ``scope``: whether the query runs for each rank separately or once over all ranks.
+    ``scope``: whether the query runs once per rank or once over all ranks.
     ``retired``: codes and names of this rule, or of rules merged into it, in earlier versions.
-    ``explained_by``: codes, or prefixes of codes, of rules that name causes of this finding; the finding ranks below
+    ``explained_by``: codes, or code prefixes, of rules that report causes of this finding. The finding is ranked below
     the cause that explains it.
-    ``needs_names``: names of host slices, with ``*`` as a wildcard: if none of them occurs, the rule finds nothing, and
-    its query does not run.
+    ``needs_names``: names of host slices, with ``*`` as a wildcard. If none of them occurs, the query is skipped, and
+    the rule finds nothing.
     ``advice``: false for a rule about the trace instead of the run.
     ``explains``: the causes of idle time (the table gap_causes), or ``exposed_collectives``, that a finding of this
     rule accounts for.
-    ``relieves``: the side (host or device) whose work the fix reduces; the timeline then limits the gain (the table
-    gain_limits).
+    ``relieves``: the side (host or device) whose work the fix reduces. The table gain_limits then caps the gain.
     ``whatif``: a query for the changes that the fix makes to the schedule of a rank.
-    ``whatif_ranks``: a query for the work that stragglers no longer do.
-    ``always``: the rule runs without being selected.
+    ``whatif_ranks``: a query for the work that the fix takes away from stragglers.
+    ``always``: whether the rule runs even if it is not selected.
     """
 
     code: str
@@ -112,7 +111,7 @@ class Rule:
 
     @property
     def shown_severity(self) -> str:
-        """The severity for the rule's page: ``by cost`` if the gain of a finding decides it, else the rule's own."""
+        """The severity to show on the rule's page: ``by cost`` if it depends on the gain, else the rule's own."""
         by_cost = self.advice and self.severity != "error" and not self.severity_is_set
         return f"by cost ({self.severity} if unknown)" if by_cost and "gain_ns" in (self.sql or "") else self.severity
 

@@ -1,4 +1,4 @@
-"""Records about a language-model server: buckets, load over time, results of clients, and counters."""
+"""Records about a language-model server: buckets, load over time, client results, and counters."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Statistic = Literal["mean", "median", "p99", "total", "value"]
 @dataclass(frozen=True, slots=True)
 class Bucket:
     """A padded input shape of vLLM on Gaudi: ``batch`` requests of ``query`` tokens, with ``blocks`` KV-cache blocks in
-    all.
+    total.
 
-    ``warmed`` buckets were prepared before serving, ``missed`` shapes had no bucket during serving, and ``added``
-    buckets were made for them. ``query`` or ``blocks`` is None where the log has no such dimension.
+    ``warmed`` buckets were prepared before serving, ``missed`` shapes had no bucket while serving, and ``added``
+    buckets were created for them. ``query`` or ``blocks`` is None if the log has no such dimension.
     """
 
     phase: str
@@ -29,12 +29,12 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class ServingInterval:
-    """Statistics about the time since the previous line of statistics. ``time_ns`` counts from midnight of the log's
-    first day.
+    """Statistics since the previous statistics line in the log. ``time_ns`` is relative to midnight of the log's first
+    day.
 
-    Rates are in tokens per second, ratios between 0 and 1; ``running`` and ``waiting`` count requests at the end of
-    this time. Drafts come from speculative decoding, with which a call of the model produces ``acceptance_length``
-    tokens on average.
+    Rates are in tokens per second, ratios between 0 and 1. ``running`` and ``waiting`` are numbers of requests at the
+    end of the interval. Drafts come from speculative decoding. ``acceptance_length`` is the mean number of tokens per
+    model call.
     """
 
     engine: str
@@ -55,7 +55,7 @@ class ServingInterval:
 
 @dataclass(frozen=True, slots=True)
 class LoggedIteration:
-    """One call of the model, as the engine logs it: ``dur_ns`` includes scheduling and postprocessing."""
+    """One model call, as logged by the engine. ``dur_ns`` includes scheduling and postprocessing."""
 
     engine: str
     iteration: int
@@ -70,7 +70,8 @@ class LoggedIteration:
 
 @dataclass(frozen=True, slots=True)
 class ServingNumber:
-    """A result of a server or client: a time in ms or a rate per second if ``name`` ends in that unit, else a count."""
+    """A figure from a server or client. If ``name`` ends in a unit, it is a time in ms or a rate per second, else a
+    count."""
 
     name: str
     statistic: Statistic
@@ -79,20 +80,21 @@ class ServingNumber:
 
 @dataclass(frozen=True, slots=True)
 class ClientResult:
-    """The result of one run of a benchmark client; a printed result is not ``exact``, because it is rounded."""
+    """The result of one run of a benchmark client. A printed result is rounded, so it is not ``exact``."""
 
     numbers: tuple[ServingNumber, ...]
     exact: bool = True
 
     @property
     def requests(self) -> float:
-        """The number of requests that succeeded; 0 when the result does not state it."""
+        """The number of successful requests; 0 if the result does not state it."""
         return next((one.value for one in self.numbers if one.name == "requests"), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """A saved ``/metrics`` page: the total for each known name since the server started, at the time ``started``."""
+    """A saved ``/metrics`` page. ``totals`` contains the known counters since the server started. ``started`` is that
+    time in seconds since 1970."""
 
     started: float | None
     totals: dict[str, float]

@@ -12,15 +12,15 @@ from typing import Any, Literal
 import tomli
 
 _FILE = Path(__file__).parent.parent / "shortfalls.toml"
-# A size with more digits is not the size of a tile.
+# A number with more digits is not a tile size.
 _MOST_DIGITS = 6
 
 
 @dataclass(frozen=True)
 class Attainable:
-    """The ``share`` of the peak that ops of these ``kinds`` reach on good shapes, on ``devices`` (patterns of names).
+    """The ``share`` of the peak that ops of these ``kinds`` reach on good shapes, on ``devices`` (name patterns).
 
-    For the kind ``memory``, ``share`` refers to the memory bandwidth. Empty ``dtypes`` mean all data types.
+    For the kind ``memory``, it is a share of the memory bandwidth. Empty ``dtypes`` mean all data types.
     """
 
     devices: tuple[str, ...]
@@ -33,8 +33,8 @@ class Attainable:
 
 @dataclass(frozen=True)
 class Tile:
-    """A pattern for the tile in the name of a kernel. If ``counts_threads``, the kernel's grid counts threads instead
-    of blocks; if ``persistent``, one block computes several tiles."""
+    """A pattern for the tile size in a kernel name. If ``counts_threads``, the kernel's grid counts threads instead of
+    blocks. If ``persistent``, one block computes several tiles."""
 
     pattern: str
     counts_threads: bool = False
@@ -43,15 +43,15 @@ class Tile:
 
 @dataclass(frozen=True)
 class Split:
-    """A pattern for the number of parts into which a kernel with such a name splits the inner dimension."""
+    """A pattern for kernel names that state into how many parts the kernel splits the inner dimension."""
 
     pattern: str
 
 
 @dataclass(frozen=True)
 class Generation:
-    """A pattern for the names of kernels built for one compute capability. ``capability`` is stored x10 (90 for 9.0),
-    or None if the name itself states it."""
+    """A pattern for the names of kernels built for one compute capability. ``capability`` is that capability times 10
+    (90 for 9.0), or None if the name itself states it."""
 
     pattern: str
     capability: int | None = None
@@ -59,9 +59,9 @@ class Generation:
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls, which the texts can show.
+    """A reason why an op is slow. ``when`` is a condition on columns of op_shortfalls; the texts can show any of them.
 
-    ``on`` says on which devices the reason can apply.
+    ``on`` limits the reason to CPUs or to accelerators.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Unexplained:
-    """Advice for an op that is slow for an unknown reason, by its ``bound``."""
+    """Advice for ops with this ``bound`` that are slow for an unknown reason."""
 
     bound: str
     fix: str
@@ -89,7 +89,7 @@ class Unexplained:
 
 @dataclass(frozen=True)
 class Shortfalls:
-    """All of ``shortfalls.toml``."""
+    """The contents of ``shortfalls.toml``."""
 
     attainable: tuple[Attainable, ...]
     tile: tuple[Tile, ...]
@@ -101,7 +101,7 @@ class Shortfalls:
 
 @cache
 def shortfalls() -> Shortfalls:
-    """The content of ``shortfalls.toml``."""
+    """Load ``shortfalls.toml``."""
     read = tomli.loads(_FILE.read_text(encoding="utf-8"))
     return Shortfalls(
         tuple(map(_attainable, read["attainable"])),
@@ -119,7 +119,7 @@ def _attainable(row: dict[str, Any]) -> Attainable:
 
 
 def attainable(device: str, kind: str, dtype: str | None = None) -> Attainable | None:
-    """The first entry for ops of ``kind`` on ``device`` (a name of devices.toml) with operands of ``dtype``."""
+    """The first entry for ops of ``kind`` with operands of ``dtype`` on ``device`` (a name in devices.toml)."""
     for entry in shortfalls().attainable:
         if (
             kind in entry.kinds
@@ -131,7 +131,7 @@ def attainable(device: str, kind: str, dtype: str | None = None) -> Attainable |
 
 
 def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
-    """The pattern that matches the name of ``kernel``, and the rows and columns of the tile that the name states."""
+    """The pattern that matches the name of ``kernel``, and the rows and columns of the tile according to the name."""
     for tile in shortfalls().tile:
         if (found := re.search(tile.pattern, kernel)) and (rows := _size(found[1])) and (columns := _size(found[2])):
             return tile, rows, columns
@@ -139,7 +139,7 @@ def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
 
 
 def parts_of(kernel: str) -> int:
-    """The number of parts of the inner dimension that ``kernel`` computes in separate blocks, by its name; else 1."""
+    """Into how many parts ``kernel`` splits the inner dimension, according to its name; 1 if the name does not say."""
     matches = (re.search(split.pattern, kernel) for split in shortfalls().split)
     return next((_size(found[1]) or 1 for found in matches if found), 1)
 
@@ -150,7 +150,7 @@ def _size(digits: str) -> int | None:
 
 
 def generation_of(kernel: str) -> int | None:
-    """The compute capability (times 10) that ``kernel`` was built for, by its name; None if unknown."""
+    """The compute capability (times 10) that ``kernel`` was built for, according to its name; None if unknown."""
     for generation in shortfalls().generation:
         if found := re.search(generation.pattern, kernel):
             return generation.capability or int(found[1])

@@ -1,4 +1,4 @@
-"""Trends of metrics over many runs: the lines of a summary file, and the levels of a metric over them."""
+"""Trends of metrics over many runs: the lines of a summary file, and the levels of a metric over these runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ DEFAULT_METRIC = "step_time_ms"
 # In percent; for ratios, in percentage points.
 DEFAULT_THRESHOLD = 5.0
 DEFAULT_LAST, MOST_LAST = 100, 500
-# The smallest number of runs in a level, so that one bad run has no effect. A verdict needs at least twice as many
-# runs.
+# Every level has at least this many runs, so that one bad run has no effect. A verdict needs at least twice as many.
 FEWEST_RUNS = 3
 TrendVerdict = Literal["worse", "better", "steady", "changed", "cannot be judged"]
 
@@ -26,15 +25,16 @@ class RunLine:
 
     ``time``: the time of the analysis.
     ``recorded``: the time of the recording (ISO 8601, UTC); empty if the trace does not state it.
-    ``name``, ``folder``: the name of the inputs, and of their folder.
-    ``metrics``: the metrics by name; None if the input lacks them.
-    ``codes``: the codes of the first findings with advice, in the order of the report.
+    ``name``, ``folder``: the names of the inputs and of their folder.
+    ``metrics``: the metrics by name. A value is None if the input lacks the metric.
+    ``codes``: the codes of the first findings with advice, in report order.
     ``origin``: marks inputs that no device recorded (simulated, handMade).
     ``lost``: the number of inputs of the run that could not be read in full.
     ``steps_from``, ``step_unit``: the signal that separates steps, and the call that makes a detected step; empty if
     unknown.
-    ``recorded_per_step_ms``: the length of the recording per step, of the rank with the largest value; None if unknown.
-    ``lost_kernels_ratio``: the share of the kernel launches without device work in the median step, in the same way.
+    ``recorded_per_step_ms``: the length of the recording per step, from the rank where it is largest; None if unknown.
+    ``lost_kernels_ratio``: in the median step, the share of kernel launches without device work, from the rank where it
+    is largest; None if unknown.
     """
 
     time: str
@@ -55,18 +55,19 @@ class RunLine:
 
     @property
     def at(self) -> str:
-        """The time of the recording, else of the analysis."""
+        """The time of the recording if known, else of the analysis."""
         return self.recorded or self.time
 
     @property
     def label(self) -> str:
-        """The name to show: the folder, because the names of traces are generated."""
+        """The name to show: preferably the folder, because the file names of traces are generated."""
         return self.folder or self.name
 
 
 @dataclass(frozen=True)
 class History:
-    """The lines of a summary file in order, the number of unreadable lines, and whether the last line is unreadable."""
+    """The lines of a summary file in order. ``damaged`` is the number of unreadable lines. ``ends_damaged`` is true if
+    the last line is one of them."""
 
     lines: tuple[RunLine, ...]
     damaged: int
@@ -84,10 +85,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Level:
-    """The runs between two changes of level: the first and the last run, their number, and their median.
+    """The runs between two changes of level: the times of the first and the last run, their number and their median.
 
-    ``change`` is the relative change from the previous level, None for the first level and after a level of 0.
-    ``new_codes`` lists findings that most of these runs have, and most runs of the previous level lack.
+    ``change`` is the relative change from the previous level, or None for the first level and after a level of 0.
+    ``new_codes`` lists codes that occur in most of these runs, but not in most runs of the previous level.
     """
 
     first: str
@@ -100,11 +101,11 @@ class Level:
 
 @dataclass(frozen=True)
 class Trend:
-    """One metric over comparable runs, the oldest first.
+    """One metric over comparable runs, oldest first.
 
-    ``best``: the best level before the last; None if there is only one level, or if neither direction is better.
-    ``worse``: how much worse the last level is, as a share of the best, or for ratios as a difference (negative when
-    better); None without ``best``.
+    ``best``: the best level before the last one; None if there is only one level, or if neither direction is better.
+    ``worse``: how much worse the last level is than ``best``: a relative change, or for ratios a difference. It is
+    negative if the last level is better, and None without ``best``.
     ``left_out``: the number of runs that are not comparable with the last run.
     ``incomplete``: the number of comparable runs with inputs that could not be read in full.
     ``absent``: the number of other comparable runs whose inputs lack the metric.

@@ -1,4 +1,4 @@
-"""The names that traces use, with their meanings, from the files in ``vendors``."""
+"""The names used in traces and what they mean, from the files in ``vendors``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _FACTS = {"title", "type", "precedence", "unsigned", "lane", "arguments"}
 
 @dataclass(frozen=True)
 class Name:
-    """A lower-case pattern for names of one ``subject`` (runtime, kernel, category), and the ``role`` of these
-    names."""
+    """A lower-case ``pattern`` for names of one ``subject`` (such as runtime, kernel or category), and their
+    ``role``."""
 
     subject: str
     role: str
@@ -37,10 +37,10 @@ class LanePattern:
 
 @dataclass(frozen=True)
 class Vendor:
-    """One file of names. ``type`` is the device type in reports and rules, None for names common to all devices.
+    """The names of one vendor. ``type`` is the device type in reports and rules, or None for names common to all.
 
-    Device work without a sign of any vendor is attributed to the vendor that is ``unsigned``. ``arguments`` maps an
-    argument of events to its names in the vendor's other profilers.
+    Device work that shows no sign of any vendor is attributed to the ``unsigned`` vendor. ``arguments`` maps an event
+    argument to its names in the vendor's other profilers.
     """
 
     title: str
@@ -54,7 +54,7 @@ class Vendor:
 
 @cache
 def vendors(folder: Path = FOLDER) -> tuple[Vendor, ...]:
-    """Every vendor, in order of precedence when a run shows signs of several."""
+    """All vendors. If a run shows signs of several, the first of them takes precedence."""
     files = sorted(folder.glob("*.toml"))
     read = [_vendor(tomli.loads(file.read_text(encoding="utf-8"))) for file in files]
     return tuple(sorted(read, key=lambda vendor: vendor.precedence))
@@ -66,19 +66,19 @@ def accelerators() -> tuple[str, ...]:
 
 
 def type_of_unsigned() -> str | None:
-    """The device type of work without a sign of a vendor."""
+    """The device type of work that shows no sign of a vendor."""
     return next((vendor.type for vendor in vendors(FOLDER) if vendor.unsigned), None)
 
 
 @cache
 def backends() -> frozenset[str]:
-    """The backends of process groups that only support tensors on accelerators."""
+    """The process group backends that only support tensors on accelerators."""
     names = (name for vendor in vendors(FOLDER) for name in vendor.names)
     return frozenset(name.pattern for name in names if name.subject == "backend")
 
 
 def type_of_name(name: str) -> str | None:
-    """The type of the device that the metadata of a trace calls ``name``."""
+    """The type of the device called ``name`` in the metadata of a trace; None if unknown."""
     for vendor in vendors(FOLDER):
         if any(known.subject == "device" and fnmatchcase(name.lower(), known.pattern) for known in vendor.names):
             return vendor.type

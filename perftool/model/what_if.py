@@ -10,7 +10,7 @@ from perftool.model.replayed import BoundShare
 
 @dataclass(frozen=True)
 class PathTask:
-    """Work on the critical path with the same ``name`` (None for host work outside named slices), in ns per step."""
+    """All work on the critical path with the same ``name`` (None for host work outside named slices)."""
 
     kind: str
     name: str | None
@@ -29,9 +29,9 @@ class Path:
 
 @dataclass(frozen=True)
 class Applied:
-    """One requested change: ``what``, as on the command line, and the number of tasks that it affects.
+    """A requested change. ``what`` is its text on the command line, ``tasks`` the number of tasks that it affects.
 
-    ``step_ns`` is the length of a step with this change alone.
+    ``step_ns`` is the length of a step with this change only.
     """
 
     kind: Literal["fix", "scale", "without"]
@@ -42,7 +42,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class FixBound:
-    """An upper bound on the gain from the fix of rule ``code``, in ns per step, for a fix that no replay can show.
+    """An upper bound on the gain from the fix of rule ``code``, which cannot be replayed.
 
     ``ns_per_step`` is None if the recording gives no bound.
     """
@@ -53,16 +53,16 @@ class FixBound:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The replayed steps of ``rank`` with ``changes``; times are mean lengths of a step in ns.
+    """The replayed steps of ``rank`` with ``changes``. Times are mean step times in ns.
 
-    With the fix of a rule over ranks, all ``ranks`` are replayed together, and ``rank`` is None.
+    For the fix of a cross-rank rule, all ``ranks`` are replayed together, and ``rank`` is None.
 
-    When no prediction is allowed, ``predicted_step_ns`` and the path ``after`` are None, and ``why_not`` says why; the
-    other numbers are None if there is nothing to replay.
+    If nothing can be predicted, ``predicted_step_ns`` and the path ``after`` are None, and ``why_not`` says why. If
+    nothing can be replayed at all, the other numbers are None as well.
 
     ``error_ratio``: the deviation of the unchanged replay from the measured step.
-    ``bounds``: for fixes that no replay can show, or that save most in steps that are not replayed.
-    ``mean_step_ns``: the mean of all steps if it is far above the mean of the replayed, usual steps; else None.
+    ``bounds``: upper bounds for fixes that cannot be replayed, or that mainly affect steps that are not replayed.
+    ``mean_step_ns``: the mean of all steps if it is far above that of the replayed, typical steps; else None.
     ``step_word``: the run's word for a step.
     """
 
@@ -87,4 +87,4 @@ class WhatIf:
         return tuple(applied.what for applied in self.changes if applied.kind == "fix")
 
     def __repr__(self) -> str:
-        return f"<WhatIf: {self.measured_step_ns} ns a step measured, {self.predicted_step_ns} predicted>"
+        return f"<WhatIf: {self.measured_step_ns} ns per step measured, {self.predicted_step_ns} predicted>"

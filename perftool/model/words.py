@@ -24,12 +24,12 @@ _STEP = re.compile(r"(?<![.\w])(?:(?P<article>[Aa]) )?(?:training )?(?P<first>[S
 
 
 def kind_label(kind: str) -> str:
-    """The label of a kind of work or a cause; unknown names are shown unchanged."""
+    """The label of a kind of work or of a cause. An unknown name is shown with spaces instead of underscores."""
     return KIND_LABELS.get(kind, kind.replace("_", " "))
 
 
 def of_steps(text: str, word: str) -> str:
-    """``text`` with the word step replaced by ``word``, the run's word for a step: step, or iteration."""
+    """Replace "step" in ``text`` with ``word``, the run's word for a step (``step`` or ``iteration``)."""
     return text if word == "step" else _STEP.sub(lambda found: _renamed(found, word), text)
 
 

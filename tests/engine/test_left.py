@@ -128,6 +128,6 @@ def test_the_calls_of_most_of_an_ops_time_speak_for_it() -> None:
     assert [left._named(left._op(one, 1000)) for one in (row, row | {"bounded_ns": 950}, mostly, alone)] == [
         "aten::cat 100.0 %, at 50.0 % of its peak in 30 of 50 calls",
         "aten::cat 100.0 %, at 36.8 % of its peak",
-        "aten::cat 100.0 %, types in its list of tensors: not recorded for 30 of 50 calls",
-        "aten::cat 100.0 %, types in its list of tensors: not recorded",
+        "aten::cat 100.0 %, dtypes of its tensor list not recorded for 30 of 50 calls",
+        "aten::cat 100.0 %, dtypes of its tensor list not recorded",
     ]

@@ -31,14 +31,14 @@ def test_the_shown_rate_is_the_limiting_one() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"source": "graph"}, "captured: no shapes"),
+        ({"source": "graph"}, "captured graph without shapes"),
         (
             {"source": "graph", "name": "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu"},
-            "captured: no shapes (bf16 by mxfp4, tiles of 16 x 128 x 256)",
+            "captured graph without shapes (bf16 by mxfp4, tiles of 16 x 128 x 256)",
         ),
-        ({"name": "vllm::moe_forward"}, "sizes of its weights: not recorded"),
-        ({"source": "recipe"}, "recipe: the trace has no shapes"),
-        ({"source": "kernel"}, "no op launched it"),
+        ({"name": "vllm::moe_forward"}, "weight sizes not recorded"),
+        ({"source": "recipe"}, "recipe without shapes"),
+        ({"source": "kernel"}, "not launched by an op"),
         ({"input_dims": None}, "shapes not recorded"),
         ({"kind": None}, "no cost model for this op"),
         ({}, "arguments not recorded"),
