@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from perftool.errors import InputError
 from perftool.readers.files.host_name import host_in_name, process_of, stated_host
 from perftool.readers.files.rank_name import rank_of
-from perftool.readers.files.remote import beginning, is_url
+from perftool.readers.files.remote import local_copy
 from perftool.readers.files.stream import COMPRESSED_BLOCK, ByteStream, codec_of, reads_once
 from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.trace import envelope
@@ -121,16 +119,10 @@ def _around(path: str) -> tuple[bytes, dict[str, Any]]:
     if reads_once(path):
         return b"", {}
     try:
-        return _of_url(path) if is_url(path) else _of_file(path)
+        with local_copy(path, COMPRESSED_BLOCK) as copy:
+            return _of_file(copy)
     except InputError:
         return b"", {}
-
-
-def _of_url(url: str) -> tuple[bytes, dict[str, Any]]:
-    with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
-        copy = Path(folder) / "beginning"
-        copy.write_bytes(beginning(url, COMPRESSED_BLOCK))
-        return _of_file(str(copy))
 
 
 def _of_file(path: str) -> tuple[bytes, dict[str, Any]]:

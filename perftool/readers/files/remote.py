@@ -8,11 +8,11 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from perftool.errors import LONGEST_REASON, InputError, MissingExtraError, is_interrupt
 from perftool.model.links import without_query
@@ -23,7 +23,9 @@ _SILENCE_S = 60.0
 _LOCAL = tuple(map(ip_network, ("64:ff9b:1::/48", "fec0::/10")))
 # The last 32 bits of these addresses are the IPv4 address that a packet reaches: NAT64, mapped, translated, compatible.
 _HOLD_IPV4 = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "::/96")))
-_WEB = ("http://", "https://")
+# Hosts on the internet, known from the address of the first connection, because a name may later lead elsewhere.
+_PUBLIC: set[str | None] = set()
+_WEB = re.compile("https?(://|$)", re.IGNORECASE)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _PASSWORD = re.compile(r"[^/]+://[^/?#:]*:[^/?#]*@")
 
@@ -46,11 +48,15 @@ def _without_secrets(text: str) -> str:
 
 
 def list_url(url: str) -> list[str]:
-    """The files selected by ``url`` (a file, a folder or a glob), sorted, as URLs.
+    """The files selected by ``url`` (a file, a folder or a glob), sorted, as URLs. On the web, it selects one file.
 
     Raises InputError for failed access, and MissingExtraError when fsspec or a backend of it is not installed.
     """
     system, path = _resolve(url)
+    if _WEB.match(url):
+        if without_query(url).endswith("/") or "*" in without_query(url):
+            raise InputError(f"{shown_path(url)}: a web address names one file, not a folder or a pattern")
+        return [url]
     with _sentences(url):
         if path == without_query(path) and any(mark in path for mark in "*?["):
             found = [str(name) for name in system.glob(path) if system.isfile(name)]
@@ -62,8 +68,9 @@ def list_url(url: str) -> list[str]:
 
 
 @contextmanager
-def local_copy(path: str) -> Iterator[str]:
-    """A local path with the content of ``path``: the path itself or, for a URL, a temporary copy.
+def local_copy(path: str, size: int | None = None) -> Iterator[str]:
+    """A local path with the content of ``path``: the path itself or, for a URL, a temporary copy. Of a long file at a
+    URL, it may copy only the first ``size`` bytes or a little more.
 
     Raises InputError when it cannot be fetched or takes more than half of the free disk space, and MissingExtraError
     when fsspec or a backend of it is not installed.
@@ -75,16 +82,13 @@ def local_copy(path: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         # Keep the name, which may contain the rank.
         copy = str(Path(folder) / PurePosixPath(without_query(place)).name)
-        with _sentences(path):
-            system.get_file(place, copy, callback=_limit(folder))
+        with _sentences(path), suppress(_EnoughError):
+            system.get_file(place, copy, callback=_limit(folder, size))
         yield copy
 
 
-def beginning(url: str, size: int) -> bytes:
-    """The first ``size`` bytes of the file at ``url``, fewer if it is shorter. Raises the errors of ``local_copy``."""
-    system, place = _resolve(url)
-    with _sentences(url), system.open(place, "rb") as file:
-        return bytes(file.read(size))
+class _EnoughError(Exception):
+    """The wanted beginning of a file was downloaded."""
 
 
 def _resolve(url: str) -> tuple[Any, str]:
@@ -99,25 +103,29 @@ def _resolve(url: str) -> tuple[Any, str]:
     try:
         # Creating some file systems already opens a connection, which may fail.
         with _sentences(url):
-            system, path = fsspec.core.url_to_fs(url, **(_web_options(url) if url.lower().startswith(_WEB) else {}))
+            if _WEB.match(url):
+                return fsspec.filesystem("http", **_web_options(url)), url
+            if any(map(_WEB.match, url.split("::"))):
+                raise ValueError("no other file system can read from a web address; download the file first")
+            system, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
         scheme = url.split("://")[0]
         raise MissingExtraError(f"{shown_path(url)}: fsspec cannot open {scheme}:// here ({error})") from None
     return system, str(path)
 
 
-def _limit(folder: str) -> Any:
-    """A callback for fsspec that ends a download when it fills more than half of the free space of ``folder``.
-
-    The analysis needs the rest.
+def _limit(folder: str, size: int | None) -> Any:
+    """A callback for fsspec that ends a download after ``size`` bytes, or when it fills more than half of the free
+    space of ``folder``. The analysis needs the rest.
     """
     from fsspec.callbacks import Callback
 
     most = shutil.disk_usage(folder).free // 2
 
     class Limit(Callback):  # type: ignore[misc, unused-ignore]
-        def relative_update(self, inc: int = 1) -> None:
-            super().relative_update(inc)
+        def call(self, *names: Any, **values: Any) -> None:
+            if size is not None and self.value >= size:
+                raise _EnoughError
             if self.value > most:
                 raise OSError("it would take more than half of the free disk space")
 
@@ -125,9 +133,12 @@ def _limit(folder: str) -> Any:
 
 
 def _web_options(url: str) -> dict[str, Any]:
-    """Options for ``url``: time limits, and protection from redirects and DNS names that lead into a private
-    network."""
+    """Options for ``url``: time limits, and protection from redirects and DNS names that lead from the internet into a
+    private network."""
     import aiohttp
+
+    host = urlsplit(url).hostname
+    public: bool | None = True if host in _PUBLIC else None
 
     class Answer(aiohttp.ClientResponse):
         """A response that must begin in time, even if the server first sends interim responses, or sends a header byte
@@ -139,44 +150,24 @@ def _web_options(url: str) -> dict[str, Any]:
             except asyncio.TimeoutError:
                 raise OSError(f"it did not respond within {_SILENCE_S:.0f} s") from None
 
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
-    kwargs = {"timeout": timeout, "response_class": Answer}
-    if _is_inside(url):
-        return {"client_kwargs": kwargs}
-    config = aiohttp.TraceConfig()
-
-    async def redirected(session: Any, context: Any, answer: Any) -> None:
-        # aiohttp follows either header to another address.
-        headers = answer.response.headers
-        target = headers.get("Location") or headers.get("URI", "")
-        if _is_inside(urljoin(str(answer.response.url), target)):
-            raise OSError("it is redirected to an address in a private network")
-
-    class Outside(aiohttp.ThreadedResolver):  # type: ignore[misc, unused-ignore]
-        """Checks the resolved addresses at connection time because they may differ from those checked before."""
-
-        async def resolve(self, *place: Any, **options: Any) -> Any:
-            found = await super().resolve(*place, **options)
-            if any(_is_private(one["host"]) for one in found):
-                raise OSError(0, "its name resolves to an address in a private network")
-            return found
+    def connect(place: Any) -> socket.socket:
+        # A name leads inside only if its first connection does: anybody may give private addresses to a name.
+        nonlocal public
+        if not _is_private(str(place[4][0])):
+            if public is None:
+                _PUBLIC.add(host)
+            public = True
+        elif public:
+            raise OSError(0, "it leads from the internet to an address in a private network")
+        else:
+            public = False
+        return socket.socket(*place[:3])
 
     async def client(**options: Any) -> Any:
-        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=Outside()), **options)
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(socket_factory=connect), **options)
 
-    config.on_request_redirect.append(redirected)
-    return {"client_kwargs": {**kwargs, "trace_configs": [config]}, "get_client": client}
-
-
-def _is_inside(url: str) -> bool:
-    """Whether all addresses of the host of ``url`` are on this machine or its network, unreachable from the internet. A
-    stranger may add such an address to the name of a public server.
-    """
-    try:
-        found = socket.getaddrinfo(urlsplit(url).hostname, None)
-    except (OSError, ValueError):
-        return False
-    return all(_is_private(str(address[0])) for *_, address in found)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
+    return {"client_kwargs": {"timeout": timeout, "response_class": Answer}, "get_client": client}
 
 
 def _is_private(address: str) -> bool:
