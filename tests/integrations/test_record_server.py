@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +29,7 @@ TRACE = '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts":
 
 # Sent byte by byte.
 DRIPS = b"# a page\n" * 200
+CHUNKS = b"2\r\n#\n\r\n" * 100_000 + b"0\r\n\r\n"
 
 
 class _Asked(ThreadingHTTPServer):
@@ -51,7 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         if status == 307:
             self.send_header("Location", self.server.elsewhere)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header(*(("Transfer-Encoding", "chunked") if body == CHUNKS else ("Content-Length", str(len(body)))))
         self.end_headers()
         with suppress(OSError):
             for piece in [body] if body != DRIPS else (body[at : at + 1] for at in range(len(body))):
@@ -211,6 +213,17 @@ def test_a_server_that_sends_too_slowly_or_too_much_is_given_up(monkeypatch: pyt
         server_at(_url(server)).metrics()
     with _serving(metrics=(200, b"#" * 10_001)) as server, pytest.raises(InputError, match=r"larger than 0 MiB"):
         server_at(_url(server)).metrics()
+
+
+def test_a_page_in_short_chunks_takes_no_more_memory_than_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Handler, "protocol_version", "HTTP/1.1")
+    with _serving(metrics=(200, CHUNKS)) as server:
+        tracemalloc.start()
+        try:
+            assert server_at(_url(server)).metrics() == b"#\n" * 100_000
+            assert tracemalloc.get_traced_memory()[1] < 6 << 20
+        finally:
+            tracemalloc.stop()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")

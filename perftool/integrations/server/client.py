@@ -17,6 +17,8 @@ _SHORT_S = 30
 _STOP_S = 1800
 # More than the metrics page of a large server, which is about 100 kB long.
 _LONGEST = 64 << 20
+# http.client keeps each chunk of a piece as an object, however short the chunks are.
+_PIECE = 64 << 10
 _NO_PROFILER = """\
 the server has no profiler: start vLLM with \
 --profiler-config '{"profiler": "torch", "torch_profiler_dir": "/a/folder"}' \
@@ -83,7 +85,10 @@ class Server:
         try:
             connection.request(method, path)
             answer = connection.getresponse()
-            return answer.status, answer.read(_LONGEST + 1)
+            content = bytearray()
+            while len(content) <= _LONGEST and (piece := answer.read(_PIECE)):
+                content += piece
+            return answer.status, bytes(content)
         # A host such as a..b raises UnicodeError.
         except (OSError, ValueError, http.client.HTTPException) as error:
             return error
