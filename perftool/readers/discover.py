@@ -10,8 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from perftool.errors import InputError, NoInputError
 from perftool.model.links import without_query
 from perftool.readers.files.companions import COMPANIONS, companions_in, files_of_other_runs, is_kept
@@ -24,6 +22,7 @@ from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
 from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.flight import dump
 from perftool.readers.nodes import holds_host_trace, post_graph
+from perftool.readers.text.bounded_json import parsed
 from perftool.readers.trace import envelope
 from perftool.readers.trace.envelope import holds_events
 from perftool.readers.trace.event_text import EVENT_START
@@ -285,11 +284,11 @@ def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
 
 
 def _whole_json(path: str) -> tuple[Any, bytes]:
-    """The parsed content and the bytes of a JSON file; ``(None, b"")`` if it is malformed or too large."""
+    """The parsed content and the bytes of a JSON file; ``(None, b"")`` if it is malformed, or has too much to parse."""
     try:
         text = Path(path).read_bytes() if os.path.getsize(path) <= _LARGEST_STATE else b""
-        return orjson.loads(text), text
-    except (OSError, orjson.JSONDecodeError):
+        return parsed(text), text
+    except (OSError, ValueError):
         return None, b""
 
 

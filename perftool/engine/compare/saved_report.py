@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import orjson
-
 from perftool.engine.compare.run_side import device_ranks, run_side, served_numbers, setting_of
 from perftool.engine.ranks.plain import from_plain, to_plain
 from perftool.errors import InputError
@@ -16,6 +14,7 @@ from perftool.model.efficiency import OpRate
 from perftool.model.inputs import InputFile
 from perftool.model.modules import ModuleTime
 from perftool.model.report import Finding, Share, Step, StepSource
+from perftool.readers.text.bounded_json import parsed
 from perftool.readers.trace.envelope import holds_events
 
 VERSION = 1
@@ -44,8 +43,8 @@ def read_saved(path: str) -> RunSide | None:
     if holds_events(text):
         return None
     try:
-        data = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        data = parsed(text)
+    except ValueError:
         return None
     tool = data.get("tool")
     if not isinstance(tool, dict) or tool.get("name") != "habana_perf_tool":

@@ -15,6 +15,7 @@ from perftool.engine.rules.fingerprint import fingerprint
 from perftool.errors import BaselineError
 from perftool.model.lint import BaselineEntry, BaselineState, LintFinding
 from perftool.readers.files.small_file import read_small
+from perftool.readers.text.bounded_json import parsed
 
 VERSION = 1
 # A baseline cannot accept unreadable inputs, crashed rules, broken budgets, or budgets whose number is missing.
@@ -26,10 +27,10 @@ _TYPES = {"fingerprint": str, "code": str, "file": str, "subject": str, "message
 def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     """The entries of the baseline at ``path``. Raises BaselineError if it is missing, damaged or of another version."""
     try:
-        data = orjson.loads(read_small(path, _MOST))
+        data = parsed(read_small(path, _MOST))
     except OSError as error:
         raise BaselineError(f"{path}: the baseline cannot be read ({error.strerror or error})") from None
-    except orjson.JSONDecodeError as error:
+    except ValueError as error:
         raise BaselineError(f"{path}: the baseline is not valid JSON ({error})") from None
     version = data.get("version") if isinstance(data, dict) else None
     if version != VERSION:

@@ -12,7 +12,6 @@ collectives, but not on every rank, so these numbers are not comparable in such 
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -27,6 +26,7 @@ from perftool.model.records import FlightEntry, FlightGroup, LogReading
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.stream import whole
 from perftool.readers.flight.plain_pickle import load_plain
+from perftool.readers.text.bounded_json import parsed
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.trace import envelope
 
@@ -94,8 +94,8 @@ def _number_at_end(path: str) -> int | None:
 def _load(data: bytes) -> Mapping[str, Any]:
     pickled = data.startswith(_PICKLE)
     try:
-        found = load_plain(data) if pickled else orjson.loads(data)
-    except json.JSONDecodeError as error:
+        found = load_plain(data) if pickled else parsed(data)
+    except ValueError as error:
         raise InputError(f"damaged JSON ({error})") from None
     if not isinstance(found, dict) or (not pickled and envelope.holds_events(data)):
         raise InputError("not a flight-recorder dump")

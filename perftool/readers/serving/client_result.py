@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, ServingNumber, Statistic
+from perftool.readers.text.bounded_json import require_few_containers
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine
 from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
@@ -93,6 +94,11 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
     """Read one or more JSON results. Raises InputError when the file cannot be opened or read."""
     tally = IssueTally()
     text = "\n".join(line.text for line in read_lines(source, tally, MAX_JSON_LINE))
+    try:
+        require_few_containers(text)
+    except ValueError as error:
+        tally.note("bad JSON", f"the file is not read: {error}")
+        text = ""
     results: list[ClientResult] = []
     decoder, at = json.JSONDecoder(), 0
     while (begin := text.find("{", at)) >= 0 and len(results) < _MOST_RESULTS:

@@ -16,6 +16,7 @@ import orjson
 
 from perftool.errors import InputError
 from perftool.readers.files.stream import ByteStream, reads_once, whole
+from perftool.readers.text.bounded_json import parsed
 from perftool.readers.trace.envelope import holds_events, top_keys
 
 _KEYS = {"segments", "device_traces"}
@@ -78,8 +79,8 @@ def _parsed(path: str) -> Any:
     if holds_events(data):
         return None
     try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
+        return parsed(data)
+    except ValueError as error:
         raise InputError(f"{path}: damaged memory snapshot ({error})") from None
 
 
