@@ -23,6 +23,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from perftool.integrations.activities import ProfilerAction
 from perftool.integrations.peaks import measured_peaks
 from perftool.model.processors import cores_allowed, cores_quota, instruction_sets, processor_name
+from perftool.model.usage import page_bytes, page_faults, resident_bytes, system_ns
 
 VERSION = 1
 # Only the threads that waited longest are listed, at most this many.
@@ -173,7 +174,7 @@ def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
         "cpu_ns": end.cpu_ns - begin.cpu_ns,
         "system_ns": _difference(begin.system_ns, end.system_ns),
         "page_faults": _difference(begin.page_faults, end.page_faults),
-        "page_bytes": _page_bytes(),
+        "page_bytes": page_bytes(),
         "grown_bytes": _difference(begin.resident_bytes, end.resident_bytes),
         "workers_cpu_ns": sum(one["cpu_ns"] for one in workers) if workers else 0,
         "machine_cpu_ns": _difference(begin.busy_ns, end.busy_ns),
@@ -204,13 +205,12 @@ def _difference(begin: int | None, end: int | None) -> int | None:
 def _now() -> _Moment:
     pids = [child.pid for child in multiprocessing.active_children() if child.pid]
     busy, stolen = _machine()
-    system, faults = _kernel()
     return _Moment(
         at_ns=time.monotonic_ns(),
         cpu_ns=time.process_time_ns(),
-        system_ns=system,
-        page_faults=faults,
-        resident_bytes=_resident(),
+        system_ns=system_ns(),
+        page_faults=page_faults(),
+        resident_bytes=resident_bytes(),
         threads=dict(_used(Path("/proc/self/task"), None)),
         workers=dict(_used(Path("/proc"), pids)),
         busy_ns=busy,
@@ -228,31 +228,6 @@ def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]
                 cpu, delay, _ = (folder / tid / "schedstat").read_text(encoding="ascii").split()
                 name = (folder / tid / "comm").read_text(encoding="utf-8", errors="replace").strip()
                 yield int(tid), _Usage(name, int(cpu), int(delay))
-
-
-def _kernel() -> tuple[int | None, int | None]:
-    """Time in ns that this process spent in the kernel, and its page faults without I/O."""
-    try:
-        import resource
-    except ImportError:
-        return None, None
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return round(used.ru_stime * 1e9), used.ru_minflt
-
-
-def _resident() -> int | None:
-    """The resident memory of this process in bytes."""
-    page = _page_bytes()
-    with suppress(OSError, ValueError):
-        resident = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return None if page is None else page * resident
-    return None
-
-
-def _page_bytes() -> int | None:
-    with suppress(AttributeError, OSError, ValueError):
-        return os.sysconf("SC_PAGE_SIZE")
-    return None
 
 
 def _machine() -> tuple[int | None, int | None]:

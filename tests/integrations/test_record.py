@@ -171,7 +171,7 @@ def test_our_hook_causes_no_warning_about_global_hooks(tmp_path: Path) -> None:
 
 def test_a_recording_that_would_take_long_has_fewer_steps(tmp_path: Path) -> None:
     # Each recorded step adds a terabyte.
-    grown = "recorder._memory_bytes = iter(range(1, 10**15, 10**12)).__next__"
+    grown = "recorder.resident_bytes = iter(range(1, 10**15, 10**12)).__next__"
     whole = f"import torch\nimport perftool.integrations.record.recorder as recorder\n{grown}\n{TRAIN}"
     done = run(tmp_path, whole.format(body="pass"))
 

@@ -11,8 +11,8 @@ import torch
 
 from perftool.bench.harness.ratio import ratio_of
 from perftool.bench.harness.team import Team
-from perftool.bench.harness.usage import children_seconds, page_faults
 from perftool.model.benchmark import Ratio
+from perftool.model.usage import children_seconds, page_faults
 
 # A shorter timing is mostly noise from the clock and the caches, so the run is repeated until it takes this long.
 _SHORTEST_S = 0.005
@@ -79,9 +79,9 @@ def race(runs: Sequence[Callable[[], object]], clock: Clock, effort: Effort, tea
     while len(passes) < effort.rounds:
         passes.append(clock.time(lambda: probe.add_(1.0), 1))
         for index in range(len(runs)) if len(passes) % 2 else reversed(range(len(runs))):
-            before = page_faults()
+            before = page_faults() or 0
             times[index].append(clock.time(runs[index], repeats[index]))
-            faults[index] = (page_faults() - before) // repeats[index]
+            faults[index] = ((page_faults() or 0) - before) // repeats[index]
         if team.agree(_enough(times, time.monotonic() - begin, effort.seconds)):
             break
     bandwidth = probe.numel() * probe.element_size() * 2 / min(passes)
@@ -91,9 +91,9 @@ def race(runs: Sequence[Callable[[], object]], clock: Clock, effort: Effort, tea
 
 def time_alone(run: Callable[[], object], clock: Clock, rounds: int) -> Timed:
     """Time one form alone in this process, including the first run; page faults are the average of all runs."""
-    before = page_faults()
+    before = page_faults() or 0
     seconds = tuple(clock.time(run, 1) for _ in range(rounds))
-    return Timed(seconds, (page_faults() - before) // rounds)
+    return Timed(seconds, ((page_faults() or 0) - before) // rounds)
 
 
 class Clock:
@@ -121,7 +121,7 @@ class Clock:
 
 
 def _cpu_time() -> float:
-    return time.process_time() + children_seconds()
+    return time.process_time() + (children_seconds() or 0.0)
 
 
 def _repeats(run: Callable[[], object], clock: Clock) -> int:

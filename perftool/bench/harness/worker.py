@@ -17,8 +17,8 @@ from perftool.bench.harness.order import Answer, Order, order_from, write_answer
 from perftool.bench.harness.recording import peak_memory, record
 from perftool.bench.harness.team import Team, joined
 from perftool.bench.harness.timing import Clock, Effort, Timed, race, time_alone
-from perftool.bench.harness.usage import peak_bytes
 from perftool.model.benchmark import FormFigures, Ratio
+from perftool.model.usage import peak_bytes
 
 # Runs of each form before their results are compared; optimizers need a few for their state to matter.
 _RUNS_BEFORE_COMPARING = 3
@@ -83,11 +83,11 @@ def _measure_separately(benchmark: Benchmark, order: Order, team: Team) -> Answe
     assert order.size is not None
     (name,) = _form_names(order.forms)
     setting = _setting(order, order.size)
-    before = peak_bytes()
+    before = peak_bytes() or 0
     form = benchmark.build(name, setting)
     clock = Clock(benchmark.clock, setting.device)
     timed = time_alone(form.run, clock, order.rounds)
-    grown = peak_bytes() - before
+    grown = (peak_bytes() or 0) - before
     results = [tensor.detach().cpu() for tensor in form.result()]
     error = 0.0
     if name == "naive":

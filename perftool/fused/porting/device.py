@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,6 +13,7 @@ import torch
 
 from perftool import fused
 from perftool.fused.porting.frameworks import BASE, PLACES
+from perftool.model.usage import peak_bytes, resident_bytes
 
 Members = dict[str, Any]
 
@@ -133,20 +133,13 @@ def _whole_memory() -> int:
 
 
 def process_memory() -> int:
-    """Bytes of memory that this process holds now, or the peak if the system does not report them."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return peak_process_memory()
+    """Bytes of memory that this process holds now, or the peak if the system does not report them; 0 if neither."""
+    return resident_bytes() or peak_process_memory()
 
 
 def peak_process_memory() -> int:
-    """Peak memory of this process in bytes."""
-    import resource  # not on every system
-
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    """Peak memory of this process in bytes; 0 if the system does not report it."""
+    return peak_bytes() or 0
 
 
 class HostEvent:

@@ -27,6 +27,7 @@ from perftool.integrations.record.program_profilers import ProgramProfilers
 from perftool.integrations.record.steps import Steps
 from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
+from perftool.model.usage import resident_bytes
 from perftool.units import format_ns
 
 _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
@@ -91,7 +92,7 @@ class Recorder:
         recorded = self._seen - self._plan.before
         with self._endings.undisturbed(), self._guarded():
             if recorded > 0:
-                self._memory.append(_memory_bytes())
+                self._memory.append(resident_bytes() or 0)
             if recorded == min(_FEWEST - 1, self._plan.active):
                 self._plan.note(Note("recording", self._estimate(recorded)))
             if self._profiler is None:
@@ -99,7 +100,7 @@ class Recorder:
             else:
                 self._profiler.step()
         if recorded == 0:
-            self._began_ns, self._memory = time.monotonic_ns(), [_memory_bytes()]
+            self._began_ns, self._memory = time.monotonic_ns(), [resident_bytes() or 0]
             self._plan.note(Note("recording"))
         if recorded >= self._active:
             self._finish()
@@ -232,15 +233,6 @@ class Recorder:
             original(profiler, *args, **named)
 
         autograd_profiler.profile.__init__ = made  # type: ignore[assignment, method-assign]
-
-
-def _memory_bytes() -> int:
-    """The resident memory of this process in bytes; 0 if the system does not report it."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, LookupError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _steps(count: int) -> str:

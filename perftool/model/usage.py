@@ -1,0 +1,55 @@
+"""Resource usage of this process. A value is None where the system does not report it, as on Windows."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+try:
+    import resource
+except ModuleNotFoundError:  # pragma: no cover - Windows
+    resource = None  # type: ignore[assignment]
+
+
+def resident_bytes() -> int | None:
+    """Resident memory in bytes."""
+    page = page_bytes()
+    with suppress(OSError, ValueError, LookupError):
+        resident = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return None if page is None else page * resident
+    return None
+
+
+def peak_bytes() -> int | None:
+    """Peak resident memory in bytes."""
+    if not resource:
+        return None
+    # In bytes on macOS, in KiB elsewhere.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def page_bytes() -> int | None:
+    """Size of a memory page in bytes."""
+    with suppress(AttributeError, OSError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def page_faults() -> int | None:
+    """Page faults that needed no disk."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt if resource else None
+
+
+def system_ns() -> int | None:
+    """CPU time in the kernel, in ns."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_stime * 1e9) if resource else None
+
+
+def children_seconds() -> float | None:
+    """CPU time of finished child processes, for example compilers."""
+    if not resource:
+        return None
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return children.ru_utime + children.ru_stime
