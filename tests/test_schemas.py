@@ -14,7 +14,7 @@ from perftool.engine.gate.baseline import render_baseline
 from perftool.engine.gate.lint import LintPlan, lint_run
 from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.settings.settings import Settings
-from perftool.engine.toml_text import parse_toml
+from perftool.model.toml_text import parse_toml
 from perftool.readers.discover import find_inputs
 from perftool.reporters.json import render_json
 from perftool.reporters.lint.documents import render_lint_json

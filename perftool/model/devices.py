@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 import tomli
 
 from perftool.errors import InputError
+from perftool.model.toml_text import parse_toml
 
 _FILE = Path(__file__).parent.parent / "devices.toml"
 # A partition of a device (such as MIG) has the name of the whole device, but less memory. Even a whole device may
@@ -101,9 +102,7 @@ def device_of_text(text: str, path: str) -> DeviceFacts:
     (matrix or vector) and ``rate`` in FLOP/s. Raises InputError if it is invalid.
     """
     try:
-        entry = tomli.loads(text)
-    except RecursionError:
-        raise InputError(f"{path}: not a file of peaks: values nest too deeply") from None
+        entry = parse_toml(text)
     except ValueError as error:
         raise InputError(f"{path}: not a file of peaks: {error}") from None
     name, peaks = entry.get("name"), entry.get("peaks")

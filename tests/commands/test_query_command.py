@@ -88,7 +88,7 @@ def test_a_file_name_that_is_not_utf8_is_read_and_shown_with_escapes(run: Run) -
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a device without an end")
 def test_a_file_of_statements_has_an_end(run: Run) -> None:
     assert run("query", "run.json", "-f", "/dev/zero") == 2
-    assert run.err == "habana_perf_tool: /dev/zero: cannot read (larger than 4 MiB)\n"
+    assert run.err == "habana_perf_tool: /dev/zero: cannot read (larger than 1 MiB)\n"
 
 
 def test_answers_to_several_statements_are_separated(run: Run) -> None:

@@ -139,6 +139,6 @@ def test_a_pipe_is_not_waited_for() -> None:
 
 
 def test_a_file_of_many_megabytes_is_refused_as_a_configuration() -> None:
-    CONFIG.write_text("#" * (5 << 20))
-    with pytest.raises(SettingsError, match="larger than 4 MiB"):
+    CONFIG.write_text("#" * (2 << 20))
+    with pytest.raises(SettingsError, match="larger than 1 MiB"):
         load_settings([str(FOLDER)])

@@ -128,7 +128,10 @@ def test_extend_select_alone_adds_to_the_defaults() -> None:
         (r'per-file-ignores = {"\u0000" = ["GAP"]}', "key per-file-ignores contains a zero byte"),
         ("select = [", "not valid TOML ("),
         ("select = " + "[" * 5000 + "]" * 5000, "not valid TOML (values nest too deeply)"),
-        ("x" + ".x" * 5000 + " = 1", ""),
+        ("x" + ".x" * 10 + " = 1", "not valid TOML (a key has more than 10 parts)"),
+        ("log = {x" + ' . "x"' * 10 + " = 1}", "not valid TOML (a key has more than 10 parts)"),
+        ('log = """a\'\\"""""\n[x' + ".x" * 10 + "]", "not valid TOML (a key has more than 10 parts)"),
+        (f"select = '{'x.' * 99}' # {'x.' * 99}", "key select must be a list of strings"),
         ("select = " + "[" * 90 + "]" * 90, "key select must be a list of strings"),
     ],
 )

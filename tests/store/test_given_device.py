@@ -150,5 +150,5 @@ def test_a_file_of_peaks_is_a_regular_one_of_a_few_megabytes(tmp_path: Path) -> 
         read_device(str(tmp_path / "pipe.toml"))
     with open(tmp_path / "long.toml", "wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(InputError, match=r"long\.toml: not a file of peaks: larger than 4 MiB"):
+    with pytest.raises(InputError, match=r"long\.toml: not a file of peaks: larger than 1 MiB"):
         read_device(str(tmp_path / "long.toml"))

@@ -10,10 +10,10 @@ from typing import Any
 from perftool.engine.analysis import analysed
 from perftool.engine.rule_tests.case_traces import PLACES, write_traces
 from perftool.engine.rules.evaluate import Outcome
-from perftool.engine.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
+from perftool.model.toml_text import parse_toml
 from perftool.readers.discover import Inputs, find_inputs
 from perftool.readers.files.small_file import read_small
 

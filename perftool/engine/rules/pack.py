@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from perftool.engine.rules.message import parse_message
-from perftool.engine.toml_text import parse_toml
 from perftool.errors import RuleError
 from perftool.model.choices import CONFIDENCES, SEVERITIES
 from perftool.model.rule import SCOPES, SIDES, STATUSES, Advice, Param, Rule
+from perftool.model.toml_text import parse_toml
 from perftool.model.vendors import accelerators
 from perftool.readers.files.small_file import read_small
 

@@ -11,10 +11,10 @@ from typing import Any, get_args
 from perftool.engine.rules.selection import ALL, COMMAND_LINE, Selection, Selector, selectors
 from perftool.engine.settings.settings_file import Layer, discover, file_layers, inline_layer
 from perftool.engine.settings.table import BY_KEY, Keys, check_values, typed
-from perftool.engine.toml_text import parse_toml
 from perftool.errors import SettingsError
 from perftool.model.choices import SEVERITIES, Severity
 from perftool.model.rule import Param, Rule
+from perftool.model.toml_text import parse_toml
 
 DEFAULTS = "the defaults"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from perftool.engine.rules.pack import pack_files
 from perftool.engine.settings.table import KEYS, check_values
-from perftool.engine.toml_text import parse_toml
 from perftool.errors import SettingsError
+from perftool.model.toml_text import parse_toml
 from perftool.readers.files.matching import OutsideFolderError, matches
 from perftool.readers.files.small_file import read_small
 

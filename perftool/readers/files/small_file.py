@@ -6,8 +6,8 @@ import os
 import stat
 from pathlib import Path
 
-# The largest plausible configuration or rule, about a thousand times the usual size.
-MOST_TEXT = 4 << 20
+# The largest plausible configuration or rule, hundreds of times the usual size.
+MOST_TEXT = 1 << 20
 _BLOCK = 1 << 20
 
 
