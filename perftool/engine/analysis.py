@@ -1,4 +1,4 @@
-"""The analysis of a run, from files through readers, store and rules to its report."""
+"""Analyses a run: reads its files into a store, evaluates the rules, and builds the report."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ if TYPE_CHECKING:
     from perftool.model.pictures import Pictures
 
 Answer = TypeVar("Answer")
-# A function that makes a report or a part of it. Its arguments are a store, rules, the run's device, and a function
-# that evaluates the rules in a context.
+# Builds a report, or a part of it, from a store, rules, the run's device, and a function that evaluates the rules in a
+# context.
 Answering = Callable[[TraceStore, Sequence[Rule], Device, Callable[[Context], Outcome]], Answer]
 
 
 class Run:
     """The ranks of one run, read on first use. Results do not depend on the schedule.
 
-    A few files are read into one store. Many files are read by several tasks, each with a store over some ranks. The
-    tasks export small tables and findings of rules, which are then joined. Raises InputError when no input can be read.
+    If there are few files, they are all read into one store. Otherwise several tasks each read some of the ranks into a
+    store of their own and export small tables and findings, which are then joined. Raises InputError if no input can be
+    read.
     """
 
     def __init__(
@@ -68,15 +69,16 @@ class Run:
 
     @cached_property
     def report(self) -> Report:
-        """The findings of the rules, and the numbers shown in every report."""
+        """The report: the findings of the rules, and the numbers that every report shows."""
         return self._answered(compose)
 
     @property
     def unrecognised(self) -> list[str]:
-        """The paths named by the user in which nothing was recognised, except traces, which ``lint`` checks by rank.
+        """The paths named by the user in which nothing was recognised. Traces are not included, because ``lint`` checks
+        them by rank.
 
-        The inputs of a report may list an archive twice, as a trace and as logs; one recognised entry is enough. A part
-        file counts as unrecognised if it contains only logs in which nothing was recognised.
+        An archive may be listed twice among the inputs, as a trace and as logs; it is enough if one of them was
+        recognised. A part file is unrecognised if it contains only logs in which nothing was recognised.
         """
         blank = [path for path, made in self._given if path in self._inputs.named and made.is_blank]
         named = {"<stdin>" if path == STDIN else shown_path(path) for path in self._inputs.named}
@@ -86,7 +88,7 @@ class Run:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """The findings of the rules without the numbers of a report, for callers such as rule tests."""
+        """The findings of the rules without the other numbers of a report, for callers such as rule tests."""
         return self._answered(conclude_only)
 
     def _answered(self, answer: Answering[Answer]) -> Answer:
@@ -100,7 +102,7 @@ class Run:
             except Exception as error:
                 if is_interrupt(error) or len(self._files) < 2:
                     raise
-                # One file may have caused the crash. Analyse each alone, so that the other ranks get their report.
+                # One file may have caused the crash. Analyse each alone, so that the report covers the other ranks.
                 self._batches = tuple(single for batch in self._batches for single in batch.split())
         with corrupt_as_input_error() if self._before.parts else nullcontext():
             return self._joined_answer(answer)
@@ -113,12 +115,13 @@ class Run:
 
     @property
     def store(self) -> TraceStore:
-        """The tables behind ``report``, over all ranks. Tables of events exist only if one store read all files."""
+        """A store with the tables behind ``report``, over all ranks. It has tables of events only if all files were
+        read into one store."""
         return self.whole if self._one_store else self._joined[0]
 
     @cached_property
     def whole(self) -> TraceStore:
-        """Every table over all ranks, in one store. Raises InputError if some ranks come from part files."""
+        """A store with all tables, over all ranks. Raises InputError if some ranks come from part files."""
         if self._before.parts:
             raise InputError("parts contain the tables of whole ranks but not their events; give the traces instead")
         store = self._new_store(self._inputs.traces)
@@ -128,7 +131,7 @@ class Run:
         return store
 
     def rank_store(self, rank: int) -> TraceStore:
-        """A store with every table, of ``rank`` alone; it stays open as long as the run. Raises InputError when the
+        """A store with all tables, for ``rank`` only. It stays open until the run is closed. Raises InputError if the
         trace cannot be read."""
         if self._one_store and list(self.whole.metadata) == [rank]:
             return self.whole
@@ -136,8 +139,8 @@ class Run:
 
     @contextmanager
     def only_rank(self, rank: int) -> Iterator[TraceStore]:
-        """A store with every table of ``rank``, and perhaps of others, until the block ends. Raises InputError like
-        ``rank_store``."""
+        """A store with all tables for ``rank``, and possibly for other ranks, that stays open until the block ends.
+        Raises InputError if the trace cannot be read."""
         if self._one_store:
             yield self.whole
             return
@@ -146,12 +149,12 @@ class Run:
             yield self._read_alone(open_until, trace, rank)
 
     def _trace_of(self, rank: int) -> str:
-        """The trace of ``rank``, as named in the inputs. Raises InputError when it cannot be read again."""
+        """The path of the trace of ``rank``, as given in the inputs. Raises InputError if there is none to read."""
         read = next((read.path for read in self.store.inputs if read.rank == rank), None)
-        # A part file holds the paths of the machine that made it.
+        # The paths in a part file are those of the machine that wrote it.
         trace = next((trace for trace in self._inputs.traces if shown_path(trace) == read), None)
         if trace is None:
-            raise InputError(f"no trace of rank {rank} could be read")
+            raise InputError(f"the trace of rank {rank} cannot be read")
         return trace
 
     def _read_alone(self, open_until: ExitStack, path: str, rank: int) -> TraceStore:
@@ -162,21 +165,21 @@ class Run:
         return store
 
     def query(self, sql: str, time_limit_s: float = QUERY_TIME_LIMIT_S) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The result of a SELECT over the tables of all ranks: column names and rows. Raises QueryError."""
+        """Run a SELECT over the tables of all ranks. Returns column names and rows. Raises QueryError."""
         result = self.ask(sql, Bounds(time_limit_s))
         return result.columns, result.rows
 
     def ask(self, sql: str, bounds: Bounds) -> Result:
-        """Like ``query``, within ``bounds``; the result also says whether its rows were cut.
+        """Like ``query``, but within ``bounds``. The result also says whether rows were cut off.
 
-        For SQL that uses tables of events, all ranks are read into one store.
+        If the SQL uses tables of events, all ranks are read into one store.
         """
         joined = not self._one_store and all(map(spans_ranks, names_in(sql)))
         return (self.store if joined else self.whole).ask(sql, None, bounds)
 
     @cached_property
     def pictures(self) -> Pictures:
-        """The pictures of an HTML report. If several tasks read the files, the ranks to draw are read again."""
+        """The charts of an HTML report. If several tasks read the files, the ranks to draw are read again."""
         from perftool.engine.drawing.pictures import choose_pictures, merge_pictures, pictures_of
 
         report = self.report
@@ -190,7 +193,7 @@ class Run:
 
     @property
     def _one_store(self) -> bool:
-        """Whether this process can read all files together and keep them."""
+        """Whether this process reads all files into one store."""
         return isinstance(self._schedule, InProcess) and len(self._batches) < 2 and not self._before.parts
 
     @cached_property
@@ -204,15 +207,15 @@ class Run:
 
     @cached_property
     def part(self) -> PartFile:
-        """The analysis of the run as a part file, which any machine can merge with others. Raises InputError if two
-        inputs contain the same rank."""
+        """The analysis of the run as a part file, which can be merged with others on any machine. Raises InputError if
+        two inputs contain the same rank."""
         readings, failed = self._texts
         made = PartFile(tuple(self._made), tuple(readings), tuple(failed), digests(self._rules))
         return together([*self._given, (None, made)])
 
     @property
     def _parts(self) -> list[Part]:
-        """The ranks from part files and the ranks analysed now; without replays if they are too many to replay."""
+        """The parts from part files and those analysed now. If there are too many ranks, predictions are removed."""
         return unpredicted(self.part.parts) if self._before.parts else self._made
 
     @cached_property
@@ -247,7 +250,7 @@ class Run:
 def analysed(
     inputs: Inputs, rules: Sequence[Rule] = (), schedule: Schedule = IN_PROCESS, progress: Progress | None = None
 ) -> Iterator[Run]:
-    """The run recorded in ``inputs``, analysed with ``rules``; its stores stay open until the block ends."""
+    """The run recorded in ``inputs``, to analyse with ``rules``. Its stores stay open until the block ends."""
     with ExitStack() as open_until:
         yield Run(inputs, rules, schedule, progress, open_until)
 
@@ -264,9 +267,9 @@ def analyze(
 ) -> Report:
     """Analyse the files ``paths`` (and ``logs``) together, with ``rules`` or the shipped pack.
 
-    ``device`` overrides the device that the traces state. Raises InputError when no file can be read, and when the
-    traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. An unreadable file among
-    others is a TRC000 finding.
+    ``device`` overrides the device that the traces state. Raises InputError if no file can be read, or if the traces
+    belong to several runs and neither ``as_one_run`` is set nor ``run`` selects one. If only some files are unreadable,
+    each is reported as a TRC000 finding.
     """
     chosen = list(rules) if rules is not None else shipped_rules()
     inputs = replace(find_inputs(paths, logs, as_one_run=as_one_run, run=run), device=device)
@@ -275,20 +278,20 @@ def analyze(
 
 
 def report_on(store: TraceStore, rules: Sequence[Rule]) -> Report:
-    """The report on the inputs of ``store``."""
+    """Build the report on the inputs of ``store``."""
     return answered_by(compose, store, rules)
 
 
 def answered_by(answer: Answering[Answer], store: TraceStore, rules: Sequence[Rule]) -> Answer:
-    """The result of ``answer`` for ``store``, which holds all ranks, with the findings of ``rules``."""
+    """The result of ``answer`` for ``rules`` on ``store``, which contains all ranks."""
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
-    # The store needs device work to detect the device. Ops are built at the same time, because every report needs them.
+    # Detecting the device needs device_ops. Every report also needs ops, so both are built at the same time.
     store.build(["device_ops", "ops"])
     return answer(store, rules, detect_device(store), lambda context: evaluate(store, rules, context, crashed))
 
 
 def empty_report(rules: Sequence[Rule]) -> Report:
-    """The report without any input: all numbers are missing, and no rule applies."""
+    """The report for no input: all numbers are missing, and no rule applies."""
     reasons = tuple(NotApplicable(rule.code, "there is no input") for rule in rules if rule.sql)
     summary = overview.metrics([])
     return Report(

@@ -1,4 +1,4 @@
-"""Predicts the step time with fixes of rules, and with work that takes longer, takes less time or is left out."""
+"""Predicts the step time if fixes are applied, or if some of the work takes more or less time or is left out."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ WHERE rank = $rank AND valid AND kind = $kind AND name GLOB $pattern AND ts < $e
 
 @dataclass(frozen=True)
 class Wanted:
-    """Tasks of one kind whose names match ``pattern``, and the remaining ``factor`` of their time.
+    """A change to the tasks of one ``kind`` whose names match ``pattern``: their time is multiplied by ``factor``.
 
-    ``factor`` is None for tasks that are left out together with everything they launch.
+    If ``factor`` is None, the tasks and everything they launch are left out.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Wanted:
 
     @property
     def change(self) -> Literal["scale", "without"]:
-        """The kind of change made to the tasks."""
+        """The kind of change to the tasks."""
         return "without" if self.factor is None else "scale"
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Wanted:
 
 
 def parse_without(text: str) -> Wanted:
-    """The tasks matched by ``KIND:PATTERN``. Raises PerfToolError for an unknown kind, or an empty pattern."""
+    """Parse ``KIND:PATTERN``. Raises PerfToolError for an unknown kind or an empty pattern."""
     kind, _, pattern = text.partition(":")
     if kind not in TASK_KINDS or not pattern:
         raise PerfToolError(
@@ -75,7 +75,7 @@ def parse_without(text: str) -> Wanted:
 
 
 def parse_scale(text: str) -> Wanted:
-    """The tasks matched by ``KIND:PATTERN=FACTOR``. Raises PerfToolError for a bad kind, pattern or factor."""
+    """Parse ``KIND:PATTERN=FACTOR``. Raises PerfToolError for an invalid kind, pattern or factor."""
     tasks, _, factor = text.rpartition("=")
     try:
         value = float(factor)
@@ -89,9 +89,9 @@ def parse_scale(text: str) -> Wanted:
 
 
 def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """The rules with these codes or names; a retired code or name gives its successor.
+    """The rules with these codes or names. A retired code or name resolves to its successor.
 
-    Raises RuleError for an unknown name, PerfToolError for an ambiguous one.
+    Raises RuleError for an unknown name, and PerfToolError for an ambiguous one.
     """
     found = []
     for selector in redirect([Selector(name, "") for name in names], rules).selectors:
@@ -104,10 +104,11 @@ def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]
 
 
 def what_if(store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None = None) -> WhatIf:
-    """The predicted step time of ``rank``, by default the slowest, with ``fixes`` and the changes to ``tasks``.
+    """Predict the step time of ``rank`` (by default the slowest) with ``fixes`` and the changes to ``tasks``.
 
-    A fix that cannot be replayed contributes the bound of its gain, if its findings have one. Raises PerfToolError when
-    a rule finds nothing, when a change matches no task in the replayed steps, and for an unknown rank.
+    For a fix that cannot be replayed, the result contains the upper bound of its gain, if there is one. Raises
+    PerfToolError if a rule finds nothing, if a change matches no task in the replayed steps, or if there is no such
+    rank.
     """
     modelled = [rule for rule in fixes if rule.whatif is not None or rule.whatif_ranks is not None]
     context = context_of(store, tuple(overview.steps(store)), detect_device(store).type)
@@ -127,9 +128,9 @@ def _bound(store: TraceStore, rule: Rule, context: Context) -> FixBound:
 
 
 def _bound_or_none(store: TraceStore, rule: Rule, context: Context) -> FixBound | None:
-    """The upper bound on the gain of all findings of ``rule`` together; None if it finds nothing."""
+    """The upper bound on the total gain of all findings of ``rule``; None if it finds nothing."""
     if rule.sql is None:
-        # Rules without a query report unreadable inputs and failing rules.
+        # Rules without a query report unreadable inputs and crashed rules.
         return FixBound(rule.code, None)
     answer = ask(store, rule, context)
     if answer.error:
@@ -165,7 +166,7 @@ def _replayed(
     before = _path(path_rows(store, model), model)
     after = _path(path_rows(store, model, predicted), model)
     if predicted.step_ns > predicted.replay.step_ns:
-        # Prefetched work runs beside the steps. If it takes longer than the replayed step, it alone bounds the step.
+        # Prefetching runs concurrently with the steps. If it takes longer than a replayed step, it sets the step time.
         after = Path((BoundShare("beside", 1.0),), (PathTask("beside", None, predicted.step_ns, 1),))
     mean_ns = uneven_mean_ns(store, model)
     uneven = None if mean_ns is None else round(mean_ns)
@@ -177,7 +178,7 @@ def _replayed(
 def _bound_outside_replay(
     store: TraceStore, model: Model, fixes: Sequence[Rule], code: str, saved_ns: int, context: Context
 ) -> FixBound | None:
-    """The bound of the fix of rule ``code`` if most of its gain is in steps that ``model`` leaves out."""
+    """The upper bound for the fix of rule ``code`` if most of its gain is in steps that ``model`` leaves out."""
     rule = next((rule for rule in fixes if rule.code == code), None)
     bound = None if rule is None else _bound_or_none(store, rule, context)
     return bound if bound and lies_elsewhere(store, bound.ns_per_step, saved_ns, model) else None
@@ -186,12 +187,12 @@ def _bound_outside_replay(
 def _predict_run(
     store: TraceStore, fixes: Sequence[Rule], tasks: Sequence[Wanted], rank: int | None, context: Context
 ) -> WhatIf:
-    """The predicted step time of the run with ``fixes`` of rules over ranks, from a replay of all ranks."""
+    """Predict the step time of the run with ``fixes`` of cross-rank rules, by replaying all ranks together."""
     others = [rule.code for rule in fixes if rule.whatif_ranks is None] + [f"{task.change} {task}" for task in tasks]
     if others or rank is not None:
         one = next(rule.code for rule in fixes if rule.whatif_ranks is not None)
         other = others[0] if others else f"--rank {rank}"
-        raise PerfToolError(f"{one} is about all ranks together, but {other} is about one rank")
+        raise PerfToolError(f"{one} applies to all ranks together, but {other} applies to one rank")
     model = run_model_of(store)
     if isinstance(model, str):
         return WhatIf(None, 0, None, None, None, None, (), None, None, model, len(store.metadata))
@@ -212,7 +213,7 @@ def _predict_run(
 
 
 def _found_changes(store: TraceStore, rule: Rule, context: Context) -> list[Less]:
-    """The changes made by the fixes of all findings of ``rule``, a rule over ranks. Raises QueryError."""
+    """The changes from fixing all findings of ``rule``, a cross-rank rule. Raises QueryError."""
     answer = ask(store, rule, context)
     if answer.error:
         raise QueryError(f"{rule.code}: {answer.error}")
@@ -221,10 +222,11 @@ def _found_changes(store: TraceStore, rule: Rule, context: Context) -> list[Less
 
 
 def _chosen(store: TraceStore, rank: int | None) -> tuple[int | None, Model | str]:
-    """The model of ``rank`` (by default the replayable rank with the longest steps), or why there is none."""
+    """The rank to replay (``rank``, or the replayable rank with the longest steps), and its model or the reason why
+    there is none."""
     ranks = sorted(store.metadata)
     if rank is not None and rank not in ranks:
-        raise PerfToolError(f"there is no trace of rank {rank}; the traces are of ranks {', '.join(map(str, ranks))}")
+        raise PerfToolError(f"rank {rank} has no trace; the ranks with traces are {', '.join(map(str, ranks))}")
     if rank is None and len(ranks) > MOST_RANKS:
         return None, f"{len(ranks)} ranks are too many to replay; choose one with --rank"
     if not ranks:
@@ -245,7 +247,7 @@ Made = tuple[Literal["fix", "scale", "without"], str, list[Change]]
 def _of_fixes(store: TraceStore, model: Model, fixes: Sequence[Rule], context: Context) -> list[Made]:
     found: list[Made] = []
     for rule in fixes:
-        # Without changes, the caller uses the bound of the gain.
+        # If there are no changes, the caller uses the bound of the gain.
         made = [change for _, change in changes_of(store, rule, model, context)]
         found.append(("fix", rule.code, made))
     return found

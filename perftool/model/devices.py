@@ -104,12 +104,12 @@ def device_of_text(text: str, path: str) -> DeviceFacts:
     try:
         entry = parse_toml(text)
     except ValueError as error:
-        raise InputError(f"{path}: not a file of peaks: {error}") from None
+        raise InputError(f"{path}: not a valid peaks file: {error}") from None
     name, peaks = entry.get("name"), entry.get("peaks")
     if not isinstance(name, str) or not name.strip() or not is_rate(entry.get("memory_bandwidth")):
-        raise InputError(f"{path}: a file of peaks needs a name, and memory_bandwidth in bytes/s")
+        raise InputError(f"{path}: a peaks file needs a name, and memory_bandwidth in bytes/s")
     if not isinstance(peaks, list) or not peaks or not all(map(_is_peak, peaks)):
-        raise InputError(f"{path}: each of the peaks needs a dtype, a unit (matrix or vector) and a rate in FLOP/s")
+        raise InputError(f"{path}: each entry of peaks needs a dtype, a unit (matrix or vector) and a rate in FLOP/s")
     source = str(entry.get("source") or f"measured, {Path(path).name}")
     return DeviceFacts(
         type=str(entry.get("type") or ""), name=name, title=name, memory_bytes=0, pcie_bandwidth=0.0, source=source,

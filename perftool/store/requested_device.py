@@ -29,7 +29,7 @@ def find_requested(text: str) -> DeviceFacts:
         return read_device(text)
     if (found := device_named(text)) is None:
         known = ", ".join(device.name for device in known_devices())
-        raise InputError(f"device {text!r} is unknown; name one of {known}, or a file of peaks (*.toml)")
+        raise InputError(f"device {text!r} is unknown; name one of {known}, or a peaks file (*.toml)")
     return found
 
 
@@ -38,5 +38,5 @@ def read_device(path: str) -> DeviceFacts:
     try:
         text = read_small(Path(path)).decode()
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a file of peaks: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(f"{path}: not a valid peaks file: {getattr(error, 'strerror', None) or error}") from None
     return device_of_text(text, path)

@@ -148,7 +148,7 @@ def test_inputs_without_a_trace_end_in_a_sentence(run: Run) -> None:
 
 
 def test_a_missing_rank_is_refused(path: str) -> None:
-    with pytest.raises(PerfToolError, match="there is no trace of rank 7; the traces are of ranks 0"):
+    with pytest.raises(PerfToolError, match="rank 7 has no trace; the ranks with traces are 0"):
         perftool.whatif(path, rank=7)
 
 

@@ -108,7 +108,7 @@ def test_queries_of_budgets_share_a_time_limit(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("perftool.engine.gate.budgets.time", clock)
     budgets = [Budget(f"n{number}", "<", 2, "SELECT 1") for number in range(4)]
     assert check(tmp_path, *budgets[:2]) == []
-    with pytest.raises(QueryError, match=r"^budget n2: not checked; earlier queries took 120 s in all$"):
+    with pytest.raises(QueryError, match=r"^budget n2: not checked; earlier queries took 120 s in total$"):
         check(tmp_path, *budgets)
 
 

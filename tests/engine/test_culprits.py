@@ -212,7 +212,7 @@ def test_whatif_without_a_straggler_replays_all_ranks(tmp_path: Path) -> None:
     assert found.predicted_step_ns is not None
     saved = found.measured_step_ns - found.predicted_step_ns
     assert saved / 1_000 == pytest.approx(run.step_us - simulate(layout, steps=2).step_us, rel=0.02)
-    with pytest.raises(PerfToolError, match="COL103 is about all ranks together, but --rank 1 is about one rank"):
+    with pytest.raises(PerfToolError, match="COL103 applies to all ranks together, but --rank 1 applies to one rank"):
         perftool.whatif(tmp_path, ["COL103"], rank=1)
     with pytest.raises(PerfToolError, match=r"COL110 .slow-host.: the rule finds nothing in this run"):
         perftool.whatif(tmp_path, ["COL110"])

@@ -733,7 +733,7 @@ def test_overhead_that_no_single_op_has_is_given_with_the_number_of_ops(tmp_path
 
     text = analyze([str(path)]).verdict.causes[0].text
 
-    assert text.endswith("or call other ops (50 ops a step: larger batches or fewer ops shorten it)")
+    assert text.endswith("or call other ops (50 ops a step: larger batches or fewer ops reduce this)")
 
 
 def test_a_cause_names_the_op_that_takes_most_of_its_time(tmp_path: Path) -> None:

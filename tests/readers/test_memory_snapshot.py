@@ -47,7 +47,7 @@ def saved(folder: Path, snapshot: Any) -> str:
 def test_the_report_on_a_snapshot_is_about_memory(tmp_path: Path) -> None:
     assert analyze(saved(tmp_path, SNAPSHOT)).verdict.headline == (
         "The recording shows memory but no times. At its peak: 13.0 MiB allocated, 22.0 MiB reserved; "
-        "the largest part: temporary (8.00 MiB, made by /app/train.py(12): forward)."
+        "the largest part: temporary (8.00 MiB, allocated by /app/train.py(12): forward)."
     )
 
 

@@ -122,7 +122,7 @@ def test_common_names_of_devices_are_known(text: str, name: str) -> None:
 
 @pytest.mark.parametrize("text", ["NVIDIA", "", "H1000", "MI300", "A100 HBM9"])
 def test_an_unknown_name_lists_the_known_ones(text: str) -> None:
-    with pytest.raises(InputError, match=r"is unknown; name one of GAUDI, .*MTIA 2i, or a file of peaks"):
+    with pytest.raises(InputError, match=r"is unknown; name one of GAUDI, .*MTIA 2i, or a peaks file"):
         find_requested(text)
 
 
@@ -140,15 +140,15 @@ def test_the_error_about_a_file_without_peaks_names_what_it_lacks(text: str, tmp
     path.write_text(text)
     with pytest.raises(InputError, match=r"own\.toml: .*peaks"):
         read_device(str(path))
-    with pytest.raises(InputError, match="not a file of peaks"):
+    with pytest.raises(InputError, match="not a valid peaks file"):
         read_device(str(tmp_path / "none.toml"))
 
 
 def test_a_file_of_peaks_is_a_regular_one_of_a_few_megabytes(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
-    with pytest.raises(InputError, match=r"pipe\.toml: not a file of peaks: not a regular file"):
+    with pytest.raises(InputError, match=r"pipe\.toml: not a valid peaks file: not a regular file"):
         read_device(str(tmp_path / "pipe.toml"))
     with open(tmp_path / "long.toml", "wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(InputError, match=r"long\.toml: not a file of peaks: larger than 1 MiB"):
+    with pytest.raises(InputError, match=r"long\.toml: not a valid peaks file: larger than 1 MiB"):
         read_device(str(tmp_path / "long.toml"))

@@ -145,7 +145,7 @@ def test_a_trace_that_lacks_most_events_has_no_idle_time(tmp_path: Path) -> None
     works = [event for at in range(150) for event in launch(at + 1, 100 * at + 5, 5, 100 * at + 10, 10)]
     report = report_of([step(1, 0, 15000), *ops, *works], tmp_path, "GAP101", "GAP104", "TRC109")
 
-    assert report.verdict.headline.startswith("Many events of the recording are missing")
+    assert report.verdict.headline.startswith("Many events are missing from the recording")
     assert report.summary["device_idle_ratio"].value is None
     assert report.idle_causes == ()
     assert [finding.code for finding in report.findings] == ["TRC109"]

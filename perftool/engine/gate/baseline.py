@@ -18,14 +18,14 @@ from perftool.readers.files.small_file import read_small
 from perftool.readers.text.bounded_json import parsed
 
 VERSION = 1
-# A baseline cannot accept unreadable inputs, crashed rules, broken budgets, or budgets whose number is missing.
+# A baseline cannot accept unreadable inputs, crashed rules, exceeded budgets, or budgets without a value.
 _NEVER_ACCEPTED = ("TRC000", "TRC001", "BUD101", "BUD102")
 _MOST = 64 << 20
 _TYPES = {"fingerprint": str, "code": str, "file": str, "subject": str, "message": str, "count": int}
 
 
 def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
-    """The entries of the baseline at ``path``. Raises BaselineError if it is missing, damaged or of another version."""
+    """Read the baseline at ``path``. Raises BaselineError if it is missing, damaged or of another version."""
     try:
         data = parsed(read_small(path, _MOST))
     except OSError as error:
@@ -43,7 +43,7 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
 
 
 def render_baseline(findings: Iterable[LintFinding]) -> bytes:
-    """The baseline that accepts ``findings``: sorted JSON without times, hosts or absolute paths."""
+    """Render a baseline that accepts ``findings``: sorted JSON without times, hosts or absolute paths."""
     groups: dict[str, list[LintFinding]] = {}
     for found in findings:
         if acceptable(found):
@@ -57,9 +57,9 @@ def render_baseline(findings: Iterable[LintFinding]) -> bytes:
 def subtract(
     findings: Sequence[LintFinding], entries: Sequence[BaselineEntry], codes: Iterable[str]
 ) -> tuple[list[LintFinding], list[BaselineEntry]]:
-    """``findings`` with the accepted ones marked, and the stale entries.
+    """Mark the accepted ones of ``findings``, and return all findings and the stale entries.
 
-    The baseline holds a count per fingerprint; that many findings are accepted, in the given order. An entry whose rule
+    The baseline has a count per fingerprint: that many findings are accepted, in the given order. An entry whose rule
     is not in ``codes`` was not checked, so it is not stale.
     """
     left = Counter({entry.fingerprint: entry.count for entry in entries})
@@ -77,13 +77,13 @@ def subtract(
 
 
 def _fingerprints(found: LintFinding) -> tuple[str, str]:
-    """The fingerprint of ``found``, and its path-based fingerprint, which a baseline may hold instead."""
+    """The fingerprint of ``found``, and the path-based one that a baseline may contain instead."""
     finding = found.finding
     return finding.fingerprint, fingerprint(finding.code, finding.subject, found.file)
 
 
 def acceptable(found: LintFinding) -> bool:
-    """Whether a baseline may hold ``found``."""
+    """Whether a baseline may accept ``found``."""
     return found.finding.code not in _NEVER_ACCEPTED
 
 

@@ -1,4 +1,4 @@
-"""Budgets: limits on metrics and query results. A broken limit is a finding, and so is a missing number."""
+"""Budgets: limits on metrics and query results. A budget that is exceeded or has no value becomes a finding."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from perftool.model.report import Finding, Metric
 from perftool.model.rule import Rule
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# A function that runs a SELECT over the tables of the run, and returns column names and rows.
+# Runs a SELECT over the tables of the run, and returns column names and rows.
 Query = Callable[[str], tuple[list[str], list[tuple[Any, ...]]]]
 BROKEN, MISSING = "BUD101", "BUD102"
-# The limit for all queries together: each query has a limit of its own, but a configuration may hold hundreds.
+# The limit for all queries together. Each query also has its own limit, but a configuration may contain hundreds.
 _MOST_SECONDS = 120
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq,
@@ -75,16 +75,16 @@ def parse_budgets(texts: Iterable[BudgetText], metrics: Iterable[str]) -> tuple[
 def check_budgets(
     budgets: Sequence[Budget], summary: Mapping[str, Metric], query: Query, rules: Sequence[Rule]
 ) -> list[Finding]:
-    """One finding for each budget that is broken or whose number is missing, if its rule is in ``rules``.
+    """Return a finding for each budget that is exceeded or has no value, if the rule that reports it is in ``rules``.
 
-    ``query`` answers budgets given as a SELECT.
+    ``query`` runs budgets that are given as a SELECT.
     """
     by_code = {rule.code: rule for rule in rules}
     findings = []
     until = time.monotonic() + _MOST_SECONDS
     for budget in budgets:
         if budget.query is not None and time.monotonic() >= until:
-            raise QueryError(f"budget {budget.name}: not checked; earlier queries took {_MOST_SECONDS} s in all")
+            raise QueryError(f"budget {budget.name}: not checked; earlier queries took {_MOST_SECONDS} s in total")
         metric = summary.get(budget.name) if budget.query is None else None
         value = metric.value if metric else _query(budget, query) if budget.query else None
         code = MISSING if value is None else BROKEN

@@ -1,4 +1,4 @@
-"""Lints a run for CI: assigns findings to files, marks the accepted ones, and decides whether the rest fails."""
+"""Lints a run for CI: assigns findings to files, marks accepted ones, and decides whether the others fail the check."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from perftool.readers.trace.memory_snapshot import is_snapshot_file
 
 @dataclass(frozen=True)
 class LintPlan:
-    """The setup of a lint run, without its inputs. Making it parses the budgets and reads the baseline, so that
-    errors in them are reported before the inputs are read."""
+    """The setup of a lint run, apart from its inputs. Its construction parses the budgets and reads the baseline, so
+    that errors in them are reported before the inputs are read."""
 
     rules: Sequence[Rule]
     settings: Settings
@@ -44,11 +44,11 @@ class LintPlan:
 
 
 def lint_run(run: Run, plan: LintPlan) -> LintReport:
-    """Lint a run made with the rules of ``plan``.
+    """Lint ``run``, which uses the rules of ``plan``.
 
-    Raises InputError when no input can be read, and NoInputError when the traces of a rank contain no event with a
-    duration, when no input contains an event or a record, or when a named file contains none: lint must not pass an
-    input that it has not checked.
+    Raises InputError if no input can be read. Lint must not pass an input that it has not checked, so it raises
+    NoInputError if the trace of a rank has no event with a duration, or if nothing was recognised in the inputs or in a
+    file that the user named.
     """
     report = run.report
     if not plan.allow_empty:
@@ -71,7 +71,7 @@ def _require_events(report: Report, plan: LintPlan) -> None:
     traces = [read for read in report.inputs if read.kind == "trace" and read.status != "unreadable"]
     silent = {one.rank for one in report.ranks if one.status == "ok" and not one.recorded_ns}
     nothing = not any(one.recorded_ns for one in report.ranks)
-    # A snapshot of the allocator next to the traces becomes a rank of its own, which has no times.
+    # An allocator snapshot next to the traces becomes a separate rank, which has no times.
     empty = [read.path for read in traces if nothing or (read.rank in silent and not is_snapshot_file(read.path))]
     if not empty:
         return
@@ -96,14 +96,14 @@ def _require_records(report: Report, plan: LintPlan) -> None:
 
 
 def unrecognised_text(paths: Iterable[str]) -> str:
-    """A clause about files in which nothing was recognised."""
+    """A clause on files in which nothing was recognised."""
     first, *more = paths
     what = f"{first} and {len(more)} more file{'s' if more[1:] else ''} contain" if more else f"{first} contains"
     return f"{what} nothing that this program recognises"
 
 
 def judge(report: Report, plan: LintPlan) -> LintReport:
-    """The findings of ``report``, sorted, filtered and compared with the baseline."""
+    """Sort and filter the findings of ``report``, and compare them with the baseline."""
     shown = shown_paths([read.path for read in report.inputs], plan.root, plan.stdin_name)
     portable = place_sources(make_portable(report, shown), (plan.root, *plan.settings.source_roots), shorten=True)
     placed = [_place(finding, portable, plan.settings.baseline_paths) for finding in portable.findings]
@@ -118,7 +118,7 @@ def judge(report: Report, plan: LintPlan) -> LintReport:
 
 
 def accept(result: LintReport, entries: Sequence[BaselineEntry], settings: Settings) -> LintReport:
-    """``result`` judged with ``entries`` as the baseline."""
+    """Judge ``result`` again, with ``entries`` as the baseline."""
     marked, stale = subtract(result.findings, entries, [rule.code for rule in result.rules])
     judged = _judged(result.report, marked, stale, settings)
     return replace(judged, idle_ignores=result.idle_ignores, hidden=result.hidden)
@@ -146,7 +146,7 @@ def _severe(finding: Finding, settings: Settings) -> bool:
 
 
 def _ignores(found: LintFinding, settings: Settings) -> set[tuple[str, str]]:
-    """The per-file ignores that silence ``found``, as (pattern, selector)."""
+    """The per-file ignores that suppress ``found``, as (pattern, selector)."""
     return {
         (pattern, selector.text)
         for pattern, chosen in settings.file_ignores
@@ -157,7 +157,7 @@ def _ignores(found: LintFinding, settings: Settings) -> set[tuple[str, str]]:
 
 
 def _idle_ignores(placed: Iterable[LintFinding], files: Sequence[str], plan: LintPlan) -> Iterator[str]:
-    """The per-file ignores that match a file and a rule of this run but silence no finding."""
+    """The per-file ignores that match a file and a rule of this run but suppress no finding."""
     used = {ignore for found in placed for ignore in _ignores(found, plan.settings)}
     for pattern, chosen in plan.settings.file_ignores:
         if not any(_matches(file, pattern) for file in files):
@@ -177,7 +177,7 @@ def _rank(order: Sequence[str], value: str) -> int:
 
 
 def _order(found: LintFinding) -> tuple[int | str, ...]:
-    """Sorts by severity, then gain, then names, so that the order is the same in every run."""
+    """The sort key: severity, then gain, then names, so that the order is the same in every run."""
     finding = found.finding
     gain = finding.gain.ns_per_step if finding.gain else -1
     place = finding.location

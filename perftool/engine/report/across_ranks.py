@@ -1,4 +1,4 @@
-"""Merges the same finding across ranks, and chooses the ranks to show."""
+"""Groups findings that occur on several ranks, and chooses the ranks to show."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from perftool.model.report import Finding, RankSummary
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
-    """Groups of indices of findings that are the same on different ranks, ordered by the first index of each group.
+    """Group the findings that occur on several ranks. Returns groups of indices, ordered by their first index.
 
-    Two findings of one rank are never in one group, even if their fingerprints, which omit numbers, are equal.
+    Two findings on one rank are never grouped, even if their fingerprints, which omit numbers, are equal.
     """
     groups: list[list[int]] = []
     # Among findings with the same fingerprint, the n-th on a rank matches the n-th on every other rank.
@@ -33,14 +33,14 @@ def grouped(findings: Sequence[Finding]) -> tuple[tuple[int, ...], ...]:
 def ranks_to_show(ranks: Sequence[RankSummary], findings: Sequence[Finding], most: int) -> list[RankSummary]:
     """At most ``most`` of ``ranks``, in their original order.
 
-    Unreadable ranks take precedence, then ranks that findings name, then ranks whose compute, waiting, exposed
+    Unreadable ranks take precedence, followed by ranks with findings, and then by those whose compute, waiting, exposed
     collectives and steps differ most from the median rank.
     """
     if len(ranks) <= most:
         return list(ranks)
     late = {rank for found in findings for rank in found.late_ranks}
     counts = Counter(found.code for found in findings if found.rank is not None)
-    # A rule with findings on many ranks does not distinguish any of them.
+    # A rule that has findings on many ranks does not single out any of them.
     late |= {found.rank for found in findings if found.rank is not None and counts[found.code] <= most // 2}
     columns = [[_times(row)[at] for row in ranks if row.status == "ok"] for at in range(4)]
     usual = [sorted(column)[len(column) // 2] if column else 0.0 for column in columns]
@@ -53,7 +53,7 @@ def ranks_to_show(ranks: Sequence[RankSummary], findings: Sequence[Finding], mos
 
 
 def _times(row: RankSummary) -> tuple[float, float, float, float]:
-    """Compute, waiting, exposed collectives and all steps of a rank, as shares of its window."""
+    """The compute, waiting, exposed collectives and steps of a rank, as shares of its window."""
     whole = row.window_ns or 1
     shares = (row.compute_ns, row.waited_ns, row.exposed_ns, (row.step_ns or 0) * row.steps)
     compute, waited, exposed, steps = ((ns or 0) / whole for ns in shares)

@@ -1,4 +1,4 @@
-"""Large causes of time in which the device does not compute, with or without a rule about them."""
+"""The main reasons why the device does not compute, whether or not a rule covers them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, format_ratio, quantity
 
-# The verdict names each cause that takes a larger share of the window.
+# The verdict lists each cause that takes a larger share of the window.
 LARGE = 0.2
 
 CLAUSES = {
@@ -19,7 +19,7 @@ CLAUSES = {
     "dataloader": "the device waits while the host waits for data",
     "compile": "the device waits while the host compiles",
     "fallback": "the device waits while ops run on the CPU instead",
-    "collective": "the device waits while the host is inside calls of the process group",
+    "collective": "the device waits while the host is inside process group calls",
     "sync": "the device is idle while the host is inside a call that waits for it",
     "copy": "the device is idle while the host is inside a copy call",
     "graph_build": "the device waits while the host builds graphs",
@@ -43,7 +43,7 @@ CLAUSES = {
     "unknown": "the device is idle, and the recording does not show what the host does",
     "exposed_collectives": "collectives run while the device computes nothing",
 }
-# Clauses for runs on the CPU, where no separate host exists.
+# Clauses for runs on the CPU, which have no separate host.
 _ON_CPU = {
     "framework_op": "no op computes while the program is in ops that allocate or describe tensors, or call other ops",
     "collective": "no op computes while the program is in collectives or waits for them",
@@ -54,7 +54,7 @@ _ON_CPU = {
 }
 # If a cause explains less than this share of the wait for the host, the clause states the share.
 _NEARLY_ALL = 0.9
-# The most characters of an op's name in a sentence.
+# The longest op name in a sentence, in characters.
 _LONGEST_NAME = 60
 _WAITING = re.compile("the device (?:waits|is idle) while the host")
 _NEEDS = (
@@ -104,7 +104,7 @@ WHERE i.ns > $large * w.ns ORDER BY i.ns DESC, i.name
 
 
 def clause_of(cause: str, device: str | None, ratio: float | None = None) -> str | None:
-    """A clause on ``cause``, for the type of the ``device``; None for an unknown cause.
+    """A clause on ``cause`` for this type of ``device``; None if the cause is unknown.
 
     ``ratio`` is the share of the host-bound idle time that ``cause`` explains.
     """
@@ -139,19 +139,19 @@ def causes(
 
 
 def cut_name(name: str) -> str:
-    """``name``, shortened for a sentence. The ellipsis lets ``--redact`` find the rest of a secret that was cut."""
+    """Shorten ``name`` for a sentence. The ellipsis lets ``--redact`` recognise a secret that was cut off."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _counted(row: dict[str, Any], device: str | None) -> str:
-    """A clause on the number of ops, if the cause is the overhead of ops on a CPU and no single op has most of it."""
+    """A clause on the number of ops, if the cause is op overhead on a CPU and no single op accounts for most of it."""
     if row["name"] != "framework_op" or device != "cpu" or _mostly_in(row):
         return ""
-    return f" ({round(row['ops']):,} ops{' a step' if row['stepped'] else ''}: larger batches or fewer ops shorten it)"
+    return f" ({round(row['ops']):,} ops{' a step' if row['stepped'] else ''}: larger batches or fewer ops reduce this)"
 
 
 def _mostly_in(row: dict[str, Any]) -> str:
-    """A clause on the op with most of a cause's time, or on two ops with much of it between them; empty if unknown."""
+    """A clause on where most of a cause's time is spent: in one op, or between two ops; empty if unknown."""
     if pair := row["pair"]:
         between = f"{cut_name(pair['before'])} and {cut_name(pair['after'])}"
         return f", much of it between {between} ({pair['times']:,} times, {format_ns(pair['ns'])})"
@@ -162,8 +162,8 @@ def _mostly_in(row: dict[str, Any]) -> str:
 
 
 def _place(longest: dict[str, Any] | None, *, named: bool) -> Location | None:
-    """The place of the ``longest`` stretch, named after the ops before and after it if they are known and ``named`` is
-    set."""
+    """The place of the ``longest`` stretch. If ``named`` and if they are known, it is named after the ops before and
+    after it."""
     if longest is None:
         return None
     known = named and longest["before"] and longest["after"]

@@ -1,4 +1,4 @@
-"""The report section on sequences of kernels that recur."""
+"""The report section on recurring sequences of kernels."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from perftool.model.chains import Chain, ChainPlace
 from perftool.store.trace_store import TraceStore
 
-# Only the first rank is shown: ranks usually have the same layers (the stages of a pipeline do not).
+# Only the first rank is shown, because ranks usually have the same layers (except in a pipeline).
 _CHAINS = """
 SELECT * FROM chains WHERE rank = (SELECT min(rank) FROM chains) ORDER BY chain, place
 """
 
 
 def chains(store: TraceStore) -> tuple[Chain, ...]:
-    """The chains of the first rank that has any, in their order in the step."""
+    """The chains of the first rank that has any, in step order."""
     store.build(["chains"])
     return tuple(_chain(list(rows)) for _, rows in groupby(store.select(_CHAINS), key=lambda row: row["chain"]))
 

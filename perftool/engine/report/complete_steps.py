@@ -1,4 +1,4 @@
-"""The steps that per-step numbers are based on, and the steps of the slowest rank."""
+"""Selects the steps on which numbers per step are based, and those of the slowest rank."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from statistics import median
 from perftool.model.report import WHOLE_TRACE, Step
 from perftool.units import format_ratio
 
-# A recording may cut off its first and last step.
+# The first and the last step of a recording may be cut off.
 _CUT_OFF = 2
-# Steps are uneven if their mean and their median differ by at least this share; the table _usual_steps uses it, too.
+# Steps are uneven if their mean and median differ by at least this share. The table _usual_steps uses the same limit.
 UNEVEN = 0.25
 # A run is not compared with others if the share of kernels missing from its recording exceeds theirs by more than this.
-# In all complete recordings that we know, each launch of the median step has a kernel. The table lost_kernels has the
-# same limit.
+# In every complete recording that we have seen, each launch in the median step has a kernel. The table lost_kernels
+# uses the same limit.
 MOST_LOST_KERNELS = 0.05
-# If a larger share of the kernels is missing, the step time is unknown, as in the table summary.
+# If more kernels are missing, the step time is unknown, as in the table summary.
 _MOST = 0.5
 
 
@@ -28,7 +28,7 @@ def counted(steps: Iterable[Step]) -> list[Step]:
 
 
 def mostly_incomplete(steps: Iterable[Step]) -> Iterator[str]:
-    """A sentence for each rank most of whose steps are incomplete, so that the complete ones do not represent them."""
+    """A sentence for each rank whose steps are mostly incomplete, so that the complete ones are not representative."""
     cut = list(steps)
     complete = Counter(step.rank for step in cut if not step.partial)
     incomplete = Counter(step.rank for step in cut if step.left_out == "incomplete")
@@ -38,9 +38,9 @@ def mostly_incomplete(steps: Iterable[Step]) -> Iterator[str]:
 
 
 def most_kernels_lost(ratios: Mapping[int, float]) -> Iterator[str]:
-    """A sentence for each rank whose recording lacks most of the kernels of its steps, so that their ends are unknown.
+    """A sentence for each rank whose recording lacks most kernels of its steps, so that the ends of steps are unknown.
 
-    ``ratios`` has the share of each rank's kernel launches without device work.
+    ``ratios`` maps ranks to the share of their kernel launches without device work.
     """
     for rank, ratio in sorted(ratios.items()):
         if ratio > _MOST:
@@ -48,20 +48,19 @@ def most_kernels_lost(ratios: Mapping[int, float]) -> Iterator[str]:
 
 
 def of_slowest_rank(steps: Iterable[Step]) -> list[Step]:
-    """The counted steps of the rank with the longest median step; if several ranks share it, of the lowest rank.
+    """The counted steps of the rank with the longest median step, or of the lowest such rank; empty without any.
 
-    Empty without complete steps. Ranks wait for one another, so the slowest one sets the pace. The steps of all ranks
-    together would hide a slow rank that has few steps.
+    Ranks wait for one another, so the slowest one sets the pace. Taking the steps of all ranks together would hide a
+    slow rank with few steps.
     """
     return max(_by_rank(counted(steps)).values(), key=lambda own: (_median_ns(own), -own[0].rank), default=[])
 
 
 def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
-    """The length of the recording per step, in ns, without the steps left out; the largest value of all ranks.
+    """The length of the recording per step in ns, from the rank where it is largest; None if it is unknown.
 
-    The length of each step left out is subtracted; for an incomplete one, at most the length of a median step.
-
-    ``recorded_ns`` has the length of each rank's recording. None if that length is known for no rank with steps.
+    Partial steps are not counted, and their length is subtracted (for an incomplete step, at most the median step).
+    ``recorded_ns`` maps ranks to the lengths of their recordings.
     """
     own = _by_rank(step for step in steps if step.name != WHOLE_TRACE)
     per_step = (_per_step(own[rank], length) for rank, length in recorded_ns.items() if rank in own)
@@ -69,9 +68,9 @@ def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> 
 
 
 def least_covered(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
-    """The share of the recording that complete steps cover, of the rank with the smallest share; None without steps.
+    """The share of the recording covered by complete steps, from the rank where it is smallest; None without steps.
 
-    ``recorded_ns`` has the length of each rank's recording.
+    ``recorded_ns`` maps ranks to the lengths of their recordings.
     """
     own = _by_rank(step for step in counted(steps) if step.name != WHOLE_TRACE)
     shares = (
@@ -83,7 +82,7 @@ def least_covered(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> floa
 
 
 def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
-    # A recording cuts off at most its first and its last step. With more incomplete steps, all of them count.
+    # At most the first and the last step can be cut off. If more steps are incomplete, they count as well.
     are_cut = sum(step.left_out == "incomplete" for step in steps) <= _CUT_OFF
     left_out = [step for step in steps if step.partial and (are_cut or step.left_out != "incomplete")]
     count = len(steps) - len(left_out)
@@ -93,7 +92,7 @@ def _per_step(steps: Sequence[Step], recorded_ns: int) -> float | None:
 
 
 def median_step_ns(steps: Iterable[Step]) -> float:
-    """The median length of the counted steps of all ranks, in ns; 0 without any."""
+    """The median length of the counted steps of all ranks, in ns; 0 without steps."""
     return _median_ns(counted(steps))
 
 

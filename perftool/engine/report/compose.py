@@ -50,7 +50,7 @@ _LONGEST_RUN_NS = 2**62
 def compose(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Report:
-    """The report over ``store``; ``evaluated`` runs ``rules`` once the context is known."""
+    """Build the report on ``store``. ``evaluated`` runs ``rules`` in a given context."""
     # One call for all tables, so that they can be built in parallel.
     store.build(_TABLES)
     summary = overview.summary(store)
@@ -118,7 +118,7 @@ def compose(
 def conclude_only(
     store: TraceStore, rules: Sequence[Rule], device: Device, evaluated: Callable[[Context], Outcome]
 ) -> Outcome:
-    """The findings of ``rules`` over ``store``, as in the report of ``compose``."""
+    """The findings of ``rules`` on ``store``, as in the report of ``compose``."""
     return _concluded(store, rules, tuple(overview.steps(store)), device, evaluated)
 
 
@@ -131,7 +131,7 @@ def _concluded(
 ) -> Outcome:
     outcome = evaluated(context_of(store, steps, device.type))
     if len(outcome.findings) < 2:
-        # Causes are only needed to decide which of several findings comes first.
+        # Causes are needed only to decide which of several findings comes first.
         return replace(outcome, findings=(*_unreadable_findings(rules, store.unreadable), *outcome.findings))
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
     on_host = {rule.code for rule in rules if rule.relieves == "host"}
@@ -140,9 +140,9 @@ def _concluded(
 
 
 def context_of(store: TraceStore, steps: Sequence[Step], device: str | None) -> Context:
-    """The context for rules: the windows of all ranks, and the usual length of ``steps``.
+    """The context for rules: the windows of all ranks, and the typical length of ``steps``.
 
-    Raises InputError if the ranks' windows are so long that their sums would not fit in 64 bits.
+    Raises InputError if the windows are so long that their sum does not fit in 64 bits.
     """
     store.build(["windows"])
     whole = store.select("SELECT sum(steps)::BIGINT AS steps, sum(dur) AS ns FROM windows")[0]
@@ -159,7 +159,7 @@ def _simulated(store: TraceStore) -> bool:
 
 
 def unreadable(path: str, error: InputError) -> InputFile:
-    """The input ``path``, which is unreadable because of ``error``; the rank comes from its name, if at all."""
+    """The input ``path``, which is unreadable because of ``error``. Its rank is known only if its name contains it."""
     return InputFile(
         shown_path(path), "trace", rank_of(path, {}), 0, 0, "unreadable", (ImportIssue("unreadable", 1, str(error)),)
     )
@@ -168,7 +168,8 @@ def unreadable(path: str, error: InputError) -> InputFile:
 def read_texts(
     paths: Iterable[str], captures: Iterable[str] = (), device: str | None = None
 ) -> tuple[list[Reading], list[InputFile]]:
-    """Readings of ``paths`` (logs, metrics, configuration), ``captures`` and ``device``; and the unreadable files."""
+    """Read ``paths`` (logs, metrics, configuration), ``captures`` and ``device``. Returns the readings and the files
+    that could not be read."""
     readings, failed = [] if device is None else [requested_device(device)], []
     wanted = [*((path, read_text) for path in paths), *((path, read_capture) for path in captures)]
     for path, read in wanted:
@@ -180,7 +181,7 @@ def read_texts(
 
 
 def require_input(store: TraceStore) -> None:
-    """Raise InputError, with the reasons, when no input of ``store`` could be read."""
+    """Raise InputError, with the reasons, if no input of ``store`` could be read."""
     if not store.inputs and not store.readings:
         raise InputError("; ".join(issue.message for read in store.unreadable for issue in read.issues))
 

@@ -1,4 +1,4 @@
-"""Sentences on the work of the device: its largest ops and modules, how busy it is, and how close to its peak."""
+"""Sentences on the work of the device: how busy it is, how close to its peak, and its largest ops and modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perftool.units import format_bytes, format_ns, format_ratio
 _NOTEWORTHY_IDLE = 0.02
 # Below this idle share, any gain must come from the kernels of the device.
 _WELL_FED = 0.10
-# Below this idle share, mainly the kernels determine the length of a step.
+# Below this idle share, the step time depends mostly on the kernels.
 _BUSY = 0.20
 # Kernels that reach this share of their roofline leave little to gain.
 _NEAR_BEST = 0.80
@@ -25,18 +25,18 @@ _NEAR_BEST = 0.80
 _NEARLY_ALL = 0.9
 # Parts with a smaller share of the work are not named.
 _WEIGHTY = 0.05
-# The largest op is not worth naming alone if its share is smaller than this.
+# If its share is smaller than this, the largest op is not worth mentioning.
 _LARGEST = 0.1
 _MOST_PARTS = 3
 # The rule that reports a recording without work.
 _EMPTY = "TRC112"
-# Modules of torch.nn that only run others.
+# Modules of torch.nn that only run other modules.
 _CONTAINERS = {"Sequential", "ModuleList", "ModuleDict"}
 
 
 def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
-    """A sentence on how busy the device is, and how close to its peak. Empty if it is idle for ``most_idle`` of the
-    time or more, if that is unknown, and if a finding is an error.
+    """A sentence on how busy the device is, and how close to its peak. Empty if the device is idle for ``most_idle`` of
+    the time or more, if its idle time is unknown, or if a finding is an error.
     """
     if not run.inputs or any(found.severity == "error" for found in run.findings):
         return ""
@@ -65,7 +65,7 @@ def _mostly_communicates(run: VerdictInput) -> bool:
 
 
 def detail_sentence(run: VerdictInput) -> str:
-    """A sentence on how long the device computes and why it is idle; if no times are known, the reason."""
+    """A sentence on how long the device computes and why it is idle, or on why no times are known."""
     inputs, summary, idle_causes = run.inputs, run.summary, run.idle_causes
     idle = summary["device_idle_ratio"].value
     if not inputs:
@@ -101,13 +101,13 @@ def detail_sentence(run: VerdictInput) -> str:
 
 
 def busy_detail(run: VerdictInput) -> str:
-    """A sentence on the time in kernels that only read and write memory, if it is long, and on the time in an unknown
-    state."""
+    """A sentence on the time in kernels that only read and write memory (if long), and on the time in which the state
+    of the device is unknown."""
     return sentence("; ".join(filter(None, (_passes(run), _unknown(run.summary)))))
 
 
 def work_sentences(run: VerdictInput) -> tuple[str, ...]:
-    """Sentences on the work of a busy device by op and by module, and on possible gains; empty if it is often idle."""
+    """Sentences on the work of the device by op and by module, and on possible gains; empty if it is often idle."""
     idle = run.summary["device_idle_ratio"].value
     if not run.left or idle is None or idle >= _BUSY:
         return ()
@@ -116,8 +116,8 @@ def work_sentences(run: VerdictInput) -> tuple[str, ...]:
 
 
 def largest_op(run: VerdictInput) -> tuple[str, ...]:
-    """For a run on the CPU, a sentence on the op that takes the most time and how close it is to the machine's peak,
-    unless all ops are small, and one on the parts of the work; nothing for other devices."""
+    """For a run on the CPU, a sentence on the op that takes the most time (unless all ops are small) and how close it
+    is to the machine's peak, and a sentence on the parts of the work. Empty for other devices."""
     if run.device != "cpu" or not run.device_ops:
         return ()
     top = run.device_ops[0]
@@ -130,8 +130,8 @@ def largest_op(run: VerdictInput) -> tuple[str, ...]:
 
 
 def named_parts(run: VerdictInput) -> str:
-    """A sentence on the modules that divide the work, or else on the annotations; without either, on the ops that a
-    program calls on a CPU, unless all ops are small.
+    """A sentence on the parts of the work: the modules or else the annotations among which it is divided, or else, on a
+    CPU, the ops that the program calls (unless all ops are small).
     """
     called = run.called if run.device_ops and run.device_ops[0].share >= _LARGEST else ()
     of_kinds = (("module", _module_parts(run.modules)), ("annotation", run.annotated), ("op", called))
@@ -144,7 +144,7 @@ def named_parts(run: VerdictInput) -> str:
 
 
 def named_modules(modules: Sequence[ModuleTime]) -> list[str]:
-    """The modules that sentences may name: the outermost ones, and those that divide the work."""
+    """The modules that sentences may mention: the outermost ones, and those among which the work is divided."""
     outermost = [one for one in modules if one.depth == 1 and one.share >= _WEIGHTY]
     outermost.sort(key=lambda one: -one.share)
     names = [one.module or "" for one in outermost] + [part.name for part in _large(_module_parts(modules))]
@@ -156,7 +156,7 @@ def _large(parts: Sequence[Part]) -> list[Part]:
 
 
 def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
-    """The modules that divide the work, largest first."""
+    """The modules among which the work is divided, largest first."""
     by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in _dividing(modules)]
     by_module.sort(key=lambda part: -part.share)
     # A class of layers may be spread over several modules, so the whole class may be larger than the largest module.
@@ -170,8 +170,8 @@ def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
 
 
 def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
-    """The outermost modules that divide the work. If the only module, or one with nearly all of the work, contains only
-    layers, the result is this module rather than its layers, unless it is the whole model.
+    """The outermost modules among which the work is divided. A module that is the only one, or does nearly all of the
+    work, is replaced by its submodules, except if these are only layers and the module is not the whole model.
     """
     level = [one for one in modules if one.depth == 1]
     while level and ((most := max(level, key=lambda one: one.share)).share > _NEARLY_ALL or len(level) == 1):
@@ -184,8 +184,8 @@ def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
 
 
 def _by_class(modules: Sequence[ModuleTime], first: str) -> list[Part]:
-    """The work of the class ``first``, and of the other classes that are nowhere inside it or around it, so that no
-    work counts twice; largest first.
+    """The work by class, largest first: the class ``first``, and other classes that are nowhere inside or around it, so
+    that no work is counted twice.
     """
     paths = [one.path.split(INSIDE) for one in modules if one.path]
     ordered = [_class_part(modules, name) for name in {one.module for one in modules if one.module} - {first}]
@@ -202,7 +202,7 @@ def _own_ns(modules: Sequence[ModuleTime], name: str) -> int:
 
 
 def _class_part(modules: Sequence[ModuleTime], name: str) -> Part:
-    """The work of all modules of the class ``name``, with the modules inside them."""
+    """The work of all modules of the class ``name``, including their submodules."""
     # A module of the class may be inside another one of the class.
     outermost = [one for one in modules if one.module == name and one.path and one.path.split(INSIDE).count(name) == 1]
     return Part(name, sum(one.share for one in outermost), any(one.backward_ns > 0 for one in outermost))
@@ -215,14 +215,14 @@ def is_well_fed(summary: Mapping[str, Metric]) -> bool:
 
 
 def is_memory_alone(run: VerdictInput) -> bool:
-    """Whether the recording shows only memory and no times, like a snapshot of the allocator."""
+    """Whether the recording shows only memory and no times, as a snapshot of the allocator does."""
     return bool(run.memory) and run.summary["window_ms"].value is None
 
 
 def _memory_sentence(uses: Sequence[MemoryUse]) -> str:
-    """The peak of a recording that shows only memory, and the largest part of that peak."""
+    """A sentence on the peak of a recording that shows only memory, and on the largest part of that peak."""
     first = uses[0]
-    made = f", made by {first.makers}" if first.makers else ""
+    made = f", allocated by {first.makers}" if first.makers else ""
     largest = f"the largest part: {kind_label(first.kind)} ({format_bytes(first.bytes)}{made})"
     return f"The recording shows memory but no times. At its peak: {first.whole}; {largest}."
 
@@ -237,8 +237,8 @@ def _unknown(summary: Mapping[str, Metric]) -> str:
 
 
 def _best(run: VerdictInput) -> str:
-    """A clause on how far a busy device is from its peak, and on the time in kernels that only read and write memory;
-    empty if neither is large."""
+    """A clause on the distance of a busy device from its peak, and on the time in kernels that only read and write
+    memory; empty if neither is large."""
     best = run.summary["roofline_ratio"].value
     distance = f", with its {_units(run)} at {format_ratio(best)} of their peak" if best and best < _NEAR_BEST else ""
     return "; ".join((distance, passes)) if (passes := _passes(run)) else distance
@@ -259,10 +259,10 @@ def _passes(run: VerdictInput) -> str:
 
 
 def short_name(name: str) -> str:
-    """A kernel's name without template arguments."""
+    """The name of a kernel without its template arguments."""
     return cut_name(re.sub(r"^void |[<(].*$", "", name))
 
 
 def sentence(clause: str) -> str:
-    """``clause`` as a sentence; empty if the clause is empty."""
+    """Turn ``clause`` into a sentence; empty if the clause is empty."""
     return clause and f"{clause[:1].upper()}{clause[1:]}."

@@ -7,7 +7,7 @@ from perftool.store.trace_store import TraceStore
 
 EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_ops", "_efficiency_peaks", "_efficiency_totals", "device_facts")
 _TOP = 60
-# If a number is known for less than this share of the work, it does not represent all of the work.
+# If a number is known for less than this share of the work, it is not representative.
 KNOWN = 0.5
 # The ops of all ranks together; the table op_efficiency lists each rank. Numbers are added in a fixed order, because a
 # floating-point sum depends on it.
@@ -43,12 +43,12 @@ FROM _efficiency_totals
 """
 NO_SHAPES = "Shapes are not recorded: record_shapes=True adds FLOP/s, bytes/s and the distance from the peak."
 UNKNOWN_DEVICE = (
-    "devices.toml has no device with the name in the trace, so rates are not compared with its peak. "
+    "devices.toml does not list the device named in the trace, so rates are not compared with its peak. "
     "--device NAME selects one."
 )
 UNKNOWN_CPU = (
-    "The recording does not have the peak rates of this machine, so ops are not compared with them. Recordings by "
-    "`record` and `perftool.profile` have them if cores were free."
+    "The recording does not contain the peak rates of its machine, so ops are not compared with them. `record` and "
+    "`perftool.profile` measure them if cores are free."
 )
 IN_GRAPHS = "Most kernels run in captured graphs, which have no shapes: --capture FILE adds the ops of the capture."
 IN_GRAPHS_OF_A_STRANGER = (
@@ -58,7 +58,7 @@ LITTLE_KNOWN = "Ops without a cost model take most of the time, so there is no f
 
 
 def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
-    """The rates that ops reached; None if the input shows no device work."""
+    """The rates that ops reach; None if the input shows no device work."""
     store.build(list(EFFICIENCY_TABLES))
     (totals,) = store.select(_TOTALS)
     ops = tuple(OpRate(**row) for row in store.select(_OPS, {"top": _TOP}))

@@ -1,4 +1,4 @@
-"""Sentences on the user's functions and the optimizer, which divide the time of a run on the CPU."""
+"""Sentences on how much time of a run on the CPU goes to the user's functions and to the optimizer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from perftool.model.own_code import Line
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# A function with a larger share of the time is the whole program or its loop, so the functions it calls are named.
+# A function with a larger share is the whole program or its main loop, so the functions that it calls are named
+# instead.
 _WHOLE = 0.9
 # Functions with a smaller share are not named.
 _WEIGHTY = 0.05
@@ -21,7 +22,7 @@ _LARGEST = 0.2
 _MOST_NAMED = 3
 # An optimizer with a smaller share is not named.
 _LARGE_OPTIMIZER = 0.15
-# The optimizer with the most time on the first rank. An optimizer that calls another one does not count. The last call
+# The optimizer that takes the most time on the first rank, except for optimizers that call another one. The last call
 # may end long after the window, because the profiler stops and saves its trace during this call.
 _OPTIMIZER = """
 WITH calls AS (
@@ -37,7 +38,7 @@ _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY r
 
 @dataclass(frozen=True)
 class _Part:
-    """A function and its time in ns; with ``itself``, only its work outside of modules and of other functions."""
+    """A function and its time in ns. If ``itself``, only its work outside modules and other functions is counted."""
 
     line: Line
     ns: int
@@ -48,10 +49,11 @@ class _Part:
 
 
 def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) -> tuple[str, tuple[Line, ...]]:
-    """A sentence on the user's outermost functions that divide the time of the first rank, and the lines of these
-    functions. Empty if the recording has no stacks, if the largest function has a small share, if one that is called at
-    most once per step has nearly all of the time, or if only the ``forward`` of modules, which have their own sentence,
-    would be named.
+    """A sentence on how the user's functions divide the time of the first rank, and the lines of these functions.
+
+    Empty if the recording has no stacks, or if the functions say little about the time: the largest has a small share,
+    one that is called at most once per step has nearly all of it, or all are ``forward`` methods of modules, which have
+    their own sentence.
     """
     store.build(["windows", "frames"])
     windows = store.select(_WINDOWS)
@@ -85,7 +87,7 @@ def _is_all(large: Sequence[_Part], whole_ns: int, steps: int) -> bool:
 
 
 def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
-    """The outermost functions that divide the time, and the own work of the function that calls them, largest first."""
+    """The outermost functions among which the time is divided, and the work of their caller itself, largest first."""
     around: FunctionTime | None = None
     while functions and (longest := max(functions, key=lambda one: one.ns)).ns > _WHOLE * whole_ns:
         if not longest.inner and sum(longest.own.values()) < _LARGEST * whole_ns:
@@ -98,8 +100,8 @@ def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
 
 
 def _itself(one: FunctionTime) -> _Part | None:
-    """The work of ``one`` itself, with the line and the op that have more than half of it, if any. None if at least
-    half of it is in other files, such as those of a library.
+    """The work of ``one`` itself, with the line and the op that account for more than half of it, if any. None if at
+    least half of it is in other files, such as those of a library.
     """
     whole_ns = sum(one.own.values())
     by_line: Counter[Line] = Counter()

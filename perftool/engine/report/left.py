@@ -11,7 +11,7 @@ from perftool.model.unmodelled import WITHOUT_SHAPES, why_no_model
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# The ops of all ranks together. Shapes and types are those of the op's longest calls without a cost model. ``work_ns``
+# The ops of all ranks together. Shapes and dtypes are those of the op's longest calls without a cost model. ``work_ns``
 # is the work of all ops, including those that are too small for the table.
 _OPS = """
 SELECT name, min(source) AS source, min(kind) AS kind, arg_max(engine, kernel_ns) AS engine,
@@ -32,11 +32,11 @@ _LONGEST_NAME = 52
 _FEW = 0.1
 # Ops with a smaller share of the work are not named.
 _LARGE = 0.05
-# Ops are named until they make up this share of the work.
+# Ops are named until they add up to this share of the work.
 _NAMED_SHARE = 0.8
 # An op with a smaller share of the work cannot change the step noticeably.
 _SMALL = 0.02
-# If all ops together lose a smaller share of the work, there is little left to gain.
+# If all ops together lose less than this share of the work, there is little left to gain.
 _SMALL_LOSS = 0.05
 # With caches, an op may be a little faster than its cost model. Beyond this factor, the model does not fit the op.
 _FAR_ABOVE = 2
@@ -46,10 +46,10 @@ _FAR_ABOVE = 2
 class LargeOp:
     """An op, and how close it is to its peak.
 
-    ``share`` is its share of the work. ``reached`` is the share of its peak that it reaches; if it is None, ``why``
-    gives the reason, where known. ``judged`` is true if it is known whether the op could be faster; ``lost`` is the
-    possible gain as a share of the work. ``calls`` is a clause on the calls whose rate is known; empty if these are
-    nearly all.
+    ``share`` is its share of the work. ``reached`` is the share of its peak that it reaches. If that is unknown, it is
+    None, and ``why`` gives the reason, if known. ``judged`` is true if it is known whether the op could be faster.
+    ``lost`` is the possible gain as a share of the work. ``calls`` is a clause on the calls whose rate is known; it is
+    empty if nearly all of them are.
     """
 
     name: str
@@ -63,7 +63,7 @@ class LargeOp:
 
 @dataclass(frozen=True)
 class Left:
-    """The ops of the device, largest first, and a sentence on what is ``missing`` to judge more of them."""
+    """The ops on the device, largest first. ``missing`` is a sentence on what is needed to judge more of them."""
 
     ops: Sequence[LargeOp]
     missing: str
@@ -75,7 +75,7 @@ class Left:
         return (f"{self._largest()}.", *by_module, self._ending()) if self.ops else ()
 
     def reached_by(self, name: str) -> float | None:
-        """The share of its peak that the op ``name`` reaches; None if it is unknown for many of the calls."""
+        """The share of its peak that the op ``name`` reaches; None if it is unknown for many calls."""
         return next((op.reached for op in self.ops if op.name == name and not op.calls), None)
 
     def _largest(self) -> str:
@@ -83,9 +83,9 @@ class Left:
         for op in self.ops[:_MOST_NAMED]:
             if sum(one.share for one in named) < _NAMED_SHARE and op.share >= _LARGE:
                 named.append(op)
-        # The last sentence says for all ops that shapes are not recorded.
+        # The last sentence already says that shapes are not recorded.
         texts = [_named(op).removesuffix(f", {WITHOUT_SHAPES}") for op in named]
-        # Shares refer to the time in which ops compute, not to the window.
+        # Shares are relative to the time in which ops compute, not to the window.
         return "Largest ops, by share of the work: " + "; ".join(texts)
 
     def _ending(self) -> str:
@@ -109,7 +109,7 @@ class Left:
 
 
 def left(store: TraceStore, efficiency: Efficiency | None) -> Left:
-    """The ops of ``store``, and how close they are to their peaks; no ops if the input shows no device work."""
+    """The ops in ``store``, and how close they are to their peaks; no ops if the input shows no device work."""
     if efficiency is None:
         return Left((), "")
     rows = store.select(_OPS)
@@ -119,7 +119,7 @@ def left(store: TraceStore, efficiency: Efficiency | None) -> Left:
 
 def _op(row: dict[str, Any], work: int) -> LargeOp:
     fields = ("name", "source", "kind", "engine", "input_dims", "input_types", "calls", "kernel_ns")
-    # The sizes of an op count as known if they are known for the calls with most of its time.
+    # The sizes of an op count as known if they are known for the calls that take most of its time.
     sized = 2 * row["unsized_ns"] < row["kernel_ns"]
     rate = OpRate(
         **{name: row[name] for name in fields}, bytes=0.0 if sized else None,

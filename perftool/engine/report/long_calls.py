@@ -1,4 +1,4 @@
-"""Sentences on modules, functions and ops that spend most of their time in a few of their calls, on a CPU."""
+"""Sentences on modules, functions and ops that spend most of their time in a few of their calls, for runs on a CPU."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from perftool.engine.report.causes import cut_name
 from perftool.model.own_code import Line
 from perftool.store.trace_store import TraceStore
 
-# The fewest calls of a step that take more than half of the time, and the number of all calls, on the first rank. Calls
-# of different steps are the same call if they have the same place in their step. A call counts with its shortest time
-# in any step, so that a call that was interrupted in some steps is not long.
+# The smallest set of calls in a step that takes more than half of the time, and the number of all calls, on the first
+# rank. Calls in different steps are matched by their place in the step. Each counts with its shortest time in any step,
+# so that a call does not appear long because it was interrupted in some steps.
 _LONG_CALLS = """
 WITH calls AS ({calls}),
 outermost AS (
@@ -55,7 +55,7 @@ _FEW = 0.2
 
 @dataclass(frozen=True)
 class LongCalls:
-    """Sentences on a few calls with most of the time, and the ``module`` or function that they are about."""
+    """Sentences on a few calls that take most of the time, and the ``module`` or function of these calls."""
 
     module: str | None = None
     sentences: tuple[str, ...] = ()
@@ -63,14 +63,14 @@ class LongCalls:
 
 @dataclass(frozen=True)
 class _Few:
-    """A few calls of ``name`` that take most of its time, with their begins and ends in ns, and a sentence on them."""
+    """A few calls of ``name`` that take most of its time, with their starts and ends in ns, and a sentence on them."""
 
     name: str
     spans: Sequence[tuple[int, int]]
     sentence: str
 
     def around(self, other: _Few) -> bool:
-        """Whether most calls of ``other`` are inside one of these."""
+        """Whether most calls of ``other`` are inside these calls."""
         begins = [ts for ts, _ in self.spans]
         around = ((bisect_right(begins, ts) - 1, end) for ts, end in other.spans)
         return 2 * sum(at >= 0 and end <= self.spans[at][1] for at, end in around) > len(other.spans)
@@ -79,9 +79,11 @@ class _Few:
 def long_calls(
     store: TraceStore, op: str, modules: Sequence[str], functions: Sequence[Line], has_steps: bool
 ) -> LongCalls:
-    """Sentences on the first of ``modules`` and ``functions`` that spends most of its time in a few calls, and on
-    ``op`` if it does so, unless most of its long calls are inside those of the module or function. Empty if the machine
-    was overloaded, because calls then wait for a core at random.
+    """Sentences on a module or function, and on ``op``, if most of their time is in a few calls.
+
+    The module or function is the first such one in ``modules`` and ``functions``. ``op`` is left out if most of its
+    long calls are inside those of the module or function. If the machine was overloaded, there are no sentences,
+    because calls are then delayed at random.
     """
     store.build(["device_ops", "windows", "frames", "_step_bounds", "machine_loads"])
     if store.select("SELECT 1 FROM machine_loads WHERE overloaded LIMIT 1"):
@@ -99,7 +101,7 @@ def long_calls(
 
 
 def _few(store: TraceStore, name: str, calls_sql: str, params: dict[str, object], has_steps: bool) -> _Few | None:
-    """The few calls that take most of the time; None if the time is spread over more."""
+    """The few calls that take most of the time; None if the time is spread over more calls."""
     rows = store.select(_LONG_CALLS.format(calls=calls_sql), params)
     if not rows or len(rows) > _FEW * rows[0]["calls"]:
         return None

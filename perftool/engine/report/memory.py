@@ -7,8 +7,8 @@ from typing import Any
 from perftool.model.memory import MemoryUse, memory_place
 from perftool.store.trace_store import TraceStore
 
-# Only the rank with the highest peak is shown, because ranks of one run use similar memory. In a damaged input, the
-# stated total may be smaller than the sum of the blocks.
+# Only the rank with the highest peak is shown, because the ranks of a run use their memory in similar ways. If the
+# input is damaged, the stated total may be smaller than the sum of the blocks.
 _USES = """
 SELECT rank, device_type, device, ts AS ts_ns, kind, bytes, count, makers,
        greatest(allocated, sum(bytes) OVER ())::BIGINT AS allocated, reserved
@@ -18,7 +18,7 @@ ORDER BY bytes DESC, kind
 
 
 def memory_uses(store: TraceStore) -> tuple[MemoryUse, ...]:
-    """The memory in use at the highest peak of all ranks, the largest kind first; empty without memory events."""
+    """The memory in use at the highest peak of any rank, largest kind first; empty without memory events."""
     store.build(["_memory_uses"])
     return tuple(_use(**row) for row in store.select(_USES))
 

@@ -1,4 +1,4 @@
-"""The report section on the time that modules take, and the parts of the work that the program names."""
+"""The report section on the time spent in modules, and the annotations and ops with the most work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perftool.engine.report.causes import cut_name
 from perftool.model.modules import ModuleTime, OpLoop, Part
 from perftool.store.trace_store import TraceStore
 
-# Only the first rank is shown, because ranks of one run usually have the same modules.
+# Only the first rank is shown, because the ranks of a run usually have the same modules.
 _MODULES = """
 SELECT * FROM modules WHERE rank = (SELECT min(rank) FROM modules WHERE depth > 0) ORDER BY depth = 0, path
 """
@@ -21,18 +21,18 @@ ORDER BY share DESC, name LIMIT 3
 
 
 def modules(store: TraceStore) -> tuple[ModuleTime, ...]:
-    """The modules of the first rank that recorded any, each after the module around it; work outside modules last."""
+    """The modules of the first rank that has any, each after its parent. Work outside modules comes last."""
     store.build(["modules"])
     return tuple(ModuleTime(**row) for row in store.select(_MODULES))
 
 
 def annotated_work(store: TraceStore) -> tuple[Part, ...]:
-    """The program's annotations with the most work, on the first rank that has any, largest first."""
+    """The annotations of the program with the most work on the first rank that has any, largest first."""
     return _parts(store, "_annotation_work", "annotation")
 
 
 def called_ops(store: TraceStore) -> tuple[Part, ...]:
-    """The ops with the most work among those that the program calls, largest first; on the first rank that has any."""
+    """The ops that the program calls with the most work, on the first rank that has any, largest first."""
     return _parts(store, "_called_op_work", "op")
 
 
@@ -41,7 +41,7 @@ def _parts(store: TraceStore, table: str, column: str) -> tuple[Part, ...]:
     return tuple(Part(**row) for row in store.select(_PARTS.format(table=table, column=column)))
 
 
-# The call that contains the largest part of the time of the op $name, over all ranks, and its shapes.
+# The call that contains most of the time of the op $name on all ranks, and its shapes.
 _ENCLOSING = """
 SELECT call, sum(ns) AS ns, arg_max(dims, (ns, -rank)) AS dims, sum(sum(ns)) OVER () AS whole_ns
 FROM _enclosing_calls WHERE name = $name GROUP BY call ORDER BY ns DESC, call LIMIT 1

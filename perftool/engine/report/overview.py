@@ -1,4 +1,4 @@
-"""The numbers of every report, independent of rules: summary, steps, rankings, engines, recipes."""
+"""The numbers in every report that do not depend on rules: summary, steps, rankings, engines, recipes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Row = TypeVar("Row")
 _TOP = 15
 
 
-# The parts of a step, each with its column of the table steps. Host activity counts only while the device is idle, so
-# that the parts do not overlap.
+# The parts of a step, and their columns in the table steps. Host activity counts only while the device is idle, so that
+# the parts do not overlap.
 _USES = {
     "kernel": "compute", "memcpy": "copy", "memset": "fill", "communication": "collective",
     "runtime": "idle_runtime", "dataloader": "idle_dataloader", "cpu_op": "idle_cpu_op",
@@ -26,7 +26,7 @@ _USES = {
 
 
 def summary(store: TraceStore) -> dict[str, Metric]:
-    """Every metric of the JSON report (docs/json.md); those missing from the input have no value."""
+    """All metrics of the JSON report (docs/json.md). Metrics that the input lacks have no value."""
     return metrics(store.rows("summary"))
 
 
@@ -42,7 +42,7 @@ def metrics(rows: Iterable[Mapping[str, Any]]) -> dict[str, Metric]:
 
 
 def steps(store: TraceStore) -> Iterable[Step]:
-    """The steps of every rank, in time order."""
+    """The steps of all ranks, in time order."""
     for row in store.rows("steps"):
         parts = {part: row[part] for part in BREAKDOWN}
         uses = {part: row[use] for part, use in _USES.items()}
@@ -50,7 +50,7 @@ def steps(store: TraceStore) -> Iterable[Step]:
         yield Step(row["rank"], row["name"], row["ts"], row["dur"], parts, row["partial"], row["left_out"], uses)
 
 
-# Shares refer to the time in which the state of the device is known or, without any, to the windows.
+# Shares are relative to the time in which the state of the device is known or, if there is none, to the windows.
 _RANKING = """
 SELECT name, sum(total_ns)::BIGINT AS total_ns, sum(count)::BIGINT AS count,
        sum(total_ns) / coalesce((SELECT sum("end" - ts) FROM {window} HAVING sum("end" - ts) > 0),
@@ -71,7 +71,7 @@ def shares(store: TraceStore, sql: str) -> tuple[Share, ...]:
 
 
 def median(values: Sequence[int]) -> int:
-    """The median of ``values``, 0 if there are none."""
+    """The median of ``values``; 0 if there are none."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if not ordered:
@@ -79,7 +79,7 @@ def median(values: Sequence[int]) -> int:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
 
 
-# Only engines that have lanes: the table also groups the work of other lanes, by its kind.
+# Only engines with lanes, because the table also groups the work on other lanes by its kind.
 _ENGINES = "SELECT * FROM engines WHERE engine IN (SELECT engine FROM tracks) ORDER BY rank, busy_ns DESC, engine"
 _RECIPES = (
     f"SELECT * EXCLUDE (ts, kernels, kernel_names) FROM recipes ORDER BY busy_ns DESC, rank, recipe, name LIMIT {_TOP}"
@@ -90,7 +90,7 @@ SELECT op, dtypes, count, traced, time_ns, source FROM fallbacks ORDER BY time_n
 
 
 def engines(store: TraceStore) -> tuple[Engine, ...]:
-    """The engines of a device whose lanes show them; empty for other devices."""
+    """The engines of the device; empty if its lanes do not show them."""
     return _rows(store, Engine, _ENGINES, "engines", "tracks")
 
 
@@ -100,23 +100,23 @@ def recipes(store: TraceStore) -> tuple[Recipe, ...]:
 
 
 def fallbacks(store: TraceStore) -> tuple[Fallback, ...]:
-    """The operators that fell back to the CPU, longest time first."""
+    """The ops that fell back to the CPU, longest time first."""
     return _rows(store, Fallback, _FALLBACKS, "fallbacks")
 
 
 def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
-    """Every rank among the inputs, including unreadable ones."""
+    """All ranks among the inputs, including unreadable ones."""
     return tuple(RankSummary(**row) for row in store.rows("ranks") if row["status"] != "missing")
 
 
 def run(store: TraceStore) -> Run:
-    """The steps and the kind of a run: training if any rank shows it, serving if there are iterations, inference if all
-    ranks show it."""
+    """The run, with its kind and how its steps were found. It is training if any rank shows it, else serving if there
+    are iterations, else inference if all ranks show it."""
     kinds = {row["kind"] for row in store.rows("run_kinds")}
     kind: Literal["serving", "inference"] | None = "inference" if kinds == {"inference"} else None
     kind = "serving" if store.has_rows("serving_iterations") else kind
     found = {(row["source"], row["confidence"]) for row in store.rows("steps") if row["step"] is not None}
-    # If the ranks differ, the least certain source counts.
+    # If the ranks differ, the least certain source is used.
     source, confidence = max(found, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
     return Run(
         "training" if "training" in kinds else kind, world_size(store.metadata), source, confidence,
@@ -125,7 +125,7 @@ def run(store: TraceStore) -> Run:
 
 
 def _step_unit(store: TraceStore) -> str | None:
-    """A text with the calls that make the detected steps of all ranks; None without such steps."""
+    """The calls that make up the detected steps of all ranks, as text; None without detected steps."""
     return ", ".join(sorted({row["unit"] for row in store.rows("_step_units")})) or None
 
 
@@ -133,13 +133,13 @@ _LENGTHS = """
 SELECT sum(steps)::BIGINT AS steps, min(shortest_ns) AS shortest_ns, max(longest_ns) AS longest_ns,
        sum(total_ns)::BIGINT AS total_ns
 FROM step_lengths GROUP BY length
--- Ranks of a run synchronise, so if only some ranks have two lengths, something disturbed these ranks.
+-- The ranks of a run synchronise, so if only some of them have two lengths, something disturbed these ranks.
 HAVING count(*) = (SELECT count(DISTINCT rank) FROM steps WHERE NOT partial AND step IS NOT NULL) ORDER BY length DESC
 """
 
 
 def lengths(store: TraceStore) -> tuple[StepLength, ...]:
-    """The short and the long steps if all ranks have steps of two lengths; else nothing."""
+    """The short and the long steps if all ranks have steps of two lengths; else empty."""
     return _rows(store, StepLength, _LENGTHS, "step_lengths")
 
 
@@ -153,8 +153,8 @@ def _mean_step_ns(store: TraceStore) -> int | None:
 
 
 def usual_step_ns(store: TraceStore, steps: Iterable[Step]) -> int:
-    """The step time in ns to compare gains with: the median of the complete ``steps`` of all ranks, or the mean if they
-    are uneven. All ranks count, because evidence is summed over all ranks."""
+    """The step time to compare gains with, in ns: the median of the complete ``steps`` of all ranks, or their mean if
+    they are uneven. All ranks are included, because evidence is summed over all ranks."""
     return _mean_step_ns(store) or median([step.dur_ns for step in counted(steps)])
 
 
@@ -171,7 +171,7 @@ def phases(store: TraceStore) -> tuple[Phase, ...]:
 
 
 def roofline(store: TraceStore) -> float | None:
-    """The share of their roofline that the run's matmuls reach; None if shapes or rates of most are unknown."""
+    """The share of their roofline that the run's matmuls reach; None if it is unknown for most of them."""
     totals = store.rows("_roofline_totals")
     spent = sum(row["dur"] for row in totals)
     whole = sum(row["matrix_ns"] for row in store.rows("_efficiency_totals")) if spent else 0

@@ -13,7 +13,7 @@ from perftool.units import ranks_text
 
 # Waiting times are similar if they differ by at most 10 %, or 0.1 ms.
 _ALIKE, _ALIKE_NS = 0.1, 100_000
-# A rank counts as waiting for a late rank if it waits for at least this share of the late rank's delay.
+# A rank counts as waiting for a late rank if its waiting time is at least this share of the late rank's delay.
 _PASSED_ON = 0.5
 _STRAGGLER = "COL103"
 # Links are even if the transfer times of groups differ by at most this share.
@@ -44,7 +44,7 @@ def group_roles(store: TraceStore) -> tuple[GroupRole, ...]:
 
 
 def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> str | None:
-    """How ``ranks`` ranks are split, as in ``tp 4 x dp 2``; None if the groups do not show it.
+    """How ``ranks`` ranks are split, such as ``tp 4 x dp 2``; None if the groups do not show it.
 
     A role splits the ranks if its groups are equally large and contain each rank once.
     """
@@ -61,9 +61,9 @@ def parallel_text(store: TraceStore, roles: Sequence[GroupRole], ranks: int) -> 
 
 
 def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
-    """A sentence on ranks that wait for a late rank in one role, and so keep others waiting in another; else empty.
+    """A sentence on ranks that wait for a late rank in one role and so delay others in another role; else empty.
 
-    The first finding must have a predicted gain, because its replay shows that without the late rank nobody waits.
+    The first finding must have a predicted gain, because only a replay proves that the late rank causes the waiting.
     """
     first = next((found for found in findings if found.advice), None)
     if first is None or first.code != _STRAGGLER or not first.gain or first.gain.kind != "predicted":
@@ -78,7 +78,7 @@ def passed_on(store: TraceStore, findings: Sequence[Finding]) -> str:
     for role, mates in ((role, ranks - set(late)) for role, ranks in groups if late[0] in ranks):
         if not mates or any(waits.get((role, rank), 0) < least for rank in mates):
             continue
-        # Check that in another role these ranks do not wait, and that others wait for them in each group.
+        # Look for another role in which these ranks do not wait, but other ranks in each of their groups do.
         others = {name for name, ranks in groups if name != role and ranks & mates}
         for other in sorted(others):
             shared_groups = [ranks for name, ranks in groups if name == other and ranks & mates]
@@ -102,14 +102,14 @@ def _splits(groups: set[tuple[int, ...]], ranks: int) -> bool:
 
 
 def _stride(rows: Sequence[Mapping[str, Any]]) -> int:
-    """The mean distance between neighbouring ranks of a group. A role with a single group gets a large number, so that
-    the role comes last."""
+    """The mean distance between neighbouring ranks in a group, or a large number for a role with a single group, so
+    that it comes last."""
     ranks = rows[0]["ranks"]
     return int(ranks[-1] - ranks[0]) // max(1, len(ranks) - 1) if len(rows) > 1 else 1 << 30
 
 
 def _wires(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The transfer time per step of each group, in ns. The rows of a group with several names are added up."""
+    """The transfer time per step of each group, in ns. If a group has several names, their times are added up."""
     sums: dict[tuple[int, ...], int] = defaultdict(int)
     for row in rows:
         sums[tuple(row["ranks"])] += row["wire_ns"]

@@ -16,7 +16,7 @@ STDIN_NAME = "<stdin>"
 
 
 def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None) -> dict[str, str]:
-    """The path to show for each path: relative to ``root`` if inside it, else to the common folder of all paths
+    """Map each path to the path to show: relative to ``root`` if inside it, else to the common parent of all paths
     outside.
 
     Paths have forward slashes on every system. Standard input is shown as ``stdin_name``.
@@ -30,7 +30,7 @@ def shown_paths(paths: Sequence[str], root: Path, stdin_name: str | None = None)
 
 
 def make_portable(report: Report, shown: Mapping[str, str]) -> Report:
-    """``report`` with every path in ``shown`` replaced in inputs, messages and evidence."""
+    """Replace every path in ``shown`` in the inputs, messages and evidence of ``report``."""
     # Longest first, because one path may be a prefix of another.
     order = dict(sorted(shown.items(), key=lambda pair: -len(pair[0])))
     return replace(
@@ -41,8 +41,8 @@ def make_portable(report: Report, shown: Mapping[str, str]) -> Report:
 
 
 def file_of(finding: Finding, inputs: Sequence[InputFile]) -> str:
-    """The path of the input to show ``finding`` for: its own file, or else the trace of its rank, of the first late
-    rank that it names, or the first input."""
+    """The path of the input to which ``finding`` is assigned: its own file, else the trace of its rank or of its first
+    late rank, else the first input."""
     if finding.path is not None:
         return finding.path
     traces = [read for read in inputs if read.kind == "trace"] or list(inputs)

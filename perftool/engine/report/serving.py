@@ -24,7 +24,7 @@ SELECT phase AS name, count(*) AS iterations, sum(ns)::BIGINT AS total_ns, sum(n
        sum(prompt_tokens)::BIGINT AS prompt_tokens, sum(generated_tokens)::BIGINT AS generated_tokens
 FROM ({_LASTING}) GROUP BY phase ORDER BY total_ns DESC, name
 """
-# The stages of the host show where the time goes only if the CPU is the device: a device op is then the op itself.
+# Host stages show where the time goes only if the CPU is the device, in which case a device op is the op itself.
 _DECODE = f"""
 SELECT avg(time_ns)::BIGINT AS whole, avg(waited_ns)::BIGINT AS wait, avg(schedule_ns)::BIGINT AS schedule,
        avg(prepare_ns)::BIGINT AS prepare, avg(forward_ns)::BIGINT AS forward, avg(logits_ns)::BIGINT AS logits,
@@ -39,10 +39,9 @@ SELECT median(gap_ns)::BIGINT AS median_ns, quantile_cont(gap_ns, 0.99)::BIGINT 
 FROM token_gaps WHERE rank = $rank HAVING count(*) > 0
 """
 _LIMIT = "SELECT max(try_cast(value AS BIGINT)) AS value FROM config WHERE key = 'max_num_seqs'"
-# The time to read all weights, and the KV cache of a usual decode, at the memory bandwidth of the device. A decode
-# reads only a part of the weights with a mixture of experts or a separate embedding table, and only a part of the KV
-# cache with sliding-window attention. If the user sets the number of blocks, the memory that vLLM reports is
-# meaningless.
+# The time to read all weights, and the KV cache of a median decode, at the memory bandwidth of the device. A decode
+# reads only some of the weights if the model has experts or a separate embedding table, and only some of the KV cache
+# with sliding-window attention. The memory that vLLM reports is meaningless if the user sets the number of blocks.
 _WEIGHTS = """
 WITH logged AS (
     SELECT max(value) FILTER (kind = 'weights') * 1024**3 AS weights,
@@ -80,7 +79,8 @@ def serving(store: TraceStore) -> Serving | None:
 
 
 def _decode(row: dict[str, Any]) -> dict[str, int]:
-    """The stages of a mean decode and the rest, in ns, largest first; empty if the forward pass is not recorded."""
+    """The stages of a mean decode and the remaining time, in ns, largest first; empty if no forward pass was
+    recorded."""
     whole = row.pop("whole")
     stages = {stage: ns for stage, ns in row.items() if ns}
     if "forward" not in stages:

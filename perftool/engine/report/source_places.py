@@ -1,4 +1,4 @@
-"""Maps source files in findings to this machine: a trace uses the paths of the machine that recorded it."""
+"""Finds the source files of findings on this machine. Traces contain the paths of the machine that recorded them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from perftool.model.report import Finding, Report, Source
 
 # For a path outside all roots, the last parts identify the file without revealing the machine's folders.
 _SHOWN_PARTS = 3
-# Linux cannot open a path of more than 4,096 bytes, and each part has at least a letter and a slash.
+# Linux cannot open paths of more than 4,096 bytes, and each part takes at least a letter and a slash.
 _MOST_PARTS = 2048
 
 
 def place_sources(report: Report, roots: Sequence[Path], *, shorten: bool = False) -> Report:
-    """``report`` with each source file replaced by its longest suffix that exists under one of ``roots``, if any.
+    """Replace each source file in ``report`` by its longest suffix that exists under one of ``roots``, if any.
 
     The new path is relative to the first root if the file is inside it. With ``shorten``, no absolute path remains:
     files outside all roots keep only their last parts.
@@ -45,7 +45,8 @@ def _parts(file: str) -> list[str]:
 
 
 def _found(file: str, roots: Sequence[Path]) -> str | None:
-    """The longest suffix of ``file`` that is a file below a root, relative to the first root if inside; else None."""
+    """The longest suffix of ``file`` that exists under a root, relative to the first root if inside it; None if none
+    does."""
     parts = _parts(file)[-_MOST_PARTS:]
     for at in range(len(parts)):
         below = "/".join(parts[at:])
@@ -57,6 +58,6 @@ def _found(file: str, roots: Sequence[Path]) -> str | None:
 
 
 def _below(file: Path, project: Path) -> str | None:
-    """``file`` relative to ``project``, or None when it is elsewhere."""
+    """``file`` relative to ``project``; None if it is elsewhere."""
     place, top = file.resolve(), project.resolve()
     return place.relative_to(top).as_posix() if place.is_relative_to(top) else None

@@ -1,4 +1,4 @@
-"""The host's activity in a run whose device events are missing."""
+"""What the host did in a run whose device events are missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SELECT r.name FROM roles AS r JOIN slices AS s ON s.name = r.name AND s.cat = r.
 WHERE r.role = 'on_device' GROUP BY r.name ORDER BY count(*) DESC, r.name LIMIT 1
 """
 _STATED = "SELECT sign AS name FROM _device_signs WHERE starts_with(sign, 'the backend') ORDER BY rank LIMIT 1"
-# A thread that only runs the backward pass shows a device: on the CPU, the pass runs on the thread that calls it.
+# A thread that only runs the backward pass is evidence of an accelerator: on the CPU, the calling thread runs the pass.
 _BACKWARD = """
 SELECT 'a thread that only runs the backward pass' AS name FROM slices
 WHERE cat = 'cpu_op' AND depth = 0 GROUP BY rank, track
@@ -51,20 +51,20 @@ GROUP BY o.name ORDER BY dur DESC, o.name LIMIT 1
 
 @dataclass(frozen=True)
 class Unseen:
-    """The name that shows the use of a device (``sign``), and sentences on the host's activity (``shown``)."""
+    """``sign`` is the name that proves the use of a device, ``shown`` are sentences on what the host did."""
 
     sign: str
     shown: str
 
 
 def unseen(store: TraceStore) -> Unseen | None:
-    """The host's activity in a run whose device events are missing; None for any other run."""
+    """What the host did in a run whose device events are missing; None for any other run."""
     # A store joined from several tasks lacks device_ops, but has device_windows.
     if store.has_rows("device_ops") or store.has_rows("device_windows"):
         return None
     store.build(["roles", "slices", "feeding_tracks", "windows", "ops", "_device_signs"])
     signs = store.select(_SIGN)
-    # The weaker signs do not count if there are runtime calls: rules use these calls as evidence about the device.
+    # Weaker signs are ignored if there are runtime calls, which rules use as evidence about the device.
     if not signs and not store.select(_CALLS):
         signs = store.select(_STATED) or store.select(_BACKWARD)
     return Unseen(signs[0]["name"], _shown(store)) if signs else None

@@ -1,4 +1,4 @@
-"""The verdict: the first sentences of a report, on the largest loss and where the time goes."""
+"""Writes the verdict: the first sentences of a report, on the largest loss and on where the time goes."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from perftool.units import format_ns, format_ratio
 
 # The rule that reports an overloaded machine.
 _OVERLOADED = "TRC111"
-# If the cores were busy for more than the first share, and other processes used less than the second share of the time
-# that threads waited, the run overloaded the machine itself.
+# The run overloaded the machine by itself if the cores were busy for more than the first share, and other processes
+# used less than the second share of the time that threads waited.
 _BUSY, _OTHERS = 0.9, 0.5
 # The rule that reports the time that the profiler takes.
 _PROFILED = "TRC105"
-# The rule for calls whose time varies; without advice, its finding means that other work disturbed the recording.
+# The rule for calls whose time varies. A finding of it without advice means that other work disturbed the recording.
 _VARYING = "ENG107"
-# The rule that reports calls that get new memory.
+# The rule for calls that get new memory from the system.
 _NEW_MEMORY = "MEM110"
 # The rule for steps that take longer than others.
 _UNSTABLE = "STP101"
@@ -49,12 +49,12 @@ _WARM_UP = "STP102"
 _MISSING = "TRC107"
 _NO_WORK = "The device is idle in the recorded steps: all of its work is outside them."
 _UNKNOWN = (
-    "Many events of the recording are missing, so idle time and gains are unknown: record it again in full, "
-    "without sampling or filtering."
+    "Many events are missing from the recording, so idle time and gains are unknown: record again in full, without "
+    "sampling or filtering."
 )
 _UNSEEN = (
-    "The run uses a device ({sign} shows it), but none of its events was recorded: record the activities of the "
-    "device, and of all threads."
+    "The run uses a device ({sign} shows it), but none of its events was recorded: record device activities, and all "
+    "threads."
 )
 _ADVICE = {
     "start_up": " This time does not recur: record after the warm-up.",
@@ -63,11 +63,11 @@ _ADVICE = {
     "between_ops": " Stacks (record --stacks, or with_stack=True) would show it.",
     "unknown": " Record all threads, and stacks (record --stacks, or with_stack=True), to see it.",
 }
-# Causes that do not identify a place in the program.
+# Causes for which the program's annotation is mentioned, because they do not identify a place in the program.
 _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "copy", "sync", "between_ops", "unknown")
-# The cause of stretches in which the thread ran Python or waited for a core; the recording does not show which.
+# The cause of stretches in which the thread either ran Python or waited for a core. The recording does not show which.
 _NO_CORE = "no_core"
-# The phase of each cause whose idle time is all in one phase.
+# The causes that occur only in one phase, and that phase.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}
 _FOUND_BY = {
     "optimizer": "Steps are not marked; each ends with a call of the optimizer.",
@@ -76,12 +76,13 @@ _FOUND_BY = {
 }
 # A single step does not show whether its compilation recurs.
 _ONE_STEP = {"compile": " One step does not show whether this recurs: record later steps."}
-# A gain of a smaller share of the step is within the noise between runs.
+# Gains below this share of the step are within the noise between runs.
 NOTICEABLE = 0.005
 
 
 def verdict(run: VerdictInput) -> Verdict:
-    """The verdict, whose headline is about the largest loss known from findings and metrics, with or without a rule."""
+    """Write the verdict. Its headline names the largest loss, whether or not a rule explains it, or else says that the
+    device is busy or that its state is unknown."""
     summary, findings, rules, causes = run.summary, run.findings, run.rules, run.causes
     mean_ns = run.run.mean_step_ns
     usual_ns = mean_ns or int(median_step_ns(run.steps))
@@ -95,13 +96,13 @@ def verdict(run: VerdictInput) -> Verdict:
         first = next((found for found in named if not _is_symptom(found, rules)), first)
     worth = {finding.code for finding in findings if finding.gain}
     unexplained = next((cause for cause in causes if not worth & set(cause.codes)), None)
-    # If the first finding explains a larger cause, a smaller unexplained cause is not the headline.
+    # If the first finding explains a larger cause, a smaller unexplained one does not become the headline.
     if unexplained and first and any(first.code in cause.codes for cause in causes[: causes.index(unexplained)]):
         unexplained = None
     detail = detail_sentence(run)
     most = largest_op(run)
     named_phase, rest = None, ""
-    # The first case that applies gives the headline.
+    # The first case that applies determines the headline.
     if summary["device_unknown_ratio"].value == 1:
         headline = _UNKNOWN
     elif run.unseen:
@@ -147,7 +148,7 @@ def verdict(run: VerdictInput) -> Verdict:
 
 @dataclass(frozen=True)
 class _Whole:
-    """The time that losses are compared with: the usual step or, if ``steps`` is 0, the recording, both in ns."""
+    """The time that losses are compared with, in ns: the typical step or, if ``steps`` is 0, the recording."""
 
     ns: int
     steps: int
@@ -163,45 +164,46 @@ class _Whole:
         return f"{which} {format_ns(self.ns)} {self.word}"
 
 
-# The name of a phase within a sentence.
+# Names of phases for use in a sentence.
 _PHASES = {
     "startup": "start-up", "warmup": "warm-up", "capture": "the capture of graphs",
     "profiler": "the profiler's own work", "checkpoint": "saving checkpoints", "evaluation": "evaluation",
 }  # fmt: skip
 # The profiler's notation of a Python function.
 _FRAME = re.compile(r".+\(\d+\): (.+)")
-# If the longest stretch has more than this share of a loss, the loss may have happened only once.
+# If a single stretch accounts for more than this share of a loss, the loss may have happened only once.
 _AT_ONCE = 0.5
-# A function that runs for more than this share of a loss is named in the sentence on the loss.
+# A function that runs for more than this share of a loss is mentioned in the sentence on the loss.
 _MOSTLY = 0.5
-# If start-up, checkpoints and similar phases have at least this share, the recording does not show the steady state.
+# If start-up, checkpoints and similar phases take at least this share, the recording hardly shows the steady state.
 _NEARLY_ALL = 0.9
 # Phases with a smaller share are not mentioned.
 _WEIGHTY = 0.05
-# From this number on, the backward passes of a step are mentioned. Gradient accumulation rarely adds up more.
+# The backward passes of a step are mentioned if there are at least this many. Gradient accumulation rarely uses more.
 _SEVERAL = 8
 # If a step calls a model at least this often, one call could process all of its inputs.
 _CALLS = 4
-# From this number on, a loop in a step is mentioned. A model rarely has more equal layers, which look like a loop.
+# A loop is mentioned if it runs at least this often per step. Identical layers look like a loop, but a model rarely has
+# more of them.
 _LAYERS = 12
 # A loop or a module with a smaller share of the time is not worth a sentence.
 _LOOPED = 0.3
-# If the device is idle for less than this share, the verdict says where the device's time goes before minor advice.
+# If the device is idle for less than this share, the verdict says where its time goes before it gives minor advice.
 _MOSTLY_BUSY = 0.3
-# Advice with a smaller gain follows the sentence on where the time goes.
+# The gain below which advice is minor.
 _MINOR = 0.15
 # If the device is busy, advice with a smaller gain appears only in the table.
 _TABLE_ONLY = 0.1
 
 
 def _gains_below(share: float, first: Finding) -> bool:
-    """Whether the gain of ``first`` is known and a smaller share of the step."""
+    """Whether the gain of ``first`` is known and less than ``share`` of the step."""
     return first.gain is not None and first.gain.share_of_step < share
 
 
 def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> tuple[str, str, str]:
-    """Sentences on how steps were found, on what repeats (unless the ``headline`` says it), and on the phases of the
-    recording other than the steady one and ``named``.
+    """Three sentences, any of which may be empty: how steps were found, what repeats (unless the ``headline`` says it),
+    and how long the phases other than the steady one and ``named`` take.
     """
     whole = sum(phase.total_ns for phase in run.phases)
     weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
@@ -223,7 +225,7 @@ def _backward_passes(run: VerdictInput) -> str:
 
 
 def _calls(run: VerdictInput) -> str:
-    """A sentence on how often a step calls the model, or a module calls one of its modules; empty if rarely."""
+    """A sentence on how often a step calls the model, or a module calls one of its submodules; empty if rarely."""
     if run.device != "cpu":
         return ""
     steps = run.summary["steps"].value or 1
@@ -249,7 +251,7 @@ def _calls(run: VerdictInput) -> str:
 
 
 def _loop(run: VerdictInput) -> str:
-    """A sentence on the ops that a step, or a recording without steps, often repeats; empty if that takes little."""
+    """A sentence on the loop of ops in a step, or in a recording without steps; empty if it takes little time."""
     loop, steps = run.op_loop, run.summary["steps"].value
     if loop is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):
         return ""
@@ -259,7 +261,7 @@ def _loop(run: VerdictInput) -> str:
 
 
 def _repeated(run: VerdictInput) -> str:
-    """The subject of a sentence on what repeats: a step, or the recording without steps."""
+    """The subject of a sentence on what repeats: a step, or the recording if it has no steps."""
     return _with_article(run.run.step_word).capitalize() if run.summary["steps"].value else "The recording"
 
 
@@ -271,9 +273,9 @@ def _phase_clause(phase: Phase) -> str:
 
 
 def _lengths(run: VerdictInput, headline: str) -> str:
-    """A sentence on steps of two lengths, and on the extra work of the long ones if the recording shows it.
+    """A sentence on steps of two lengths, and on the extra work in the long ones if the recording shows it.
 
-    Empty if an overloaded machine may explain the lengths and no finding does. Does not repeat the ``headline``.
+    Empty if no finding explains the lengths but an overloaded machine might. Does not repeat the ``headline``.
     """
     found = _finding(run.findings, _UNSTABLE)
     if not run.run.lengths or (found is None and _finding(run.findings, _OVERLOADED)):
@@ -291,7 +293,7 @@ def _lengths(run: VerdictInput, headline: str) -> str:
 
 
 def _mostly_once(run: VerdictInput) -> Phase | None:
-    """The largest phase of a recording that hardly shows the steady state; None for other recordings."""
+    """If the recording hardly shows the steady state, the largest other phase; otherwise None."""
     once = [phase for phase in run.phases if phase.name in _PHASES]
     known = run.run.steps_from is not None and not run.unseen and run.summary["device_unknown_ratio"].value != 1
     if not once or not known or sum(phase.share for phase in once) < _NEARLY_ALL:
@@ -315,7 +317,7 @@ def _finding(findings: Sequence[Finding], code: str) -> Finding | None:
 
 
 def _missing(findings: Sequence[Finding]) -> str:
-    """A sentence on the ranks without a trace, if several others are compared."""
+    """A sentence on the ranks without a trace; empty if there are none, or fewer than two others to compare."""
     found = _finding(findings, _MISSING)
     if found is None or found.evidence["world_size"] - found.evidence["missing"] < 2:
         return ""
@@ -327,9 +329,9 @@ def _missing(findings: Sequence[Finding]) -> str:
 
 
 def _inflated(run: VerdictInput) -> str:
-    """A sentence on the profiler's share of the time of a CPU; empty if it is small.
+    """A sentence on the share of the time that the profiler takes on a CPU; empty if it is small.
 
-    On an accelerator, the host may wait for the device anyway, so the profiler's time there says little about steps.
+    With an accelerator, the host may wait for the device anyway, so the profiler's time says little about steps.
     """
     found = [one for one in run.findings if one.code == _PROFILED] if run.device == "cpu" else []
     by_rank: dict[int | None, float] = {}
@@ -338,7 +340,7 @@ def _inflated(run: VerdictInput) -> str:
     if not by_rank:
         return ""
     share = format_ratio(min(max(by_rank.values()), 1))
-    # Unless measured, the profiler's cost per op and per frame is a low estimate.
+    # If the profiler's cost per op and per frame was not measured, a low estimate is used.
     measured = all(one.evidence["known"] == "measured" for one in found)
     taken = f"{'' if measured else 'at least '}{share} of the recorded time ({'measured' if measured else 'estimated'})"
     return f"The profiler takes {taken} and slows small ops most: without it, steps are shorter and gains are smaller."
@@ -360,8 +362,8 @@ def _overloaded(findings: Sequence[Finding]) -> str:
 
 
 def _disturbed(findings: Sequence[Finding], headline: str) -> str:
-    """A sentence about an overloaded machine, or about calls that vary without a known reason; empty if there is none,
-    or if the ``headline`` is this sentence.
+    """A sentence on an overloaded machine, or on calls whose time varies without a known reason; empty if neither is
+    the case, or if the ``headline`` already says it.
     """
     if overloaded := _overloaded(findings):
         return "" if headline == overloaded else overloaded
@@ -380,7 +382,8 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
 
 
 def _combined_gain(model: ReplayModel | None) -> str:
-    """A sentence on the predicted step time with all modelled fixes; empty if they are too few, or gain too little."""
+    """A sentence on the predicted step time with all modelled fixes; empty if there are too few, or they save too
+    little."""
     together = model and model.together
     if model is None or not together or not model.replayed_step_ns or len(together.codes) < 2:
         return ""
@@ -392,13 +395,13 @@ def _combined_gain(model: ReplayModel | None) -> str:
 
 
 def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:
-    """Whether ``finding`` names straggler ranks and has a gain. Such a finding comes first in a verdict."""
+    """Whether ``finding`` blames stragglers and has a gain. Such a finding comes first in a verdict."""
     blaming = {rule.code for rule in rules if rule.whatif_ranks is not None}
     return finding is not None and finding.code in blaming and finding.gain is not None
 
 
 def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence[Rule]) -> str:
-    """A sentence on further stragglers if ``first`` names one; else empty."""
+    """A sentence on other stragglers if ``first`` blames one; else empty."""
     if not _blames(first, rules):
         return ""
     others = [found for found in findings if found is not first and _blames(found, rules)]
@@ -410,8 +413,9 @@ def _other_culprits(first: Finding, findings: Sequence[Finding], rules: Sequence
 
 
 def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: int, loss: Cause) -> float:
-    """The gain of ``first`` in ns, to compare with the measured ``loss``. On an overloaded machine, a bound may be far
-    above the gain, so it is divided by ``LOOSE``, unless ``loss`` is the time without a core, which may be overstated.
+    """The gain of ``first`` in ns, for comparison with the measured ``loss``. On an overloaded machine, a bound may be
+    far above the real gain, so it is divided by ``LOOSE``, unless ``loss`` may be overstated as well (the time without
+    a core).
     """
     if first is None:
         return 0
@@ -431,7 +435,7 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     stretch = f"; the longest stretch takes {format_ns(longest)}{around}" if longest else ""
     text = cause.text
     each = f"{format_ns(cause.ns_per_step)}{f' {_with_article(whole.word)}' if whole.steps > 1 else ''}"
-    # If steps are uneven, or the loss happened once, the time per step describes no step, so the total is given.
+    # If steps are uneven, or the loss happened once, the time per step would fit no step, so the total is given.
     if whole.steps > 1 and (whole.mean or _happened_once(longest or 0, cause.share, whole, run)):
         each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
     text += _mostly_in(run.findings, run.rules, cause.ns_per_step) if cause.name == "python" else ""
@@ -442,8 +446,8 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
 
 
 def _mostly_in(findings: Sequence[Finding], rules: Sequence[Rule], ns_per_step: float) -> str:
-    """A clause on the user's function that takes most of ``ns_per_step`` of plain Python, and on the built-in function
-    that it calls; empty if unknown.
+    """A clause on the user's function that takes most of the ``ns_per_step`` of plain Python, and on the built-in
+    function that it calls; empty if unknown.
     """
     about = {rule.code for rule in rules if "python" in rule.tags}
     for found in findings:
@@ -460,7 +464,7 @@ def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int,
     """The loss of ``first`` in ns, and the time to compare it with."""
     if first.gain is None:
         return 0, whole
-    # If steps have two lengths, several are long, so a long stretch is no single event.
+    # If steps have two lengths, there are several long ones, so a long stretch is not a one-off event.
     recurs = first.code == _UNSTABLE and run.run.lengths
     longest_ns = 0 if recurs else first.location.dur_ns or 0
     if whole.steps > 1 and _happened_once(longest_ns, first.gain.share_of_step, whole, run):
@@ -470,9 +474,9 @@ def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int,
 
 
 def _happened_once(longest_ns: int, share: float, whole: _Whole, run: VerdictInput) -> bool:
-    """Whether most of a loss of this share is one stretch in a step that took longer than usual.
+    """Whether a single stretch, longer than a typical step, accounts for most of a loss of this ``share``.
 
-    Such a loss does not slow down the usual step.
+    Such a loss does not slow down the typical step.
     """
     return longest_ns > max(whole.ns, _AT_ONCE * share * _recorded_ns(run))
 
@@ -484,29 +488,29 @@ def _recorded_ns(run: VerdictInput) -> int:
 def _finding_sentence(first: Finding, rules: Sequence[Rule], gain: int, whole: _Whole, device: str | None) -> str:
     rule = next((rule for rule in rules if rule.code == first.code), None)
     if rule is not None and rule.scope == "ranks" and (first.gain or first.severity == "error"):
-        # The message names the straggler, not the ranks that wait for it.
+        # The message identifies the straggler, and the ranks that wait for it are not at fault.
         return f"{first.message[:1].upper()}{first.message[1:].rstrip('.')}."
     title = rule.summary if rule else first.name.replace("-", " ")
-    # The evidence of a symptom names its largest cause.
+    # The evidence of a symptom contains its largest cause.
     title = clause_of(str(first.evidence.get("main_cause")), device, first.evidence.get("main_ratio")) or title
-    # For a rule about many ops, the evidence has a clause that names the op.
+    # For a rule about many ops, the evidence contains a clause about the op.
     title = str(first.evidence.get("clause") or title)
     title += _mostly_in([first], rules, first.gain.ns_per_step) if first.gain else ""
-    # If the fix is to do work less often, the sentence says that its time is spent, not lost.
+    # If the fix is to do some work less often, its time is spent rather than lost.
     if (spent_on := first.evidence.get("spent_on")) and first.gain:
         spent = f"{format_ratio(first.gain.share_of_step)} of the time, {format_ns(gain)} of {whole},"
         return f"{spent} goes to {spent_on}."
     if gain and whole.ns:
         predicted = first.gain is not None and first.gain.kind == "predicted"
         lost = f"{'' if predicted else 'Up to '}{format_ns(gain)} of {whole}"
-        # A fix of device work saves time in which the device is busy, so this time is not called lost.
+        # A fix for device work saves time in which the device is busy, so this time is not called lost.
         what = "can be saved" if rule is not None and rule.relieves == "device" else "is lost"
         return f"{lost} {what}{' (predicted)' if predicted else ''}: {_lower(title)}."
     return f"{title.rstrip('.')}."
 
 
 def _nothing_found(run: VerdictInput) -> str:
-    """A sentence for a run without advice: the reason, or the part of the step with the most time."""
+    """A sentence for a run without advice: why there is none, or which part of the step takes the most time."""
     if not run.inputs:
         return "There is no input."
     if broken := next((found for found in run.findings if found.severity == "error"), None):
@@ -531,5 +535,5 @@ def _with_article(word: str) -> str:
 
 
 def _lower(title: str) -> str:
-    """A title for use inside a sentence; abbreviations such as MME keep their capitals."""
+    """``title`` for use inside a sentence. Abbreviations such as MME keep their capitals."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]

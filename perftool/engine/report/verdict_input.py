@@ -1,4 +1,4 @@
-"""The inputs of the first sentences of a report."""
+"""The inputs of the verdict."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from perftool.model.rule import Rule
 
 @dataclass(frozen=True)
 class VerdictInput:
-    """The inputs of a verdict.
+    """Everything that the first sentences of a report are derived from.
 
     ``reached``: the share of their roofline that matmuls reach; None if unknown.
     ``top_reached``: the share of its peak that the first of ``device_ops`` reaches; None if unknown.
     ``device``: the type of the device.
     ``passed_on``: a sentence on ranks that are late only because they wait for another rank.
-    ``enclosing``: a clause on the call that contains most of the time of the first of ``device_ops``.
+    ``enclosing``: a clause on the call that contains most of the first of ``device_ops``.
     ``by_function``, ``optimizer``: sentences on the user's functions and on the optimizer.
     ``apart``: a sentence on the time before the first step and after the last.
     """

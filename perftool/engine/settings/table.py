@@ -127,8 +127,8 @@ class Keys:
         panel=FILES, metavar="FILE", on=ONE_RUN, path=True,
     )  # fmt: skip
     device: str | None = row(
-        None, "Device of the traces, overriding what they state: a name such as MI300X, H100 or GAUDI2, or a file of "
-        "peaks (*.toml) that benchmark --peaks wrote",
+        None, "Device of the traces, overriding what they state: a name such as MI300X, H100 or GAUDI2, or a peaks "
+        "file (*.toml) from benchmark --peaks",
         panel=FILES, metavar="NAME", on=RUNS, path=True, ending=".toml",
     )  # fmt: skip
     exclude: tuple[str, ...] = row((), "Leave out files that match; repeatable", panel=FILES, metavar="GLOB", on=RUNS)
