@@ -228,7 +228,7 @@ def test_a_folder_of_dumps_names_the_rank_behind_first(tmp_path: Path) -> None:
     assert (first.code, first.evidence["late_ranks"], first.evidence["ranks_missing"]) == ("COL114", [2], [3])
     assert first.message == (
         "group default_pg (0): rank 2 has not called collective 12 (nccl:all_reduce of [3, 4] at train.py:31 step), in "
-        "which ranks 0, 1 wait; the last call before it: nccl:all_reduce at train.py:31 step; no dump of rank 3"
+        "which ranks 0, 1 wait; the last call before it: nccl:all_reduce at train.py:31 step; no dump from rank 3"
     )
     assert report.verdict.headline == f"{first.message[:1].upper()}{first.message[1:]}."
 
@@ -252,8 +252,8 @@ def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -
         ("group tp (tp1)", [3]),
     ]
     assert [one.message.rpartition("; ")[2] for one in found] == [
-        "rank 0 waits for ranks that wait here",
-        "rank 0 waits for ranks that wait here",
+        "rank 0 is held up in turn",
+        "rank 0 is held up in turn",
     ]
 
 
@@ -289,10 +289,10 @@ def test_in_a_pipeline_the_stage_that_waits_nowhere_is_named(tmp_path: Path) -> 
     assert hangs(tmp_path, {"pp": [4, 5, 6, 7]}, called) == [
         "group pp, ranks 4, 5: rank 5 has not called the receive that rank 4 waits for in nccl:send 0->1 of [3, "
         "4] at train.py:31 "
-        "step; rank 7 waits for ranks that wait here",
+        "step; rank 7 is held up in turn",
         "group pp, ranks 5, 6: rank 5 has not called the send that rank 6 waits for in nccl:recv 2<-1 of [3, 4] "
         "at train.py:31 step; "
-        "rank 7 waits for ranks that wait here",
+        "rank 7 is held up in turn",
     ]
 
 
@@ -300,8 +300,8 @@ def test_in_a_pipeline_a_peer_without_a_dump_is_named(tmp_path: Path) -> None:
     called = {2: [sent("recv 2<-1", 1)], 0: [sent("send 0->1", 1, retired=True)]}
     assert hangs(tmp_path, {"pp": [0, 1, 2]}, called) == [
         "group pp, ranks 0, 1: rank 0 waits in nccl:send 0->1 of [3, 4] at train.py:31 step; it ended with an "
-        "error on rank 0; no dump of rank 1: it may have died",
-        "group pp, ranks 1, 2: rank 2 waits in nccl:recv 2<-1 of [3, 4] at train.py:31 step; no dump of rank 1: "
+        "error on rank 0; no dump from rank 1: it may have died",
+        "group pp, ranks 1, 2: rank 2 waits in nccl:recv 2<-1 of [3, 4] at train.py:31 step; no dump from rank 1: "
         "it may have died",
     ]
 
@@ -310,7 +310,7 @@ def test_a_send_that_both_have_called_does_not_end(tmp_path: Path) -> None:
     called = {0: [sent("send 0->1", 3)], 1: [sent("recv 1<-0", 8)]}
     assert hangs(tmp_path, {"pp": [0, 1]}, called) == [
         "group pp, ranks 0, 1: ranks 0, 1 have both called nccl:send 0->1 of [3, 4] at train.py:31 step, but it "
-        "does not end"
+        "has not completed"
     ]
 
 
@@ -339,7 +339,7 @@ def test_an_error_and_a_missing_dump_suggest_that_the_rank_died(tmp_path: Path) 
     assert [one.message for one in found] == [
         "group default_pg (0): ranks 0, 1 have called collective 2 (nccl:all_reduce of [3, 4] at train.py:31 "
         "step), but it "
-        "does not end; it ended with an error on ranks 0, 1; no dump of rank 2: it may have died"
+        "has not completed; it ended with an error on ranks 0, 1; no dump from rank 2: it may have died"
     ]
 
 
@@ -350,9 +350,9 @@ def test_a_rank_without_a_dump_is_the_start_of_the_chain_of_waits(tmp_path: Path
 
     called = {0: [at("dp", 1, "started")], 1: [at("tp", 1, "started")]}
     assert hangs(tmp_path, {"dp": [0, 1], "tp": [1, 2]}, called) == [
-        "group tp: rank 1 has called collective 1 (nccl:all_reduce of [3, 4] at train.py:31 step), but it does "
+        "group tp: rank 1 has called collective 1 (nccl:all_reduce of [3, 4] at train.py:31 step), but it has "
         "not end; no "
-        "dump of rank 2: it may have died; rank 0 waits for ranks that wait here"
+        "dump from rank 2: it may have died; rank 0 is held up in turn"
     ]
 
 
