@@ -351,7 +351,7 @@ def test_a_rank_without_a_dump_is_the_start_of_the_chain_of_waits(tmp_path: Path
     called = {0: [at("dp", 1, "started")], 1: [at("tp", 1, "started")]}
     assert hangs(tmp_path, {"dp": [0, 1], "tp": [1, 2]}, called) == [
         "group tp: rank 1 has called collective 1 (nccl:all_reduce of [3, 4] at train.py:31 step), but it has "
-        "not end; no "
+        "not completed; no "
         "dump from rank 2: it may have died; rank 0 is held up in turn"
     ]
 
