@@ -11,6 +11,8 @@ from perftool.model.recorded_on import RECORDED_KEY
 _VERSION = 1
 _MOST = 2**62
 _LONGEST = 200
+# A page fault takes 0.2 to 3 us in the kernel. Above this, the kernel did other work, such as I/O.
+_MOST_NS_PER_FAULT = 5_000
 
 
 def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
@@ -31,6 +33,7 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
     ]
     faults, page = _whole(window, "page_faults"), _whole(window, "page_bytes")
     faulted = None if faults is None or page is None else faults * page
+    system, grown = _whole(window, "system_ns"), _signed(window, "grown_bytes")
     own = [_whole(window, name) for name in ("cpu_ns", "workers_cpu_ns")]
     waiting = [_object(one) for name in ("threads", "workers") for one in _list(window.get(name))]
     longest = max(waiting, key=lambda one: _whole(one, "delay_ns") or 0, default={})
@@ -45,10 +48,11 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
         _whole(window, "wall_ns"),
         None if own[0] is None else own[0] + (own[1] or 0),
         own[0],
-        _whole(window, "system_ns"),
+        system,
         faults,
         None if faulted is None or faulted > _MOST else faulted,
-        _signed(window, "grown_bytes"),
+        grown,
+        _renewed(system, faults, faulted, grown),
         _whole(window, "machine_cpu_ns"),
         _whole(window, "stolen_ns"),
         _whole(longest, "delay_ns"),
@@ -56,6 +60,13 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
         ", ".join(one for one in _list(machine.get("instruction_sets")) if isinstance(one, str))[:_LONGEST] or None,
         device_of(found),
     )
+
+
+def _renewed(system_ns: int | None, faults: int | None, faulted: int | None, grown: int | None) -> int | None:
+    if system_ns is None or faults is None or faulted is None or grown is None:
+        return None
+    # A growing process needs new memory in any case.
+    return system_ns if system_ns <= _MOST_NS_PER_FAULT * faults and faulted > 2 * grown else None
 
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
