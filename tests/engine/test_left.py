@@ -112,7 +112,7 @@ def test_a_recording_without_work_says_so(tmp_path: Path) -> None:
     path.write_bytes(document([x("PyTorch Profiler (0)", 0, 100, cat="Trace")]))
     verdict = analyze(str(path)).verdict
 
-    assert verdict.headline == "The recording contains no work: neither an op nor an event of a device."
+    assert verdict.headline == "The recording contains no work: neither ops nor device events."
     assert verdict.below == ""
 
 
