@@ -475,6 +475,17 @@ def test_a_loop_of_ops_is_shown_with_its_length_and_how_often_it_runs(tmp_path: 
     assert "A step repeats about 3 ops (aten::topk, aten::sub, aten::lt) 19 times: 76.0 % of the time." in said
 
 
+def test_a_loop_of_unnamed_ops_is_not_mentioned(tmp_path: Path) -> None:
+    # The ops take less than a third of the time between them.
+    events = [step(1, 0, 10_000)]
+    for k in range(20):
+        events += [x(name, 400 * k + at, 30) for name, at in (("aten::sub", 0), ("aten::topk", 100), ("aten::lt", 200))]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events))
+
+    assert "repeats" not in context_of(path)
+
+
 def test_the_layers_of_a_model_are_no_loop(tmp_path: Path) -> None:
     events = [step(1, 0, 10_000)]
     for k in range(12):

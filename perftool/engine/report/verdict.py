@@ -251,12 +251,13 @@ def _calls(run: VerdictInput) -> str:
 
 
 def _loop(run: VerdictInput) -> str:
-    """A sentence on the loop of ops in a step, or in a recording without steps; empty if it takes little time."""
+    """A sentence on the loop of ops in a step, or in a recording without steps; empty if it takes little time, or if
+    the names of its ops are unknown.
+    """
     loop, steps = run.op_loop, run.summary["steps"].value
-    if loop is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):
+    if loop is None or loop.names is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):
         return ""
-    names = f" ({loop.names})" if loop.names else ""
-    ops = f"about {loop.length:,} ops{names}"
+    ops = f"about {loop.length:,} ops ({loop.names})"
     return f"{_repeated(run)} repeats {ops} {round(loop.times):,} times: {format_ratio(loop.share)} of the time."
 
 
