@@ -20,7 +20,7 @@ from perftool.model.rule import Rule
 
 ONE = "SELECT 'all' AS subject, 1 AS n, 0 AS rank"
 WHATIF = "SELECT 'prefetch' AS change, id AS task FROM slices WHERE name LIKE '%DataLoader%'"
-SPENT = "the rules of packs may use 120 s and 64 MiB in all"
+SPENT = "the rules of packs may use 120 s and 64 MiB in total"
 
 
 def rules(folder: Path, count: int, sql: str = ONE, **keys: str) -> list[Rule]:
@@ -89,11 +89,11 @@ def test_the_size_of_a_pack_is_limited(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(pack, "_MOST_RULES", 2)
     with pytest.raises(RuleError, match="more than 2 rules"):
         load_pack(tmp_path)
-    with pytest.raises(RuleError, match="the packs contain more than 2 rules in all"):
+    with pytest.raises(RuleError, match="the packs contain more than 2 rules in total"):
         load_packs([tmp_path / str(number) for number in range(3)])
     monkeypatch.undo()
     monkeypatch.setattr(pack, "_LARGEST_PACK", 2 * len(TEXT))
-    with pytest.raises(RuleError, match="the rules are larger than 0 MiB in all"):
+    with pytest.raises(RuleError, match="the rules are larger than 0 MiB in total"):
         load_pack(tmp_path)
     (tmp_path / "0" / "USR900.toml").write_text("#" * (65 << 10))
     monkeypatch.undo()

@@ -111,7 +111,7 @@ def answers(part: str, **row: Any) -> list[Any]:
         ({"format": "something"}, "not a part made by habana_perf_tool"),
         ({"parts": [{"inputs": 7}]}, r"not a part, or damaged \(TypeError: "),
         ({"parts": [{"surprise": 7}]}, r"not a part, or damaged \(ValueError: unknown field surprise"),
-        ({"rules": {}}, r"made with other rules or thresholds \(CFG10\d and \d+ more\)"),
+        ({"rules": {}}, r"made with different rules or thresholds \(CFG10\d and \d+ more\)"),
     ],
 )
 def test_another_part_is_refused_in_a_sentence(run: list[str], head: dict[str, Any], says: str) -> None:
@@ -144,7 +144,7 @@ def test_a_damaged_part_is_refused_in_a_sentence(run: list[str]) -> None:
         ({"metadata": {"-5": {}}}, "it contains the impossible rank -5"),
         ({"metadata": {"1000000": {}}}, "it contains the impossible rank 1000000"),
         ({"metadata": {}}, "it contains tables without a rank"),
-        ({"base_ns": 10**18 * 5}, "its times start from the impossible origin 5000"),
+        ({"base_ns": 10**18 * 5}, "its times are relative to an impossible start, 5000"),
         ({"answers": []}, "it has no result for CFG10"),
         ({"row": {"rank": 0}}, "the query must return a subject in every row"),
         ({"row": {"subject": "x", "rank": 7}}, "refers to rank 7, which it does not contain"),
@@ -348,8 +348,8 @@ def test_a_part_without_its_inputs_is_refused(run: list[str]) -> None:
     of_another_rank = [{**read, "rank": 7} for read in part["inputs"]]
     for head, says in (
         ({"parts": [], "readings": []}, "it contains no input"),
-        ({"parts": [{**part, "inputs": []}]}, "it contains the analysis of no input"),
-        ({"parts": [{**part, "inputs": of_another_rank}]}, "it does not say which input is of rank 0"),
+        ({"parts": [{**part, "inputs": []}]}, "it contains no analysed input"),
+        ({"parts": [{**part, "inputs": of_another_rank}]}, "it does not say which input belongs to rank 0"),
     ):
         Path("blank.part").write_bytes(changed(run[0], **head))
         with pytest.raises(InputError, match=f"blank.part: not a part, or damaged .*{says}"):

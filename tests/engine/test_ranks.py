@@ -315,7 +315,7 @@ def test_small_inputs_are_read_in_this_process_by_default(
 
 @pytest.mark.parametrize(
     ("jobs", "scheduler", "message"),
-    [(0, None, "--jobs 0"), (2, "dask://somewhere:1", "--jobs is for"), (None, "slurm", "expected local, dask://")],
+    [(0, None, "--jobs 0"), (2, "dask://somewhere:1", "--jobs requires"), (None, "slurm", "expected local, dask://")],
 )
 def test_a_wrong_schedule_is_refused(jobs: int | None, scheduler: str | None, message: str) -> None:
     with pytest.raises(SettingsError, match=message):

@@ -148,7 +148,7 @@ def test_wrong_values_are_named_with_file_and_key(text: str, message: str) -> No
     [
         (["missing.toml"], False, "missing.toml: cannot read (No such file or directory)"),
         (["a.toml", "b.toml"], False, "--config names 2 files; only one is allowed"),
-        (["a.toml"], True, "--isolated ignores configuration files, so --config cannot name one"),
+        (["a.toml"], True, "--isolated ignores configuration files, so --config must not name one"),
         (["fail-on = error"], False, "--config 'fail-on = error': neither a file nor a TOML pair"),
     ],
 )

@@ -1,1 +1,1 @@
-"""Compares two runs, or one metric over many runs."""
+"""Compares two runs, and follows a metric over many runs."""

@@ -1,4 +1,4 @@
-"""Compares two runs: the differences, and whether they matter."""
+"""Compares two runs: how they differ, and whether it matters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
 from perftool.units import format_ns, format_ratio, quantity
 
-# An op or a module is not listed as changed if its time changed by less than this share of the step.
+# Ops and modules are listed as changed if their time changed by at least this share of the step.
 _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
@@ -39,7 +39,7 @@ _SEPARATED: Mapping[str, str] = {
 
 
 def side_of(path: str, run: Run, root: Path) -> RunSide:
-    """A side of the comparison, the ``run`` at ``path``, with paths relative to ``root``. Raises InputError."""
+    """One side of the comparison: the ``run`` at ``path``, with paths relative to ``root``. Raises InputError."""
     report = make_portable(run.report, shown_paths([read.path for read in run.report.inputs], root))
     device_ops, ops = shares(run.store, DEVICE_OPS), shares(run.store, OPS)
     setting = setting_of(
@@ -59,7 +59,7 @@ def side_of(path: str, run: Run, root: Path) -> RunSide:
 
 
 def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparison:
-    """The comparison of ``new`` with ``base``; ``rules`` produced their findings."""
+    """Compare ``new`` with ``base``. ``rules`` are those that produced their findings."""
     interval = change_of_median(base.step_ns, new.step_ns)
     few = min(len(base.step_ns), len(new.step_ns))
     reason = None if interval else "the median step of the base run has length 0"
@@ -94,7 +94,7 @@ def compare(base: RunSide, new: RunSide, rules: Sequence[Rule] = ()) -> Comparis
 
 
 def parse_fail_if(text: str) -> float:
-    """The share in ``slower:5%``. Raises PerfToolError for anything else."""
+    """Parse a limit such as ``slower:5%`` into a share. Raises PerfToolError for anything else."""
     found = _FAIL_IF.fullmatch(text.strip())
     if found is None:
         raise PerfToolError(f"--fail-if {text!r}: expected slower:N%, such as slower:5%")
@@ -102,25 +102,25 @@ def parse_fail_if(text: str) -> float:
 
 
 def fails(comparison: Comparison, limit: float) -> bool:
-    """Whether the steps are slower by more than ``limit``, even at the lower end of the interval."""
+    """Whether steps are slower by more than ``limit``, even at the lower end of the interval."""
     return comparison.interval is not None and comparison.interval.low > limit
 
 
 def unjudged(comparison: Comparison, limit: float) -> str:
-    """Why ``--fail-if`` with this ``limit`` cannot judge the new run; empty if it can. The check must not pass a run
-    that it cannot judge."""
+    """Explain why ``--fail-if`` with this ``limit`` cannot judge the new run; empty if it can. The check must not pass
+    a run that it cannot judge."""
     base, new = comparison.base, comparison.new
     for side, which in ((base, "base"), (new, "new")):
         if side.lost:
             more = f" (and {len(side.lost) - 1} more)" if side.lost[1:] else ""
             return f"the {which} run is incomplete, so it is not judged: {side.lost[0]}{more}"
-        # A step lasts until its kernels end: if one runs until the end of the recording, later steps have length 0.
+        # A step lasts until its kernels end. If one runs until the end of the recording, later steps have length 0.
         if not median(side.step_ns or [0]):
             return f"the {which} run has no complete step, so it is not judged"
-    # Saved reports of earlier versions do not say how steps were found.
+    # Saved reports from earlier versions do not say how steps were found.
     if base.steps_from and new.steps_from and base.steps_from != new.steps_from:
         ways = f"in the base run {_SEPARATED[base.steps_from]}, in the new run {_SEPARATED[new.steps_from]}"
-        return f"the runs are not judged, because their steps were found in different ways: {ways}"
+        return f"the runs are not judged, because their steps were detected in different ways: {ways}"
     if base.step_unit and new.step_unit and base.step_unit != new.step_unit:
         units = f"in the base run a step is {base.step_unit}, in the new run {new.step_unit}"
         return f"the runs are not judged, because their steps differ: {units}"
@@ -129,7 +129,7 @@ def unjudged(comparison: Comparison, limit: float) -> str:
         (_stepped(base), _stepped(new), "complete steps of "),
         (base.device_ranks, new.device_ranks, "device work of "),
     ):
-        # Saved reports of early versions do not say which ranks have device work.
+        # Saved reports from early versions do not say which ranks have device work.
         if one is not None and other is not None and one != other:
             ranks = f"base has {what}{named(one)}, new has {what}{named(other)}"
             return f"the ranks differ, so the runs are not judged: {ranks}"
@@ -143,9 +143,9 @@ def unjudged(comparison: Comparison, limit: float) -> str:
 
 
 def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
-    """A sentence if the new run lacks so many more of its kernels that this may hide a change of ``limit``; else empty.
+    """A sentence if the new run lacks so many more kernels that this may hide a change of ``limit``; otherwise empty.
 
-    A step lasts until its kernels end, so a step whose kernels were not recorded looks too short.
+    A step lasts until its kernels end, so it seems too short if its kernels were not recorded.
     """
     for rank, after in new.lost_kernels.items():
         before = base.lost_kernels.get(rank)
@@ -158,10 +158,10 @@ def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
 
 
 def _undescribed(base: RunSide, new: RunSide, limit: float) -> str:
-    """A sentence if the new run was recorded for so much longer per step that it lost time which its median step does
-    not show (between steps, or in a few of them); else empty.
+    """A sentence if the recording of the new run is so much longer per step that time must have been lost between steps
+    or in a few steps, which the median step does not show; otherwise empty.
 
-    Runs of a server are not checked, because the time between its iterations depends on its requests.
+    Runs of a server are not checked, because the time between iterations depends on the requests.
     """
     before, after = base.recorded_per_step_ns, new.recorded_per_step_ns
     if before is None or after is None or base.steps_from == "iteration":
@@ -170,7 +170,7 @@ def _undescribed(base: RunSide, new: RunSide, limit: float) -> str:
         return ""
     return (
         f"the new run is not judged: its recording takes {format_ns(after)} per step (base: {format_ns(before)}), "
-        "but its median step grew less: time is lost between steps, or in a few of them"
+        "but its median step grew less: time is lost between steps or in a few steps"
     )
 
 
@@ -184,8 +184,8 @@ def _changes(
 ) -> tuple[OpChange, ...]:
     """Ops that appeared, vanished or changed by at least ``floor`` ns per step, largest change first.
 
-    A saved report lists only the longest ops. An op missing from it is not called appeared or vanished, because it may
-    just be too short for the list.
+    A saved report lists only the longest ops. An op that is missing from it does not count as appeared or vanished,
+    because it may just be too short for the list.
     """
     before, after = {op.name: op for op in base}, {op.name: op for op in new}
     changes = []
@@ -200,10 +200,10 @@ def _changes(
 
 
 def _module_changes(base: Sequence[OpTotal], new: Sequence[OpTotal], floor: float) -> tuple[OpChange, ...]:
-    """The modules whose own time differs by at least ``floor`` ns per step; none if the runs share no module.
+    """The modules whose own time differs by at least ``floor`` ns per step; none if the runs have no module in common.
 
-    A recording without stacks has no modules. ``floor`` also applies to modules that appeared or vanished, because a
-    report does not list short modules.
+    A recording without stacks has no modules. ``floor`` also applies to modules that appeared or vanished, because
+    reports do not list short modules.
     """
     if {module.name for module in base}.isdisjoint(module.name for module in new):
         return ()
@@ -211,5 +211,5 @@ def _module_changes(base: Sequence[OpTotal], new: Sequence[OpTotal], floor: floa
 
 
 def _keyed(findings: Iterable[Finding]) -> dict[str, Finding]:
-    """The findings by a fingerprint without file names, which differ between the runs."""
+    """The findings by fingerprint, without file names, because these differ between runs."""
     return {fingerprint(finding.code, finding.subject): finding for finding in findings}

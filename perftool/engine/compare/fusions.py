@@ -1,4 +1,4 @@
-"""Finds work that one run does in one fused op and the other in several ops."""
+"""Finds work that one run does in a fused op and the other in several ops."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from perftool.model.efficiency import OpRate
 
 @dataclass(frozen=True)
 class _Fusion:
-    """Patterns for the ops of two runs: ``fused`` matches an op that does all of ``work``; in the other run, each of
-    ``needed`` must match an op. ``closes`` is the advice for that run.
+    """Patterns for ``work`` that may be fused. ``fused`` matches an op that does all of it. In the other run, each of
+    ``needed`` must match an op, and ``closes`` is the advice for that run.
     """
 
     work: str
@@ -26,7 +26,7 @@ class _Fusion:
 _FUSIONS = (
     _Fusion(
         "attention", r"attention$|attention_(forward|backward)|fmha|flash_attn", (r"^(bad)?bmm$", r"^_softmax$"),
-        "call F.scaled_dot_product_attention in that run, too",
+        "call F.scaled_dot_product_attention in that run as well",
     ),
     _Fusion(
         "normalisation", r"layer_norm$|rms_norm$", (r"^(pow|square|var|var_mean)$", r"^(var_)?mean$", r"^rsqrt$"),
@@ -34,7 +34,7 @@ _FUSIONS = (
     ),
     _Fusion(
         "optimizer", r"^_fused_(adam|adamw|sgd|adagrad)_$", (r"addcdiv_$", r"(lerp|addcmul)_$"),
-        "pass fused=True to the optimizer in that run, too",
+        "pass fused=True to the optimizer in that run as well",
     ),
     _Fusion(
         "gated activation", r"silu_and_mul|gelu_(tanh_)?and_mul", (r"^(silu|gelu)$", r"^mul$"),
@@ -42,19 +42,19 @@ _FUSIONS = (
     ),
 )  # fmt: skip
 _GENERATED = re.compile(r"^triton_(?:poi|red|per|for)_fused_(\w+?)_\d+$")
-# Limit on the total length, in characters, of the names of generated kernels, because every op is looked up in them.
+# The limit on the total length of the names of generated kernels, in characters, because every op is searched in them.
 _MOST_TEXT = 1 << 18
 # At least one kernel must fuse this many of the ops that the other side runs one by one.
 _LEAST_PARTS = 2
-# The side that fuses may still run some of the separate ops elsewhere in the model: at most this share of the calls on
-# the other side.
+# The run that fuses may still call the separate ops elsewhere in the model, but at most this share of the calls in the
+# other run.
 _FEWER = 0.5
 
 
 def fusion_changes(
     base: Sequence[OpRate], new: Sequence[OpRate], base_steps: int, new_steps: int
 ) -> tuple[FusionChange, ...]:
-    """Work that is fused on one side only; times are per step, the largest difference first."""
+    """Work that only one side fuses, largest difference first. Times are per step."""
     sides = _per_step(base, base_steps), _per_step(new, new_steps)
     found = [
         change
@@ -71,7 +71,7 @@ _Totals = dict[str, tuple[float, float]]
 
 
 def _per_step(ops: Sequence[OpRate], steps: int) -> _Totals:
-    """Time and calls per step, by the op's name without device-specific parts."""
+    """The time and calls per step, by op name without device-specific parts."""
     totals: _Totals = {}
     for op in ops:
         if op.source == "op":
@@ -96,7 +96,7 @@ def _known(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionChang
 
 
 def _generated(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionChange]:
-    """Kernels generated from ops that the other side runs one by one; the kernel names list the ops."""
+    """Generated kernels that replace ops which the other side runs one by one. The kernel names list these ops."""
     kernels = {name: found[1] for name in fused if (found := _GENERATED.match(name))}
     if not kernels or any(_GENERATED.match(name) for name in separate):
         return []
@@ -112,7 +112,7 @@ def _generated(fused: _Totals, separate: _Totals, on_base: bool) -> list[FusionC
             on_base,
             _side(fused, sorted(kernels)),
             _side(separate, parts),
-            "compile the model in that run, too",
+            "compile the model in that run as well",
         )
     ]
 

@@ -1,4 +1,4 @@
-"""Matches ops of two runs by what they compute, across devices and libraries."""
+"""Matches the ops of two runs by what they compute, across devices and libraries."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from perftool.model.diff import RateChange
 from perftool.model.efficiency import OpRate
 
-# Vendor libraries, and device-specific variants of the framework, give the same op different names.
+# The same op has different names in vendor libraries and in device-specific variants of the framework.
 _LIBRARY = re.compile(r"^aten::_?(cudnn|miopen|mkldnn|native|thnn|slow)_|^aten::")
 _ATTENTION = re.compile(r"^_?(scaled_dot_product_)?(flash|efficient|cudnn)?_?attention(_forward)?$")
 _MOST = 200
 
 
 def rate_changes(base: Sequence[OpRate], new: Sequence[OpRate]) -> tuple[RateChange, ...]:
-    """The ops of both sides, matched by shapes and types if these agree, else with all shapes of an op merged.
+    """Match the ops of both sides, by shapes and dtypes if these agree, and otherwise with all shapes of an op merged.
 
     Kernels without an op are left out, because their names differ between devices. The largest change in time comes
     first.
@@ -49,14 +49,14 @@ def _key(op: OpRate) -> object:
 
 
 def op_name(op: OpRate) -> str:
-    """The name of an op without the name of the library or device that ran it."""
+    """The name of an op without the library or device that ran it."""
     name = _LIBRARY.sub("", op.name)
     return "attention" if _ATTENTION.match(name) else name
 
 
 def _merged(ops: Sequence[OpRate], shapes: bool) -> list[OpRate]:
-    """Ops with the same name merged, with their combined rates. With ``shapes``, only ops with the same shapes
-    and types are merged, and ops without recorded shapes are left out."""
+    """Merge ops with the same name, and combine their rates. With ``shapes``, only ops with the same shapes and dtypes
+    are merged, and ops without recorded shapes are left out."""
     groups: dict[object, list[OpRate]] = {}
     for op in ops:
         if not shapes or op.input_dims:
@@ -81,6 +81,6 @@ def _merged_rate(ops: Sequence[OpRate], shapes: bool) -> OpRate:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """The sum; None when any value is unknown."""
+    """The sum; None if any value is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None

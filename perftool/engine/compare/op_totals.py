@@ -1,4 +1,4 @@
-"""Time and calls of ops per step, so that runs of different lengths can be compared."""
+"""Computes the time and calls of ops per step, so that runs of different lengths can be compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.model.report import Share
 
 
 def totals(ranking: Iterable[Share], steps: int) -> tuple[OpTotal, ...]:
-    """Time (ns) and calls per step for a ``ranking`` over ``steps`` steps, by normalised name."""
+    """The time (in ns) and calls per step by normalised name, from a ``ranking`` over ``steps`` steps."""
     merged: dict[str, tuple[int, int]] = {}
     for row in ranking:
         name = normalised(row.name)

@@ -1,4 +1,4 @@
-"""One side of a comparison: a run just analysed, or read from a saved report."""
+"""Prepares one side of a comparison: a run that was just analysed, or read from a saved report."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def run_side(
     worked: tuple[int, ...] | None = None,
     lost_kernels: Mapping[int, float] | None = None,
 ) -> RunSide:
-    """The run called ``name``, with its ``steps``. Its rankings of device ops and ops are totals over complete steps.
+    """The run called ``name``, with its ``steps``. ``device_ops`` and ``ops`` are totals over complete steps.
 
-    ``rates`` are the rates that ops reached on ``device``, and ``served`` is the result of ``served_numbers``.
-    ``steps_from`` and ``step_unit`` say what separates steps. ``inputs`` are the files of the run, ``recorded_ns`` has
-    the length of each rank's recording, ``worked`` is the result of ``device_ranks`` (None when unknown), and
-    ``lost_kernels`` has the share of each rank's kernel launches without device work.
+    ``rates`` are the rates that ops reach on ``device``, and ``served`` is the result of ``served_numbers``.
+    ``steps_from`` and ``step_unit`` say what separates steps. ``inputs`` are the files of the run. ``recorded_ns`` maps
+    ranks to the lengths of their recordings, and ``lost_kernels`` to the share of their kernel launches without device
+    work. ``worked`` is the result of ``device_ranks`` (None if unknown).
     """
     steps = tuple(steps)
     complete = counted(steps)
@@ -80,19 +80,19 @@ def run_side(
 
 
 def _modules(modules: Sequence[ModuleTime], steps: Sequence[Step]) -> tuple[OpTotal, ...]:
-    """The work of each module without its inner modules, per step of the rank that ran it."""
+    """The work of each module without its submodules, per step of the rank that ran it."""
     count = max(1, sum(step.rank == module.rank for step in steps for module in modules[:1]))
     return tuple(OpTotal(module.path or NO_MODULE, module.own_ns / count, module.calls / count) for module in modules)
 
 
 def served_numbers(values: Mapping[str, float | None]) -> dict[str, float]:
-    """The known metrics in ``values`` that only a language-model server has, in the order of reports."""
+    """The known metrics in ``values`` that only a language-model server has, in report order."""
     known = ((kind.name, values.get(kind.name)) for kind in metric_kinds() if kind.serving)
     return {name: value for name, value in known if value is not None}
 
 
 def device_ranks(busy_ns: Mapping[int, int | None], device: str | None) -> tuple[int, ...]:
-    """The ranks with work on an accelerator, from each rank's busy time and the type of the ``device``."""
+    """The ranks with work on an accelerator, given the busy time of each rank and the type of the ``device``."""
     return tuple(sorted(rank for rank, ns in busy_ns.items() if ns is not None and device != "cpu"))
 
 

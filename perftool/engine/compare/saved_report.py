@@ -28,9 +28,9 @@ _FINDING = (
 
 
 def read_saved(path: str) -> RunSide | None:
-    """The run described by a saved report; None when ``path`` is not one.
+    """Read the run described by a saved report; None if ``path`` is not a report.
 
-    Raises InputError for a report of another version, or with missing parts.
+    Raises InputError if the report has another version or is incomplete.
     """
     place = Path(path)
     try:
@@ -39,7 +39,7 @@ def read_saved(path: str) -> RunSide | None:
         return None
     if _MARK not in text or not text.lstrip().startswith(b"{"):
         return None
-    # A trace may have the same keys as a report.
+    # A trace may contain the same keys as a report.
     if holds_events(text):
         return None
     try:
@@ -90,7 +90,7 @@ def _setting(data: Mapping[str, Any]) -> Setting:
 
 
 def _worked(data: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The ranks with work on an accelerator; None if the report is of an earlier version, which lacks them."""
+    """The ranks with work on an accelerator; None if the report is from an earlier version, which lacks them."""
     if "ranks" not in data:
         return None
     shown = device_ranks({one["rank"]: one["busy_ns"] for one in data["ranks"]}, data["device"]["type"])
@@ -98,7 +98,7 @@ def _worked(data: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _of_ranks(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The number ``name`` of each rank as plain data; reports of earlier versions lack it."""
+    """The number ``name`` of each rank as plain data. Reports from earlier versions lack it."""
     return {str(one["rank"]): one[name] for one in data.get("ranks", []) if one.get(name) is not None}
 
 

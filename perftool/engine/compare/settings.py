@@ -1,4 +1,4 @@
-"""Differences in the setup of two runs, which may explain a change of step time without a change of code."""
+"""Differences in the setup of two runs, which may change the step time even if the code is the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perftool.model.diff import Setting
 
 
 def differences(base: Setting, new: Setting) -> Iterator[str]:
-    """A text for each difference; an unknown value equals any other."""
+    """A text for each difference. Unknown values are ignored."""
     if base.device and new.device and base.device != new.device:
         yield f"the device changed from {base.device} to {new.device}"
     if base.world_size and new.world_size and base.world_size != new.world_size:
@@ -25,7 +25,7 @@ def named(ranks: Collection[int]) -> str:
 
 
 def listed(ranks: Iterable[int]) -> str:
-    """The numbers, with consecutive ones as a range: 0-3, 8."""
+    """The numbers as text, with consecutive ones as ranges: 0-3, 8."""
     stretches: list[list[int]] = []
     for rank in sorted(ranks):
         if stretches and rank == stretches[-1][-1] + 1:

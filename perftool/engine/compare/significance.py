@@ -17,9 +17,9 @@ _SEED = 0
 def change_of_median(base: Sequence[int], new: Sequence[int]) -> Interval | None:
     """The relative change of the median from ``base`` to ``new``; None with too few values, or if the base median is 0.
 
-    Percentile bootstrap (Efron 1979): both samples are redrawn with replacement 2000 times, and the interval holds the
-    middle 95 % of the changes. The seed is fixed, so equal inputs give equal bounds. The interval does not include the
-    variation between runs of the same code.
+    Uses a percentile bootstrap (Efron 1979): both samples are redrawn with replacement 2000 times, and the interval
+    contains the middle 95 % of the changes. The seed is fixed, so that equal inputs give equal bounds. The interval
+    does not account for the variation between runs of the same code.
     """
     import numpy as np
 
@@ -41,7 +41,7 @@ def change_of_median(base: Sequence[int], new: Sequence[int]) -> Interval | None
 
 
 def verdict_on(interval: Interval | None) -> Verdict:
-    """Slower or faster only when the whole interval is on one side of zero."""
+    """``slower`` or ``faster`` only if the whole interval is on one side of zero."""
     if interval is None:
         return "cannot be judged"
     if interval.low > 0:

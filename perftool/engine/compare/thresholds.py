@@ -1,4 +1,4 @@
-"""Findings just above the threshold of their rule."""
+"""Recognises findings that are barely above the threshold of their rule."""
 
 from __future__ import annotations
 

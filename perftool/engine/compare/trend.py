@@ -1,4 +1,4 @@
-"""The trend of a metric over many runs: where its level changed, and whether the last level is worse."""
+"""Finds out where the level of a metric changed over many runs, and whether the last level is worse."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from perftool.model.trend import (
 )
 from perftool.units import NS_PER_MS, format_ns, format_ratio
 
-# Penalty for a change of level: this number times the logarithm of the number of runs, in units of the noise. Tested on
-# 60 series each of 12, 30 and 100 runs. In pure noise (normal, or Student's t with 3 degrees of freedom), zero to two
-# series showed a change. A rise by five units in the last four runs was found in 97 to 100 % of the series with normal
-# noise, and in 78 to 83 % of those with Student's t noise.
+# The penalty for a change of level, in units of the noise: this number times the logarithm of the number of runs. It
+# was tested on 60 series each of 12, 30 and 100 runs. In pure noise (normal, or Student's t with 3 degrees of freedom),
+# at most two series showed a change. A rise by five units in the last four runs was found in 97 to 100 % of the series
+# with normal noise, and in 78 to 83 % of those with Student's t noise.
 _PENALTY = 2.0
-# The smallest assumed noise, as a share of the median: runs with identical numbers would have none.
+# The noise is assumed to be at least this share of the median, because runs with identical numbers would have none.
 _LEAST_NOISE = 0.005
-# Every run and rank with device work has this metric.
+# All runs and ranks with device work have this metric.
 _DEVICE_WORK = "device_busy_ratio"
-# The fields that say how steps were found; empty in the lines of earlier versions.
+# The fields that say how steps were found. They are empty in lines from earlier versions.
 _STEP_KEYS = ("steps_from", "step_unit")
 
 
@@ -50,10 +50,10 @@ def trend_of(
     last: int = DEFAULT_LAST,
     threshold: float = DEFAULT_THRESHOLD,
 ) -> Trend:
-    """``metric`` over the ``last`` runs (of ``rank``) that are comparable with the newest run.
+    """Judge ``metric`` over the ``last`` runs (of ``rank``) that are comparable with the newest run.
 
-    ``only`` is a pattern for run names, ``since`` the earliest time or a prefix of it, ``threshold`` is in percent.
-    Raises SettingsError for an unknown metric, InputError when no run is left, and MissingExtraError without the
+    ``only`` is a pattern for run names, ``since`` the earliest time or a prefix of it, and ``threshold`` is in percent.
+    Raises SettingsError for an unknown metric, InputError if no run is left, and MissingExtraError without the
     statistics library.
     """
     kind = next((kind for kind in metric_kinds() if kind.name == metric), None)
@@ -96,10 +96,10 @@ def _analysed(line: RunLine) -> str:
 
 
 def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, history: History) -> str:
-    """Why the newest run cannot be judged; empty if it can. The check must not pass a run that it cannot judge.
+    """Explain why the newest run cannot be judged; empty if it can. The check must not pass a run that it cannot judge.
 
-    ``newest`` is the newest line to judge, ``last`` a line of the newest run, perhaps of another rank, and ``latest``
-    the line that was analysed last: the time of a recording comes from the trace, and may be wrong.
+    ``newest`` is the newest line to judge, and ``last`` is a line of the newest run, possibly of another rank.
+    ``latest`` is the line that was analysed last: the time of a recording comes from the trace and may be wrong.
     """
     if history.ends_damaged:
         return "the last line of the file is damaged, so the newest run is not judged"
@@ -120,8 +120,8 @@ def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, hist
 
 
 def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if it lacks ranks that most ``runs`` have; else empty. A missing rank may be the
-    slowest."""
+    """Explain why ``newest`` is not judged if it lacks ranks that most ``runs`` have. A missing rank may be the slowest
+    one. Empty if no such rank is missing."""
     ranks: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for line in lines:
         if line.rank is not None:
@@ -136,7 +136,7 @@ def _without_usual_ranks(newest: RunLine, runs: Sequence[RunLine], lines: Sequen
 
 
 def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if it has no device work but most ``runs`` do; else empty."""
+    """Explain why ``newest`` is not judged if it has no device work although most ``runs`` do; otherwise empty."""
     shown = [run for run in runs if run.metrics.get(_DEVICE_WORK) is not None]
     if newest in shown or 2 * len(shown) <= len(runs):
         return ""
@@ -144,29 +144,28 @@ def _without_device_work(newest: RunLine, runs: Sequence[RunLine]) -> str:
 
 
 def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if fewer than half of the runs found their steps in the same way; else empty."""
+    """Explain why ``newest`` is not judged if its steps were detected differently from those of most runs; otherwise
+    empty."""
     known = {key: Counter(filter(None, (getattr(line, key) for line in wanted))) for key in _STEP_KEYS}
     own = {key: getattr(newest, key) for key in _STEP_KEYS}
     if not any(own[key] and 2 * known[key][own[key]] < known[key].total() for key in _STEP_KEYS):
         return ""
-    return (
-        f"the newest run ({newest.label}) is not judged: its steps were not found in the same way as those of most runs"
-    )
+    return f"the newest run ({newest.label}) is not judged: its steps were detected differently from those of most runs"
 
 
 def _with_other_settings(newest: RunLine, alike: int, runs: int) -> str:
-    """Why ``newest`` is not judged if too few of the ``runs`` are ``alike``, though the file has enough; empty if not.
-    Otherwise, any change of the device's name would pass the gate."""
+    """Explain why ``newest`` is not judged if too few of the ``runs`` are ``alike``, although there are enough in
+    total; otherwise empty. Without this check, a new device name would pass the gate."""
     if not alike < 2 * FEWEST_RUNS <= runs:
         return ""
     return (
         f"the newest run ({newest.label}) is not judged: only {alike} of {runs} runs have its device, world size, "
-        f"origin and kind of steps, and a verdict needs {2 * FEWEST_RUNS}; --since or --only begins a new series"
+        f"origin and kind of steps, and a verdict needs {2 * FEWEST_RUNS}; --since or --only starts a new series"
     )
 
 
 def _with_lost_kernels(newest: RunLine, runs: Sequence[RunLine]) -> str:
-    """Why ``newest`` is not judged if it lacks many more of its kernels than ``runs`` usually do; else empty."""
+    """Explain why ``newest`` is not judged if it lacks many more kernels than ``runs`` usually do; otherwise empty."""
     after = newest.lost_kernels_ratio
     usual = [one.lost_kernels_ratio for one in runs if one is not newest and one.lost_kernels_ratio is not None]
     if after is None or not usual or after - median(usual) <= MOST_LOST_KERNELS:
@@ -178,8 +177,8 @@ def _with_lost_kernels(newest: RunLine, runs: Sequence[RunLine]) -> str:
 
 
 def _undescribed(newest: RunLine, runs: Sequence[RunLine], limit: float) -> str:
-    """Why ``newest`` is not judged if it records so much more time per step than ``runs`` usually do that its steps do
-    not represent it; else empty.
+    """Explain why ``newest`` is not judged if its recording is so much longer per step than that of other ``runs`` that
+    its steps are not representative; otherwise empty.
     """
     others = [one for one in runs if one is not newest]
     recorded = [one.recorded_per_step_ms for one in others if one.recorded_per_step_ms is not None]
@@ -188,18 +187,18 @@ def _undescribed(newest: RunLine, runs: Sequence[RunLine], limit: float) -> str:
     if after is None or step is None or not recorded or not steps:
         return ""
     before = median(recorded)
-    # Slower steps make the recording longer, too.
+    # Slower steps also make the recording longer.
     if after <= before * (1 + limit + UNEVEN) or step > median(steps) * (1 + limit):
         return ""
     return (
         f"the newest run ({newest.label}) is not judged: its recording takes {format_ns(after * NS_PER_MS)} per step "
-        f"(usually {format_ns(before * NS_PER_MS)}), but its median step grew less: time is lost between steps, or in "
-        "a few of them"
+        f"(usually {format_ns(before * NS_PER_MS)}), but its median step grew less: time is lost between steps or in "
+        "a few steps"
     )
 
 
 def _are_comparable(one: RunLine, newest: RunLine) -> bool:
-    """Whether the numbers of two runs are comparable. Earlier versions did not write how steps were found."""
+    """Whether the numbers of two runs are comparable. Lines from earlier versions do not say how steps were found."""
     same = all(getattr(one, key) == getattr(newest, key) for key in ("device", "world_size", "origin"))
     return same and all(len({getattr(one, key), getattr(newest, key)} - {""}) < 2 for key in _STEP_KEYS)
 
@@ -224,7 +223,7 @@ def _levels(lines: Sequence[RunLine], metric: str) -> tuple[Level, ...]:
 
 
 def _usual(lines: Sequence[RunLine]) -> set[str]:
-    """The codes of findings in more than half of the runs."""
+    """The codes that occur in more than half of the runs."""
     counts = Counter(code for line in lines for code in set(line.codes))
     return {code for code, count in counts.items() if 2 * count > len(lines)}
 
@@ -232,8 +231,8 @@ def _usual(lines: Sequence[RunLine]) -> set[str]:
 def _ends(values: Sequence[float]) -> list[int]:
     """The index after each level of ``values``, from an optimal partition by PELT (Killick 2012).
 
-    The cost of a partition is the distance of the values from the median of their level, which is robust to outliers,
-    in units of the noise (the median change from run to run).
+    The cost of a partition is the distance of the values from the median of their level, in units of the noise (the
+    median change from run to run). This is robust to outliers.
     """
     if len(values) < 2 * FEWEST_RUNS:
         return [len(values)] if values else []
@@ -243,7 +242,7 @@ def _ends(values: Sequence[float]) -> list[int]:
     except ImportError:
         raise MissingExtraError("trend needs ruptures: python -m pip install 'habana-perf-tool[trend]'") from None
     signal = np.asarray(values, dtype=float)
-    # The median distance between two numbers of a normal distribution is 0.954 standard deviations.
+    # The median distance between two samples of a normal distribution is 0.954 standard deviations.
     noise = float(np.median(np.abs(np.diff(signal)))) / 0.954
     noise = max(noise, _LEAST_NOISE * abs(float(np.median(signal))))
     if not noise:
@@ -254,9 +253,9 @@ def _ends(values: Sequence[float]) -> list[int]:
 
 
 def _at_the_changes(values: Sequence[float], ends: Sequence[int]) -> list[int]:
-    """Move each of ``ends`` to where the levels on both sides have the least spread. The search requires
-    ``FEWEST_RUNS`` runs in a level, so it may place the start of a level too early. A last level that now has fewer
-    runs is merged with the level before it.
+    """Move each of ``ends`` to where the levels on both sides have the least spread. The search requires at least
+    ``FEWEST_RUNS`` runs per level, so it may place the start of a level too early. If the last level then has fewer
+    runs, it is merged with the one before it.
     """
     moved = list(ends)
     for at in range(len(ends) - 1):
@@ -274,7 +273,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _judged(trend: Trend) -> Trend:
-    """``trend`` with a comparison of its last level with the best earlier one."""
+    """Compare the last level of ``trend`` with the best earlier one."""
     if len(trend.points) < 2 * FEWEST_RUNS:
         return trend
     *earlier, now = trend.levels
@@ -284,7 +283,7 @@ def _judged(trend: Trend) -> Trend:
         return replace(trend, verdict="changed")
     best = min(earlier, key=lambda level: _regression_size(trend.kind, level))
     lost = _regression_size(trend.kind, now) - _regression_size(trend.kind, best)
-    # Ratios are compared in percentage points, because a tiny ratio may double without harm.
+    # Ratios are compared in percentage points, because it is harmless if a tiny ratio doubles.
     worse = lost if trend.kind.unit == "ratio" else lost / abs(best.median) if best.median else float(lost > 0)
     return replace(trend, verdict=_verdict(worse, trend.threshold), best=best, worse=worse)
 

@@ -1,1 +1,1 @@
-"""Draws the pictures of a report, and the annotations of a trace."""
+"""Draws the charts of a report, and the annotations of a trace."""

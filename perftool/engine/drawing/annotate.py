@@ -1,4 +1,4 @@
-"""Builds slices and counters to add to a rank's trace: findings, the critical path, idle time and counters."""
+"""Builds the annotations to add to a rank's trace: findings, the critical path, idle time and counters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perftool.units import format_ratio
 
 _T = TypeVar("_T")
 _FIRST_PID, _MOST_DIGITS = 9001, 15
-# More lanes for a rule, or more memory counters, would be unreadable.
+# More lanes per rule, or more memory counters, would be unreadable.
 _MOST_LANES = 64
 _NUMBERS = "SELECT pid AS number FROM raw UNION SELECT tid FROM raw"
 _IDLE = "SELECT cause, ts, dur FROM _idle_stretches WHERE rank = $rank ORDER BY ts"
@@ -31,7 +31,7 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
     """The annotations for ``rank``: its findings and those of the whole run, its critical path, its idle time by cause,
     and counters.
 
-    Idle time and counters are read from ``store`` lazily, while they are written.
+    Idle time and counters are read lazily from ``store`` while they are written.
     """
     store.build(["windows", "_idle_stretches", "_busy_changes", "queue_depth", "memory"])
     window = _window(store, rank)
@@ -50,7 +50,7 @@ def annotate(store: TraceStore, report: Report, rank: int) -> Annotations:
 
 
 def _window(store: TraceStore, rank: int) -> Location:
-    """The measured window of the rank, or the whole recording if it has none."""
+    """The window of the rank, or the whole recording if it has none."""
     for table in ("windows", "slices"):
         store.build([table])
         found = store.select(
@@ -63,7 +63,7 @@ def _window(store: TraceStore, rank: int) -> Location:
 
 
 def attention(findings: Sequence[Finding], window: Location) -> tuple[Location, Location | None]:
-    """The initial view, and the slice to select in it (None if there is none)."""
+    """The initial view, and the slice to select in it (None if no slice is known)."""
     for finding in findings[:1]:
         if _has_stretch(finding.location):
             return _around(finding.location, window), finding.location
@@ -84,7 +84,7 @@ def _has_stretch(place: Location) -> bool:
 
 
 def _free_pid(store: TraceStore, threads: int) -> int:
-    """An id that the trace uses for no process or thread, and neither any of the ``threads`` ids after it."""
+    """An unused id: no process or thread of the trace has this id or one of the ``threads`` ids after it."""
     texts = (row["number"] or "" for row in store.select(_NUMBERS))
     pid = _FIRST_PID
     for used in sorted(
@@ -97,7 +97,7 @@ def _free_pid(store: TraceStore, threads: int) -> int:
 
 
 def _lanes(code: str, findings: Sequence[Finding], window: Location) -> Iterator[Lane]:
-    """The findings of one rule with the slices they point to; overlapping slices get separate lanes."""
+    """The findings of one rule with the slices they refer to. Overlapping slices get separate lanes."""
     chosen = [finding for finding in findings if finding.code == code]
     marks = [mark for finding in chosen for mark in _marks(finding, window)]
     lanes, left = nested_lanes(marks)
@@ -107,11 +107,11 @@ def _lanes(code: str, findings: Sequence[Finding], window: Location) -> Iterator
 
 
 def nested_lanes(marks: Iterable[Mark]) -> tuple[list[list[Mark]], int]:
-    """``marks`` assigned greedily to lanes such that no two marks of a lane overlap partially, and the number of marks
-    that do not fit into ``_MOST_LANES``."""
+    """Assign ``marks`` greedily to lanes, so that no two marks in a lane overlap partially. Returns the lanes, and the
+    number of marks that do not fit into ``_MOST_LANES``."""
     lanes: list[list[Mark]] = []
     left = 0
-    # For each lane, the ends of the marks that contain the current time, innermost last.
+    # By lane, the ends of the marks that contain the current time, innermost last.
     still_open: list[list[int]] = []
     for mark in sorted(marks, key=lambda mark: (mark.ts_ns, -mark.dur_ns)):
         end = mark.ts_ns + mark.dur_ns
@@ -128,7 +128,7 @@ def nested_lanes(marks: Iterable[Mark]) -> tuple[list[list[Mark]], int]:
 
 
 def _fits(ts: int, end: int, open_ends: list[int]) -> bool:
-    """Whether the stretch from ``ts`` to ``end`` fits inside the innermost open mark. Removes marks that have ended."""
+    """Whether the stretch from ``ts`` to ``end`` fits into the innermost open mark. Removes marks that have ended."""
     while open_ends and open_ends[-1] <= ts:
         open_ends.pop()
     return not open_ends or end <= open_ends[-1]
@@ -197,7 +197,7 @@ def _read_samples(store: TraceStore, sql: str, names: Sequence[str], params: dic
 
 
 class _Again(Generic[_T]):
-    """An iterable that calls ``read`` for each loop: one loop searches for secrets to redact, the next one writes."""
+    """An iterable that calls ``read`` each time: one iteration searches for secrets to redact, the next one writes."""
 
     def __init__(self, read: Callable[[], Iterator[_T]]) -> None:
         self._read = read

@@ -9,14 +9,14 @@ from typing import Any
 from perftool.model.pictures import Bar, Lane, LaneSide
 from perftool.store.trace_store import TraceStore
 
-# Assumed width of a view in pixels; slices shorter than a pixel are joined.
+# The assumed width of a view in pixels. Slices shorter than a pixel are joined.
 _PIXELS = 400
 _HOST_LANES = 3
 _DEVICE_LANES = 5
 _HOST_ROWS = 4
 _NEEDS = ("slices", "tracks", "device_ops", "gap_causes", "syncs", "feeding_tracks", "_name_roles")
 
-# Slices shorter than a pixel become one bar if they are of one kind and in the same pixel of a lane.
+# Slices shorter than a pixel become one bar if they are of the same kind and in the same pixel of a lane.
 _JOINED = """
 long AS (SELECT lane, name, kind, ts, "end", 1 AS count FROM cut WHERE "end" - ts >= $pixel),
 short AS (
@@ -33,7 +33,7 @@ WITH cut AS (
            0 AS level, greatest(d.ts, $begin) AS ts, least(d."end", $until) AS "end"
     FROM device_ops AS d JOIN tracks AS t ON t.id = d.track
     WHERE d.rank = $rank AND d.valid AND d.ts < $until AND d."end" > $begin
-    -- The lanes of an engine that run the same kernel at the same time are drawn once.
+    -- If several lanes of an engine run the same kernel at the same time, it is drawn once.
     GROUP BY ALL
 ), {_JOINED}
 """
@@ -56,7 +56,8 @@ WITH cut AS (
     FROM gap_causes WHERE rank = $rank AND ts < $until AND "end" > $begin
 ), {_JOINED}
 """
-# The threads to draw: the one with the marked slice, then those that feed the device, the most ops in the view first.
+# The threads to draw: first the one with the marked slice, then those that feed the device, by number of ops in the
+# view.
 _HOST_TRACKS = """
 SELECT t.id, t.process, t.thread,
        count(*) FILTER (s.ts = $mark AND s."end" = $mark_end) AS marked, count(*) FILTER (s.cat = 'cpu_op') AS ops
@@ -70,7 +71,7 @@ ORDER BY marked > 0 DESC, ops DESC, count(*) DESC, t.id LIMIT $most
 
 @dataclass(frozen=True)
 class View:
-    """A stretch of a rank's time to draw, and the marked part of it, in ns."""
+    """The stretch of a rank's time to draw, and the marked part of it, in ns."""
 
     rank: int
     begin: int
@@ -93,7 +94,7 @@ def lanes_in(store: TraceStore, view: View) -> tuple[Lane, ...]:
 
 
 def capped(lanes: Sequence[Lane], most: int) -> tuple[tuple[Lane, ...], int]:
-    """``lanes`` with only the longest bars, at most ``most`` in all lanes together, and the number of bars left out."""
+    """Keep only the longest bars of ``lanes``, at most ``most`` in total. Also returns the number of bars left out."""
     lengths = sorted((bar.dur_ns for lane in lanes for bar in lane.bars), reverse=True)
     if len(lengths) <= most:
         return tuple(lanes), 0
@@ -149,7 +150,7 @@ def _lane(key: str, name: str, side: LaneSide, bars: Sequence[Bar], view: View, 
 
 
 def _nested(bars: Sequence[Bar]) -> list[Bar]:
-    """Puts each of ``bars``, which are in time order, one row below the bar that encloses it."""
+    """Put each of ``bars``, which are in time order, one row below the bar that encloses it."""
     open_ends: list[int] = []
     placed = []
     for bar in bars:
@@ -161,7 +162,7 @@ def _nested(bars: Sequence[Bar]) -> list[Bar]:
 
 
 def _coalesced(bars: Sequence[Bar], pixel: int) -> list[Bar]:
-    """Merges short bars that follow each other in one row, are of the same kind, and are less than a pixel apart."""
+    """Merge short bars of the same kind that follow each other in a row, less than a pixel apart."""
     kept: list[Bar] = []
     last: dict[int, int] = {}
     for bar in bars:

@@ -1,4 +1,4 @@
-"""Draws the critical path of a step of median length: its own lane, and the highlighted parts of the lanes below."""
+"""Draws the critical path of a step of median length: a separate lane, and the highlighted parts of other lanes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The timeline of one step of ``rank``: of its steps with a critical path, the one closest to their median length;
-    None without such a step."""
+    """The timeline of a step of ``rank``: the one closest to the median length among those with a critical path; None
+    if there is none."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
     if not found:
@@ -51,8 +51,8 @@ def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | No
 
 
 def _bars(rows: Sequence[dict[str, Any]], begin: int, until: int) -> list[Bar]:
-    """The bars of the path lane. A bin has the kind that bounds the largest part of it; adjacent bins of one kind form
-    a bar, which has a name if one name fills more than half of it."""
+    """The bars of the path lane. Each bin gets the kind that bounds the largest part of it. Adjacent bins of the same
+    kind form a bar, which is named if one name accounts for more than half of it."""
     width = (until - begin) / _BINS
     bins: list[dict[tuple[str, str | None], float]] = [{} for _ in range(_BINS)]
     for row in rows:
@@ -87,7 +87,7 @@ def _bar(ts: int, end: int, kind: str, names: dict[str | None, float]) -> Bar:
 
 
 def _highlighted(rows: Sequence[dict[str, Any]], pixel: int) -> dict[str, tuple[tuple[int, int], ...]]:
-    """The stretches by lane; stretches less than a pixel apart are joined."""
+    """The stretches by lane. Stretches less than a pixel apart are joined."""
     found: dict[str, list[list[int]]] = {}
     for row in sorted(rows, key=lambda row: (row["ts"], row["end"])):
         if row["lane"] is None:
@@ -118,7 +118,7 @@ def path_marks(store: TraceStore, rank: int) -> tuple[list[AnnotatedLane], list[
     last: tuple[int, int] | None = None
     for row in store.select(_MARKS, {"rank": rank}):
         _, marks = lanes.setdefault(row["track"], (f"critical path: {str(row['lane']).strip()}", []))
-        # Work on a stream may overlap its predecessor on the path, but the marks of a lane must not.
+        # Work on a stream may overlap its predecessor on the path, but marks in a lane must not overlap.
         begin = max(row["ts"], marks[-1].ts_ns + marks[-1].dur_ns) if marks else row["ts"]
         if begin >= row["end"]:
             continue

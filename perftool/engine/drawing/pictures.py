@@ -1,4 +1,4 @@
-"""Builds the pictures of a report from the tables."""
+"""Builds the charts of a report from the tables."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from perftool.model.pictures import MemoryCurve, MemorySteps, Pictures, RankTime
 from perftool.model.report import BREAKDOWN, Finding, Report, Step
 from perftool.store.trace_store import TraceStore
 
-# Limits on the number of items; the longest or most important ones are drawn, and the page states what is omitted.
+# Limits on the number of items. The longest or most important ones are drawn, and the page says what is omitted.
 MOST_TIMELINES = 12
 MOST_BARS = 240
 MOST_STRIPS = 8
 MOST_CURVES = 8
 _BINS = 240
 _SAMPLES = 300
-# The most columns of a chart over steps.
+# The most columns in a chart over steps.
 _MOST_STEPS = 120
 # The margin on each side of the marked stretch, as a share of its length.
 _MARGIN = 0.6
-# A short stretch gets a wider margin, which shows what surrounds it: _LEAST_MARGIN of a step, but at most _MOST_MARGIN
-# times its length.
+# A short stretch gets a wider margin to show its surroundings: _LEAST_MARGIN of a step, but at most _MOST_MARGIN times
+# its own length.
 _MOST_MARGIN = 3
 _LEAST_MARGIN = 0.01
 
@@ -44,7 +44,8 @@ class PlannedTimeline:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The pictures to draw: timelines by finding number, and the ranks whose strips and memory curves are drawn."""
+    """The charts to draw: timelines by index of the finding, and the ranks with a strip, memory curves or a critical
+    path."""
 
     timelines: Mapping[int, PlannedTimeline]
     strips: tuple[int, ...]
@@ -60,7 +61,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Taken:
-    """The pictures of some ranks."""
+    """The charts of some ranks."""
 
     timelines: Mapping[int, Timeline]
     strips: tuple[Strip, ...]
@@ -70,12 +71,12 @@ class Taken:
 
 
 def pictures_of(store: TraceStore, report: Report) -> Pictures:
-    """The pictures for ``report``, made from a store with all events of its ranks."""
+    """Draw the charts of ``report`` from a store with all events of its ranks."""
     return merge_pictures(store, report, [take_pictures(store, choose_pictures(store, report))])
 
 
 def choose_pictures(store: TraceStore, report: Report) -> Wanted:
-    """The pictures to draw for ``report``, chosen from the tables of ``store``."""
+    """Choose the charts to draw for ``report``, from the tables of ``store``."""
     store.build(["_rank_totals"])
     ranks = store.select("SELECT rank, device FROM _rank_totals ORDER BY rank")
     return Wanted(
@@ -87,7 +88,7 @@ def choose_pictures(store: TraceStore, report: Report) -> Wanted:
 
 
 def take_pictures(store: TraceStore, wanted: Wanted) -> Taken:
-    """The ``wanted`` pictures of the ranks in ``store``, drawn from its events."""
+    """Draw the ``wanted`` charts of the ranks in ``store`` from its events."""
     own = {number: wish for number, wish in wanted.timelines.items() if wish.view.rank in store.metadata}
     drawn = {number: _timeline(store, wish) for number, wish in own.items()}
     return Taken(
@@ -100,7 +101,7 @@ def take_pictures(store: TraceStore, wanted: Wanted) -> Taken:
 
 
 def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) -> Pictures:
-    """All pictures of ``report``, merged from the pictures of its ranks."""
+    """Merge the charts of all ranks into the charts of ``report``."""
     timelines = {number: timeline for part in parts for number, timeline in part.timelines.items()}
     return Pictures(
         dict(sorted(timelines.items())),
@@ -116,7 +117,8 @@ def merge_pictures(store: TraceStore, report: Report, parts: Sequence[Taken]) ->
 
 
 def _planned_timelines(report: Report) -> dict[int, PlannedTimeline]:
-    """Timelines to draw, by finding number; a finding repeated on several ranks is drawn for the first only."""
+    """The timelines to draw, by index of the finding. A finding that occurs on several ranks is drawn only for the
+    first."""
     wishes: dict[int, PlannedTimeline] = {}
     for number, *_ in grouped(report.findings):
         finding = report.findings[number]
@@ -166,7 +168,7 @@ def _timeline(store: TraceStore, wish: PlannedTimeline) -> Timeline | None:
     )  # fmt: skip
 
 
-# The device state in each bin of the window, as an index into $kinds. DuckDB 2.0 fails on millions of rows of text.
+# The device's states in each bin of the window, as indices into $kinds. DuckDB 2.0 fails on millions of rows of text.
 _STRIP = """
 WITH bins AS (
     SELECT rank, ts AS begin, greatest(("end" - ts) / $bins, 1) AS width FROM windows
@@ -208,7 +210,7 @@ def _strips(store: TraceStore, ranks: Sequence[int]) -> tuple[Strip, ...]:
     )
 
 
-# The samples with the least and the most allocated memory in each bin, so that no peak is lost.
+# The samples with the least and with the most allocated memory in each bin, so that no peak is lost.
 _MEMORY = """
 WITH shown AS (
     SELECT * FROM memory
@@ -250,7 +252,7 @@ def _memory(store: TraceStore, ranks: Sequence[int]) -> tuple[MemoryCurve, ...]:
     )  # fmt: skip
 
 
-# The step with the highest peak in each column; the largest kinds come first.
+# The step with the highest peak in each column. The largest kinds come first.
 _MEMORY_STEPS = """
 WITH shown AS (FROM memory_steps WHERE main AND rank IN (SELECT unnest($ranks)) AND peak_bytes > 0),
 numbered AS (

@@ -1,4 +1,4 @@
-"""The recordings of several ranks for one timeline, on one clock."""
+"""Reads the recordings of several ranks for a common timeline, on one clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEFT JOIN orders AS o USING (pid) ORDER BY o.place NULLS LAST, r.pid
 """
 _EVENTS = "SELECT ph, cat, name, pid, tid, ts, dur, id, args FROM raw WHERE rank = $rank ORDER BY rowid"
 
-# The names and the arguments of events as JSON, without repeated names.
+# The names (each once) and the arguments of events, as JSON.
 _TEXTS = """
 SELECT DISTINCT to_json(name)::VARCHAR AS text FROM raw WHERE rank = $rank AND name IS NOT NULL
 UNION ALL SELECT args::VARCHAR FROM raw WHERE rank = $rank AND args IS NOT NULL
@@ -37,7 +37,8 @@ def clock_offsets(run: Run) -> dict[int, int | None]:
 
 
 def rank_metadata(run: Run) -> Iterator[bytes]:
-    """All metadata of each rank of ``run``, as JSON. Traces are read again, because joined ranks keep only a part."""
+    """The full metadata of each rank of ``run``, as JSON. Traces are read again, because joined ranks keep only a few
+    keys."""
     for rank in _ranks(run):
         with run.only_rank(rank) as store:
             yield as_json(store.metadata.get(rank))
@@ -56,8 +57,8 @@ def _ranks(run: Run) -> list[int]:
 
 
 def rank_timelines(run: Run) -> Iterator[RankTimeline]:
-    """The timeline of each rank of ``run``. Only one rank is in memory at a time, so read a timeline to its end before
-    the next."""
+    """The timeline of each rank of ``run``. Only one rank is in memory at a time, so read each timeline to its end
+    before requesting the next."""
     for rank, offset_ns in clock_offsets(run).items():
         with run.only_rank(rank) as store:
             drawn = annotate(store, run.report, rank)
@@ -66,7 +67,7 @@ def rank_timelines(run: Run) -> Iterator[RankTimeline]:
 
 
 def first_view(run: Run) -> Annotations:
-    """The first view of the timeline of all ranks of ``run``, and the number of its findings."""
+    """The initial view of the timeline of all ranks of ``run``, and the number of findings, without any lanes."""
     offsets, findings = clock_offsets(run), run.report.findings
     rows = run.store.select('SELECT rank, ts, "end" FROM windows')
     starts = [row["ts"] + (offsets.get(row["rank"]) or 0) for row in rows]

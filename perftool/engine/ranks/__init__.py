@@ -1,1 +1,1 @@
-"""Analyses many ranks: each separately, on any machine, then joined."""
+"""Analyses many ranks separately, on one or more machines, and joins the results."""

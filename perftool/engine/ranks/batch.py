@@ -19,17 +19,17 @@ from perftool.readers.identity import metadata_of
 from perftool.store.ranks import assumed_rank, number_ranks, rank_of
 from perftool.store.sizing import text_size
 
-# The most bytes of text in a batch. Small traces share a batch, because the tables of a batch take at least 0.25 s.
+# The limit on a batch, in bytes of text. Small traces share a batch, because building its tables takes at least 0.25 s.
 BATCH_BYTES = 256 << 20
-# The most when several processes each have a batch: 48 MB of text need 400 MiB of memory.
+# The limit if several processes each have a batch: 48 MiB of text need 400 MiB of memory.
 BATCH_BYTES_SIDE_BY_SIDE = 48 << 20
 
 
 @dataclass(frozen=True)
 class RankFile:
-    """A trace and its ``rank``, which is None if it becomes known only by reading the trace.
+    """A trace and its ``rank``, which is None if it is not known before the trace is read.
 
-    ``issues`` are known before the trace is read. ``folder`` is the base of a relative path on other machines.
+    ``issues`` were found before reading the trace. On other machines, a relative path is resolved against ``folder``.
     """
 
     path: str
@@ -39,7 +39,7 @@ class RankFile:
 
     @property
     def place(self) -> str:
-        """The path of the file for a process with any working directory."""
+        """The path of the file, valid in any working directory."""
         return self.path if is_url(self.path) else os.path.join(self.folder, self.path)
 
 
@@ -63,12 +63,11 @@ class Batch:
 
 
 def number_files(paths: Sequence[str], set_aside: Sequence[SetAside] = ()) -> tuple[RankFile, ...]:
-    """Each of ``paths`` with its rank: the one it states, or else a free one.
+    """Assign a rank to each of ``paths``: the one it states, or else a free one.
 
     Traces without a rank are numbered by host and process, then by name in natural order. A file ``set_aside`` in
-    favour of a trace becomes an issue of that trace.
-
-    The rank of a single trace, or of read-once input, is found while reading it.
+    favour of a trace becomes an issue of that trace. If there is a single trace, or if an input can be read only once,
+    the rank is None and found while reading.
     """
     left_out: dict[str, list[ImportIssue]] = {path: [] for path in paths}
     for aside in set_aside:
@@ -93,7 +92,7 @@ def _natural(path: str) -> list[tuple[int, str]]:
 
 
 def batches(files: Sequence[RankFile], workers: int = 1, *, separate: bool = False) -> tuple[Batch, ...]:
-    """``files`` in order, in batches of about the same size: if possible, one for each of ``workers``, or more.
+    """Divide ``files``, in order, into batches of about the same size, if possible at least one per worker.
 
     ``separate`` puts each file into its own batch.
     """
@@ -101,7 +100,7 @@ def batches(files: Sequence[RankFile], workers: int = 1, *, separate: bool = Fal
         return (Batch(tuple(files)),)
     if separate:
         return tuple(Batch((file,)) for file in files)
-    # One byte is added to each size, because an empty file needs a place in a batch, too.
+    # One byte is added to each size, so that even empty files get a place in a batch.
     sizes = [text_size(file.path) + 1 for file in files]
     total = sum(sizes)
     most = BATCH_BYTES if workers == 1 else BATCH_BYTES_SIDE_BY_SIDE

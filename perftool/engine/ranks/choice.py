@@ -18,15 +18,15 @@ _WORTH_PROCESSES = 32 << 20
 
 
 def choose_schedule(paths: Sequence[str], jobs: int | None = None, scheduler: str | None = None) -> Schedule:
-    """The schedule for the traces at ``paths``.
+    """Choose the schedule for the traces at ``paths``.
 
     ``scheduler`` is None or ``local`` for this machine, or an address for ``connect``. Without ``jobs``, the number of
-    processes follows from cores, files and memory. Raises SettingsError for other values, and the errors of
+    processes depends on cores, files and memory. Raises SettingsError for invalid values, and the errors of
     ``connect``.
     """
     if scheduler not in (None, "local"):
         if jobs is not None:
-            raise SettingsError("--jobs is for --scheduler local; the number of a cluster's workers is fixed")
+            raise SettingsError("--jobs requires --scheduler local; a cluster has a fixed number of workers")
         return connect(scheduler)
     if jobs is not None and jobs < 1:
         raise SettingsError(f"--jobs {jobs}: expected at least 1")

@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster."""
+"""Runs tasks on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from perftool.errors import MissingExtraError, PerfToolError, SettingsError, is_
 _SCHEMES = {"dask://": "tcp://", "tcp://": "tcp://", "tls://": "tls://"}
 _CONNECT_S = 20.0
 _PATIENCE_S = 5.0
-# Errors not caused by the input may be temporary: a full disk, a network outage.
+# Errors not caused by the input may be temporary, such as a full disk or a network outage.
 _RETRIES = 2
-# Tasks submitted per thread: enough to keep the thread busy, few enough for ten thousand ranks.
+# The number of tasks submitted per thread: enough to keep the thread busy, but few enough for ten thousand ranks.
 _AHEAD = 4
 # After this time without a result, the outstanding tasks are treated as hung.
 _STALLED_S = 900.0
@@ -32,18 +32,18 @@ _STALLED_S = 900.0
 
 @dataclass(frozen=True)
 class Cluster:
-    """The workers behind ``client``, a Dask client. They must see the files, by the same absolute paths or by URL."""
+    """The workers of ``client``, a Dask client. They must be able to read the files, by absolute path or URL."""
 
     client: Any
     stalled_s: float = _STALLED_S
 
     @property
     def workers(self) -> int:
-        """The threads of all workers connected now."""
+        """The number of threads of all workers that are currently connected."""
         return max(1, sum(map(int, self.client.nthreads().values())))
 
     def share(self) -> tuple[int, int]:
-        """The database memory of a task in MB, and one core, because a worker may run several tasks at a time."""
+        """The database memory of a task in MB, and one core, because a worker may run several tasks at once."""
         return WORKER_MEMORY_MB, 1
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
@@ -60,7 +60,7 @@ class Cluster:
         while waiting or out:
             while waiting and len(out) < _AHEAD * self.workers:
                 task = waiting.popleft()
-                # Dask would share the results of pure tasks with equal arguments, but the files may have changed.
+                # Dask would reuse the results of pure tasks with equal arguments, but the files may have changed.
                 future = self.client.submit(work, task.seen_from(here), None, pure=False, retries=_RETRIES)
                 out[future] = task
                 future.add_done_callback(finished.put)
@@ -70,13 +70,13 @@ class Cluster:
                 out, waiting, silent = {}, deque() if silent else waiting, True
             elif future in out:
                 task = out.pop(future)
-                # Fetch results at once: a worker that dies loses the results it holds.
+                # Fetch each result immediately, because it is lost if its worker dies.
                 results[task], silent = self._result(future), False
                 show.add(task)
         yield from (results[task] for task in tasks)
 
     def _next(self, finished: SimpleQueue[Any]) -> Any:
-        """The next future to finish, successfully or not; None when nothing finishes in time."""
+        """The next future to finish, successfully or not; None if nothing finishes in time."""
         try:
             return finished.get(timeout=self.stalled_s)
         except Empty:
@@ -90,8 +90,8 @@ class Cluster:
         )
 
     def _result(self, future: Any) -> Any:
-        """The result of ``future``. Its status is not checked: if its worker died after finishing it, the future is no
-        longer finished, and Dask recomputes it.
+        """The result of ``future``. Its status is not checked: if the worker died after finishing it, it is pending
+        again, and Dask recomputes it.
         """
         try:
             return future.result(timeout=self.stalled_s)
@@ -102,9 +102,9 @@ class Cluster:
 def connect(address: str) -> Cluster:
     """Connect to the cluster at ``dask://HOST:PORT`` or ``tls://HOST:PORT``, or through a scheduler file.
 
-    TLS uses the certificates in Dask's configuration. Raises SettingsError for another address, MissingExtraError
-    without Dask, and PerfToolError when no scheduler answers, it has no workers, or they have another version of this
-    program.
+    TLS uses the certificates in Dask's configuration. Raises SettingsError for any other address, and MissingExtraError
+    if Dask is not installed. Raises PerfToolError if no scheduler answers, if it has no workers, or if they have a
+    different version of this program.
     """
     scheme = next((scheme for scheme in _SCHEMES if address.startswith(scheme)), None)
     place = address.removeprefix(scheme or "")
@@ -120,7 +120,7 @@ def connect(address: str) -> Cluster:
     logging.disable()
     try:
         client = _in_time(partial(distributed.Client, **where, timeout=_CONNECT_S, set_as_default=False))
-    # Dask raises TypeError when TLS certificates are missing, and MemoryError or others for another protocol.
+    # Dask raises TypeError if TLS certificates are missing, and MemoryError or others if the protocol is not Dask's.
     except Exception as error:  # noqa: BLE001
         if is_interrupt(error):
             raise KeyboardInterrupt from None
@@ -137,10 +137,10 @@ def connect(address: str) -> Cluster:
 
 
 def _in_time(make: Callable[[], Made]) -> Made:
-    """The result of ``make``. Raises TimeoutError when it takes too long.
+    """Return the result of ``make``. Raises TimeoutError if it takes too long.
 
-    Dask has no time limit for a peer that accepts a connection and never answers. The thread of such a call runs until
-    this process ends.
+    Dask has no time limit for a peer that accepts a connection but never answers. The thread of such a call keeps
+    running until this process ends.
     """
     done: SimpleQueue[tuple[Made | None, BaseException | None]] = SimpleQueue()
 
@@ -161,7 +161,7 @@ def _in_time(make: Callable[[], Made]) -> Made:
 
 
 def _require_version(address: str, client: Any) -> None:
-    """Raise PerfToolError unless every worker has this version of the program."""
+    """Raise PerfToolError unless all workers have this version of the program."""
     for worker, version in sorted(client.run(_version, on_error="return").items()):
         if version != __version__:
             has = f"habana_perf_tool {version}" if isinstance(version, str) else f"no habana_perf_tool ({version})"

@@ -1,4 +1,4 @@
-"""Analyses many ranks in several tasks, joins their exported tables, and evaluates the rules over the joined store."""
+"""Analyses many ranks in several tasks, joins their exported tables, and evaluates the rules on the joined store."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from perftool.store.trace_store import TraceStore
 
 
 def per_rank(rule: Rule) -> bool:
-    """Whether ``rule`` runs on one rank at a time.
+    """Whether ``rule`` must run on one rank at a time.
 
-    User rules do, as documented. Shipped rules give the same findings whether one store or several hold the ranks,
-    which a test checks.
+    This is documented for user rules. Shipped rules return the same findings whether the ranks are in one store or in
+    several, which a test checks.
     """
     return rule.scope == "rank" and rule.sql is not None and USER_CODE.fullmatch(rule.code) is not None
 
 
 def analyse(tasks: Sequence[Batch], shared: Shared, schedule: Schedule, progress: Progress | None) -> list[Part]:
-    """The results of ``tasks``, in order. The traces of a lost task are retried one by one."""
+    """Run ``tasks``, and return their results in order. The traces of a failed task are retried one by one."""
     work = partial(analyse_batch, shared=shared)
     results = list(schedule.run(tasks, work, progress))
     retried = [
@@ -62,7 +62,7 @@ def _made(task: Batch, result: Part | TaskFailed) -> Part:
 
 
 def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
-    """Join ``parts`` in ``store``, with times relative to a common zero; returns their facts."""
+    """Join ``parts`` in ``store``, with times relative to a common zero, and return their facts."""
     facts = [part.facts for part in parts if part.facts is not None]
     store.base_ns = next((fact.base_ns for fact in facts if fact.base_ns), 0)
     if facts:
@@ -76,7 +76,7 @@ def join(store: TraceStore, parts: Sequence[Part]) -> list[Facts]:
 
 
 def unpredicted(parts: Sequence[Part]) -> list[Part]:
-    """``parts``, without predictions if the run has too many ranks to replay."""
+    """Remove the predictions from ``parts`` if the run has too many ranks to replay."""
     if sum(len(part.facts.metadata) for part in parts if part.facts) <= MOST_RANKS:
         return list(parts)
     return [replace(part, facts=part.facts and _without_replays(part.facts)) for part in parts]
@@ -88,7 +88,7 @@ def _without_replays(facts: Facts) -> Facts:
 
 
 def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[Rule], context: Context) -> Outcome:
-    """The outcome of ``rules``. Rules over all ranks run here, on ``store``; tasks already ran the others."""
+    """The outcome of ``rules``. Cross-rank rules run here, on ``store``; the tasks have already run the others."""
     with_queries = [rule for rule in rules if rule.sql is not None]
     crashed = next((rule for rule in rules if rule.code == "TRC001"), None)
     filled = frozenset(name for fact in facts for name in fact.filled)
@@ -118,7 +118,8 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
 
 
 def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """The rows of ``answer``, relative to ``base_ns``, each with the rank on which the rule ran (None if several)."""
+    """The rows of ``answer``, with times relative to ``base_ns``, each with the rank that the rule ran on (None if
+    several)."""
     rule_rank = next(iter(fact.metadata)) if per_rank(rule) else None
     only = next(iter(fact.metadata)) if len(fact.metadata) == 1 else None
     shift = fact.shift(base_ns)
@@ -127,9 +128,10 @@ def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tup
 
 
 def _deduplicated(rows: Sequence[tuple[int | None, Mapping[str, Any]]], ranks: int) -> Iterable[Mapping[str, Any]]:
-    """``rows`` from a run of ``ranks`` ranks. Equal rows without a rank come from a log and are used once.
+    """Remove duplicates from ``rows`` of a run with ``ranks`` ranks: equal rows without a rank come from the same log.
 
-    If a row of a user's rule has no rank column, it gets the rank the rule ran on, unless all ranks give the same row.
+    A row of a user rule without a rank column gets the rank that the rule ran on, unless the row is the same for all
+    ranks.
     """
     times = Counter(repr(row) for _, row in rows)
     seen: set[str] = set()

@@ -31,13 +31,13 @@ from perftool.store.trace_store import TraceStore
 if TYPE_CHECKING:
     from perftool.engine.drawing.pictures import Taken, Wanted
 
-# The keys of trace metadata that the joined store uses.
+# The keys in trace metadata that the joined store uses.
 _METADATA = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds", *HOST_KEYS)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """The inputs shared by all tasks: rules, readings of logs and configuration, worker limits, number of ranks."""
+    """What all tasks share: rules, readings of logs and configuration, limits per worker, and the number of ranks."""
 
     rules: tuple[Rule, ...]
     readings: tuple[Reading, ...]
@@ -49,7 +49,7 @@ class Shared:
 @dataclass(frozen=True)
 class Facts:
     """The results that a store exports about its ranks: ``tables`` as Parquet, ``answers`` of rules, and the names of
-    the tables with rows (``filled``). ``foreign`` results come from an untrusted file.
+    the tables that have rows (``filled``). If ``foreign``, the results come from an untrusted file.
     """
 
     base_ns: int
@@ -62,7 +62,7 @@ class Facts:
     foreign: bool = False
 
     def shift(self, base_ns: int) -> Shift:
-        """The shift that makes times relative to ``base_ns``; ranks without a start time are not shifted."""
+        """The shift that makes times relative to ``base_ns``. Ranks without a start time are not shifted."""
         moving = [rank for rank, metadata in self.metadata.items() if base_time(metadata)]
         return shift_to(base_ns, self.base_ns, moving)
 
@@ -81,7 +81,7 @@ class Part:
 
 
 def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Shared) -> Part | TaskFailed:
-    """Analyse the traces of ``batch`` together. Returns TaskFailed when the analysis crashes or runs out of memory."""
+    """Analyse the traces of ``batch`` together. Returns TaskFailed if the analysis crashes or runs out of memory."""
     try:
         with TraceStore.for_files([file.place for file in batch.files], replayed_rows) as store:
             store.limit(shared.memory_mb, shared.threads)
@@ -103,7 +103,8 @@ def analyse_batch(batch: Batch, progress: Progress | None = None, *, shared: Sha
 def draw_batch(
     batch: Batch, progress: Progress | None = None, *, shared: Shared, wanted: Wanted, base_ns: int
 ) -> Taken | TaskFailed:
-    """The pictures ``wanted`` of the ranks in ``batch``, with times relative to ``base_ns``."""
+    """Draw the ``wanted`` charts of the ranks in ``batch``, with times relative to ``base_ns``. Returns TaskFailed if
+    that crashes or runs out of memory."""
     try:
         with TraceStore.for_files([file.place for file in batch.files], replayed_rows) as store:
             store.limit(shared.memory_mb, shared.threads)
@@ -114,14 +115,14 @@ def draw_batch(
             return take_pictures(store, wanted)
     except OutOfMemoryError as error:
         return TaskFailed(str(error))
-    except Exception as error:  # a missing picture must not fail the report
+    except Exception as error:  # a missing chart must not fail the report
         if is_interrupt(error):
             raise
         return TaskFailed(f"internal error: {type(error).__name__}: {error}")
 
 
 def read_files(store: TraceStore, files: Sequence[RankFile], progress: Progress | None = None) -> None:
-    """Read ``files`` into ``store``; unreadable ones are listed in its ``unreadable``."""
+    """Read ``files`` into ``store``, and add unreadable ones to ``store.unreadable``."""
     for number, file in enumerate(files, 1):
         label = file.path if len(files) == 1 else f"rank {number} of {len(files)}"
         kept = None if file.rank is None else partial(_keep, file.rank)
@@ -140,7 +141,7 @@ def _keep(rank: int, _: int | None) -> int:
 
 
 def _concerns(reading: Reading, own: Mapping[int, Any]) -> bool:
-    """Whether a log belongs to one of these ranks or to the whole run."""
+    """Whether ``reading`` belongs to one of these ranks or to the whole run."""
     ranks = reading.reading.ranks
     return len(ranks) != 1 or ranks[0] in own
 
@@ -149,7 +150,7 @@ def _part(store: TraceStore, rules: Sequence[Rule], ranks_of_run: int) -> Part:
     tables = store.export_ranks()
     signs = device_signs(store)
     own = decide_device([signs]).type
-    # If these ranks show no device, the run may still use one, because other ranks may show it.
+    # Even if these ranks show no device, other ranks of the run may show one.
     context = context_of(store, tuple(overview.steps(store)), None if own == "cpu" else own)
     needed = {name for rule in rules for need in rule.needs for name in need.split(" or ")}
     rank_rules = [rule for rule in rules if rule.sql and rule.scope == "rank"]

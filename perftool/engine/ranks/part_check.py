@@ -16,18 +16,18 @@ from perftool.model.report import Source
 from perftool.readers.files.stream import ZIP_METHODS
 from perftool.store.ranks import LARGEST_RANK, LATEST_NS
 
-# Unpacked size limits of part.json, a table, and all together. A rank takes about 10 kB of part.json and 30 kB of
-# tables.
+# Limits on the unpacked size of part.json, of a table, and of the whole part. A rank needs about 10 kB of part.json and
+# 30 kB of tables.
 LARGEST_HEAD, LARGEST_TABLE, LARGEST_PART = 64 << 20, 256 << 20, 1 << 30
-# The largest compression ratio (the parts that we write have three to ten), and the bytes that are always allowed.
+# The largest compression ratio (parts that we write have three to ten), and the size that is always allowed.
 _MOST_TIMES, _ALWAYS = 100, 1 << 20
 # The most JSON values per byte of a part (ours have one per 16 bytes), and the number that is always allowed. Without a
-# limit, a part could fill the memory: an empty list is three bytes in JSON but 70 bytes in Python.
+# limit, a part could exhaust memory: an empty list takes three bytes in JSON, but 70 bytes in Python.
 _VALUES_PER_BYTE, _FREE_VALUES = 1, 100_000
 
 
 def require_size(archive: zipfile.ZipFile, packed: int) -> None:
-    """Raise ValueError when ``archive``, of ``packed`` bytes, would unpack to more than a part may hold."""
+    """Raise ValueError if ``archive``, of ``packed`` bytes, would unpack to more than a part may contain."""
     unpacked = sum(entry.file_size for entry in archive.infolist())
     if unpacked > LARGEST_PART:
         raise ValueError(f"it unpacks to more than {LARGEST_PART >> 30} GiB")
@@ -36,7 +36,7 @@ def require_size(archive: zipfile.ZipFile, packed: int) -> None:
 
 
 def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
-    """The bytes of member ``name``. Raises ValueError beyond ``most`` bytes, or for a compression that we never use."""
+    """Read the member ``name``. Raises ValueError if it has more than ``most`` bytes or a compression we never use."""
     entry = archive.getinfo(name)
     if entry.file_size > most:
         raise ValueError(f"{name} has more than {most >> 20} MiB")
@@ -48,7 +48,7 @@ def content(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
 
 
 def require_few_values(head: bytes, packed: int) -> None:
-    """Raise ValueError when the JSON ``head`` of a part of ``packed`` bytes would fill the memory with its values."""
+    """Raise ValueError if the values in ``head``, the JSON of a part of ``packed`` bytes, would exhaust memory."""
     if sum(map(head.count, (b",", b"[", b"{"))) > _VALUES_PER_BYTE * packed + _FREE_VALUES:
         raise ValueError("it contains more values than its size allows")
 
@@ -61,17 +61,17 @@ def require_reasons(unreadable: Iterable[InputFile]) -> None:
 
 
 def require_possible(part: Part, codes: Set[str]) -> None:
-    """Raise ValueError for contents that no task exports; ``codes`` are the rules that ``part`` claims to have run."""
+    """Raise ValueError for contents that no task exports. ``codes`` are the rules that ``part`` claims to have run."""
     require_reasons(part.unreadable)
     if not part.inputs and not part.unreadable:
-        raise ValueError("it contains the analysis of no input")
+        raise ValueError("it contains no analysed input")
     for read in (*part.inputs, *part.unreadable):
         if read.rank is not None:
             _require_rank(read.rank)
     if part.facts is not None:
         _require_facts(part.facts, codes)
         if lacking := part.facts.metadata.keys() - {read.rank for read in part.inputs}:
-            raise ValueError(f"it does not say which input is of rank {min(lacking)}")
+            raise ValueError(f"it does not say which input belongs to rank {min(lacking)}")
 
 
 def _require_facts(facts: Facts, codes: Set[str]) -> None:
@@ -80,7 +80,7 @@ def _require_facts(facts: Facts, codes: Set[str]) -> None:
     for rank in facts.metadata:
         _require_rank(rank)
     if not 0 <= facts.base_ns <= LATEST_NS:
-        raise ValueError(f"its times start from the impossible origin {facts.base_ns}")
+        raise ValueError(f"its times are relative to an impossible start, {facts.base_ns}")
     if missing := codes - {answer.code for answer in facts.answers}:
         raise ValueError(f"it has no result for {min(missing)}")
     for answer in facts.answers:

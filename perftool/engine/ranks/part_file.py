@@ -1,7 +1,7 @@
-"""Analysed ranks as a file that any machine can join with others: ``analyze RANK --part``, ``merge PARTS``.
+"""Files of analysed ranks that can be merged on any machine: ``analyze RANK --part``, ``merge PARTS``.
 
-A part is a zip archive. ``part.json`` names the format, the program and rules that made it, the ranks it holds and the
-findings; ``tables/`` holds the tables over whole ranks as Parquet. A part contains no code.
+A part is a zip archive. ``part.json`` contains the format, the versions of the program and the rules, the ranks and the
+findings. ``tables/`` contains the tables over whole ranks as Parquet. A part contains no code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DAMAGE = (
 class PartFile:
     """The contents of a part: ranks, readings of logs, and inputs that could not be read.
 
-    ``rules`` maps the code of each rule that ran to a digest.
+    ``rules`` maps the code of each rule that ran to its digest.
     """
 
     parts: tuple[Part, ...]
@@ -61,12 +61,12 @@ class PartFile:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the part contains no trace, and no record of another input."""
+        """Whether the part contains neither a trace nor a record from another input."""
         return not self.parts and not any(reading.reading.records for reading in self.readings)
 
 
 def digests(rules: Iterable[Rule]) -> dict[str, str]:
-    """A digest for each rule that runs on one rank, over everything that determines its rows."""
+    """A digest for each per-rank rule, over everything that determines its rows."""
     rank_rules = (rule for rule in rules if rule.sql is not None and rule.scope == "rank")
     return {
         rule.code: _digest(
@@ -78,7 +78,7 @@ def digests(rules: Iterable[Rule]) -> dict[str, str]:
 
 
 def render_part(made: PartFile) -> bytes:
-    """``made`` as the bytes of a file; equal contents give equal bytes."""
+    """Render ``made`` as the bytes of a file. Equal contents result in equal bytes."""
     head = {
         "format": FORMAT, "version": VERSION, "tool": __version__, "tables": _tables_digest(),
         "ranks": sorted(rank for part in made.parts for rank in _ranks(part)),
@@ -104,7 +104,7 @@ def _head_text(head: Mapping[str, Any]) -> str:
 
 
 def read_part(path: str) -> PartFile:
-    """The part at ``path``. Raises InputError if it is not a part, is damaged, or has another version."""
+    """Read the part at ``path``. Raises InputError if it is not a part, is damaged, or has another version."""
     if os.path.exists(path) and not os.path.isfile(path):
         # Reading a device or a pipe may never end.
         raise InputError(f"{path}: not a regular file, so not a part")
@@ -135,20 +135,20 @@ def read_part(path: str) -> PartFile:
 
 
 def require_same_rules(path: str, made: PartFile, rules: Sequence[Rule]) -> None:
-    """Raise InputError when ``made`` lacks one of ``rules`` that runs on one rank, or ran it with other thresholds."""
+    """Raise InputError if ``made`` lacks a per-rank rule of ``rules``, or ran it with different thresholds."""
     wrong = sorted(code for code, digest in digests(rules).items() if made.rules.get(code) != digest)
     if wrong:
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise InputError(
-            f"{path}: made with other rules or thresholds ({wrong[0]}{more}); merge with the --select, --rules and "
+            f"{path}: made with different rules or thresholds ({wrong[0]}{more}); merge with the --select, --rules and "
             "configuration that made it, or make it again"
         )
 
 
 def together(files: Sequence[tuple[str | None, PartFile]]) -> PartFile:
-    """The contents of all ``files``, each rank once, sorted by trace. The path is None for traces analysed now.
+    """Combine ``files`` (path and contents) into one, sorted by trace. The path is None for traces analysed now.
 
-    Raises InputError if two files hold the same rank, unless they are copies of one part.
+    Raises InputError if two files contain the same rank, unless they are copies of the same part.
     """
     parts: dict[int, tuple[str, Part]] = {}
     lost: dict[str, Part] = {}
@@ -227,7 +227,7 @@ def _entry(number: int, table: str) -> str:
 
 @cache
 def _tables_digest() -> str:
-    """A digest that shows whether another program builds the same tables."""
+    """A digest that is equal for two versions of the program if they build the same tables."""
     return _digest([(name, catalog()[name].columns, catalog()[name].sql) for name in EXPORTED])
 
 

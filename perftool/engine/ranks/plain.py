@@ -15,7 +15,7 @@ _MOST_DIGITS = 38
 
 
 def to_plain(value: Any) -> Any:
-    """``value`` as plain JSON: mappings with text keys, lists, text, numbers, true, false and null."""
+    """Convert ``value`` to plain JSON: mappings with text keys, lists, text, numbers, true, false and null."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -30,7 +30,8 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: type[Made], value: Any) -> Made:
-    """Rebuild the ``kind`` that ``to_plain`` converted. Raises ValueError or TypeError for anything else."""
+    """Rebuild an object of type ``kind`` from the output of ``to_plain``. Raises ValueError or TypeError for any other
+    value."""
     return cast(Made, _made(kind, value))
 
 
@@ -87,7 +88,7 @@ def _free(value: Any) -> Any:
 
 
 def _decimal(text: Any) -> Decimal:
-    """A number from a query, of at most 38 digits: a number such as 1E+999999999 would fill the memory as an int."""
+    """A number from a query, with at most 38 digits, because an int such as 1E+999999999 would exhaust memory."""
     number = Decimal(_of_type(str, text))
     if number.is_finite() and abs(number.adjusted()) > _MOST_DIGITS:
         raise ValueError(f"{text[:20]} is not a number from a query")

@@ -1,4 +1,4 @@
-"""Runs the tasks of many ranks: in this process, or in several."""
+"""Runs tasks that each analyse some ranks, in this process or in several."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from perftool.engine.ranks.batch import Batch
 from perftool.signals import after_native_imports
 from perftool.store.sizing import cores
 
-# A function that is called with the current activity, and the number of bytes read so far.
+# Called with the current activity, and the number of bytes read so far.
 Progress = Callable[[str, int], None]
 Made = TypeVar("Made")
 Work = Callable[[Batch, Progress | None], Made]
 
-# Memory limit for the database of a worker.
+# The memory limit for the database of a worker.
 WORKER_MEMORY_MB = 750
 
 
-# The time that a worker has to end its own child processes before it is killed.
+# How long a worker may take to end its own child processes before it is killed.
 _ENDING_S = 5.0
 
 
@@ -35,22 +35,22 @@ class TaskFailed:
 
 
 class Schedule(Protocol):
-    """A way to run tasks."""
+    """Where tasks run, and how many at a time."""
 
     @property
     def workers(self) -> int:
         """The number of tasks that run at a time."""
 
     def share(self) -> tuple[int, int]:
-        """The database memory in MB, and the cores, for each task."""
+        """The database memory in MB, and the number of cores, for each task."""
 
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
-        """The result of ``work`` for each task, in the order of ``tasks``."""
+        """Run ``work`` on each task, and return the results in the order of ``tasks``."""
 
 
 @dataclass(frozen=True)
 class InProcess:
-    """Runs one task after the other in this process."""
+    """Runs one task after another in this process."""
 
     @property
     def workers(self) -> int:
@@ -83,7 +83,7 @@ class Processes:
     def run(self, tasks: Sequence[Batch], work: Work[Made], progress: Progress | None) -> Iterator[Made | TaskFailed]:
         """Run the tasks in newly started processes, which share nothing with this one.
 
-        When a process dies, the unfinished tasks are retried one by one; a task that kills its process again is lost.
+        If a process dies, the unfinished tasks are retried one by one. A task whose process dies again is lost.
         """
         show = Count(tasks, progress)
         done = _pooled(tasks, work, self.workers, show)
@@ -115,8 +115,8 @@ class Count:
 
 
 def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count) -> dict[Batch, Made | TaskFailed]:
-    """The results of ``tasks`` from ``workers`` new processes; if one of them dies, only those finished before."""
-    # Imported here, because an analysis in this process does not need these modules.
+    """Run ``tasks`` in ``workers`` new processes. If one of them dies, returns only the results finished before."""
+    # Imported here because an analysis in this process does not need these modules.
     import multiprocessing
     from concurrent.futures import Future, ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
@@ -124,7 +124,7 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
     done: dict[Batch, Made | TaskFailed] = {}
     context = multiprocessing.get_context("spawn")
     before = set(multiprocessing.active_children())
-    # The folder holds the temporary files of all workers, and is removed even if a worker was killed.
+    # All workers keep their temporary files in this folder, which is removed even if a worker was killed.
     with (
         tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as folder,
         ProcessPoolExecutor(min(workers, len(tasks)), context, _prepare_worker, (folder,)) as pool,
@@ -139,7 +139,7 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
                     continue
                 show.add(started[future])
         except BaseException:
-            # An interrupted program must not wait for running tasks, as the pool would.
+            # Unlike the pool, an interrupted program must not wait for running tasks.
             pool.shutdown(wait=False, cancel_futures=True)
             ending = set(multiprocessing.active_children()) - before
             for worker in ending:
@@ -151,13 +151,13 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
     return done
 
 
-# In a worker, the signal that ended it; empty until then.
+# In a worker, the signal that it has received; empty until then.
 _ended_by: list[int] = []
 
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Block Ctrl-C. Processes started meanwhile inherit the block and ignore Ctrl-C, because this process ends them."""
+    """Block Ctrl-C. Processes started meanwhile inherit this and ignore Ctrl-C, because this process ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -169,7 +169,7 @@ def _ctrl_c_later() -> Iterator[None]:
 
 
 def _prepare_worker(folder: str) -> None:
-    """Put temporary files into ``folder``, and make SIGTERM raise an exception, so that the task cleans up."""
+    """Use ``folder`` for temporary files, and make SIGTERM raise an exception, so that the task cleans up."""
     tempfile.tempdir = folder
 
     def leave(number: int, _: object) -> None:
@@ -180,7 +180,7 @@ def _prepare_worker(folder: str) -> None:
 
 
 def _run_in_worker(work: Work[Made], task: Batch) -> Made:
-    """Run ``work`` on ``task`` in a worker. After SIGTERM the worker exits; otherwise it would get the next task."""
+    """Run ``work`` on ``task`` in a worker. Exits after SIGTERM, or else the worker would get another task."""
     try:
         return work(task, None)
     finally:

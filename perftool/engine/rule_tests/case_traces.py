@@ -1,4 +1,4 @@
-"""Writes the events of a case as trace files, and adds omitted keys as PyTorch or Gaudi's bridge would write them."""
+"""Writes the events of a case to trace files, and adds omitted keys as PyTorch or Gaudi's bridge would write them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 def write_traces(events: Sequence[Event], metadata: Mapping[str, Any], device: str, folder: Path) -> list[Path]:
-    """Write ``events`` into ``folder``, one file per rank; events with ``on`` make one trace of a Gaudi ``device``.
+    """Write ``events`` into ``folder``, one file per rank. Events with ``on`` become one trace of a Gaudi ``device``.
 
-    The list ``hosts`` in ``metadata`` gives each rank its host name.
+    The list ``hosts`` in ``metadata`` contains the host name of each rank.
     """
     if any("on" in event for event in events):
         top = {"deviceProperties": [{"name": device}], **metadata}

@@ -23,25 +23,25 @@ _TYPES = {
 }  # fmt: skip
 _TYPE_NAMES = {str: "a string", list: "a list", dict: "a table", bool: "true or false", int: "a number"}
 
-# Limit on the events of a case, with their copies.
+# The limit on the number of events in a case, including copies.
 _MOST_EVENTS = 100_000
 _MOST_LOG = 64 << 20
 
 
 @dataclass(frozen=True)
 class Case:
-    """The inputs of one run and the findings of one rule on it.
+    """The inputs of a run, and the expected findings of a rule.
 
     ``events`` are trace events in microseconds. By default ``ph`` is X, and ``pid`` and ``tid`` are 1, or 0 and 7 for
-    device work. ``repeat`` and ``every`` (microseconds) copy an event: each copy has the next ``correlation``, and
+    device work. ``repeat`` and ``every`` (microseconds) copy an event: each copy gets the next ``correlation``, and
     ``count`` increments other arguments. ``rank`` puts the event into the trace of that rank. Events with ``on`` (an
-    engine, op, note, bridge, synapse, compiler) get their place in a Gaudi trace, and ``device`` is its name.
-    ``metadata`` holds further keys of the trace.
+    engine, op, note, bridge, synapse, compiler) are placed accordingly in the trace of the Gaudi ``device``.
+    ``metadata`` contains additional keys of the trace.
 
-    ``files`` holds further inputs, by name and text. ``log`` (repeated ``log_times`` times), ``metrics`` and ``config``
-    (named ``config_name``) are passed as logs. ``own_sql`` is the query of an additional user's rule, TRC900. An
-    expected finding has its subject and some of message, rank, step, gain_ns, predicted_ns, benchmark, related (a
-    count) and the evidence.
+    ``files`` maps the names of other inputs to their texts. ``log`` (repeated ``log_times`` times), ``metrics`` and
+    ``config`` (as a file ``config_name``) are passed as logs. ``own_sql`` is the query of an additional user rule,
+    TRC900. An expected finding states its subject and any of message, rank, step, gain_ns, predicted_ns, benchmark,
+    related (a count) and the evidence.
     """
 
     code: str
@@ -68,7 +68,8 @@ class Case:
 
 
 def load_cases(path: Path) -> tuple[Case, ...]:
-    """The cases in the file ``path``, named after the code of their rule. Raises RuleError naming file and key."""
+    """Load the cases in the file ``path``, which is named after the code of their rule. Raises RuleError, which states
+    the file and the key."""
     try:
         data = parse_toml(read_small(path).decode())
     except (OSError, ValueError) as error:
@@ -79,7 +80,7 @@ def load_cases(path: Path) -> tuple[Case, ...]:
 
 
 def run_case(case: Case, rule: Rule, folder: Path) -> Outcome:
-    """The outcome of ``rule`` on ``case``, whose inputs are written into ``folder``."""
+    """Run ``rule`` on ``case``, whose inputs are written into ``folder``."""
     rule = rule_for(case, rule)
     rules = [rule] if case.own_sql is None else [rule, replace(rule, code="TRC900", sql=case.own_sql)]
     with analysed(inputs_of(case, folder), rules) as run:
@@ -87,26 +88,24 @@ def run_case(case: Case, rule: Rule, folder: Path) -> Outcome:
 
 
 def rule_for(case: Case, rule: Rule) -> Rule:
-    """``rule`` as ``case`` tests it: without a replay, unless the case expects a prediction.
-
-    Without a replay, the gain is the bound from the evidence.
-    """
+    """``rule`` without its replay, unless ``case`` expects a prediction. The gain is then the bound from the
+    evidence."""
     predicts = any("predicted_ns" in row for row in case.findings)
     return rule if predicts else replace(rule, whatif=None, whatif_ranks=None)
 
 
 def inputs_of(case: Case, folder: Path) -> Inputs:
-    """The inputs of ``case``, written into ``folder``."""
+    """Write the inputs of ``case`` into ``folder``."""
     files = [_write(folder, name, text) for name, text in case.files.items()]
     logs = [_write(folder, name, text) for name, text in case.logs.items()]
     if case.events or not (files or logs):
         files += map(str, write_traces(case.events, case.metadata, case.device, folder))
-    # The traces of a case are ranks of one run, even those that state no rank.
+    # The traces of a case are ranks of one run, even if they do not state their rank.
     return find_inputs(files, logs, as_one_run=True)
 
 
 def differences(case: Case, rule: Rule, outcome: Outcome, folder: Path) -> list[str]:
-    """The differences between the ``outcome`` of ``run_case`` and what ``rule`` should find on ``case``."""
+    """The differences between ``outcome``, the result of ``run_case``, and what ``rule`` should find on ``case``."""
     own = [finding for finding in outcome.findings if finding.code == rule.code]
     found = sorted((_shown(finding, folder) for finding in own), key=lambda row: str(row["subject"]))
     wanted = sorted(case.findings, key=lambda row: str(row.get("subject")))
@@ -136,7 +135,7 @@ def _case(path: Path, at: int, table: Any) -> Case:
 
 
 def _check_places(place: str, events: list[Any]) -> None:
-    """Require that all events or none have ``on``, a place in a Gaudi trace, and that there are not too many copies."""
+    """Raise RuleError if ``events`` are not tables, if only some have a valid ``on``, or if there are too many."""
     places = [event.get("on") for event in events if isinstance(event, dict)]
     if len(places) != len(events):
         raise RuleError(f"{place}: key events must be a list of tables")
@@ -144,7 +143,7 @@ def _check_places(place: str, events: list[Any]) -> None:
         raise RuleError(f"{place}: key events: on = {unknown[0]!r} is not one of {', '.join(PLACES)}")
     copies = [event.get("repeat", 1) for event in events]
     if not all(isinstance(count, int) and count >= 0 for count in copies) or sum(copies) > _MOST_EVENTS:
-        raise RuleError(f"{place}: key events: repeat must be a whole number, and give at most {_MOST_EVENTS:,} events")
+        raise RuleError(f"{place}: key events: repeat must be a whole number, for at most {_MOST_EVENTS:,} events")
 
 
 def _write(folder: Path, name: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Checks a rule pack: files, queries, messages, cases."""
+"""Checks a rule pack: its files, queries, messages and cases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNITS = ("_ns", "_bytes")
 
 @dataclass(frozen=True)
 class PackCheck:
-    """The number of rules and cases checked, and one sentence per problem, starting with the code."""
+    """The number of rules and cases checked, and one sentence per problem, which starts with the code."""
 
     rules: int
     cases: int
@@ -35,7 +35,7 @@ class PackCheck:
 def check_pack(folder: Path) -> PackCheck:
     """Check the rules in ``folder`` and run their cases from ``cases/CODE.toml``.
 
-    Raises RuleError, naming file and key, for a file without a valid rule.
+    Raises RuleError, which states the file and the key, if a file contains no valid rule.
     """
     rules = load_user_pack(folder)
     problems = [f"{rule.code}: {text}" for rule in rules for text in _query_problems(rule)]
@@ -75,7 +75,7 @@ def _query_problems(rule: Rule) -> Iterator[str]:
 
 
 def tables_of_one_rank(rule: Rule) -> list[str]:
-    """The tables used by ``rule`` that exist only in a store over one rank."""
+    """The tables used by ``rule`` that exist only in the store of a single rank."""
     assert rule.sql is not None
     plain = re.sub(r"'[^']*'|--[^\n]*", "", rule.sql)
     named = {*re.findall(r"\w+", plain), *(name for need in rule.needs for name in need.split(" or "))}

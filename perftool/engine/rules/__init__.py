@@ -1,1 +1,1 @@
-"""Rules: loaded from packs, selected and run; their findings ranked."""
+"""Loads rules from packs, selects and runs them, and ranks their findings."""

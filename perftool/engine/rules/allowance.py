@@ -1,4 +1,4 @@
-"""Limits on the time and memory of all third-party rules together; each rule also has its own limits."""
+"""Limits the time and memory of all third-party rules together. Each rule also has its own limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perftool.store.trace_store import TraceStore
 
 MOST_SECONDS = 120.0
 MOST_BYTES = 64 << 20
-# The least memory of a row in this process, in bytes; a small row takes fewer bytes in the answer of the sandbox.
+# The least memory that a row takes in this process, in bytes. The sandbox may send fewer bytes for a small row.
 _ROW_BYTES = 50
 
 
@@ -21,18 +21,18 @@ class SpentError(QueryError):
     """Earlier rules used up the allowance that all third-party rules share."""
 
     def __init__(self) -> None:
-        super().__init__(f"the rules of packs may use {MOST_SECONDS:.0f} s and {MOST_BYTES >> 20} MiB in all")
+        super().__init__(f"the rules of packs may use {MOST_SECONDS:.0f} s and {MOST_BYTES >> 20} MiB in total")
 
 
 @dataclass
 class Allowance:
-    """The time and memory that third-party rules have used so far on one store."""
+    """The time and memory that third-party rules have used so far on a store."""
 
     seconds: float = 0.0
     bytes: int = 0
 
     def add_rows(self, rows: int, row_bytes: int = _ROW_BYTES) -> None:
-        """Add the size of ``rows`` rows of ``row_bytes`` each, in memory or output."""
+        """Add the memory of ``rows`` rows of ``row_bytes`` each."""
         self.bytes += rows * row_bytes
 
 
@@ -40,13 +40,13 @@ _ALLOWANCES: WeakKeyDictionary[TraceStore, Allowance] = WeakKeyDictionary()
 
 
 def taken(store: TraceStore) -> Allowance:
-    """The allowance that third-party rules have used so far on ``store``."""
+    """What third-party rules have used so far on ``store``."""
     return _ALLOWANCES.setdefault(store, Allowance())
 
 
 @contextmanager
 def charged(store: TraceStore) -> Iterator[Allowance]:
-    """Count the time of the block as used by third-party rules. Raises SpentError when the allowance is used up."""
+    """Charge the time of the block to third-party rules. Raises SpentError if the allowance is already used up."""
     allowance = taken(store)
     if allowance.seconds >= MOST_SECONDS or allowance.bytes >= MOST_BYTES:
         raise SpentError

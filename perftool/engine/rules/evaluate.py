@@ -1,4 +1,4 @@
-"""Evaluates rules over tables: which rules apply, what they find, and the text of findings."""
+"""Evaluates rules on the tables: which rules apply, what they find, and the text of the findings."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from perftool.store.trace_store import TraceStore
 
 Made = TypeVar("Made")
 
-# Maximum number of findings per rule and rank.
+# The maximum number of findings per rule and rank.
 MOST_FINDINGS = 1_000
 _TOO_MANY = (
     f"it found too many rows; only the first {MOST_FINDINGS:,} rows (at most {MOST_BYTES >> 20} MiB) become findings"
 )
 # The tag of rules whose advice is about recording.
 RECORDER = "recorder"
-# Estimated size of a finding in memory and output, without the texts of its rule.
+# The estimated size of a finding in memory and in the output, without the texts of its rule.
 _FINDING_BYTES = 1_000
 _ANY_NAME = """
 SELECT 1 FROM _name_roles, unnest($names) AS wanted(pattern)
@@ -51,7 +51,7 @@ _PLACE = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a set of rules. The findings are in the order of ``perftool.engine.rules.ranking``."""
+    """The result of a set of rules, with findings in the order of ``perftool.engine.rules.ranking``."""
 
     findings: tuple[Finding, ...]
     not_applicable: tuple[NotApplicable, ...]
@@ -60,7 +60,7 @@ class Outcome:
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
-    """Run ``rules`` over ``store``. A failing rule becomes a finding of ``crash_rule``; without one, it raises."""
+    """Run ``rules`` on ``store``. If a rule fails, ``crash_rule`` reports it, or the error is raised if it is None."""
     with_queries = [rule for rule in rules if rule.sql is not None]
     answers, models = predicted(
         store, with_queries, ask_all(store, with_queries, context), context, len(store.metadata)
@@ -70,8 +70,8 @@ def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_r
 
 
 def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[Answer]:
-    """The result of each of ``rules``, in the same order."""
-    # Third-party rules share an allowance, so they run one after the other, in order; shipped rules run in parallel.
+    """Run each of ``rules``, and return their results in the same order."""
+    # Shipped rules run in parallel. Third-party rules share an allowance, so they run one after another, in order.
     shipped = [at for at, rule in enumerate(rules) if is_shipped(rule)]
     calls = [partial(ask, store, rules[at], context) for at in shipped]
     answers = dict(zip(shipped, store.side_by_side(calls), strict=True))
@@ -79,14 +79,14 @@ def ask_all(store: TraceStore, rules: Sequence[Rule], context: Context) -> list[
 
 
 def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
-    """The rows that ``rule`` finds in ``store``, or why it did not run, or its error."""
+    """Run ``rule`` on ``store``: the answer contains its rows, the reason why it did not run, or its error."""
 
     def rows() -> Answer:
         reason = why_not(rule, context, store.has_rows)
         if reason:
             return Answer(rule.code, why_not=reason)
         try:
-            # A rule finds nothing if none of its ``needs_names`` occurs, so its query does not run.
+            # A rule cannot find anything if none of its ``needs_names`` occurs, so its query is skipped.
             silent = rule.needs_names and not _occur(store, rule)
             return Answer(rule.code) if silent else _query_rows(store, rule, context)
         except SpentError:
@@ -99,7 +99,7 @@ def ask(store: TraceStore, rule: Rule, context: Context) -> Answer:
 def conclude(
     rules: Sequence[Rule], answers: Sequence[Answer], context: Context, crash_rule: Rule | None = None
 ) -> Outcome:
-    """The ranked findings of ``rules``, from their results ``answers``, one per rule."""
+    """Turn ``answers``, one for each of ``rules``, into ranked findings."""
     findings: list[Finding] = []
     skipped: list[NotApplicable] = []
     for rule, answer in zip(rules, answers, strict=True):
@@ -128,7 +128,7 @@ def conclude(
 
 
 def _skipped_rules(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:
-    """One finding for all rules that did not run, or were not replayed, because the allowance was used up."""
+    """A single finding on all rules that did not run, or were not replayed, because the allowance was used up."""
     if crash_rule is None:
         raise SpentError
     others = f" and {len(spent) - 1} more" if len(spent) > 1 else ""
@@ -150,7 +150,7 @@ def _attempt(action: Callable[[], Made]) -> tuple[Made | None, str | None]:
 
 
 def make_finding(rule: Rule, row: Mapping[str, Any], context: Context | None = None) -> Finding:
-    """A finding of ``rule`` from one row of its query."""
+    """Create a finding of ``rule`` from one row of its query."""
     evidence = {key: value for key, value in row.items() if key not in _PLACE}
     shown = {"subject": row["subject"], PREDICTION: row.get(PREDICTION) or "", **evidence}
     device, variant = context.device if context else None, row.get("fix_for")
@@ -205,7 +205,7 @@ def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> st
 
 
 def _occur(store: TraceStore, rule: Rule) -> bool:
-    """Whether a host slice has one of the names that ``rule`` needs; ``*`` matches any text."""
+    """Whether any host slice has one of the names that ``rule`` needs."""
     return bool(run_sql(store, rule, _ANY_NAME, {"names": list(rule.needs_names)}, 1)[1])
 
 
@@ -233,8 +233,8 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
         return Gain(bounded, bounded / context.step_ns, "bound")
     allowed = row.get("gain_ns")
     most = None if allowed is None else _of_step(allowed, context) / context.step_ns
-    # A prediction may exceed the bound from the evidence, because in a replay the host also waits less for the device.
-    # On a CPU, which is no separate device, the bound is the limit, too. A rule may give its own limit (at_most_ns).
+    # A prediction may exceed the bound from the evidence, because the host also waits less for the device in a replay.
+    # On a CPU there is no separate device, so the bound is the limit. A rule may set its own limit (at_most_ns).
     at_most = row.get("at_most_ns", allowed if context.device == "cpu" else None)
     limit = context.step_ns if at_most is None else _of_step(at_most, context)
     saved = max(0, min(int(gain_ns), limit))
@@ -242,10 +242,10 @@ def _gain(row: Mapping[str, Any], context: Context | None) -> Gain | None:
 
 
 def _of_step(evidence_ns: float, context: Context) -> int:
-    """The part of the usual step, in ns, that corresponds to ``evidence_ns`` per step.
+    """The part of the typical step, in ns, that corresponds to ``evidence_ns`` per step.
 
-    Evidence is a sum over the window divided by the number of steps, so it is a share of the mean step. The result is
-    the same share of the usual step.
+    Evidence is summed over the window and divided by the number of steps, so it is a share of the mean step. The result
+    is the same share of the typical step.
     """
     mean_ns = context.mean_step_ns
     share = min(1.0, max(0.0, float(evidence_ns)) / mean_ns) if mean_ns else 0.0

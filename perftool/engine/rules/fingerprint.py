@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 
-# Patterns for texts that change between recordings, with their replacements, applied in order.
+# Patterns for text that changes between recordings, and their replacements, which are applied in this order.
 _VOLATILE = (
-    # Folders differ between machines; the file name stays.
+    # Folders differ between machines, so only the file name is kept.
     (re.compile(r"(?<!\w)(?:[A-Za-z]:)?(?:[\\/][^\\/\s:,()'\"<>]+)*[\\/](?=[^\\/\s:,()'\"<>]+)"), ""),
     (re.compile(r"0x[0-9a-fA-F]+"), "#"),
     (re.compile(r"\b(pid|tid|rank|step|iter|stream|thread|node|worker|host)([-_ :=#]*)\d+", re.I), r"\1\2#"),
@@ -22,14 +22,14 @@ _KINETO_NAME = re.compile(r"[^/]+_\d+\.\d+(\.pt\.trace\.json(?:\.gz)?)$")
 
 
 def normalised(subject: str) -> str:
-    """``subject`` with addresses, hashes, counters, ranks, pids and folders replaced by ``#`` or removed."""
+    """Replace addresses, hashes, counters, ranks, pids and the like in ``subject`` by ``#``, and remove folders."""
     for pattern, replacement in _VOLATILE:
         subject = pattern.sub(replacement, subject)
     return subject
 
 
 def normalised_file(file: str) -> str:
-    """``file`` with forward slashes, without numbers, and without the host in PyTorch's trace names."""
+    """``file`` with forward slashes, with ``#`` for numbers, and without the host name in PyTorch's trace names."""
     return re.sub(r"\d+", "#", _KINETO_NAME.sub(r"*\1", file.replace("\\", "/")))
 
 

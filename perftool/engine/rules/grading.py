@@ -1,4 +1,4 @@
-"""Grades the severity of a finding by its cost and certainty, in the same way for all rules."""
+"""Sets the severity of findings by their cost and certainty, in the same way for all rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perftool.model.choices import Confidence, Severity
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
 
-# A loss of at least this share of the step, weighted by its certainty, is a warning.
+# A loss of at least this share of the step, weighted by certainty, is a warning.
 WARNING_SHARE = 0.05
 # A replay predicts the gain itself; evidence only gives an upper bound.
 KIND_WEIGHTS = {"predicted": 1.0, "bound": 0.5}
@@ -16,10 +16,10 @@ CONFIDENCE_WEIGHTS: dict[Confidence, float] = {"high": 1.0, "medium": 0.5, "low"
 
 
 def graded(finding: Finding, rule: Rule) -> Finding:
-    """``finding`` of ``rule`` with a severity that follows from its cost.
+    """Set the severity of ``finding`` according to its cost.
 
-    The rule's own severity applies if the user set it, if it is "error", or if the finding has no advice or no gain.
-    A symptom gets the severity "info" if its time is counted as the gain of its cause.
+    The severity of ``rule`` applies if the user set it, if it is "error", or if the finding has no advice or no gain. A
+    symptom gets the severity "info" if its time is counted as the gain of its cause.
     """
     if rule.severity_is_set or rule.severity == "error" or not finding.advice:
         return finding
@@ -29,7 +29,7 @@ def graded(finding: Finding, rule: Rule) -> Finding:
 
 
 def severity_of(finding: Finding) -> Severity:
-    """The severity of ``finding`` by its gain: the share of the step, weighted by certainty."""
+    """The severity of ``finding`` by its gain, as a share of the step weighted by certainty."""
     gain = finding.gain
     if gain is None:
         return finding.severity

@@ -1,4 +1,4 @@
-"""Limits the gain of a fix to the time that the timeline of the run allows; a gain from evidence may exceed it."""
+"""Caps the gain of a fix at what the timeline of the run allows, because a gain from evidence may be larger."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from perftool.model.rule import Side
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
-# The columns with the gain in ns per step: from the evidence, and from a replay.
+# The columns with the gain in ns per step, from the evidence and from a replay.
 _GAINS = ("gain_ns", "predicted_ns")
-# The rule that reports a recording of a start-up or of a graph capture.
+# The rule that reports recordings of a start-up or of a graph capture.
 _ONE_OFF = "STP103"
 _OWN_STEPS = """
 SELECT w.rank, (min(w.dur) / greatest(min(w.steps), 1))::DOUBLE AS mean_ns,
@@ -27,11 +27,11 @@ _KNOWN: WeakKeyDictionary[TraceStore, dict[Any, dict[str, Any]]] = WeakKeyDictio
 def limited(
     store: TraceStore, relieves: Side | None, rows: Iterable[Mapping[str, Any]], context: Context
 ) -> Iterator[Mapping[str, Any]]:
-    """``rows`` with gains capped at the delay that one side causes, host or device: the one that the fix ``relieves``.
+    """Cap the gains in ``rows`` at the delay caused by the side (host or device) that the fix ``relieves``.
 
-    Rows of a rank that was not recorded in its steady state lose their gain; if the recorded phase does not recur, rows
-    with advice for the host are dropped. A row without a rank gets the largest limit of all ranks. A run without device
-    work has no limits.
+    If a rank was not recorded in its steady state, its rows lose their gain; if the recorded phase does not recur, rows
+    with advice for the host are dropped. For a row without a rank, the largest limit of all ranks applies. A run
+    without device work has no limits.
     """
     limits = _limits(store)
     column = f"{relieves}_ratio"
@@ -48,10 +48,10 @@ def limited(
         elif relieves is None:
             yield row
         else:
-            # A replay accounts for host work that device work hides; for a bound, idle time limits the gain.
+            # A replay already accounts for host work that device work hides. A bound is capped by the idle time.
             kept = gains if relieves == "host" else {name: ns for name, ns in gains.items() if name == "gain_ns"}
             ratio = ratios.get(row.get("rank"), widest)
-            # Bounds refer to the mean step, predictions to the usual step.
+            # Bounds refer to the mean step, predictions to the typical step.
             steps_ns = own_steps_ns(store, row.get("rank")) or {
                 "gain_ns": context.mean_step_ns, "predicted_ns": context.step_ns
             }  # fmt: skip
@@ -59,7 +59,7 @@ def limited(
 
 
 def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | None:
-    """The mean step (for ``gain_ns``) and usual step (for ``predicted_ns``) of ``rank`` in ns; None without a rank."""
+    """The mean step (for ``gain_ns``) and typical step (for ``predicted_ns``) of ``rank`` in ns; None if unknown."""
     if rank is None:
         return None
     if store not in _STEPS:
@@ -70,13 +70,14 @@ def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | N
 
 
 def unsteady(store: TraceStore, rank: int) -> str | None:
-    """Why the recording of ``rank`` gives no gains for steady steps; None if it does."""
+    """Why the recording of ``rank`` does not show gains in steady steps; None if it does."""
     limit = _limits(store).get(rank)
     return limit["unsteady"] if limit else None
 
 
 def overloaded(store: TraceStore, rank: int) -> str | None:
-    """Why ``rank`` has bounds instead of predicted gains (its threads waited for cores); None if they did not."""
+    """Why the gains of ``rank`` are bounds instead of predictions: its threads waited for cores. None if they did
+    not."""
     loads = {row["rank"]: row for row in store.rows("machine_loads")}
     if rank not in loads or not loads[rank]["overloaded"]:
         return None
@@ -85,7 +86,7 @@ def overloaded(store: TraceStore, rank: int) -> str | None:
 
 
 def _limits(store: TraceStore) -> dict[Any, dict[str, Any]]:
-    """The row of each rank in gain_limits, cached because nearly every rule needs it."""
+    """The row of each rank in gain_limits, cached because nearly all rules need it."""
     if store not in _KNOWN:
         _KNOWN[store] = {row["rank"]: row for row in store.rows("gain_limits")}
     return _KNOWN[store]

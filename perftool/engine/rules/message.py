@@ -1,8 +1,8 @@
-"""Messages of rules: text with placeholders for values.
+"""Messages of rules: texts with placeholders for values.
 
-``{name}`` shows a column of the query or a threshold; ``{name:FORMAT}`` shows a number in one of the FORMATS.
-``{name:one|many}`` shows the words before the bar if the number is 1, else those after it. Doubled braces
-are literal.
+``{name}`` shows a column of the query or a threshold, ``{name:FORMAT}`` a number in one of the FORMATS.
+``{name:one|many}`` shows the words before the bar if the number is 1, and otherwise those after it. A doubled brace
+stands for a literal one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from perftool.units import format_bytes, format_count, format_ns, format_ratio, 
 FORMATS: Mapping[str, Callable[[float], str]] = {
     "time": format_ns, "bytes": format_bytes, "percent": format_ratio, "count": format_count, "times": format_times,
 }  # fmt: skip
-# Default formats by the unit suffix of a column's name.
+# The default format of a column, by the unit suffix in its name.
 _UNITS = (("_ns", format_ns), ("_bytes", format_bytes), ("_ratio", format_ratio))
-# The most characters of a message, because a name in a message may have any length.
+# The longest message, in characters. A name in a message may have any length.
 LONGEST = 10_000
-# The column with a clause about the result of the replay, which rules put at the end of their message.
+# The column with a clause on the result of the replay. Rules put it at the end of their message.
 PREDICTION = "prediction"
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+|[^{}|]+\|[^{}|]+))?\}")
 
@@ -38,7 +38,8 @@ class Placeholder:
 
 @cache
 def parse_message(message: str) -> tuple[str | Placeholder, ...]:
-    """The pieces of ``message``. Raises ValueError with the faulty text for a brace that starts no placeholder."""
+    """Split ``message`` into texts and placeholders. Raises ValueError for a brace that does not start a placeholder,
+    and for an unknown format."""
     pieces: list[str | Placeholder] = []
     at = 0
     for brace in re.finditer(r"[{}]", message):
@@ -60,7 +61,7 @@ def parse_message(message: str) -> tuple[str | Placeholder, ...]:
 
 
 def show_message(message: str, values: Mapping[str, Any]) -> str:
-    """``message`` with ``values`` filled in, cut to ``LONGEST`` characters. Raises KeyError for an unknown name."""
+    """Fill ``values`` into ``message``, and cut it to ``LONGEST`` characters. Raises KeyError for an unknown name."""
     shown: list[str] = []
     left = LONGEST
     for piece in parse_message(message):
@@ -73,7 +74,7 @@ def show_message(message: str, values: Mapping[str, Any]) -> str:
 
 
 def fill(text: str, values: Mapping[str, Any]) -> str:
-    """``text`` with the placeholders for names in ``values`` filled in; other braces stay as they are."""
+    """Fill in the placeholders in ``text`` whose names are in ``values``. Other braces stay as they are."""
 
     def filled(found: re.Match[str]) -> str:
         known = found[1] in values and (found[2] is None or _is_form(found[2]))
@@ -83,7 +84,7 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
 
 
 def without_plurals(message: str) -> str:
-    """``message`` with the plural in place of each ``{name:one|many}``, for people who read the template."""
+    """Replace each ``{name:one|many}`` in ``message`` by the plural, for people who read the template."""
     return _PLACEHOLDER.sub(lambda found: (found[2] or "").partition("|")[2] or found[0], message)
 
 
@@ -92,7 +93,7 @@ def _is_form(form: str) -> bool:
 
 
 def _shown(values: Mapping[str, Any], wanted: Placeholder) -> str:
-    """The value of a placeholder; its name may omit the unit suffix of times and sizes."""
+    """The text for a placeholder. Its name may omit the unit suffix of a time or size."""
     name = wanted.name
     if name in values:
         unit = next((render for ending, render in _UNITS if name.endswith(ending)), None)

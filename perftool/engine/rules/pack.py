@@ -1,4 +1,4 @@
-"""Loads rule files into Rule objects; every error names the file and the key."""
+"""Loads rule files into Rule objects. Every error states the file and the key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
 CASES = "cases"
 _Question = tuple[str | None, str | None, str | None, tuple[str, ...]]
-# The most rules of all user packs together, and the largest rule and pack in bytes: far more than the shipped pack has.
+# Limits on the number of rules in all user packs together, and on the size of a rule and of a pack in bytes. The
+# shipped pack stays far below all of them.
 _MOST_RULES = 1_000
 _LARGEST_RULE = 64 << 10
 _LARGEST_PACK = 8 << 20
@@ -47,14 +48,15 @@ _CHOICES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "status": STATUSE
 
 @cache
 def builtin_folder() -> Path:
-    """The folder of the shipped pack: inside an installed package, or next to the package in a checkout."""
+    """The folder of the shipped pack: inside the package if it is installed, next to it in a checkout."""
     package = Path(__file__).parents[2]
     installed = package / "rulepack"
     return installed if installed.is_dir() else package.parent / "rules"
 
 
 def load_pack(folder: Path) -> list[Rule]:
-    """All rules below ``folder``, sorted by code. Raises RuleError if any is malformed, or there are none."""
+    """Load all rules in ``folder`` and its subfolders, sorted by code. Raises RuleError if there are none, or if any is
+    malformed."""
     rules, problems = [], []
     for path in pack_files(folder):
         try:
@@ -69,27 +71,28 @@ def load_pack(folder: Path) -> list[Rule]:
 
 
 def pack_files(folder: Path) -> list[Path]:
-    """The rule files below ``folder``, sorted. Raises RuleError above the limits on number and size."""
+    """The rule files in ``folder`` and its subfolders, sorted. Raises RuleError if there are too many, or if they are
+    too large."""
     # The test cases of a pack may be in a subfolder.
     named = (path for path in folder.rglob("*.toml") if path.parent.name != CASES)
     files = sorted(islice(named, _MOST_RULES + 1))
     if len(files) > _MOST_RULES:
         raise RuleError(f"{folder}: more than {_MOST_RULES:,} rules")
     if sum(path.stat().st_size for path in files if path.is_file()) > _LARGEST_PACK:
-        raise RuleError(f"{folder}: the rules are larger than {_LARGEST_PACK >> 20} MiB in all")
+        raise RuleError(f"{folder}: the rules are larger than {_LARGEST_PACK >> 20} MiB in total")
     return files
 
 
 @cache
 def shipped_rules() -> tuple[Rule, ...]:
-    """The shipped pack."""
+    """The rules of the shipped pack."""
     return tuple(load_pack(builtin_folder()))
 
 
 def is_shipped(rule: Rule) -> bool:
-    """Whether ``rule`` has exactly the queries of a shipped rule; anyone can use a shipped code.
+    """Whether ``rule`` has exactly the queries of a shipped rule. Its code is not enough, because anyone can use it.
 
-    The queries for its replay may be missing: rule cases without a prediction omit them.
+    The queries for the replay may be missing, because rule cases without a prediction omit them.
     """
     return _question(rule) in _shipped_questions()
 
@@ -101,26 +104,26 @@ def _shipped_questions() -> frozenset[_Question]:
 
 
 def _question(rule: Rule) -> _Question:
-    """All queries of a rule, and the names without which its query does not run."""
+    """All queries of a rule, including the names that it needs."""
     return rule.sql, rule.whatif, rule.whatif_ranks, rule.needs_names
 
 
 def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
-    """The shipped pack and the user packs in ``folders``, whose codes are x9xx (``GAP901``), sorted by code.
+    """Load the shipped pack and the user packs in ``folders``, whose codes are x9xx (``GAP901``). Sorted by code.
 
-    Raises RuleError for a malformed file, a code outside that range, and a duplicate code or name.
+    Raises RuleError for a malformed file, a code outside that range, or a duplicate code or name.
     """
     rules = list(shipped_rules())
     for folder in folders:
         rules += load_user_pack(folder)
         if len(rules) - len(shipped_rules()) > _MOST_RULES:
-            raise RuleError(f"the packs contain more than {_MOST_RULES:,} rules in all")
+            raise RuleError(f"the packs contain more than {_MOST_RULES:,} rules in total")
     _require_unique(rules)
     return sorted(rules, key=lambda rule: rule.code)
 
 
 def load_user_pack(folder: Path) -> list[Rule]:
-    """All rules below ``folder``; raises RuleError for a code reserved for shipped rules."""
+    """Load all rules in ``folder`` and its subfolders. Raises RuleError for a code reserved for shipped rules."""
     if not folder.is_dir():
         raise RuleError(f"{folder}: not a folder")
     rules = load_pack(folder)
@@ -143,7 +146,7 @@ def _require_unique(rules: Sequence[Rule]) -> None:
 
 
 def load_rule(path: Path) -> Rule:
-    """Load one rule file. Raises RuleError naming the file and the key."""
+    """Load a rule file. Raises RuleError, which states the file and the key."""
     try:
         data = parse_toml(read_small(path, _LARGEST_RULE).decode())
     except (OSError, ValueError) as error:
@@ -192,18 +195,18 @@ def load_rule(path: Path) -> Rule:
 
 
 def _advice(path: Path, key: str, text: Mapping[str, Any]) -> Advice:
-    """The advice under ``key``: one text for all devices, or one for each device or variant that the query names."""
+    """The advice under ``key``: one text for all devices, or one for each device or variant."""
     texts = text[key] if isinstance(text[key], dict) else {"any": text[key]}
     for name, words in texts.items():
         if not isinstance(words, str) or not words.strip():
             raise RuleError(f"{path}: key text.{key}.{name} must be a string")
     if "any" not in texts:
-        raise RuleError(f"{path}: key text.{key}.any is missing: it is for devices without a text of their own")
+        raise RuleError(f"{path}: key text.{key}.any is missing: it applies to devices without their own text")
     return Advice(tuple((name, words.strip()) for name, words in texts.items()))
 
 
 def _first_sentences(fix: Advice) -> Advice:
-    """The first sentence of each text, used when a rule has no short fix."""
+    """The first sentence of each text, for rules without a short fix."""
     return Advice(tuple((name, _SENTENCE_END.split(" ".join(words.split()), 1)[0]) for name, words in fix.texts))
 
 

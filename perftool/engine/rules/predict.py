@@ -26,13 +26,13 @@ from perftool.replay.model import Model, models_of
 from perftool.store.trace_store import TraceStore
 
 _MOST_CHANGES = 400_000
-# The best two and three fixes are chosen from those with the largest gains, if the replayed graph is small.
+# If the replayed graph is small, the best two and three fixes are chosen from those with the largest gains.
 _CANDIDATES, _MOST_TOGETHER, _MOST_NODES = 4, 3, 50_000
 LARGEST_FACTOR = 1000
-# If the mean step is this many times the usual one, the usual steps do not represent all steps.
+# If the mean step is this many times the typical one, typical steps are not representative.
 _UNEVEN = 1.25
 _TOO_MANY = f"steps are replayed only if at most {MOST_RANKS} ranks are read together"
-# Joins each row of a whatif query with the slice it refers to.
+# Joins each row of a whatif query with the slice that it refers to.
 _PLACED = """
 SELECT w.*, s.id AS slice_id, s.track AS slice_track, s.ts AS slice_ts, s."end" AS slice_end
 FROM ({sql}) AS w JOIN slices AS s ON s.id = w.task
@@ -43,7 +43,8 @@ WHERE s.rank = {rank} AND s.ts < {end} AND s."end" > {begin}
 def predicted(
     store: TraceStore, rules: Sequence[Rule], answers: Sequence[Answer], context: Context, ranks_of_run: int
 ) -> tuple[list[Answer], tuple[ReplayModel, ...]]:
-    """``answers`` with ``predicted_ns`` in rows where a replay gives it, and the model of each rank of ``store``.
+    """Add ``predicted_ns`` to the rows of ``answers`` whose fix can be replayed, and describe the model of each rank in
+    ``store``.
 
     ``ranks_of_run`` includes ranks in other stores.
     """
@@ -52,7 +53,7 @@ def predicted(
         return list(answers), tuple(_no_model(rank, _TOO_MANY) for rank in ranks)
     results, models = list(answers), []
     for rank, model in models_of(store).items():
-        # A recording of the start-up or of an overloaded machine predicts no gain, even if its steps can be replayed.
+        # Recordings of a start-up or of an overloaded machine do not allow predictions, even if they can be replayed.
         reason = unsteady(store, rank) or overloaded(store, rank) or (model if isinstance(model, str) else None)
         if reason or isinstance(model, str):
             models.append(_no_model(rank, reason or str(model)))
@@ -68,16 +69,17 @@ def predicted(
 def without_predictions(
     answers: Sequence[Answer], ranks: Sequence[int]
 ) -> tuple[tuple[Answer, ...], tuple[ReplayModel, ...]]:
-    """``answers`` without predictions, and empty models of ``ranks``, for a run with too many ranks to replay."""
+    """Remove the predictions from ``answers`` of a run with too many ranks to replay; all its ``ranks`` get empty
+    models."""
     bare = [tuple({key: row[key] for key in row if key != "predicted_ns"} for row in answer.rows) for answer in answers]
     kept = tuple(replace(answer, rows=rows) for answer, rows in zip(answers, bare, strict=True))
     return kept, tuple(_no_model(rank, _TOO_MANY) for rank in sorted(ranks))
 
 
 def changes_of(store: TraceStore, rule: Rule, model: Model, context: Context) -> list[tuple[str | None, Change]]:
-    """The changes that the fix of ``rule`` makes to the steps of ``model``, each with its subject (None means all).
+    """The changes that the fix of ``rule`` makes to the steps of ``model``, each with its subject (None for all).
 
-    Raises QueryError when the rule's query fails, or returns something other than changes.
+    Raises QueryError if the rule's query fails or returns anything but changes.
     """
     begin, end = model.window
     placed = partial(_PLACED.format, rank=model.rank, begin=begin, end=end)
@@ -93,7 +95,7 @@ def _what_changes(
     values = sql_values(rule, rule.whatif, context)
     if is_shipped(rule):
         return _named(*run_sql(store, rule, placed(sql=rule.whatif), values, _MOST_CHANGES)[:2])
-    # Third-party SQL runs separately, because it could break out of our statement.
+    # Third-party SQL runs separately, because it could otherwise break out of our statement.
     rows = _named(*run_sql(store, rule, rule.whatif, values, _MOST_CHANGES)[:2])
     tasks = [whole("task", row.get("task")) for row in rows]
     slices = store.select(placed(sql="SELECT DISTINCT unnest($tasks::BIGINT[]) AS task"), {"tasks": tasks})
@@ -126,7 +128,7 @@ def _with_prediction(
     store: TraceStore, model: Model, rule: Rule, answer: Answer, context: Context, fixes: dict[str, list[Change]],
     *, only: bool,
 ) -> Answer:  # fmt: skip
-    """``answer`` with predictions in its rows for the rank of ``model``. Adds the changes to ``fixes``."""
+    """Add predictions to the rows of ``answer`` for the rank of ``model``. Also adds the changes to ``fixes``."""
     if rule.whatif is None:
         return answer
     rows = list(answer.rows)
@@ -136,7 +138,7 @@ def _with_prediction(
     try:
         for at, saved, lacks, changes in _judged(store, model, rule, context, [(at, rows[at]) for at in own_rows]):
             if lacks:
-                # The replayed change needs cores that the machine may lack. Another fix may not, so the bound stays.
+                # The replayed change needs cores that the machine may lack. Other fixes may not, so the bound is kept.
                 bound_ns = rows[at].get("gain_ns")
                 most = max(0, saved) if bound_ns is None else bound_ns
                 rows[at] = {**rows[at], "gain_ns": most, PREDICTION: f"; {lacks}"}
@@ -156,13 +158,13 @@ def _with_prediction(
 
 
 def uneven_mean_ns(store: TraceStore, model: Model) -> float | None:
-    """The mean step, in ns, of a run with uneven steps, of which ``model`` replays only the usual ones; else None."""
+    """The mean step in ns if steps are uneven, so that ``model`` replays only the typical ones; else None."""
     own = own_steps_ns(store, model.rank)
     return None if own is None or own["gain_ns"] < _UNEVEN * model.measured_ns else own["gain_ns"]
 
 
 def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, model: Model) -> bool:
-    """Whether most of the loss ``evidence_ns`` is in steps that are not replayed: those of unusual length."""
+    """Whether most of the loss ``evidence_ns`` is in steps of unusual length, which are not replayed."""
     mean_ns = uneven_mean_ns(store, model)
     if evidence_ns is None or mean_ns is None:
         return False
@@ -172,10 +174,10 @@ def lies_elsewhere(store: TraceStore, evidence_ns: float | None, saved_ns: int, 
 def _judged(
     store: TraceStore, model: Model, rule: Rule, context: Context, rows: Sequence[tuple[int, Mapping[str, Any]]]
 ) -> Iterator[tuple[int, int, str | None, list[Change]]]:
-    """For each of ``rows`` with changes: its number, the ns saved, a clause on missing cores if that is only a bound,
-    and the changes that no earlier row has.
+    """Replay the fix of each of ``rows`` that has changes. Yields the number of the row, the ns saved, a clause on
+    missing cores if that is only a bound, and the changes that no earlier row has.
 
-    Raises QueryTimeoutError when the replays take longer than the limit for a query.
+    Raises QueryTimeoutError if the replays take longer than a query may.
     """
     until = monotonic() + RULE_TIME_LIMIT_S
     by_subject: dict[str | None, list[Change]] = {}
@@ -186,7 +188,7 @@ def _judged(
     for number, row in rows:
         subject = str(row.get("subject"))
         key = subject if subject in by_subject else None
-        # Without changes, the fix cannot be modelled, so the bound stays.
+        # Without changes, the fix cannot be modelled, so the bound is kept.
         if key not in by_subject:
             continue
         if monotonic() > until:
@@ -220,7 +222,7 @@ def _described(store: TraceStore, model: Model, fixes: Mapping[str, Sequence[Cha
 
 
 def _best(model: Model, fixes: Mapping[str, Sequence[Change]]) -> tuple[Together, ...]:
-    """The best fix, then the best two and three, chosen greedily. Gains overlap, so each combination is replayed."""
+    """The best fix, and the best two and three, chosen greedily. Gains overlap, so each combination is replayed."""
     if len(fixes) < 2 or len(model.graph.order) > _MOST_NODES:
         return ()
     single_times = {code: model.predict(changes).step_ns for code, changes in sorted(fixes.items())}
@@ -244,5 +246,5 @@ def _no_model(rank: int, why_not: str) -> ReplayModel:
 
 
 def slowest(models: Iterable[ReplayModel]) -> ReplayModel | None:
-    """The model of the rank with the longest steps, which reports show; None without models."""
+    """The model of the rank with the longest steps, which is the one in reports; None without models."""
     return max(models, key=lambda model: (model.measured_step_ns or 0, -model.rank), default=None)

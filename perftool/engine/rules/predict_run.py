@@ -27,9 +27,9 @@ _MOST_CHANGES = 100_000
 def predicted_together(
     store: TraceStore, rules: Sequence[Rule], answers: Sequence[Answer], context: Context
 ) -> tuple[list[Answer], ReplayedRun | None]:
-    """``answers`` with predictions from the replay of all ranks, and the description of that replay.
+    """Add predictions from a replay of all ranks to ``answers``, and describe that replay.
 
-    ``store`` holds all ranks of the run; a single rank has no such replay.
+    ``store`` contains all ranks of the run. If there is only one, there is no such replay.
     """
     if len(store.metadata) < 2:
         return list(answers), None
@@ -53,9 +53,9 @@ def predicted_together(
 
 
 def changes_of_ranks(store: TraceStore, rule: Rule, context: Context) -> dict[str, list[Less]]:
-    """The changes that the fix of ``rule``, a rule over ranks, makes for each subject.
+    """The changes that the fix of ``rule``, a cross-rank rule, makes for each subject.
 
-    Raises QueryError when the rule's query fails, or returns something other than changes.
+    Raises QueryError if the rule's query fails or returns anything but changes.
     """
     assert rule.whatif_ranks is not None
     values = sql_values(rule, rule.whatif_ranks, context)
@@ -70,7 +70,7 @@ def _less(row: Mapping[str, Any]) -> Less:
     rank, step = whole("rank", row.get("rank")), whole("step", row.get("step"))
     cause, factor, group = row.get("cause"), row.get("factor"), row.get("group_name")
     if row.get("change") != "shorten":
-        raise QueryError(f"change is {row.get('change')!r:.40}; a rule over ranks can only shorten")
+        raise QueryError(f"change is {row.get('change')!r:.40}; a cross-rank rule can only shorten")
     if rank is None:
         raise QueryError("rank is missing")
     if cause not in (*CAUSES, "own", "link"):
@@ -92,7 +92,7 @@ def _with_prediction(store: TraceStore, model: RunModel, rule: Rule, answer: Ans
 
 
 def _predicted(model: RunModel, row: Mapping[str, Any], changes: Sequence[Less]) -> Mapping[str, Any]:
-    """``row`` with the predicted gain of its fix, unless the row has one. Without changes, the bound stays."""
+    """Add the predicted gain of the fix to ``row``, unless it already has one. Without changes, the bound is kept."""
     if not changes or "predicted_ns" in row:
         return row
     step_ns = model.predict(changes)

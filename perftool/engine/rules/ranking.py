@@ -1,4 +1,4 @@
-"""Orders findings by the value of their fixes."""
+"""Ranks findings by the value of their fixes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from types import MappingProxyType
 from perftool.model.report import Cause, Finding
 from perftool.units import format_ns
 
-# A bound counts as large as another gain if they differ by at most this factor.
+# A bound counts as equal to another gain if they differ by at most this factor.
 _ALIKE = 1.5
-# A prediction counts as large as another gain within this factor, because predictions are about 10 % off.
+# A prediction counts as equal to another gain within this factor, because predictions are about 10 % off.
 _SAME = 1.1
-# A bound counts for this share of itself: measured gains were 0.3 to 1.1 times their bounds, mostly 0.6 to 0.9.
+# The likely gain as a share of its bound. Measured gains were 0.3 to 1.1 times their bounds, mostly 0.6 to 0.9.
 _LIKELY = 0.8
-# A bound within this multiple of a prediction may describe the same time.
+# A bound up to this many times a prediction may describe the same time.
 LOOSE = 3.0
-# If a smaller share of a symptom's gain is explained, or left, it is within the error of the two bounds.
+# A smaller share of a symptom's gain, whether explained or left, is within the error of the two bounds.
 _REST = 0.1
 _ENDLESS = 2.0**63
 _NONE: Mapping[str, Sequence[str]] = MappingProxyType({})
@@ -31,13 +31,13 @@ def claimed_once(
     explains: Mapping[str, Sequence[str]] = _NONE,
     blaming: Container[str] = (),
 ) -> list[Finding]:
-    """``findings``; a symptom keeps only the gain that the largest of its causes leaves unexplained, or none.
+    """Reduce the gain of each symptom in ``findings`` to what the largest of its causes leaves unexplained.
 
     A finding whose code is a key of ``explained_by`` is a symptom: it shows that time is lost, but not why. The values
     are the codes, or code prefixes, of its causes. A finding that ``explains`` the main cause in the symptom's evidence
     takes precedence. For a symptom about idle time, a finding explains at most the idle time that both attribute to the
-    same causes. A finding of a rule ``over_ranks`` is a cause on all ranks. If a rule ``blaming`` ranks explains the
-    symptom, the symptom's message states how much of its time is spent waiting for these ranks.
+    same causes. Findings of the rules ``over_ranks`` are causes on all ranks. If the cause is one of the rules
+    ``blaming`` ranks, the symptom's message states how much of its time is spent waiting for these ranks.
     """
     numbered = [(number, found) for number, found in enumerate(findings) if found.gain]
     everywhere = [one for one in numbered if one[1].rank is None or one[1].code in over_ranks]
@@ -80,12 +80,12 @@ def ranked(
     explains: Mapping[str, Sequence[str]] = _NONE,
     step_ns: int = 0,
 ) -> tuple[Finding, ...]:
-    """Orders findings: first those that name stragglers, then by gain per step of ``step_ns`` or, without a gain, by
-    the waiting time of requests. Findings with neither come last, first advice, then by severity.
+    """Rank ``findings`` by gain or, without a gain, by the waiting time of requests (as a share of ``step_ns``). Those
+    with neither come last: advice first, then by severity.
 
-    Rules ``blaming`` ranks precede all others: the other ranks cannot be faster than the straggler they wait for. A
-    prediction precedes a bound that ``explains`` the same time: a loose bound does not prove a larger gain. A symptom
-    follows a cause of about its size.
+    The rules ``blaming`` stragglers precede all others, because other ranks cannot be faster than the one they wait
+    for. A prediction precedes a bound that ``explains`` the same time, because a loose bound does not prove a larger
+    gain. A symptom follows a cause of about the same size.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:
@@ -113,8 +113,8 @@ def ranked(
 
 
 def weight_ns(finding: Finding, step_ns: int) -> float:
-    """The value of ``finding`` in ns of a step of ``step_ns``: its gain, or else the part of the time in which requests
-    wait (``waited_ratio`` in the evidence); negative if neither is known.
+    """The value of ``finding`` in ns per step: its gain, or else the part of ``step_ns`` in which requests wait
+    (``waited_ratio`` in the evidence); negative if neither is known.
 
     A fix that only spreads a pause over many steps shortens the wait of requests, but not the mean step.
     """
@@ -128,10 +128,10 @@ def weight_ns(finding: Finding, step_ns: int) -> float:
 def led_by_largest(
     findings: Sequence[Finding], causes: Sequence[Cause], kept: Container[str] = ()
 ) -> tuple[Finding, ...]:
-    """``findings``, with the one that explains the largest of ``causes`` before the first advice with a gain.
+    """Move the finding that explains the largest of ``causes`` before the first advice with a gain.
 
-    The order stays if the gain of that first advice is clearly larger, if it explains a cause about as large, or if its
-    rule is in ``kept`` (rules about stragglers, and rules that relieve the host).
+    The order is kept if the gain of that first advice is clearly larger, if it explains a cause of about the same size,
+    or if its rule is in ``kept`` (rules about stragglers, and rules that relieve the host).
     """
     first = next((found for found in findings if found.advice and found.gain), None)
     if first is None or not causes or first.code in kept:
@@ -150,7 +150,7 @@ def led_by_largest(
 
 
 def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence[str]]) -> int:
-    """The part of the gain of ``cause`` that may be the same time as the gain of ``symptom``."""
+    """The part of the gain of ``cause`` that may be the same time as that of ``symptom``, in ns."""
     gain = cause.gain.ns_per_step if cause.gain else 0
     whole = _idle_causes(symptom)
     if not whole or symptom.gain is None:
@@ -163,7 +163,7 @@ def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence
 
 
 def _idle_causes(finding: Finding) -> dict[str, float]:
-    """The idle time of ``finding`` by cause; empty if its evidence lacks it or, in a third-party rule, is malformed."""
+    """The idle time of ``finding`` by cause; empty if the evidence does not contain it in a valid form."""
     causes = finding.evidence.get("idle_causes")
     parts = [part for part in causes if isinstance(part, Mapping)] if isinstance(causes, (list, tuple)) else []
     return {

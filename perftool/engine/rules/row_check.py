@@ -1,4 +1,4 @@
-"""Validates the rows of third-party rules before anything is computed from them."""
+"""Validates the rows of third-party rules before they are used."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from perftool.errors import QueryError
 
-# Maximum number of examples that a finding may refer to.
+# The maximum number of examples that a finding may refer to.
 MOST_RELATED = 100
-# Columns that only the engine may add; they are removed from the rows of third-party rules.
+# Columns that only the engine may add. They are removed from the rows of third-party rules.
 _OURS = ("predicted_ns", "sources")
 _WHOLE = ("rank", "step", "ts", "dur")
 _TEXTS = ("track", "benchmark", "fix", "fix_for", "short_fix")
@@ -19,7 +19,7 @@ _LARGEST = 1 << 63
 
 
 def checked(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``rows`` without reserved columns. Raises QueryError for an invalid value in a column that the engine uses."""
+    """Remove reserved columns from ``rows``. Raises QueryError for invalid values in columns that the engine uses."""
     return [_checked(row) for row in rows]
 
 

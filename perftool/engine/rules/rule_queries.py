@@ -1,4 +1,4 @@
-"""Runs the queries of rules, with their context and limits."""
+"""Runs the queries of rules with their parameters and limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perftool.store.trace_store import TraceStore
 
 # The time limit of a rule's query.
 RULE_TIME_LIMIT_S = 30.0
-# The limit in CPU seconds: a constant, and a part per MB of text. Shipped rules take less than 1 s for 230 MB.
+# The limit in CPU seconds: a constant, plus an amount per MiB of text. Shipped rules take less than 1 s for 230 MB.
 _LEAST_S, _S_PER_MB = 5.0, 0.25
 MOST_BYTES = 16 << 20
 
@@ -24,7 +24,7 @@ _PARAM = re.compile(r"\$(\w+)")
 
 @dataclass(frozen=True)
 class Context:
-    """Values for the queries of rules: $step_ns, and $steps and $window_ns, summed over the windows of all ranks.
+    """Values for the queries of rules: $step_ns, and the totals over the windows of all ranks $steps and $window_ns.
 
     The step time is the median, or the mean if steps are uneven. Rules about recording do not apply to ``simulated``
     traces. ``step_word`` is the run's word for a step.
@@ -39,15 +39,15 @@ class Context:
 
     @property
     def mean_step_ns(self) -> float:
-        """The mean step time in ns, for comparison with evidence that is summed over the whole window."""
+        """The mean step time in ns, for comparison with evidence summed over the whole window."""
         return self.window_ns / max(self.steps, 1)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of one rule: rows of its query, or why it did not run, or its error.
+    """The result of one rule: the rows of its query, the reason why it did not run, or its error.
 
-    ``cut`` means that the query had more rows than a rule may return, ``spent`` that earlier third-party rules used up
+    ``cut`` means that the query returned more rows than allowed. ``spent`` means that earlier third-party rules used up
     the time or memory for its query or replay.
     """
 
@@ -60,8 +60,8 @@ class Answer:
 
 
 def sql_values(rule: Rule, sql: str, context: Context) -> dict[str, Any]:
-    """The values for the $names in ``sql``, from ``context`` and the parameters of ``rule``. Raises KeyError for any
-    other name."""
+    """The values for the $names in ``sql``, from ``context`` and the parameters of ``rule``. Raises KeyError for an
+    unknown name."""
     values: dict[str, Any] = {
         "steps": max(context.steps, 1), "step_ns": context.step_ns, "window_ns": context.window_ns,
         **{param.name: param.value for param in rule.params},
@@ -78,8 +78,8 @@ def cpu_limit_s(input_bytes: int) -> float:
 def run_sql(
     store: TraceStore, rule: Rule, sql: str, values: dict[str, Any], most: int
 ) -> tuple[list[str], list[tuple[Any, ...]], bool]:
-    """The columns of ``sql``, its first ``most`` rows, and whether it has more. Shipped SQL runs in this process,
-    third-party SQL in a sandbox."""
+    """Run ``sql`` in this process if it is shipped, else in a sandbox. Returns the columns, the first ``most`` rows,
+    and whether there are more."""
     if is_shipped(rule):
         columns, rows = store.timed(sql, values, cpu_limit_s(store.input_bytes))
         return columns, rows[:most], len(rows) > most

@@ -1,4 +1,4 @@
-"""Selects the rules to run; a more specific selector wins, whatever the order of the options."""
+"""Selects the rules to run. The more specific selector wins, regardless of the order of options."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from perftool.model.rule import Rule
 
 COMMAND_LINE = "the command line"
 ALL = "ALL"
-# The specificity of a whole code or name. The specificity of a prefix is its length, which is smaller.
+# The specificity of a complete code or name. That of a prefix is its length, which is always smaller.
 _EXACT = 100
 
 
 @dataclass(frozen=True)
 class Selector:
-    """A code, a name, a prefix of codes, or ALL; ``origin`` says where it was given, or is empty."""
+    """A code, a name, a code prefix, or ALL. ``origin`` says where it was given, or is empty."""
 
     text: str
     origin: str = COMMAND_LINE
 
     def specificity(self, rule: Rule) -> int | None:
-        """0 for ALL, the length of a prefix, the maximum for a code or name; None if ``rule`` is not selected."""
+        """How specifically this selects ``rule``: 0 for ALL, the length of a prefix, the maximum for a code or name;
+        None if it does not."""
         if self.text == ALL:
             return 0
         if self.text in (rule.code, rule.name):
@@ -31,13 +32,13 @@ class Selector:
         return len(self.text) if rule.code.startswith(self.text) else None
 
     def means(self, code: str, name: str) -> bool:
-        """Whether the selector selects the rule with ``code`` and ``name``."""
+        """Whether this selects the rule with ``code`` and ``name``."""
         return self.text in (ALL, name) or code.startswith(self.text)
 
 
 @dataclass(frozen=True)
 class Redirected:
-    """Selectors of current rules, and a warning for each that was given as a retired code or name."""
+    """Selectors of current rules, and a warning for each retired code or name that was given."""
 
     selectors: tuple[Selector, ...]
     warnings: tuple[str, ...]
@@ -45,7 +46,7 @@ class Redirected:
 
 @dataclass(frozen=True)
 class Selection:
-    """The rules requested: those selected by ``select`` but not by ``ignore``."""
+    """The requested rules: those selected by ``select`` but not by ``ignore``."""
 
     select: tuple[Selector, ...] = (Selector(ALL, "the defaults"),)
     ignore: tuple[Selector, ...] = ()
@@ -61,17 +62,17 @@ class Chosen:
 
 
 def selectors(values: Iterable[str], origin: str = COMMAND_LINE) -> tuple[Selector, ...]:
-    """The selectors in ``values``; each value may hold several, separated by commas."""
+    """Parse the selectors in ``values``. Each value may contain several, separated by commas."""
     texts = (text.strip() for value in values for text in value.split(","))
     return tuple(Selector(text, origin) for text in texts if text)
 
 
 def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
-    """The rules of ``selection``.
+    """Choose the rules of ``selection``.
 
-    Raises RuleError for a selector that matches no rule, and when no rule is left. Rules about lost input and crashed
-    rules always run, unless ignored by their exact code or name: a check must not pass because its input was unreadable
-    or cut off.
+    Raises RuleError if a selector matches no rule, or if no rule is left. Rules about lost input and crashed rules
+    always run unless their exact code or name is ignored, because a check must not pass just because its input was
+    unreadable or cut off.
     """
     select, ignore = redirect(selection.select, rules), redirect(selection.ignore, rules)
     selection = replace(selection, select=select.selectors, ignore=ignore.selectors)
@@ -84,12 +85,12 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
 
 
 def successor(text: str, rules: Iterable[Rule]) -> Rule | None:
-    """The current rule for ``text``, a retired code or name."""
+    """The current rule for ``text``, a retired code or name; None if there is none."""
     return next((rule for rule in rules if text in rule.retired), None)
 
 
 def redirect(chosen: Iterable[Selector], rules: Sequence[Rule]) -> Redirected:
-    """``chosen`` with retired codes and names replaced by the codes and names of their successors."""
+    """Replace retired codes and names in ``chosen`` by the codes of their successors."""
     selectors: list[Selector] = []
     warnings: list[str] = []
     for selector in chosen:
@@ -101,7 +102,7 @@ def redirect(chosen: Iterable[Selector], rules: Sequence[Rule]) -> Redirected:
 
 
 def require_known(selector: Selector, rules: Sequence[Rule]) -> None:
-    """Raises RuleError when ``selector`` matches none of ``rules``."""
+    """Raise RuleError if ``selector`` matches none of ``rules``."""
     if any(selector.specificity(rule) is not None for rule in rules):
         return
     known = [text for rule in rules for text in (rule.code, rule.name)]
@@ -112,7 +113,7 @@ def require_known(selector: Selector, rules: Sequence[Rule]) -> None:
 
 
 def _stays(rule: Rule, selection: Selection) -> bool:
-    """Whether ``rule`` runs without being selected."""
+    """Whether ``rule`` runs even if it is not selected."""
     ignored = _strongest(rule, selection.ignore)
     return rule.always and (ignored is None or ignored[0] < _EXACT)
 
@@ -127,7 +128,8 @@ def _is_selected(rule: Rule, selection: Selection) -> bool:
 
 
 def _strongest(rule: Rule, chosen: Iterable[Selector]) -> tuple[int, bool] | None:
-    """The specificity of the best selector, and whether it comes from the command line; None if no selector matches."""
+    """The specificity of the most specific selector of ``rule``, and whether it comes from the command line; None if no
+    selector matches."""
     found = ((selector.specificity(rule), selector.origin == COMMAND_LINE) for selector in chosen)
     return max(((level, flag) for level, flag in found if level is not None), default=None)
 
@@ -143,7 +145,7 @@ def _warnings(rules: Sequence[Rule], selection: Selection) -> Iterable[str]:
                 yield f"{rule.code} ({rule.name}) is in preview and needs --preview"
     narrowed = any(selector.origin == COMMAND_LINE for selector in selection.select)
     for selector in dict.fromkeys(selection.ignore):
-        # A configuration file applies to every run, so its ignores may have no effect on a narrower selection.
+        # A configuration file applies to all runs, so its ignores may have no effect if fewer rules are selected.
         if narrowed and selector.origin != COMMAND_LINE:
             continue
         if not any(_removes(selector, rule, selection) for rule in rules):
@@ -151,7 +153,7 @@ def _warnings(rules: Sequence[Rule], selection: Selection) -> Iterable[str]:
 
 
 def _removes(selector: Selector, rule: Rule, selection: Selection) -> bool:
-    """Whether ``rule`` would be selected without ``selector``. Preview rules count even when they are off."""
+    """Whether ``rule`` would be selected without ``selector``. Preview rules count even if they are off."""
     level = selector.specificity(rule)
     if level is None or rule.always:
         return level == _EXACT

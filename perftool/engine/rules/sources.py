@@ -1,4 +1,4 @@
-"""Finds the lines of the user's code behind a finding: the lines that the host ran during the lost time."""
+"""Finds the lines of the user's code that caused a finding: those that the host ran during the lost time."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# Types of a rule's row, and of a source: file, line, function, ns and share.
 Row = Mapping[str, Any]
+# Has the keys file, line, function, ns and share.
 Source = dict[str, Any]
 MOST_SOURCES = 3
-# Columns that are only used to find sources: lists of {ts, dur}.
+# Columns used only to find sources: lists of {ts, dur}.
 EVIDENCE_OF_PLACE = frozenset({"places", "host_time"})
-# Causes of idle time for which the host's Python code, not a single call, is responsible.
+# Causes of idle time that are due to the host's Python code rather than to a single call.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01
 # A function is named only if its share of the time is larger.
 _MOSTLY = 0.5
-# A function with a larger share of the recorded time is the whole program or its loop.
+# A function with a larger share of the recorded time is the whole program or its main loop.
 _EVERYWHERE = 0.9
 _LONGEST_NS, _LAST_NS = 2**53, 2**62
-# The most rows of a rule that get sources, because each row requires a walk through the stacks.
+# The most rows of a rule that get sources, because each row requires a pass over the stacks.
 _MOST_PLACED = 100
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
 _LAUNCHED = """
@@ -39,12 +39,12 @@ WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times)) ORDER BY d.id
 
 
 def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]:
-    """``rows`` with ``sources`` (file, line, function, ns, share), heaviest first, where stacks are recorded.
+    """Add ``sources`` (file, line, function, ns, share), longest time first, to ``rows`` if stacks were recorded.
 
-    The sources are the lines that ran during the host time in the column ``host_time``, else during idle time that the
-    rule explains by the host's Python code, else the lines that launched the device work in the column ``places``, else
-    the lines that ran or launched the slices of the row. The returned rows have neither column. A row that has sources
-    keeps them.
+    The sources are, in this order of preference, the lines that ran during the time in the column ``host_time``, the
+    lines that ran during idle time that the rule attributes to the host's Python code, the lines that launched the
+    device work in the column ``places``, and the lines that ran or launched the slices of the row. Both columns are
+    removed. A row that already has sources keeps them.
     """
     if rule.scope != "rank" or not rows or not store.has_rows("frames"):
         return [_unplaced(row) for row in rows]
@@ -58,7 +58,7 @@ def add_sources(store: TraceStore, rule: Rule, rows: Sequence[Row]) -> list[Row]
 
 
 def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) -> str:
-    """The user's function that ran for most of the time in ``spans`` (in ns), with its file; empty if unknown."""
+    """The user's function that ran for more than half of ``spans`` (in ns), with its file; empty if unknown."""
     if not store.has_rows("frames"):
         return ""
     ran = _heaviest(lines_run(store, rank), *_united(_array(spans)), idle=False)
@@ -67,8 +67,8 @@ def mostly_in(store: TraceStore, rank: int, spans: Sequence[tuple[int, int]]) ->
 
 
 def longest_function(ran: Iterable[tuple[str | None, str, float]]) -> tuple[str, float]:
-    """The function with the most time in ``ran`` (file, function, time) as text, with the name of its file, and its
-    time; an empty text and 0 if no function has a file.
+    """The function with the most time in ``ran`` (file, function, time): its name and file name as text, and its time.
+    Empty and 0 if no function has a file.
     """
     times: dict[tuple[str, str], float] = {}
     for file, function, time in ran:
@@ -81,7 +81,7 @@ def longest_function(ran: Iterable[tuple[str | None, str, float]]) -> tuple[str,
 
 
 def _longest(lines: Iterable[Source]) -> tuple[str, float]:
-    """The ``longest_function`` of ``lines``, by share."""
+    """The ``longest_function`` of ``lines``, with its share instead of its time."""
     return longest_function((one["file"], one["function"], one["share"]) for one in lines)
 
 
@@ -111,7 +111,7 @@ def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> l
 def _launching(
     store: TraceStore, rank: int, ran: FeedingLines, places: Sequence[Mapping[str, int]]
 ) -> tuple[Source, ...]:
-    """The lines of ``ran`` that launched the work in ``places``, those with the most device time."""
+    """The lines of ``ran`` that launched the most device time of the work in ``places``."""
     import numpy as np
 
     took = {place["ts"]: place["dur"] for place in places}
@@ -127,7 +127,7 @@ def _launching(
 
 
 def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) -> tuple[Source, ...]:
-    """The lines of ``ran`` with the most time in the intervals from ``begins`` to ``ends``; ``idle`` means that the
+    """The lines of ``ran`` with the most time in the intervals from ``begins`` to ``ends``. ``idle`` says whether the
     device is idle in these intervals."""
     spent = _overlap(ran, begins, ends, loops=idle)
     if idle and not spent.any():
@@ -142,8 +142,8 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
 
 
 def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Source | None:
-    """The innermost function whose calls contain most of the time from ``begins`` to ``ends``, ``whole`` ns in all;
-    None if they contain nearly all of the recorded time, too, as those of the main function do.
+    """The innermost function whose calls contain most of the intervals from ``begins`` to ``ends``, which have a total
+    length of ``whole`` ns. None if, like the main function, it also contains nearly all of the recorded time.
     """
     import numpy as np
 
@@ -171,7 +171,7 @@ def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Sour
 
 
 def _shares(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
-    """The lines of ``ran`` with the most time; ``spent`` has the time of each line in ns, ``whole`` the total."""
+    """The lines of ``ran`` with the most time. ``spent`` contains the time of each line, ``whole`` the total, in ns."""
     timed = [(int(ns), line) for ns, line in zip(spent, ran.lines, strict=True) if ns]
     heaviest = sorted(timed, key=lambda item: (-item[0], str(item[1])))[:MOST_SOURCES]
     return tuple(
@@ -182,7 +182,7 @@ def _shares(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:
 
 
 def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, Int64s] | None:
-    """The begins and ends of the idle time of ``rank`` due to ``causes``, in ns; None if there is none."""
+    """The starts and ends of the idle time of ``rank`` due to ``causes``, in ns; None if there is none."""
     import numpy as np
 
     store.build(["gap_causes"])
@@ -192,8 +192,8 @@ def _idle(store: TraceStore, rank: int, causes: Sequence[str]) -> tuple[Int64s, 
 
 
 def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
-    """For each of ``rows``, the host time of its examples as an array of begins and ends in ns: for device work, the
-    time of the call that launched the work.
+    """For each of ``rows``, the host time of its examples as an array of starts and ends in ns. For device work, that
+    is the time of the call that launched it.
     """
     all_spans = [
         {place["ts"]: place.get("dur") or 1 for place in row.get("related") or [row] if place.get("ts") is not None}
@@ -205,7 +205,7 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
     named = []
     for spans in all_spans:
         intervals = [launched.get(ts, (ts, ts + dur)) for ts, dur in spans.items()]
-        # Third-party rules may give times whose sum exceeds 64 bits.
+        # The times of third-party rules may have a sum that exceeds 64 bits.
         possible = [
             (ts, end) for ts, end in intervals if 0 < end - ts <= _LONGEST_NS and -_LAST_NS < ts < end < _LAST_NS
         ]
@@ -214,14 +214,14 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
 
 
 def _array(intervals: Sequence[tuple[int, int]]) -> Int64s:
-    """``intervals`` as an array with a row for each."""
+    """``intervals`` as an array with one row per interval."""
     import numpy as np
 
     return np.array(intervals, dtype=np.int64).reshape(-1, 2)
 
 
 def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
-    """Begins and ends of the union of ``intervals``, in time order."""
+    """The starts and ends of the union of ``intervals``, in time order."""
     import numpy as np
 
     ordered = intervals[np.lexsort((intervals[:, 1], intervals[:, 0]))]
@@ -236,7 +236,7 @@ def _united(intervals: Int64s) -> tuple[Int64s, Int64s]:
 def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) -> Int64s:
     """How long each line of ``ran`` runs in the intervals from ``begins`` to ``ends``, in ns.
 
-    With ``loops``, the time is attributed to the line with the enclosing loop.
+    With ``loops``, the time is attributed to the line of the enclosing loop.
     """
     import numpy as np
 
@@ -249,7 +249,7 @@ def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) ->
 
 
 def _elapsed(begins: Int64s, ends: Int64s) -> Callable[[Int64s], Int64s]:
-    """A function that returns the total length of the intervals from ``begins`` to ``ends`` before given moments."""
+    """Return a function that gives the total length of the intervals from ``begins`` to ``ends`` before any moment."""
     import numpy as np
 
     before = np.concatenate(([0], np.cumsum(ends - begins)))
@@ -264,7 +264,7 @@ def _elapsed(begins: Int64s, ends: Int64s) -> Callable[[Int64s], Int64s]:
 
 
 def _before_lines(ran: FeedingLines, begins: Int64s, ends: Int64s) -> Int64s:
-    """The time in the intervals from ``begins`` to ``ends`` by the line of ``ran`` that runs next, in ns."""
+    """The time of the intervals from ``begins`` to ``ends``, in ns, by the line of ``ran`` that runs next."""
     import numpy as np
 
     spent = np.zeros(len(ran.lines), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Finds which line of the user's code each host thread runs, over time, from recorded functions and call stacks."""
+"""Determines which line of the user's code each host thread runs over time, from recorded functions and call stacks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# If a function calls another one more often than this, the callee is a loop body, and the line of the loop is reported.
+# If a function calls another more often than this, the callee is a loop body, and the line of the loop is reported.
 _LOOP = 16
 _CALLED = """
 FROM frames AS f JOIN feeding_tracks AS t ON t.track = f.track WHERE f.rank = $rank AND f."end" > f.ts
 """
-# The distinct callees. Many calls have few callees, so it is faster to decide once per callee if it is the user's code.
+# The distinct callees. There are far fewer callees than calls, so each is classified as the user's code only once.
 _KINDS = f"SELECT DISTINCT f.file, f.line, f.function, f.stack {_CALLED} ORDER BY ALL"
 _CALLS = f"""
 WITH kinds AS (
@@ -42,13 +42,13 @@ WHERE k.kind IS NOT NULL OR c.call_line IS NOT NULL
 ORDER BY c.track, c.ts, c."end" DESC, c.id
 """
 
-# A line that runs for a larger share of the time would be reported for every finding.
+# A line that runs for a larger share of the time would be the source of every finding.
 _EVERYWHERE = 0.95
-# ``on_cpu`` is true if the CPU is the device, so that the time of a function includes the work of its ops.
+# ``on_cpu`` is true if the CPU is the device. The time of a function then includes the work of its ops.
 _WINDOW = """
 SELECT host_ts, host_end, rank IN (SELECT rank FROM launches WHERE own_work) AS on_cpu FROM windows WHERE rank = $rank
 """
-# The functions of autograd that run on the thread of the op that they differentiate, with that op.
+# The autograd functions that run on the thread of the op they differentiate, with that op.
 _BACKWARD = """
 SELECT d.op_track, d.op_ts, d.op_end, o.name, d.ts, d."end"
 FROM _differentiated AS d JOIN ops AS o ON o.id = d.op WHERE d.rank = $rank AND d.op_track = d.track ORDER BY d.ts
@@ -57,37 +57,37 @@ _MODULE_CALLS = """
 SELECT track, ts, "end" FROM frames WHERE rank = $rank AND file IS NULL AND starts_with(function, 'nn.Module: ')
 ORDER BY track, ts
 """
-# Python's names for comprehensions and lambdas, which count as a part of the function around them.
+# Python's names for comprehensions and lambdas, which count as part of the function around them.
 _PART_OF_FUNCTION = re.compile(r"<(?!module>).+>")
 
-# A call: start, end, the line of the callee (None if not the user's code), and the user's line that calls.
+# A call: start, end, the line of the callee (None if not the user's code), and the calling line of the user's code.
 Call = tuple[int, int, Line | None, int | None]
-# A function of autograd: start, end and name of the op that it differentiates, whether that op is outside modules, and
-# the function's own start and end.
+# An autograd function: start, end and name of the op that it differentiates, whether that op is outside modules, and
+# the start and end of the function itself.
 _Backward = tuple[int, int, str, bool, int, int]
-# The window of a rank on the host: begin, end, and whether the CPU is its device.
+# The window of a rank on the host: start, end, and whether the CPU is the device.
 _Window = tuple[int, int, bool]
-# A callee in the table frames: file, line, function and stack.
+# A callee in the table ``frames``: file, line, function and stack.
 _Kind = tuple[str | None, int | None, str, str | None]
 
-# A stretch: start, end, the running line, the line with the enclosing loop, and the number of the running function in
-# the tree of calls.
+# A stretch: start, end, the running line, the line of the enclosing loop, and the index of the running function in the
+# call tree.
 _Stretch = tuple[int, int, Line, Line, int]
-# A function in the tree of calls: the number of its caller (-1 if it has none), and the function.
+# A function in the call tree: the index of its caller (-1 if it has none), and the function.
 Node = tuple[int, Line]
 
 _NOWHERE: Line = (None, None, "")
-# Functions that only wait for the next batch or message, in any library.
+# Functions of any library that only wait for the next batch or message.
 _WAITING = "SELECT DISTINCT name FROM roles WHERE cat = 'python_function' AND role = 'queue_wait'"
 _NUMBER = re.compile(r"\(\d+\): ")
 
 
 @dataclass(frozen=True)
 class Track:
-    """Stretches of a host thread in time order, as arrays: from ``begins`` to ``ends``, in ns.
+    """The stretches of a host thread in time order, as arrays, from ``begins`` to ``ends`` in ns.
 
-    ``lines`` holds the index of the running line, ``loops`` that of the line with the enclosing loop, ``nodes`` that of
-    the running function in the tree of calls.
+    ``lines`` contains the index of the running line, ``loops`` that of the line of the enclosing loop, and ``nodes``
+    that of the running function in the call tree.
     """
 
     begins: Int64s
@@ -99,13 +99,14 @@ class Track:
 
 @dataclass
 class FunctionTime:
-    """A function of the user at one place in the hierarchy of the user's calls.
+    """A function of the user at one place in the call tree of the user's code.
 
-    ``ns``: its time inside the rank's window, with its callees and ``backward_ns``.
+    ``ns``: its time inside the rank's window, including its callees and ``backward_ns``.
     ``calls``: the number of its calls.
-    ``backward_ns``: the backward pass of ops that it or a callee ran. It does not count for the function that runs it.
+    ``backward_ns``: the time of the backward pass of ops that it or a callee ran. It is not counted for the function
+    that runs the backward pass.
     ``inner``: the user's functions that it calls.
-    ``own``: the time in ns of ops outside of modules and of ``inner``, with their backward pass, by line of the
+    ``own``: the time in ns of ops outside modules and outside ``inner``, including their backward pass, by line of the
     function and name of the op. Ops without a backward pass are left out.
     """
 
@@ -120,10 +121,10 @@ class FunctionTime:
 @dataclass(frozen=True)
 class FeedingLines:
     """The lines that ran on the threads that feed the device of a rank. ``tracks`` refer to ``lines`` and ``tree`` by
-    index. In ``tree``, the tree of calls, callers precede the functions that they call.
+    index. ``tree`` is the call tree, in which callers precede their callees.
 
-    ``outermost`` contains the user's outermost functions on the thread that runs them longest; it is empty if the
-    device of the rank is not the CPU.
+    ``outermost`` contains the user's outermost functions on the thread that runs them longest. It is empty if the CPU
+    is not the device.
     """
 
     lines: tuple[Line, ...]
@@ -157,8 +158,8 @@ def lines_run(store: TraceStore, rank: int) -> FeedingLines:
 
 @dataclass(frozen=True)
 class _Code:
-    """The calls of each track to or from the user's code, the stretches in which they are innermost, and the tree of
-    calls, in which callers precede the functions that they call."""
+    """The calls to or from the user's code by track, the stretches in which they are innermost, and the call tree, in
+    which callers precede their callees."""
 
     calls: dict[int, list[Call]]
     nested: dict[int, list[_Stretch]]
@@ -168,8 +169,9 @@ class _Code:
 def _own_code(store: TraceStore, rank: int, windows: Sequence[_Window]) -> _Code:
     """The user's code on the tracks of ``rank``.
 
-    If the user's own code does not locate the work (there is none, or one line has nearly all of the time), the package
-    that it calls also counts as the user's; if that does not help either, all installed packages do.
+    The user's own code may not locate the work, because there is none or a single line takes nearly all of the time.
+    In that case the package that it calls also counts as the user's code or, if that does not help either, all
+    installed packages do.
     """
     listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
     installed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
@@ -190,7 +192,7 @@ def _code(calls: dict[int, list[Call]]) -> _Code:
 
 
 def _called_package(tracks: Mapping[int, Sequence[Call]], installed: Collection[str]) -> str | None:
-    """The package of ``installed`` in which calls from other code spend the most time; None if there are none."""
+    """The ``installed`` package in which calls from other code spend the most time; None if there are none."""
     spent: Counter[str] = Counter()
     for calls in tracks.values():
         last_end = 0
@@ -203,7 +205,7 @@ def _called_package(tracks: Mapping[int, Sequence[Call]], installed: Collection[
 
 
 def _locates(tracks: Iterable[Sequence[_Stretch]], windows: Sequence[_Window]) -> bool:
-    """Whether ``tracks`` contain lines of the user's code, none of which has nearly all of the time of ``windows``."""
+    """Whether ``tracks`` contain lines of the user's code, and none of them takes nearly all of the ``windows``."""
     whole = sum(finish - begin for begin, finish, _ in windows)
     located = False
     for stretches in tracks:
@@ -218,7 +220,7 @@ def _locates(tracks: Iterable[Sequence[_Stretch]], windows: Sequence[_Window]) -
 
 
 def _calls(store: TraceStore, rank: int, installed: Collection[str]) -> dict[int, list[Call]]:
-    """The calls of each track to or from a line of the user's code, sorted by nesting."""
+    """The calls to or from lines of the user's code by track, each caller before its callees."""
     kinds: list[_Kind] = [
         (file, line, name, stack) for file, line, name, stack in store.iterate(_KINDS, {"rank": rank})
     ]
@@ -234,13 +236,13 @@ def _calls(store: TraceStore, rank: int, installed: Collection[str]) -> dict[int
 
 
 def _name(line: Line) -> str:
-    """The profiler's notation of a function, without the line."""
+    """A function in the profiler's notation, without the line."""
     file, _, function = line
     return f"{file}: {function}"
 
 
 def _lines(kinds: Sequence[_Kind], installed: Collection[str]) -> list[Line | None]:
-    """The line of the user's code for each kind of call; if no kind has such a line, the module."""
+    """The line of the user's code for each kind of call or, if there are no such lines at all, the module."""
     lines = [_line(kind, installed) for kind in kinds]
     if any(line is not None for line in lines):
         return lines
@@ -269,13 +271,13 @@ def _numbered(tracks: Sequence[Sequence[_Stretch]], tree: tuple[Node, ...]) -> F
 
 
 def _is_of_script(line: Line) -> bool:
-    """Whether ``line`` is a named function, or the module level, of the user's own files."""
+    """Whether ``line`` is a named function, or the module level, in one of the user's own files."""
     return line[0] is not None and not is_library(line[0]) and not _PART_OF_FUNCTION.fullmatch(line[2])
 
 
 def _with_lines(functions: Collection[Line]) -> dict[Line, Line]:
-    """Maps each of ``functions`` to itself; or, if it has no line because it ran when the recording began, to the only
-    function of the same file and name that has one."""
+    """Map each of ``functions`` to itself. A function without a line, because it was running when the recording began,
+    is mapped to the function with the same file and name that has a line, if there is exactly one."""
     known: dict[tuple[str | None, str], list[Line]] = {}
     for one in functions:
         if one[1] is not None:
@@ -285,7 +287,7 @@ def _with_lines(functions: Collection[Line]) -> dict[Line, Line]:
 
 
 def _backward(store: TraceStore, rank: int) -> dict[int, list[_Backward]]:
-    """The outermost functions of autograd on each track, in time order."""
+    """The outermost autograd functions on each track, in time order."""
     modules: dict[int, list[tuple[int, int]]] = {}
     for track, ts, end in store.iterate(_MODULE_CALLS, {"rank": rank}):
         calls = modules.setdefault(track, [])
@@ -312,12 +314,12 @@ def _functions(
         for ts, end, line, _ in calls if line in of_script and end > begin and ts < finish
     ]  # fmt: skip
     parents, pieces = _innermost(scripted)
-    # The innermost function at each call, and each function with its caller, callers first.
+    # For each call, the innermost function. Also each function with its caller, callers first.
     functions: list[FunctionTime] = []
     called: list[tuple[FunctionTime, FunctionTime]] = []
     for (ts, end, line, _), parent in zip(scripted, parents, strict=True):
         caller = functions[parent] if parent >= 0 else root
-        # A recursive call counts as a part of its caller.
+        # A recursive call counts as part of its caller.
         if line is None or caller.line == line:
             functions.append(caller)
             continue
@@ -344,8 +346,8 @@ def _moved(
     pieces: Sequence[tuple[int, int, int]],
     functions: Sequence[FunctionTime],
 ) -> tuple[Counter[int], Counter[int]]:
-    """The time of ``backward`` in ns, twice: to add to the functions that ran the forward pass, and to subtract from
-    those that run the backward pass; both by the ``id`` of the function. Also adds the time to ``own``.
+    """How much time of ``backward``, in ns, to add to the functions that ran the forward pass, and to subtract from
+    those that run the backward pass. Both are keyed by the ``id`` of the function. Also adds the time to ``own``.
 
     ``pieces`` refer to their innermost call by its index in ``functions``.
     """
@@ -358,7 +360,7 @@ def _moved(
             continue
         function, call = functions[pieces[forward][2]], pieces[at][2]
         ns = 0
-        # The time of the user's functions that the backward pass calls is not moved.
+        # If the backward pass calls the user's functions, their time is not moved.
         while at < len(pieces) and pieces[at][0] < end:
             ns += (min(end, pieces[at][1]) - max(ts, pieces[at][0])) if pieces[at][2] == call else 0
             at += 1
@@ -373,13 +375,13 @@ def _moved(
 
 
 def _piece(pieces: Sequence[tuple[int, int, int]] | Sequence[_Stretch], at: int) -> int | None:
-    """The index of the piece that contains the time ``at``; None if there is none."""
+    """The index of the piece that contains the time ``at``; None if no piece does."""
     number = bisect_right(pieces, at, key=lambda piece: piece[0]) - 1
     return number if number >= 0 and at < pieces[number][1] else None
 
 
 def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
-    """The stretches in which a call of the sorted ``calls`` is innermost. Adds their functions to ``tree``."""
+    """The stretches in which one of the sorted ``calls`` is innermost. Adds their functions to ``tree``."""
     parents, pieces = _innermost(calls)
     lines: list[Line] = []
     for (_, _, line, called_at), parent in zip(calls, parents, strict=True):
@@ -397,7 +399,7 @@ def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
     nodes: list[int] = []
     for (_, _, line, _), parent in zip(calls, parents, strict=True):
         caller = nodes[parent] if parent >= 0 else -1
-        # A call out of the user's code, of a comprehension or of the same function is a part of the function around it.
+        # Comprehensions, recursive calls and calls out of the user's code are part of the function around them.
         part = line is None or _PART_OF_FUNCTION.fullmatch(line[2]) or (parent >= 0 and line == calls[parent][2])
         nodes.append(caller if part and caller >= 0 else tree.setdefault((caller, line or _NOWHERE), len(tree)))
     return [(ts, end, lines[at], loops[at], nodes[at]) for ts, end, at in pieces if lines[at] != _NOWHERE]
@@ -411,7 +413,8 @@ def _at(function: Line | None, line: int | None) -> Line:
 
 
 def _innermost(calls: Sequence[Call]) -> tuple[list[int], list[tuple[int, int, int]]]:
-    """The index of the parent of each of ``calls``, or -1; and pieces of time: start, end, innermost call."""
+    """The index of the parent of each of ``calls`` (-1 if it has none), and the pieces of time between their starts and
+    ends: start, end, and index of the innermost call."""
     parents: list[int] = []
     pieces: list[tuple[int, int, int]] = []
     around: list[int] = []

@@ -1,1 +1,1 @@
-"""The configuration: its files, and the meaning of its keys."""
+"""The configuration: its files, and what its keys mean."""

@@ -18,13 +18,13 @@ from perftool.model.toml_text import parse_toml
 
 DEFAULTS = "the defaults"
 
-# The most patterns for files, because each pattern is compared with every input.
+# The most file patterns, because each of them is compared with every input.
 _MOST_PER_FILE = 1000
 
 
 @dataclass(frozen=True)
 class Override:
-    """The changes of a ``[rules.CODE]`` table to one rule; ``origin`` is the file that holds it."""
+    """The changes that a ``[rules.CODE]`` table makes to a rule. ``origin`` is the file of the table."""
 
     rule: str
     severity: str | None
@@ -34,7 +34,7 @@ class Override:
 
 @dataclass(frozen=True)
 class BudgetText:
-    """A budget before parsing: a limit for the metric ``name`` or the result of ``query``; ``origin`` is its source."""
+    """An unparsed budget: a limit on the metric ``name`` or on the result of ``query``. ``origin`` says who set it."""
 
     name: str
     limit: str
@@ -44,9 +44,9 @@ class BudgetText:
 
 @dataclass(frozen=True)
 class Settings(Keys):
-    """The settings of a run: the keys, with selections and tables merged from several places.
+    """The settings of a run: the values of the keys, with selections and tables merged from all places.
 
-    ``values`` holds the keys that are set, as written, ``origins`` the place that set each key, and ``files`` the
+    ``values`` contains the keys that are set, as written, and ``origins`` where each was set. ``files`` lists the
     configuration files.
     """
 
@@ -67,18 +67,19 @@ def load_settings(
     trust: bool = False,
     gate: bool = False,
 ) -> Settings:
-    """The settings for the inputs ``paths``.
+    """Load the settings for the inputs ``paths``.
 
-    ``config`` holds the values of --config: at most one file, and ``key = value`` pairs. ``options`` are keys set on
-    the command line. ``trust`` allows a discovered file to set what a named one may set. With ``gate``, configuration
-    files next to the inputs are ignored. Raises SettingsError naming file, key and expected type.
+    ``config`` contains the values of --config: at most one file, and any number of ``key = value`` pairs. ``options``
+    are keys set on the command line. ``trust`` allows a discovered file to set everything that a named one may set.
+    With ``gate``, configuration files next to the inputs are ignored. Raises SettingsError, which states the file, the
+    key and the expected type.
     """
     files = [text for text in config if _is_file(text)]
     pairs = [text for text in config if not _is_file(text)]
     if len(files) > 1:
         raise SettingsError(f"--config names {len(files)} files; only one is allowed")
     if files and isolated:
-        raise SettingsError("--isolated ignores configuration files, so --config cannot name one")
+        raise SettingsError("--isolated ignores configuration files, so --config must not name one")
     found = Path(files[0]) if files else None if isolated else discover(paths, gate)
     set_options = {key: value for key, value in (options or {}).items() if value is not None}
     check_values(set_options, COMMAND_LINE)
@@ -114,7 +115,7 @@ def merge(layers: Sequence[Layer]) -> Settings:
 
 
 def adjust(rules: Sequence[Rule], overrides: Iterable[Override]) -> list[Rule]:
-    """``rules`` with their overrides applied. Raises SettingsError for an unknown rule, threshold or severity."""
+    """Apply ``overrides`` to ``rules``. Raises SettingsError for an unknown rule, threshold or severity."""
     adjusted = {rule.code: rule for rule in rules}
     codes = {text: rule.code for rule in rules for text in (rule.code, rule.name, *rule.retired)}
     for override in overrides:
@@ -126,13 +127,13 @@ def adjust(rules: Sequence[Rule], overrides: Iterable[Override]) -> list[Rule]:
 
 
 def _is_later(key: str, than: str, layers: Sequence[Layer]) -> bool:
-    """Whether the last layer with ``key`` comes after the last with ``than``."""
+    """Whether the last layer with ``key`` comes after the last one with ``than``."""
     return next(key in layer.values for layer in reversed(layers) if key in layer.values or than in layer.values)
 
 
 def _is_file(text: str) -> bool:
-    """Whether a value of --config names a file. A valid pair is never read as a file name, because someone else may
-    have added a file of that name."""
+    """Whether a value of --config is the name of a file. A valid pair is never taken for a file name, because someone
+    else may have created a file with that name."""
     if "=" not in text:
         return True
     try:
@@ -216,5 +217,5 @@ def _with_value(param: Param, value: Any, place: str) -> Param:
 
 
 def describe(settings: Settings) -> list[tuple[str, Any, str]]:
-    """Every key with its value (None if no place sets it) and the place that set it."""
+    """All keys with their values (None if not set) and where they were set."""
     return [(key, settings.values.get(key), settings.origins.get(key, DEFAULTS)) for key in BY_KEY]

@@ -1,4 +1,4 @@
-"""Configuration files: which one applies, what it inherits, and its values with their origin."""
+"""Configuration files: which one applies, what it inherits, and where its values come from."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from perftool.model.toml_text import parse_toml
 from perftool.readers.files.matching import OutsideFolderError, matches
 from perftool.readers.files.small_file import read_small
 
-# The names of configuration files, in the order of the search in a folder.
+# The names of configuration files, in the order in which they are looked for in a folder.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
 _TABLE = "habana_perf_tool"
-# The most entries and characters per key of a discovered file, because each entry may be compared with every input.
+# Limits per key of a discovered file, because each entry may be compared with every input.
 _MOST_ENTRIES, _LONGEST_TEXTS = 1_000, 64 << 10
 # The longest chain of files that extend each other.
 _MOST_FILES = 20
@@ -26,8 +26,8 @@ _MOST_FILES = 20
 
 @dataclass(frozen=True)
 class Layer:
-    """Checked settings from one place, named by ``origin``: the text of ``file``, or options. A later layer overrides
-    an earlier one.
+    """Validated settings from one place, such as ``file`` or the command line; ``origin`` is its name. A later layer
+    overrides an earlier one.
     """
 
     origin: str
@@ -36,7 +36,7 @@ class Layer:
 
 
 def discover(paths: Sequence[str], gate: bool = False) -> Path | None:
-    """The configuration file closest to the inputs ``paths``, or to the working directory if the inputs have none.
+    """Find the configuration file closest to the inputs ``paths``, or else to the working directory.
 
     With ``gate``, files next to the inputs are ignored, so that the author of the inputs cannot turn off a check.
     """
@@ -54,15 +54,17 @@ def discover(paths: Sequence[str], gate: bool = False) -> Path | None:
 
 
 def passed_over(paths: Sequence[str]) -> str | None:
-    """The configuration file of the inputs ``paths`` that ``gate`` ignores; None if there is none."""
+    """The configuration file that ``discover`` ignores because of ``gate``; None if there is none."""
     found = discover(paths)
     return _shown(found) if found and found != discover(paths, gate=True) else None
 
 
 def file_layers(path: Path, trusted: bool = True, seen: tuple[Path, ...] = ()) -> list[Layer]:
-    """The layers of the file ``path``, preceded by the files it extends. Raises SettingsError with file and key.
+    """The layers of the file ``path`` and, before them, those of the files that it extends. Raises SettingsError, which
+    states the file and the key.
 
-    A discovered file, which is not ``trusted``, may not set output files, or name files outside its folder.
+    A file that is not ``trusted``, because it was discovered, must not set output files or name files outside its
+    folder.
     """
     real = _real(path)
     if real in seen:
@@ -79,7 +81,7 @@ def file_layers(path: Path, trusted: bool = True, seen: tuple[Path, ...] = ()) -
 
 
 def inline_layer(pair: str) -> Layer:
-    """The layer of one ``key = value`` pair given with --config."""
+    """The layer for a ``key = value`` pair given with --config."""
     try:
         values = parse_toml(pair)
     except ValueError as error:
@@ -93,7 +95,7 @@ def inline_layer(pair: str) -> Layer:
 
 
 def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
-    """Raises SettingsError for keys that only a file named by the user may set: anyone may have written this file."""
+    """Raise SettingsError for keys that only a file named by the user may set. Anyone may have written this file."""
     remedy = f"name the file (--config {_shown(path)}) or give --trust-config if you know who wrote it"
     folder = _real(path.parent)
     for row in KEYS:
@@ -121,7 +123,7 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _stays_in(folder: Path, text: str) -> bool:
-    """Whether the path or pattern ``text`` selects only files in ``folder``; does not access other folders."""
+    """Whether the path or pattern ``text`` matches only files in ``folder``. Does not access other folders."""
     try:
         selected = matches(str(folder / text), folder)
     except OutsideFolderError:
@@ -130,7 +132,7 @@ def _stays_in(folder: Path, text: str) -> bool:
 
 
 def _amount(value: Any) -> tuple[int, int]:
-    """The number of values in ``value``, and of characters in its texts and keys."""
+    """The number of values in ``value``, and the number of characters in its texts and keys."""
     if isinstance(value, dict | list):
         parts = [part for pair in value.items() for part in pair] if isinstance(value, dict) else value
         amounts = list(map(_amount, parts))
@@ -139,10 +141,10 @@ def _amount(value: Any) -> tuple[int, int]:
 
 
 def _counts(path: Path) -> bool:
-    # Unlike Path.is_file, this returns False when permission is denied; reading the inputs reports the error later.
+    # Unlike Path.is_file, this returns False if permission is denied. Reading the inputs reports the error later.
     if not os.path.isfile(path):
         return False
-    # A pyproject.toml is used only if it has our table. A malformed one is used, too, so that its error is reported.
+    # A pyproject.toml is used only if it contains our table, or if it is malformed, so that the error is reported.
     return path.name != "pyproject.toml" or _TABLE in _tools(_load(path))
 
 
@@ -172,7 +174,7 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """``values`` with paths, which are relative to the file's folder, made relative to the working directory."""
+    """Make the paths in ``values``, which are relative to the file's folder, relative to the working directory."""
     return {
         **values,
         **{row.key: _from_here(folder, values[row.key], row.ending) for row in KEYS if row.path and row.key in values},
@@ -180,14 +182,14 @@ def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _from_here(folder: Path, path: Any, ending: str) -> Any:
-    """The path or paths of a key; a text that is empty or lacks ``ending`` is not a path, and is returned unchanged."""
+    """The path or paths of a key. A text that is empty or lacks ``ending`` is not a path and is returned unchanged."""
     if isinstance(path, list):
         return [_from_here(folder, part, ending) for part in path]
     return os.path.relpath(folder / path) if path and path.endswith(ending) else path
 
 
 def _real(path: Path) -> Path:
-    """``path`` with links resolved. Unlike Path.resolve, this does not raise for a link loop; the later read does."""
+    """Resolve links in ``path``. Unlike Path.resolve, this does not raise for a link loop; reading the file will."""
     return Path(os.path.realpath(path))
 
 

@@ -1,8 +1,8 @@
 """The table of options: a row for each configuration key, with its option and its environment variable.
 
-Parsing, help, defaults, ``config``, the schema of the configuration and ``docs/options.md`` use the rows.
-``perftool.commands.options`` has the rows of options that no configuration can set. An option of only one command is a
-parameter of its function.
+Parsing, help, defaults, the command ``config``, the schema of the configuration and ``docs/options.md`` are based on
+these rows. ``perftool.commands.options`` contains the rows of options that a configuration cannot set. Options of a
+single command are parameters of its function.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from perftool.model.choices import CONFIDENCES, FAIL_ON, FORMATS, SEVERITIES, Li
 
 # Commands that read the traces of a run.
 RUNS = ("analyze", "lint", "report", "annotate", "whatif", "diff", "query", "export")
-# Commands that read one run, and therefore accept its logs.
+# Commands that read a single run, and therefore accept its logs.
 ONE_RUN = tuple(name for name in RUNS if name != "diff")
 # Commands that can read ranks in several processes.
 SPREAD = ("analyze", "lint", "report", "diff", "query", "export")
 # Commands that evaluate rules.
 RULED = ("analyze", "lint", "report", "annotate", "diff", "merge")
 CONFIGURED = (*RUNS, "merge")
-# The options given before a command, or without a command.
+# Stands for options given before a command, or without a command.
 ROOT = "habana_perf_tool"
 
 SELECTION, CONFIG, FILES, OUTPUT = "Rule selection", "Configuration", "File selection", "Output"
@@ -34,12 +34,12 @@ RANKS, GATE = "Many ranks", "Gate"
 
 @dataclass(frozen=True)
 class Row:
-    """One option, configuration key, or both.
+    """An option, a configuration key, or both.
 
-    ``on`` lists the commands that have the option, ``formats`` its choices by command if they differ, ``least`` is its
-    smallest number. Values of a ``path`` key that end in ``ending`` are relative to the file that holds them. A
-    discovered configuration is untrusted: it may only name files in its own folder, and ``refused`` says what it may
-    not do with this key.
+    ``on`` lists the commands that have the option. ``formats`` contains its choices by command if they differ.
+    ``least`` is the smallest number allowed. Values of a ``path`` key that end in ``ending`` are relative to the
+    configuration file. A discovered configuration is untrusted: it may only name files in its own folder, and
+    ``refused`` says what it may not do with this key.
     """
 
     help: str
@@ -65,12 +65,12 @@ class Row:
 
     @property
     def flag(self) -> str:
-        """The option, as in ``--key``; by default it has the name of the key."""
+        """The option, by default ``--`` and the key."""
         return self.flags[0] if self.flags else f"--{self.key}"
 
     @property
     def variable(self) -> str | None:
-        """The environment variable that sets the option."""
+        """The environment variable that sets the option; None if there is none."""
         return f"HABANA_PERF_TOOL_{self.flag[2:].replace('-', '_').upper()}" if self.env else None
 
     @property
@@ -86,13 +86,13 @@ class Row:
         return "" if self.default is None and self.type == "string" else self.default
 
     def sentence(self, command: str) -> str:
-        """The help text of the option in ``command``, with its choices and its default."""
+        """The help text of the option in ``command``, with its choices and the default."""
         words = self.formats.get(command) or self.choices
         return f"{self.help}: {one_of(words, self.default)}." if words else f"{self.help}."
 
 
 def row(default: Any, text: str, *flags: str, **more: Any) -> Any:
-    """A field of a table with its ``default``, its help ``text`` and its ``flags``; ``more`` are fields of Row."""
+    """Declare a field of a table with its ``default``, help ``text`` and ``flags``. ``more`` are fields of Row."""
     made = Row(text, flags, **more)
     if isinstance(default, dict):
         return field(default_factory=dict, metadata={"row": made})
@@ -111,7 +111,7 @@ def rows_of(table: type) -> tuple[Row, ...]:
 
 @dataclass(frozen=True)
 class Keys:
-    """Every configuration key, with its default. ``Settings`` merges the values of several places."""
+    """All configuration keys with their defaults. ``Settings`` merges the values from several places."""
 
     extend: str = row("", "Configuration file whose settings this one inherits", path=True)
     log: tuple[str, ...] = row(
@@ -209,7 +209,7 @@ BY_KEY: Mapping[str, Row] = {key.key: key for key in KEYS}
 
 
 def check_values(values: Mapping[str, Any], origin: str) -> None:
-    """Raises SettingsError, naming ``origin``, the key and the expected type, for invalid ``values``."""
+    """Raise SettingsError, which states ``origin``, the key and the expected type, if any of ``values`` is invalid."""
     for name, value in values.items():
         key = BY_KEY.get(name)
         if key is None:
@@ -223,12 +223,12 @@ def check_values(values: Mapping[str, Any], origin: str) -> None:
 
 
 def typed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of Keys for checked ``values`` of a configuration."""
+    """Convert the checked ``values`` of a configuration to fields of Keys."""
     return {key.name: _TYPES[key.kind][2](values[key.key]) for key in KEYS if key.key in values}
 
 
 def _holds_zero(value: Any) -> bool:
-    """Whether a text anywhere in ``value`` contains a zero byte, which no path can contain."""
+    """Whether any text in ``value`` contains a zero byte, which no path can contain."""
     if isinstance(value, dict):
         return any(_holds_zero(part) for pair in value.items() for part in pair)
     return any(map(_holds_zero, value)) if isinstance(value, list) else isinstance(value, str) and "\0" in value
@@ -251,7 +251,7 @@ def _count(value: Any) -> bool:
 
 
 def _budget(value: Any) -> bool:
-    """Whether ``value`` is a limit (``"<= 120"``, or a number as maximum), or a table of a query and its limit."""
+    """Whether ``value`` is a limit (``"<= 120"``, or a number as maximum), or a table with a query and its limit."""
     if isinstance(value, dict):
         return set(value) == {"query", "limit"} and _text(value["query"]) and _budget(value["limit"])
     return _text(value) or _number(value)
@@ -261,7 +261,7 @@ def _table(value: Any, holds: Callable[[Any], bool]) -> bool:
     return isinstance(value, dict) and all(map(holds, value.values()))
 
 
-# For each field type: its name in messages, a check of a value from a file, and the conversion of that value.
+# By field type: its name in messages, a check of a value from a file, and the conversion of that value.
 _TYPES: Mapping[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
     "str": ("string", _text, str),
     "str | None": ("string", _text, lambda value: value or None),
