@@ -12,7 +12,8 @@ WITHOUT_ARGUMENTS = "arguments not recorded"
 _WITHOUT_OP = {"graph": "captured graph without shapes", "recipe": "recipe without shapes"}
 # vLLM uses Triton's ``matmul_ogs`` for mixtures of experts. Its kernel names contain the dtypes (of the result, the
 # tokens and the weights) and the tile size.
-_OGS = re.compile(r"_matmul_ogs_[NT]+_\w+?x(\w+?)x(\w+?)_(\d+)x(\d+)x(\d+)x\d+")
+_DTYPE = r"((?:mx)?[^\W_x]+)"
+_OGS = re.compile(rf"_matmul_ogs_[NT]+_{_DTYPE}x{_DTYPE}x{_DTYPE}_(\d+)x(\d+)x(\d+)x\d+")
 _WHY = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (
@@ -47,4 +48,4 @@ def why_no_model(op: OpRate) -> str:
 def _named(kernel: str) -> str:
     """The dtypes and tile size in the name of ``kernel``, in brackets; empty if it is not ``matmul_ogs``."""
     found = _OGS.match(kernel)
-    return f" ({found[1]} by {found[2]}, tiles of {found[3]} x {found[4]} x {found[5]})" if found else ""
+    return f" ({found[2]} by {found[3]}, tiles of {found[4]} x {found[5]} x {found[6]})" if found else ""

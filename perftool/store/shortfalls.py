@@ -186,7 +186,8 @@ def shape_text(sizes: Sizes, input_dims: str) -> str:
         if sizes.groups:
             return f"{sizes.groups} groups of {text}"
         return text if sizes.batch in (None, 1) else f"{sizes.batch} x {text}"
-    text = re.sub(r"(?:,\[\])+(?=\]$)", "", input_dims.replace(" ", ""))
+    # The look-behind begins a match only at the first of consecutive empty shapes, so a long text takes linear time.
+    text = re.sub(r"(?<!,\[\])(?:,\[\])+(?=\]$)", "", input_dims.replace(" ", ""))
     return text if len(text) <= _LONGEST_SHAPE else f"{text[: _LONGEST_SHAPE - 1]}…"
 
 

@@ -474,6 +474,7 @@ def test_the_gate_does_not_judge_work_that_is_longer_than_the_recording_of_the_h
         [*passes(10, 1000), *passes(9, 50_000, first=10, at=10_000, on_device=False)],
         # Most of the work is outside the steps.
         [*passes(10, 1000), x("aten::mm", 10_000, 450_000)],
+        [*passes(10, 1000), {**begin("work", 10_000), "ph": "b", "id": 1}, {**end(460_000), "ph": "e", "id": 1}],
     ],
 )  # fmt: skip
 def test_the_gate_does_not_judge_a_recording_that_its_steps_do_not_describe(

@@ -75,6 +75,8 @@ class _Harm:
         (b"\x80\x02]q\x00h\x00a.", "values that contain themselves"),
         (b"\x80\x02]q\x00(h\x00]h\x00ee.", "values that contain themselves"),
         (b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b".", "more lists than its size allows"),
+        (b"\x80\x04N" + b"\x94" * 5000 + b".", "holds more values than its size allows"),
+        (b"\x80\x04(" + b"N" * 200_000 + b"l.", "holds more values than its size allows"),
         (b"\x80\x02" + b"]" * 800 + b"a" * 799 + b".", "nests more than 64 levels deep"),
         (b"\x80\x02(" * 10 + b".", "damaged pickle"),
         # Each tuple contains the previous one twice, so visiting all values would take 2**60 steps.

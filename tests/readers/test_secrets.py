@@ -180,7 +180,7 @@ def test_a_name_may_be_of_any_length() -> None:
     assert not certainty("password" + "x" * 1000)
 
 
-HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "eyJaaaaaaaaaaa.", "://a:", "://'", "':", "<",
+HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", "://a:", "://'", "':", "<",
            "Bearer ", "-----BEGIN ", "a", "x_", " ",
            "\\", 'token=\\"', "sk-", "?key=", "password=$", "token='auth=\"", "hf_", "-a",
            "\\'a=")  # fmt: skip

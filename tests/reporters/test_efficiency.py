@@ -39,6 +39,8 @@ def test_the_shown_rate_is_the_limiting_one() -> None:
         ({"name": "vllm::moe_forward"}, "weight sizes not recorded"),
         ({"source": "recipe"}, "recipe without shapes"),
         ({"source": "kernel"}, "not launched by an op"),
+        # Each of its letters was tried as the end of each dtype.
+        ({"source": "kernel", "name": "_matmul_ogs_N_" + "x_" * 4000}, "not launched by an op"),
         ({"input_dims": None}, "shapes not recorded"),
         ({"kind": None}, "no cost model for this op"),
         ({}, "arguments not recorded"),

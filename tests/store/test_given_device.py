@@ -144,7 +144,7 @@ def test_the_error_about_a_file_without_peaks_names_what_it_lacks(text: str, tmp
         read_device(str(tmp_path / "none.toml"))
 
 
-def test_a_file_of_peaks_is_a_regular_one_of_a_few_megabytes(tmp_path: Path) -> None:
+def test_a_file_of_peaks_is_a_regular_one_of_a_megabyte(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
     with pytest.raises(InputError, match=r"pipe\.toml: not a valid peaks file: not a regular file"):
         read_device(str(tmp_path / "pipe.toml"))

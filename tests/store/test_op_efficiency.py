@@ -18,8 +18,10 @@ from perftool.engine.report.efficiency import (
     efficiency,
 )
 from perftool.errors import InputError
+from perftool.op_costs.sizes import Sizes
 from perftool.store.captures import read_capture
 from perftool.store.readings import Reading
+from perftool.store.shortfalls import shape_text
 from perftool.store.trace_store import TraceStore
 
 H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
@@ -31,6 +33,12 @@ Row = dict[str, Any]
 def op(name: str, ts: float, work_us: float, correlation: int, work: str = "k", **args: Any) -> list[Event]:
     """An op of 20 us that launches one kernel, 100 us later."""
     return [x(name, ts, 20, **args), *launch(correlation, ts + 5, 5, ts + 100, work_us, work)]
+
+
+def test_the_text_of_many_shapes_is_short() -> None:
+    assert shape_text(Sizes(), "[[2, 3],[],[]]") == "[[2,3]]"
+    # Each of the empty shapes was tried as the beginning of those at the end.
+    assert shape_text(Sizes(), f"[[2]{',[]' * 300_000},[1]]") == f"[[2]{',[]' * 18},…"
 
 
 def asked(folder: Path, table: str, *traces: list[Event], metadata: dict[str, Any] = H100) -> list[Row]:

@@ -20,6 +20,9 @@ _DEEPEST = 64
 _MOST_PER_BYTE, _MOST_FREE = 16, 100_000
 # A pickle may have one container for each this many bytes: an empty list takes one byte there, but 56 in memory.
 _BYTES_A_CONTAINER = 4
+# It may memoise as many values. At one time, it may hold a value for each this many bytes, plus a fixed number: writers
+# complete a list or dict of a dump before they begin the next one.
+_BYTES_A_VALUE, _FREE_VALUES = 16, 100_000
 
 
 class _Mark:
@@ -78,7 +81,8 @@ class _Machine:
         self._stack: list[_Made | _Mark] = []
         self._memo: dict[int, _Made] = {}
         self._most = _MOST_PER_BYTE * length + _MOST_FREE
-        self._containers = length // _BYTES_A_CONTAINER + 1000
+        self._containers = self._most_memoised = length // _BYTES_A_CONTAINER + 1000
+        self._most_held = length // _BYTES_A_VALUE + _FREE_VALUES
 
     def do(self, name: str, argument: Any) -> None:
         """Carry out one operation. Raises _Refused for one that no flight recorder uses."""
@@ -103,6 +107,8 @@ class _Machine:
             self._fill(self._top(), items, list if name.startswith("APPEND") else dict)
         elif name not in _NOTHING:
             raise _Refused(f"contains more than plain values ({name})")
+        if len(self._memo) > self._most_memoised or len(self._stack) > self._most_held:
+            raise _Refused("holds more values than its size allows")
 
     def result(self) -> Any:
         """The value left on the stack at the end."""

@@ -56,10 +56,12 @@ input_calls AS (
     WHERE cat = 'runtime' AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'copy_in')
 ),
 -- Work that was set aside because it outlasts the host's events counts here: the run may be slow on the device only.
+-- Asynchronous events, which no other table contains, may show that the run went on.
 recorded AS (
     SELECT rank, max("end") - min(ts) AS ns
-    FROM (SELECT rank, host_ts AS ts, host_end AS "end" FROM _extents UNION ALL SELECT rank, ts, "end" FROM device_ops WHERE set_aside IS DISTINCT FROM 'impossible length' AND dur > 0)
-    GROUP BY rank
+    FROM (SELECT rank, host_ts AS ts, host_end AS "end" FROM _extents UNION ALL SELECT rank, ts, "end" FROM device_ops WHERE set_aside IS DISTINCT FROM 'impossible length' AND dur > 0
+          UNION ALL SELECT rank, ts, ts FROM raw WHERE ph IN ('b', 'n', 'e', 'S', 'T', 'p', 'F') AND ts IS NOT NULL)
+    GROUP BY rank HAVING max("end" - ts) > 0
 ),
 peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
 SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, e.ns AS recorded_ns, k.unknown_ns, coalesce(s.n, 0) AS steps,
