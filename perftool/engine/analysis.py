@@ -123,7 +123,7 @@ class Run:
     def whole(self) -> TraceStore:
         """A store with all tables, over all ranks. Raises InputError if some ranks come from part files."""
         if self._before.parts:
-            raise InputError("parts contain the tables of whole ranks but not their events; give the traces instead")
+            raise InputError("parts contain tables over whole ranks but no events; pass the traces instead")
         store = self._new_store(self._inputs.traces)
         read_files(store, self._files, self._progress)
         self._add_texts(store)

@@ -98,7 +98,7 @@ def rules_named(names: Sequence[str], rules: Sequence[Rule]) -> tuple[Rule, ...]
         rule = next((rule for rule in rules if selector.text in (rule.code, rule.name)), None)
         if rule is None:
             require_known(selector, rules)
-            raise PerfToolError(f"{selector.text} matches several rules; --fix takes one code or name")
+            raise PerfToolError(f"{selector.text} matches several rules; --fix expects one code or name")
         found.append(rule)
     return tuple(dict.fromkeys(found))
 

@@ -31,7 +31,7 @@ _WHY = tuple(
 
 
 def why_no_model(op: OpRate) -> str:
-    """Why the operations and bytes of ``op`` are unknown; empty if they are known, and for collectives."""
+    """Explain why the operations and bytes of ``op`` are unknown; empty if they are known, or if it is a collective."""
     if op.bytes is not None or op.kind == "collective":
         return ""
     if op.source != "op":

@@ -27,8 +27,8 @@ class Name:
 
 @dataclass(frozen=True)
 class LanePattern:
-    """A lane belongs to ``engine`` if the regular expression ``pattern`` matches its ``field``: the names of its
-    process and thread (process), or its thread number divided by 1000 (base)."""
+    """A lane belongs to ``engine`` if the regular expression ``pattern`` matches ``field``: either the names of its
+    process and thread (``process``), or its thread number divided by 1000 (``base``)."""
 
     engine: str
     field: str

@@ -42,10 +42,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class FixBound:
-    """An upper bound on the gain from the fix of rule ``code``, which cannot be replayed.
-
-    ``ns_per_step`` is None if the recording gives no bound.
-    """
+    """An upper bound on the gain from the fix of rule ``code``. ``ns_per_step`` is None if the recording gives none."""
 
     code: str
     ns_per_step: int | None

@@ -14,10 +14,10 @@ KIND_LABELS = {
     "python": "Python", "capture": "capturing a graph", "profiler": "the profiler itself",
     "queue": "waiting for a queue", "pipe": "waiting for a pipe or socket", "lock": "waiting for a lock",
     "checkpoint": "saving checkpoints", "sleep": "sleeping", "blocked": "Python, mostly blocked",
-    "no_core": "Python and ops, or no core", "host": "host",
+    "no_core": "Python or ops, or no free core", "host": "host",
     "delay": "delays",
     "beside": "concurrent work", "start_up": "start-up", "unknown": "nothing recorded",
-    "before_recording": "before the recording", "undecided": "use not shown",
+    "before_recording": "before the recording", "undecided": "unknown use",
 }  # fmt: skip
 
 _STEP = re.compile(r"(?<![.\w])(?:(?P<article>[Aa]) )?(?:training )?(?P<first>[Ss])tep(?P<plural>s?)\b(?!\()")

@@ -105,7 +105,7 @@ def test_steps_that_cannot_be_replayed_give_no_prediction(run: Run, tmp_path: Pa
     ("fixes", "without", "sentence"),
     [
         (["GAP102x"], [], "unknown rule 'GAP102x'; did you mean GAP102"),
-        (["GAP"], [], "GAP matches several rules; --fix takes one code or name"),
+        (["GAP"], [], "GAP matches several rules; --fix expects one code or name"),
         (["SYN101"], [], "SYN101 .frequent-scalar-reads.: the rule finds nothing in this run$"),
         ([], ["op:aten::item"], "op:aten::item: no match in the replayed steps"),
         ([], ["aten::item"], "'aten::item': expected KIND:PATTERN, such as op:aten::item; kinds are op, runtime, "),

@@ -56,7 +56,7 @@ def test_the_answer_names_what_the_client_measured(slow: Report) -> None:
     )
     assert "time to first token 2.66 s (P99 6.01 s)" in line
     assert line.endswith("waiting to start 2.61 s.")
-    assert slow.verdict.detail.startswith("No trace was read, so no times of iterations are known")
+    assert slow.verdict.detail.startswith("No trace was read, so no iteration times are known")
 
 
 def test_iterations_in_the_log_give_the_time_of_a_decode() -> None:

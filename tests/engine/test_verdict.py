@@ -98,7 +98,7 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
 
 
 def test_a_trace_without_work_has_no_times(tmp_path: Path) -> None:
-    assert report_of([], tmp_path).verdict.detail == "No event of the trace shows work, so no times are known."
+    assert report_of([], tmp_path).verdict.detail == "No event in the trace shows work, so no times are known."
 
 
 def test_the_parts_of_a_step_on_the_cpu_add_up(tmp_path: Path) -> None:

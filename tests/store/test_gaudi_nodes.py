@@ -267,4 +267,4 @@ def test_a_post_graph_gives_the_use_of_the_matrix_units_and_the_roofline(tmp_pat
 def test_intels_table_alone_gives_its_own_times(tmp_path: Path) -> None:
     path = tmp_path / "profile_1_analyzed_nodes.csv"
     path.write_text(gaudi_profiler.as_analyzed_nodes())
-    assert "only the times of nodes are known" in analyze([str(path)]).verdict.detail
+    assert "only node times are known" in analyze([str(path)]).verdict.detail

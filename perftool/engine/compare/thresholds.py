@@ -5,12 +5,12 @@ from __future__ import annotations
 from perftool.model.report import Finding
 from perftool.model.rule import Rule
 
-# Two recordings of the same run may differ by this factor.
+# Two recordings of the same run may differ by up to this factor.
 _NEAR = 1.25
 
 
 def is_near(finding: Finding, rule: Rule | None) -> bool:
-    """Whether a share in the evidence exceeds a share threshold of ``rule`` by at most 25 %."""
+    """Whether a share in the evidence is at most 25 % above a threshold of ``rule`` for a share."""
     if rule is None:
         return False
     limits = [param.value for param in rule.params if "share" in param.unit and isinstance(param.value, float)]

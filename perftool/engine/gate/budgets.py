@@ -34,7 +34,7 @@ _QUERY_OPTION = re.compile(
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit for the metric ``name``, or for the number that ``query`` returns."""
+    """A limit on the metric ``name``, or on the number that ``query`` returns."""
 
     name: str
     comparison: str

@@ -54,7 +54,7 @@ class Batch:
         return [Batch((file,)) for file in self.files]
 
     def seen_from(self, folder: str) -> Batch:
-        """The same traces for a process on another machine; relative paths are resolved against ``folder``."""
+        """The same traces for a process on another machine, where relative paths are resolved against ``folder``."""
         return Batch(tuple(replace(file, folder=folder) for file in self.files))
 
     def only(self, ranks: Container[int]) -> Batch:

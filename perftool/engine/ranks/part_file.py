@@ -1,7 +1,7 @@
 """Files of analysed ranks that can be merged on any machine: ``analyze RANK --part``, ``merge PARTS``.
 
-A part is a zip archive. ``part.json`` contains the format, the versions of the program and the rules, the ranks and the
-findings. ``tables/`` contains the tables over whole ranks as Parquet. A part contains no code.
+A part is a zip archive. ``part.json`` contains the format, the version of the program, digests of the rules, the ranks
+and the findings. ``tables/`` contains the tables over whole ranks as Parquet. A part contains no code.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _head_text(head: Mapping[str, Any]) -> str:
     text = json.dumps(head)
     if len(text) > LARGEST_HEAD:
         raise PerfToolError(
-            f"a part cannot hold this many ranks ({len(text) >> 20} MiB); make several parts and merge them"
+            f"a part cannot contain this many ranks ({len(text) >> 20} MiB); make several parts and merge them"
         )
     return text
 
@@ -106,7 +106,7 @@ def _head_text(head: Mapping[str, Any]) -> str:
 def read_part(path: str) -> PartFile:
     """Read the part at ``path``. Raises InputError if it is not a part, is damaged, or has another version."""
     if os.path.exists(path) and not os.path.isfile(path):
-        # Reading a device or a pipe may never end.
+        # Reading a device file or a pipe might never end.
         raise InputError(f"{path}: not a regular file, so not a part")
     try:
         with zipfile.ZipFile(path) as archive:

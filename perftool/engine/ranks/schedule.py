@@ -39,7 +39,7 @@ class Schedule(Protocol):
 
     @property
     def workers(self) -> int:
-        """The number of tasks that run at a time."""
+        """The number of tasks that run at once."""
 
     def share(self) -> tuple[int, int]:
         """The database memory in MB, and the number of cores, for each task."""

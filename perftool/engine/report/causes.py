@@ -162,8 +162,8 @@ def _mostly_in(row: dict[str, Any]) -> str:
 
 
 def _place(longest: dict[str, Any] | None, *, named: bool) -> Location | None:
-    """The place of the ``longest`` stretch. If ``named`` and if they are known, it is named after the ops before and
-    after it."""
+    """The place of the ``longest`` stretch. It is named after the ops before and after it if they are known and
+    ``named`` is set."""
     if longest is None:
         return None
     known = named and longest["before"] and longest["after"]

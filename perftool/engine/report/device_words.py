@@ -75,13 +75,13 @@ def detail_sentence(run: VerdictInput) -> str:
             return ""
         if is_memory_alone(run):
             return _memory_sentence(run.memory)
-        return "No event of the trace shows work, so no times are known."
+        return "No event in the trace shows work, so no times are known."
     if summary["window_ms"].value is None:
         if summary["decode_time_ms"].value is not None:
             return "No trace was read: this report is based on the other files."
         served = any(metric.value is not None and metric.unit == "per_s" for metric in summary.values())
-        missing = "no times of iterations" if served else "no times"
-        known = "only the times of nodes" if any(read.kind == "nodes" for read in inputs) else missing
+        missing = "no iteration times" if served else "no times"
+        known = "only node times" if any(read.kind == "nodes" for read in inputs) else missing
         return f"No trace was read, so {known} are known: this report is based on the other files."
     if summary["device_unknown_ratio"].value == 1:
         return ""

@@ -81,8 +81,8 @@ def long_calls(
 ) -> LongCalls:
     """Sentences on a module or function, and on ``op``, if most of their time is in a few calls.
 
-    The module or function is the first such one in ``modules`` and ``functions``. ``op`` is left out if most of its
-    long calls are inside those of the module or function. If the machine was overloaded, there are no sentences,
+    Only the first such module or function in ``modules`` and ``functions`` is mentioned. ``op`` is left out if most of
+    its long calls are inside those of the module or function. If the machine was overloaded, there are no sentences,
     because calls are then delayed at random.
     """
     store.build(["device_ops", "windows", "frames", "_step_bounds", "machine_loads"])

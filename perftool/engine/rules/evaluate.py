@@ -60,7 +60,7 @@ class Outcome:
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
-    """Run ``rules`` on ``store``. If a rule fails, ``crash_rule`` reports it, or the error is raised if it is None."""
+    """Run ``rules`` on ``store``. A failing rule becomes a finding of ``crash_rule``; if that is None, it raises."""
     with_queries = [rule for rule in rules if rule.sql is not None]
     answers, models = predicted(
         store, with_queries, ask_all(store, with_queries, context), context, len(store.metadata)
@@ -189,7 +189,7 @@ def _location(row: Mapping[str, Any]) -> Location:
 
 
 def why_not(rule: Rule, context: Context, has_rows: Callable[[str], bool]) -> str | None:
-    """Why ``rule`` does not apply to a run with these tables; None if it does."""
+    """Explain why ``rule`` does not apply to a run with these tables; None if it does."""
     if not rule.applies_to(context.device):
         return f"only for {', '.join(rule.devices)}; this run used {context.device or 'no known device'}"
     if context.simulated and RECORDER in rule.tags:

@@ -70,14 +70,14 @@ def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | N
 
 
 def unsteady(store: TraceStore, rank: int) -> str | None:
-    """Why the recording of ``rank`` does not show gains in steady steps; None if it does."""
+    """Explain why the recording of ``rank`` does not show gains in steady steps; None if it does."""
     limit = _limits(store).get(rank)
     return limit["unsteady"] if limit else None
 
 
 def overloaded(store: TraceStore, rank: int) -> str | None:
-    """Why the gains of ``rank`` are bounds instead of predictions: its threads waited for cores. None if they did
-    not."""
+    """Explain why the gains of ``rank`` are bounds instead of predictions: its threads waited for cores. None if they
+    did not."""
     loads = {row["rank"]: row for row in store.rows("machine_loads")}
     if rank not in loads or not loads[rank]["overloaded"]:
         return None

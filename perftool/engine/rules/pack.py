@@ -109,9 +109,10 @@ def _question(rule: Rule) -> _Question:
 
 
 def load_packs(folders: Sequence[Path] = ()) -> list[Rule]:
-    """Load the shipped pack and the user packs in ``folders``, whose codes are x9xx (``GAP901``). Sorted by code.
+    """Load the shipped pack and the user packs in ``folders``, and sort the rules by code.
 
-    Raises RuleError for a malformed file, a code outside that range, or a duplicate code or name.
+    The codes of user packs are x9xx (``GAP901``). Raises RuleError for a malformed file, another code in a user
+    pack, or a duplicate code or name.
     """
     rules = list(shipped_rules())
     for folder in folders:

@@ -249,7 +249,7 @@ def _overlap(ran: FeedingLines, begins: Int64s, ends: Int64s, *, loops: bool) ->
 
 
 def _elapsed(begins: Int64s, ends: Int64s) -> Callable[[Int64s], Int64s]:
-    """Return a function that gives the total length of the intervals from ``begins`` to ``ends`` before any moment."""
+    """Return a function that computes how much of the intervals from ``begins`` to ``ends`` is before given moments."""
     import numpy as np
 
     before = np.concatenate(([0], np.cumsum(ends - begins)))

@@ -138,7 +138,7 @@ _known: WeakKeyDictionary[TraceStore, dict[int, FeedingLines]] = WeakKeyDictiona
 
 
 def lines_run(store: TraceStore, rank: int) -> FeedingLines:
-    """The lines that the feeding threads of ``rank`` ran, computed once per store."""
+    """The lines that ran on the threads that feed the device of ``rank``, computed once per store."""
     with _numbering:
         known = _known.setdefault(store, {})
         if rank not in known:

@@ -113,7 +113,7 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
                 continue
             if not _stays_in(folder, text):
                 reason = "a discovered configuration may only name files in its own folder"
-                raise SettingsError(f"{_shown(path)}: key {key}: {reason}, and {text!r} is not one; {remedy}")
+                raise SettingsError(f"{_shown(path)}: key {key}: {reason}, unlike {text!r}; {remedy}")
     for text in values.get("rule-packs") or ():
         for file in pack_files(folder / text):
             if not _real(file).is_relative_to(folder):

@@ -180,7 +180,7 @@ class Keys:
         None, "Hide findings that this baseline file accepts", panel=GATE, metavar="FILE", on=("lint",), path=True
     )
     baseline_paths: bool = row(
-        False, "Accept a finding only in its own file, not wherever it is found", panel=GATE, on=("lint",)
+        False, "Accept a finding only in the file of its baseline entry", panel=GATE, on=("lint",)
     )
     budgets: Mapping[str, Any] = row({}, 'Limits on metrics, such as step_time_ms = "<= 120"')
     min_severity: str = row(
