@@ -105,11 +105,17 @@ def test_a_predicted_gain_is_not_shown_as_a_bound(shown: Callable[..., list[str]
     assert "GAP901 slow-loader  5.00 ms (50.0 %)" in shown(report)
 
 
-def test_findings_of_one_rule_take_one_row(shown: Callable[..., list[str]]) -> None:
+def test_findings_of_one_rule_with_one_fix_take_one_row(shown: Callable[..., list[str]]) -> None:
     other = finding(subject="other", fingerprint="fedcba9876543210", gain=Gain(1_000_000, 0.1))
     report = reported(starved(), findings=[finding(), other])
 
     assert "GAP901 slow-loader x 2  ≤ 6.00 ms (60.0 %)" in shown(report)
+
+
+def test_findings_of_one_rule_with_different_fixes_take_a_row_each(shown: Callable[..., list[str]]) -> None:
+    lines = shown(reported(starved(), findings=[finding(short_fix="Load ahead"), finding(short_fix="Stack")]))
+
+    assert sum(line.startswith("GAP901 slow-loader  ") for line in lines) == 2
 
 
 def test_a_row_names_the_rank_that_others_wait_for(shown: Callable[..., list[str]]) -> None:

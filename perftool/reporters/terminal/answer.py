@@ -136,14 +136,15 @@ def _remark(read: InputFile, message: str) -> str:
 
 
 def _rows(report: Report, choice: Choice) -> list[_Row]:
-    """The advice that is severe enough, most worthwhile first: one row per rule, with its first finding's gain."""
+    """The advice that is severe enough, most worthwhile first: one row per rule and fix, with the first finding's
+    gain."""
     chosen = choice.of(report.findings)
-    of_code: dict[str, list[Sequence[int]]] = {}
+    of_fix: dict[tuple[str, str], list[Sequence[int]]] = {}
     for group in grouped(chosen):
         finding = chosen[group[0]]
         if finding.advice and not finding.suppressed and _is_noticeable(finding):
-            of_code.setdefault(finding.code, []).append(group)
-    return [_row([chosen[group[0]] for group in groups], max(map(len, groups))) for groups in of_code.values()]
+            of_fix.setdefault((finding.code, finding.short_fix), []).append(group)
+    return [_row([chosen[group[0]] for group in groups], max(map(len, groups))) for groups in of_fix.values()]
 
 
 def _is_noticeable(finding: Finding) -> bool:
