@@ -139,7 +139,7 @@ def test_the_time_of_recording_is_estimated_before_it_ends(tmp_path: Path) -> No
         after = program.communicate("go on\n")[1]
     # No step time without the profiler is printed, because the only step before it is a slow first one.
     begin = "habana_perf_tool: recording 5 steps now: recording takes about "
-    assert re.match(rf"{begin}[^;]+, then stopping the profiler and saving takes about ", said)
+    assert re.match(rf"{begin}[^;]+, then the trace is saved\n", said)
     assert re.search(r"recording 5 steps took [^,]+, stopping the profiler [^,]+, and saving \S+ m?s\n", after)
     assert program.returncode == 0
 
@@ -167,17 +167,6 @@ def test_our_hook_causes_no_warning_about_global_hooks(tmp_path: Path) -> None:
     done = run(tmp_path, COMPILED)
 
     assert re.findall(r"script.py:(\d+): UserWarning: Using `torch.compile", done.stderr) == ["8"]
-
-
-def test_a_recording_that_would_take_long_has_fewer_steps(tmp_path: Path) -> None:
-    # Each recorded step adds a terabyte.
-    grown = "recorder.resident_bytes = iter(range(1, 10**15, 10**12)).__next__"
-    whole = f"import torch\nimport perftool.integrations.record.recorder as recorder\n{grown}\n{TRAIN}"
-    done = run(tmp_path, whole.format(body="pass"))
-
-    assert "recording 3 steps instead of 5 now: recording takes about " in done.stderr
-    assert "habana_perf_tool: recording 3 steps took" in done.stderr
-    assert recorded(tmp_path) == STEPS[:3]
 
 
 def test_the_report_follows_the_output_of_the_program(tmp_path: Path) -> None:

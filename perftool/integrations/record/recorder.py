@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +20,15 @@ from perftool.integrations.activities import ProfilerAction, activities_here, to
 from perftool.integrations.endings import Endings
 from perftool.integrations.home_thread import HomeThread
 from perftool.integrations.machine import Schedule, Watch
-from perftool.integrations.process import new_trace, rank_here
+from perftool.integrations.process import new_trace
 from perftool.integrations.record.plan import Note, Plan, plan_here
 from perftool.integrations.record.program_profilers import ProgramProfilers
 from perftool.integrations.record.steps import Steps
 from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
-from perftool.model.usage import resident_bytes
 from perftool.units import format_ns
 
 _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
-# Time to collect and save events, in ns per byte of their memory. Measured: 40 to 90 ms per MB in three programs with
-# 40,000 to 400,000 events a step, on a busy machine.
-_NS_PER_BYTE = 70
-# If saving would take longer, fewer steps are recorded, but at least three, as two are needed to measure the memory per
-# step.
-_PATIENCE_NS = 30 * 10**9
-_FEWEST = 3
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
 
 
@@ -54,23 +45,17 @@ class Recorder:
 
     A child that is forked before the first step records its own steps; a child that is forked later records nothing.
     Once the profiler runs, only the steps of its thread are counted, and the recording ends before that thread ends.
-
-    How long saving will take is estimated from the memory that each of the first recorded steps adds. The smallest
-    increase is used, because the program itself allocates memory, too. Ranks of one job always record all planned
-    steps.
     """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._owner = os.getpid()
         self._profiler: torch_profiler.profile | None = None
-        self._active = plan.active
         self._watch = Watch(self._action)
         self._endings = Endings(self._program_ended)
         self._home = HomeThread(self._program_ended)
         self._program_profilers = ProgramProfilers(plan)
         self._began_ns = 0
-        self._memory: list[int] = []
         self._seen = 0
         self._ours = False
         self._over = False
@@ -91,18 +76,16 @@ class Recorder:
         self._seen += 1
         recorded = self._seen - self._plan.before
         with self._endings.undisturbed(), self._guarded():
-            if recorded > 0:
-                self._memory.append(resident_bytes() or 0)
-            if recorded == min(_FEWEST - 1, self._plan.active):
-                self._plan.note(Note("recording", self._estimate(recorded)))
+            if recorded == 1:
+                self._plan.note(Note("recording", self._estimate()))
             if self._profiler is None:
                 self._start()
             else:
                 self._profiler.step()
         if recorded == 0:
-            self._began_ns, self._memory = time.monotonic_ns(), [resident_bytes() or 0]
+            self._began_ns = time.monotonic_ns()
             self._plan.note(Note("recording"))
-        if recorded >= self._active:
+        if recorded >= self._plan.active:
             self._finish()
             if self._plan.stop_after:
                 raise SystemExit(0)
@@ -110,25 +93,15 @@ class Recorder:
     def _action(self, step: int) -> ProfilerAction:
         """What the profiler does in ``step``, counted from its start."""
         plan = self._plan
-        planned: Schedule = torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=self._active, repeat=1)
+        planned: Schedule = torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1)
         return planned(step)
 
-    def _estimate(self, recorded: int) -> str:
-        """The expected duration of the recording, estimated after ``recorded`` steps; plans fewer steps if saving would
-        take long."""
+    def _estimate(self) -> str:
+        """How long the recording will probably take, estimated after its first step."""
         step, planned = self._watch.usual_step_ns, self._plan.active
-        added = max(0, min(after - before for before, after in pairwise(self._memory)))
-        saving_ns = _NS_PER_BYTE * added
-        each_ns = (time.monotonic_ns() - self._began_ns) // recorded
-        if rank_here() is None and saving_ns * planned > _PATIENCE_NS:
-            self._active = min(planned, max(_FEWEST, _PATIENCE_NS // saving_ns))
-        fewer = "" if self._active == planned else f" instead of {planned}"
         quiet = "" if step is None else f"{format_ns(step)} a step without the profiler; "
-        rest = f"about {format_ns(saving_ns * self._active)}" if self._memory[0] else "longer"
-        return (
-            f"recording {_steps(self._active)}{fewer} now: {quiet}recording takes about "
-            f"{format_ns(each_ns * self._active)}, then stopping the profiler and saving takes {rest}"
-        )
+        whole = format_ns((time.monotonic_ns() - self._began_ns) * planned)
+        return f"recording {_steps(planned)} now: {quiet}recording takes about {whole}, then the trace is saved"
 
     def _start(self) -> None:
         plan = self._plan
