@@ -831,3 +831,16 @@ def test_a_container_of_modules_is_not_named(tmp_path: Path) -> None:
     ]))  # fmt: skip
 
     assert "By module: Conv 70.0 %, Norm 30.0 % of the work." in context_of(path)
+
+
+def test_modules_inside_a_wrapper_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1),
+        module("DistributedDataParallel_0", 0, 6000, 2), module("Critic_0", 0, 6000, 3), x("aten::mul", 0, 6000),
+        module("DistributedDataParallel_1", 6000, 2000, 4), module("Generator_0", 6000, 2000, 5),
+        x("aten::mul", 6000, 2000),
+        module("Loss_0", 8000, 2000, 6), x("aten::mul", 8000, 2000),
+    ]))  # fmt: skip
+
+    assert "By module: Critic 60.0 %, Generator 20.0 %, Loss 20.0 % of the work." in context_of(path)

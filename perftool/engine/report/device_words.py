@@ -32,6 +32,8 @@ _MOST_PARTS = 3
 _EMPTY = "TRC112"
 # Modules of torch.nn that only run other modules.
 _CONTAINERS = {"Sequential", "ModuleList", "ModuleDict"}
+# Modules of PyTorch around a module of the user.
+_WRAPPERS = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "OptimizedModule"}
 
 
 def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
@@ -173,14 +175,20 @@ def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
     """The outermost modules among which the work is divided. A module that is the only one, or does nearly all of the
     work, is replaced by its submodules, except if these are only layers and the module is not the whole model.
     """
-    level = [one for one in modules if one.depth == 1]
+    level = [one for one in modules if _outer_depth(one) == 1 and one.module not in _WRAPPERS]
     while level and ((most := max(level, key=lambda one: one.share)).share > _NEARLY_ALL or len(level) == 1):
         inner = [one for one in modules if one.path and one.path.startswith(f"{most.path} > ")]
-        children = [one for one in inner if one.depth == most.depth + 1]
-        if (most.depth > 1 and len(children) == len(inner)) or (len(level) == 1 and not children):
+        children = [one for one in inner if _outer_depth(one) == _outer_depth(most) + 1]
+        if (_outer_depth(most) > 1 and len(children) == len(inner)) or (len(level) == 1 and not children):
             break
         level = children
     return level
+
+
+def _outer_depth(module: ModuleTime) -> int:
+    """The depth of ``module``, without counting wrappers around it."""
+    around = (module.path or "").split(INSIDE)[:-1]
+    return module.depth - sum(name in _WRAPPERS for name in around)
 
 
 def _by_class(modules: Sequence[ModuleTime], first: str) -> list[Part]:
