@@ -17,6 +17,7 @@ from perftool.commands import options
 from perftool.commands.output import is_file, print_document, print_notes, write_document, written_note
 from perftool.errors import PerfToolError
 from perftool.model.choices import Color
+from perftool.output_file import require_apart
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,6 +120,7 @@ def benchmark(
     from perftool.commands.benchmark_choice import choose, left_out, named_in
     from perftool.commands.benchmark_progress import progress
 
+    require_apart([output_file], [report] if report is not None else [])
     chosen = choose(names or [], rule or [], None if report is None else named_in(report))
     if listed:
         _list(chosen, output_file)

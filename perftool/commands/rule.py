@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from perftool.commands import options
 from perftool.commands.output import print_notes, write_document, written_note
 from perftool.errors import PerfToolError, RuleError
+from perftool.output_file import require_apart
 
 if TYPE_CHECKING:
     from perftool.model.rule import Rule
@@ -57,14 +59,20 @@ def rule(
         return
     from perftool.engine.rules.pack import load_packs
 
+    _require_apart(output_file, rules or ())
     known = load_packs([Path(folder) for folder in rules or ()])
     write_document(_render(known if code is None else [_find(code, known)], output_format, every), output_file)
     print_notes(written_note(output_file))
 
 
+def _require_apart(output_file: str | None, packs: Iterable[str]) -> None:
+    require_apart([output_file], (str(file) for pack in packs for file in Path(pack).rglob("*.toml")))
+
+
 def _check(folder: Path, output_file: str | None) -> None:
     from perftool.engine.rule_tests.check_pack import check_pack
 
+    _require_apart(output_file, [str(folder)])
     result = check_pack(folder)
     counts = ((result.rules, "rule"), (result.cases, "case"), (len(result.problems), "problem"))
     total = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts)

@@ -211,6 +211,10 @@ READ = [
     ["analyze", "run.json", "--config", "c.toml", "-o", "c.toml"],
     ["diff", "run.json", "run.json", "--config", "c.toml", "-o", "c.toml"],
     ["query", "run.json", "SELECT 1", "--config", "c.toml", "-o", "c.toml"],
+    ["rule", "USR901", "--rules", "rules", "-o", "rules/USR901.toml"],
+    ["rule", "--all", "--rules", "rules", "-o", "rules/USR901.toml"],
+    ["rule", "--check", "rules", "-o", "rules/USR901.toml"],
+    ["benchmark", "--list", "--from", "report.json", "-o", "report.json"],
 ]  # fmt: skip
 
 
@@ -221,6 +225,7 @@ def test_no_output_replaces_a_configuration_a_rule_or_a_baseline(command: list[s
     os.symlink("c.toml", "link.toml")
     os.link("c.toml", "hard.toml")
     Path("b.json").write_text('{"version": 1, "findings": []}')
+    Path("report.json").write_text('{"findings": []}')
     Path("rules").mkdir()
     rule_files.write(Path("rules"))
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from events import Event, document, kernel, loader, memcpy, runtime, step, x
+from events import Event, document, kernel, loader, memcpy, meta, runtime, step, x
 
 ROOT = Path(__file__).parents[2]
 MOST_TIMES, MOST_GROWN = 10, 4
@@ -431,7 +431,23 @@ def _graph(name: str, nodes: int) -> bytes:
 _COMPILES = "_compile.compile_inner (dynamo_timed)"
 _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
 
+
 # For each shape: the name of the file, and a benign and a hostile version of its contents.
+def _threads(name: str) -> bytes:
+    """2,000 threads of a process called ``name``."""
+    ops = [x("aten::mm", 2 * number, 1, tid=number + 2) for number in range(2000)]
+    return document([meta("process_name", f"/device:HPU:0 {name}"), *ops])
+
+
+def _recipe(name: str) -> bytes:
+    """3,000 nodes of a recipe of a Gaudi, one of which states its ``name``."""
+    works = [
+        x("GEMM", 10 * at, 5, "kernel", 0, 6011, recipeId=65019, recipeName=name if at == 5 else "", device=0)
+        for at in range(3000)
+    ]
+    return document([meta("process_name", "/device:HPU:0", pid=0), *_steps(5, 30_000), *works])
+
+
 SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "one correlation id": ("t.json", lambda: _trace(_steps(5)), lambda: _trace(_steps(5), lambda _: 7)),
     "steps that overlap": (
@@ -557,6 +573,8 @@ SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "nodes of a graph with a long name": (
         "graph.json", lambda: _graph("g", 10_000), lambda: _graph("\U0001f600" * 1000, 107_000),
     ),
+    "a long name of a process of many threads": ("t.json", lambda: _threads("p"), lambda: _threads("p" * 200_000)),
+    "a long name of a recipe of many nodes": ("t.json", lambda: _recipe("r"), lambda: _recipe("r" * 200_000)),
     "quotes in a configuration": (
         "ds_config.json", lambda: b'{"train_batch_size": 1, "x": [%b 1]}' % (b"1, " * 26_000),
         lambda: b'{"train_batch_size": 1, "x": "' + b'\\"' * 40_000,
