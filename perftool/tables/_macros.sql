@@ -83,6 +83,9 @@ CREATE MACRO int_arg(args, key) AS try_cast(json_extract_string(args, '$."' || k
 -- overflow 64 bits.
 CREATE MACRO size_of(value) AS CASE WHEN abs(try_cast(value AS HUGEINT)) <= 17592186044416 THEN try_cast(value AS BIGINT) END;
 
+-- The beginning of a name in the arguments of an event. Tables repeat it for many other events, so it must be short.
+CREATE MACRO short_name(value) AS left(value, 1000);
+
 -- A list as JSON; NULL for any other value, because JSON functions would fail on it.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
 -- Inputs of an op as JSON; NULL for other values. Long texts also become NULL, because queries may copy them for each
@@ -123,11 +126,9 @@ CREATE TYPE activity AS ENUM (
 );
 CREATE MACRO class_of(doing) AS enum_code(doing::activity)::INTEGER;
 
--- The activities in a mask of interval_sweep.
-CREATE MACRO activities(mask) AS [a for a in enum_range(NULL::activity) if mask & (1::BIGINT << class_of(a)) > 0];
-
--- Whether a list of activities contains any of the given ones; an unknown name is an error.
-CREATE MACRO shows(active, doing) AS list_has_any(active, doing::activity[]::VARCHAR[]);
+-- Whether a mask of interval_sweep contains any of the given activities; an unknown name is an error.
+CREATE MACRO shows(mask, doing) AS
+    (mask) & list_sum(list_transform(doing::activity[], lambda a: 1::BIGINT << enum_code(a)::INTEGER))::BIGINT > 0;
 
 -- Whether this is the name of the backward function of x[i] or x[i:j].
 CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$');

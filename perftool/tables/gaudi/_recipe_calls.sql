@@ -30,8 +30,8 @@ grouped AS (
     FROM nested
 )
 SELECT first(id ORDER BY ts, "end" DESC, id) AS id, rank, track, min(ts) AS ts, max("end") AS "end", nullif(max(recipe), 0) AS recipe,
-       max(nullif(a[1], '')) AS name,
-       max(coalesce(nullif(a[2], ''), nullif(regexp_extract(text, 'recipeHandle[: ](0x[0-9a-fA-F]+)', 1), ''))) AS handle,
+       short_name(max(nullif(a[1], ''))) AS name,
+       short_name(max(coalesce(nullif(a[2], ''), nullif(regexp_extract(text, 'recipeHandle[: ](0x[0-9a-fA-F]+)', 1), '')))) AS handle,
        max(try_cast(regexp_extract(text, 'seqId[: ](\d+)', 1) AS BIGINT)) AS seq,
        max(try_cast(regexp_extract(text, 'inFlight[: ](\d+)', 1) AS BIGINT)) AS in_flight
 FROM grouped GROUP BY rank, track, launch

@@ -9,7 +9,7 @@
 -- column recipe: BIGINT, Synapse's id of the recipe
 -- column name: VARCHAR, name of the recipe, NULL when it has none
 WITH stated AS (
-    SELECT w.id, w.rank, w.recipe, json_extract_string(r.args, ['$.recipeName', '$.recipeHandle']) AS a
+    SELECT w.id, w.rank, w.recipe, list_transform(json_extract_string(r.args, ['$.recipeName', '$.recipeHandle']), lambda x: short_name(x)) AS a
     FROM _device_work AS w JOIN raw AS r ON r.rowid = w.id WHERE w.engine IS NOT NULL AND w.recipe > 0
 ),
 parts AS (

@@ -10,7 +10,7 @@
 -- column source: VARCHAR, torch.compile or trace (the Gaudi graph compiler)
 SELECT s.id, s.rank, s.ts, s."end",
        CASE n.compiles WHEN 'trace'
-            THEN coalesce(nullif(arg(r.args, 'recipeName'), ''), nullif(arg(r.args, 'recipeId'), '0')) END AS recipe,
+            THEN short_name(coalesce(nullif(arg(r.args, 'recipeName'), ''), nullif(arg(r.args, 'recipeId'), '0'))) END AS recipe,
        n.compiles AS source
 FROM slices AS s
 JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat AND n.compiles IS NOT NULL

@@ -12,8 +12,8 @@
 -- column engine: VARCHAR, Gaudi engine group (MME, TPC, DMA, PDMA, NIC, ROT, other); NULL elsewhere
 WITH named AS (
     SELECT rank, pid, tid,
-           last(args ->> 'name' ORDER BY rowid) FILTER (name = 'process_name') AS process,
-           last(args ->> 'name' ORDER BY rowid) FILTER (name = 'thread_name') AS thread
+           short_name(last(args ->> 'name' ORDER BY rowid) FILTER (name = 'process_name')) AS process,
+           short_name(last(args ->> 'name' ORDER BY rowid) FILTER (name = 'thread_name')) AS thread
     FROM raw WHERE ph = 'M' AND name IN ('process_name', 'thread_name')
     GROUP BY ALL
 ),
