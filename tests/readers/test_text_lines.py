@@ -45,6 +45,11 @@ def test_overwritten_parts_share_the_line_number() -> None:
     assert lines == [TextLine(1, ""), TextLine(1, " 1%"), TextLine(1, " 2%"), TextLine(2, "next")]
 
 
+def test_of_many_short_parts_only_the_longer_ones_are_read() -> None:
+    content = b"\r\r1\r\r\r 12% 1/8\r\r\r\rx\n\r\r\r\r1\n"
+    assert list(read_lines(content, IssueTally())) == [TextLine(1, " 12% 1/8"), TextLine(2, "")]
+
+
 def test_line_end_split_between_blocks(tmp_path: Path) -> None:
     path = f"{tmp_path}/log.txt"
     head = b"x" * ((256 << 10) - 1)  # the first block ends between CR and LF

@@ -62,6 +62,14 @@ def test_a_name_in_a_message_is_not_a_link() -> None:
     assert "](" not in json.dumps(result)
 
 
+def test_hidden_characters_are_escapes() -> None:
+    one = finding()
+    inner = replace(one.finding, message="an op\u202e\u200b\nx", subject="a\U000e0041", evidence={"op": ["\u200b"]})
+    text = json.dumps(sarif(replace(one, finding=inner))["runs"][0]["results"])
+    assert "an op\\\\u202e\\\\u200b\\\\nx" in text
+    assert [hidden for hidden in ("\\u202e", "\\u200b", "\\udb40") if hidden in text.replace("\\\\u", "")] == []
+
+
 def test_similar_findings_stay_separate() -> None:
     results = sarif(finding(), finding())["runs"][0]["results"]
     prints = [result["partialFingerprints"]["primaryLocationLineHash"] for result in results]

@@ -43,9 +43,9 @@ def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
     for name in _TEXTS:
         if not isinstance(row.get(name), (str, type(None))):
             raise QueryError(f"the column {name} must contain strings, not {_shown(row[name])}")
-    gain = row.get("gain_ns")
-    if gain is not None and not _is_number(gain):
-        raise QueryError(f"the column gain_ns must contain numbers, not {_shown(gain)}")
+    for name in ("gain_ns", "main_ratio"):
+        if row.get(name) is not None and not _is_number(row[name]):
+            raise QueryError(f"the column {name} must contain numbers, not {_shown(row[name])}")
     if row.get("related") is not None:
         found["related"] = _related(row["related"])
     return found
@@ -60,6 +60,9 @@ def _related(places: Any) -> list[dict[str, Any]]:
         raise QueryError("the column related must contain lists of structs")
     if len(places) > MOST_RELATED:
         raise QueryError(f"the column related contains {len(places):,} places; at most {MOST_RELATED} are allowed")
+    for name in ("name", "track"):
+        if not all(isinstance(place.get(name), (str, type(None))) for place in places):
+            raise QueryError(f"the places in the column related must have strings as {name}")
     return [{**place, **{name: whole(name, place.get(name)) for name in ("step", "ts", "dur")}} for place in places]
 
 

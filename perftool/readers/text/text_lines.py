@@ -20,6 +20,9 @@ from perftool.readers.text.text_search import TextSearch
 
 # Longer than any log line. Limits the memory for a file without line ends.
 MAX_LINE = 1 << 20
+# Carriage returns divide a line into parts. If these are usually shorter than any text that is read, the shorter ones
+# are dropped.
+_FEW_PARTS, _SHORTEST_PART = 4, 8
 # A reformatted JSON file may have all its records on one line.
 MAX_JSON_LINE = 64 << 20
 
@@ -185,6 +188,8 @@ def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: b
     if "\r" not in line and len(line) <= max_line:
         return (TextLine(number, line, ended),)
     parts = line.rstrip("\r").split("\r")
+    if len(parts) > _FEW_PARTS and len(parts) * _SHORTEST_PART > len(line):
+        parts = [part for part in parts if len(part) >= _SHORTEST_PART] or [""]
     for part in parts:
         if len(part) > max_line:
             tally.note("long line", f"a line is longer than {max_line} characters; the rest is ignored", number)
