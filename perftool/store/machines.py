@@ -65,8 +65,10 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
 def _renewed(system_ns: int | None, faults: int | None, faulted: int | None, grown: int | None) -> int | None:
     if system_ns is None or faults is None or faulted is None or grown is None:
         return None
-    # A growing process needs new memory in any case.
-    return system_ns if system_ns <= _MOST_NS_PER_FAULT * faults and faulted > 2 * grown else None
+    if system_ns > _MOST_NS_PER_FAULT * faults or not faulted:
+        return None
+    # Memory by which the process grew was not freed before.
+    return round(system_ns * max(0, faulted - max(0, grown)) / faulted)
 
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:

@@ -18,11 +18,11 @@ LOADING = [rule for rule in shipped_rules() if rule.code == "GAP102"]
 FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def machine(cores: float, own_us: int, busy_us: int, delay_us: int = 0) -> dict[str, Any]:
-    """A recording of six steps of 60 ms."""
+def machine(cores: float, own_us: int, busy_us: int, delay_us: int = 0, count: int = 0) -> dict[str, Any]:
+    """A recording of six steps of 60 ms, with ``count`` threads in PyTorch (0: unknown)."""
     threads = [{"tid": 1, "name": "python", "cpu_ns": 360_000_000 - 1000 * delay_us, "delay_ns": 1000 * delay_us}]
     window = {"wall_ns": 360_000_000, "cpu_ns": 1000 * own_us, "machine_cpu_ns": 1000 * busy_us, "threads": threads}
-    return {"version": 1, "machine": {"cores_allowed": cores}, "window": window}
+    return {"version": 1, "machine": {"cores_allowed": cores}, "process": {"threads": count or None}, "window": window}
 
 
 def trace(folder: Path, recorded: dict[str, Any] | None, device: bool = False) -> Path:
@@ -97,9 +97,13 @@ def test_an_overloaded_machine_is_reported_and_gains_are_bounds(tmp_path: Path) 
     assert "the machine was overloaded" in str(report.model.why_not)
 
 
-@pytest.mark.parametrize(("own_ns", "by_itself"), [(700_000, True), (400_000, False)])
-def test_a_run_with_more_workers_than_cores_overloads_itself(own_ns: int, by_itself: bool, tmp_path: Path) -> None:
-    report = analyze([str(trace(tmp_path, machine(2, own_ns, 710_000, delay_us=180_000)))])
+@pytest.mark.parametrize(
+    ("own_us", "threads", "by_itself"), [(700_000, 3, True), (400_000, 3, False), (700_000, 2, False)]
+)
+def test_a_run_with_more_threads_than_cores_overloads_itself(
+    own_us: int, threads: int, by_itself: bool, tmp_path: Path
+) -> None:
+    report = analyze([str(trace(tmp_path, machine(2, own_us, 710_000, 180_000, threads)))])
 
     assert (
         report.verdict.caveats.startswith("The run has more busy threads and loader workers than cores: ") == by_itself

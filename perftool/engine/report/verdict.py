@@ -30,8 +30,8 @@ from perftool.units import format_ns, format_ratio
 
 # The rule that reports an overloaded machine.
 _OVERLOADED = "TRC111"
-# The run overloaded the machine by itself if the cores were busy for more than the first share, and other processes
-# used less than the second share of the time that threads waited.
+# A run with more threads and loader workers than cores overloaded the machine by itself if the cores were busy for more
+# than the first share, and other processes used less than the second share of the time that threads waited.
 _BUSY, _OTHERS = 0.9, 0.5
 # The rule that reports the time that the profiler takes.
 _PROFILED = "TRC105"
@@ -354,7 +354,8 @@ def _overloaded(findings: Sequence[Finding]) -> str:
         return ""
     share, waited, recorded = (found.evidence[name] for name in ("waited_ratio", "waited_ns", "recorded_ns"))
     busy, others = found.evidence.get("busy_ratio"), found.evidence.get("others")
-    by_itself = busy is not None and busy > _BUSY and others is not None and others * recorded < _OTHERS * waited
+    crowded = bool(found.evidence.get("crowded")) and busy is not None and others is not None
+    by_itself = crowded and busy > _BUSY and others * recorded < _OTHERS * waited
     cause = "The run has more busy threads and loader workers than cores" if by_itself else "The machine was overloaded"
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "

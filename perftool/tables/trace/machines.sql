@@ -18,7 +18,7 @@
 -- column page_faults: BIGINT, page faults of the process without I/O: first uses of memory that the system had to provide
 -- column faulted_bytes: BIGINT, size of the memory that the page faults provided; more if the system used huge pages
 -- column grown_bytes: BIGINT, by how much the resident memory of the process grew
--- column renewed_ns: BIGINT, system_ns if page faults explain it and the process did not grow by half of faulted_bytes, so that the system provided freed memory again; otherwise NULL
+-- column renewed_ns: BIGINT, the part of system_ns in which the system provided freed memory again: in proportion to faulted_bytes without grown_bytes; NULL if the time per page fault is too long for that, or unknown
 -- column busy_ns: BIGINT, time in which the allowed cores ran any process, summed over cores; exact to 10 ms per core
 -- column stolen_ns: BIGINT, time that a hypervisor gave the allowed cores to others
 -- column delay_ns: BIGINT, longest time in which a thread of the process, or a worker, was ready to run but had no core
