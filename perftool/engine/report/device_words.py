@@ -159,14 +159,17 @@ def _large(parts: Sequence[Part]) -> list[Part]:
 
 def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
     """The modules among which the work is divided, largest first."""
-    by_module = [Part(one.module or "", one.share, one.backward_ns > 0) for one in _dividing(modules)]
+    by_name: dict[str, list[ModuleTime]] = {}
+    for one in _dividing(modules):
+        by_name.setdefault(one.module or "", []).append(one)
+    by_module = [
+        Part(name, sum(one.share for one in same), any(one.backward_ns > 0 for one in same))
+        for name, same in by_name.items()
+    ]
     by_module.sort(key=lambda part: -part.share)
     # A class of layers may be spread over several modules, so the whole class may be larger than the largest module.
-    # The name of a container says nothing about its work.
     spread = max((one.module for one in modules if one.module), key=lambda name: _own_ns(modules, name), default="")
-    if spread in [part.name for part in by_module] and (
-        _class_part(modules, spread).share > by_module[0].share or by_module[0].name in _CONTAINERS
-    ):
+    if spread in [part.name for part in by_module] and _class_part(modules, spread).share > by_module[0].share:
         return _by_class(modules, spread)
     return by_module
 
@@ -182,7 +185,16 @@ def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
         if (_outer_depth(most) > 1 and len(children) == len(inner)) or (len(level) == 1 and not children):
             break
         level = children
+    while inside := [one for one in level if one.module in _CONTAINERS and _children(modules, one)]:
+        # The name of a container says nothing about its work.
+        level = [one for one in level if one not in inside] + [
+            child for one in inside for child in _children(modules, one)
+        ]
     return level
+
+
+def _children(modules: Sequence[ModuleTime], module: ModuleTime) -> list[ModuleTime]:
+    return [one for one in modules if one.path and one.path.rpartition(INSIDE)[0] == module.path]
 
 
 def _outer_depth(module: ModuleTime) -> int:
