@@ -96,6 +96,10 @@ def test_products_in_graphs_are_not_judged_by_the_few_outside_graphs(tmp_path: P
          "op_shortfalls shows why, and what to change."),
         ([LargeOp("mm", 0.9, 0.8, "", True, 0.0), LargeOp("mine", 0.1, None, "no cost model for this op", False, 0.0)],
          "mm 90.0 %, at 80.0 % of its peak. The peak is unknown for 10.0 % of the work."),
+        ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("conv", 0.4, 0.3, "", False, 0.0, " in 3 of 4 calls", 0.1)],
+         "conv 40.0 %, at 30.0 % of its peak in 3 of 4 calls. The peak is unknown for 10.0 % of the work."),
+        ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("conv", 0.4, 0.3, "", False, 0.0)],
+         "conv 40.0 %, at 30.0 % of its peak. "),
         ([LargeOp("mm", 0.6, 0.8, "", True, 0.0), LargeOp("all_reduce", 0.35, None, "", True, 0.0),
           *([LargeOp("tiny", 0.01, 0.1, "", False, 0.0)] * 5)],
          "The ops that do 95.0 % of the work run as fast as the device can on good shapes, and the others are small: "

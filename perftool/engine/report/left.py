@@ -49,7 +49,7 @@ class LargeOp:
     ``share`` is its share of the work. ``reached`` is the share of its peak that it reaches. If that is unknown, it is
     None, and ``why`` gives the reason, if known. ``judged`` is true if it is known whether the op could be faster.
     ``lost`` is the possible gain as a share of the work. ``calls`` is a clause on the calls whose rate is known; it is
-    empty if nearly all of them are.
+    empty if nearly all of them are. ``partly_unrated`` is the time of the other calls as a share of the work.
     """
 
     name: str
@@ -59,6 +59,12 @@ class LargeOp:
     judged: bool
     lost: float
     calls: str = ""
+    partly_unrated: float = 0.0
+
+    @property
+    def unrated(self) -> float:
+        """The calls whose peak is unknown, as a share of the work. All calls, if no rate is shown for the op."""
+        return self.partly_unrated if self.reached is not None and self.reached < _FAR_ABOVE else self.share
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,8 @@ class Left:
     def _ending(self) -> str:
         judged = sum(op.share for op in self.ops if op.judged)
         lost = sum(op.lost for op in self.ops)
-        unknown = sum(op.share for op in self.ops if not op.judged and op.share >= _SMALL)
+        unjudged = [op for op in self.ops if not op.judged and op.share >= _SMALL]
+        unknown = sum(op.unrated for op in unjudged)
         if lost >= _SMALL_LOSS and self.on_cpu:
             return "A CPU's peak is measured with matmuls and copies; other ops may not reach it."
         if lost >= _SMALL_LOSS:
@@ -101,6 +108,9 @@ class Left:
             )
         if unknown >= _SMALL_LOSS:
             return f"The peak is unknown for {format_ratio(unknown)} of the work. {self.missing}".rstrip()
+        # Some shapes of these ops take too little time to be judged, but all of them together do not.
+        if sum(op.share for op in unjudged) >= _SMALL_LOSS:
+            return ""
         return (
             f"The ops that do {format_ratio(judged)} of the work run as fast as the device can on good shapes, and the "
             "others are small: only doing less work can still save time (fewer operations, smaller types, larger "
@@ -141,6 +151,7 @@ def _op(row: dict[str, Any], work: int) -> LargeOp:
         judged or rate.kind == "collective",
         row["lost_ns"] / work,
         calls,
+        (row["kernel_ns"] - row["bounded_ns"]) / work,
     )
 
 
