@@ -167,6 +167,7 @@ def test_only_rules_equal_to_shipped_ones_are_trusted() -> None:
     shipped = [rule for rule in shipped_rules() if rule.sql]
     assert all(map(is_shipped, shipped))
     assert not any(is_shipped(replace(rule, sql=f"{rule.sql} ")) for rule in shipped)
+    assert not any(is_shipped(replace(rule, code="USR901")) for rule in shipped)
     assert not any(is_shipped(replace(rule, needs_names=("*a*a*",))) for rule in shipped)
     # The SQL about what a fix changes must be the shipped one, too: otherwise it is as unsafe as a user's SQL.
     assert not any(is_shipped(replace(rule, whatif="SELECT 1")) for rule in shipped)

@@ -90,11 +90,12 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def is_shipped(rule: Rule) -> bool:
-    """Whether ``rule`` has exactly the queries of a shipped rule. Its code is not enough, because anyone can use it.
+    """Whether ``rule`` has exactly the queries of a shipped rule, and not a code of user packs. A pack may repeat
+    the queries of a shipped rule a thousand times, and its rules must share their limits.
 
     The queries for the replay may be missing, because rule cases without a prediction omit them.
     """
-    return _question(rule) in _shipped_questions()
+    return not USER_CODE.fullmatch(rule.code) and _question(rule) in _shipped_questions()
 
 
 @cache
