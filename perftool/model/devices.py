@@ -68,8 +68,8 @@ def known_devices() -> tuple[DeviceFacts, ...]:
 
 
 def find_device(spelling: str, memory_bytes: int | None = None) -> DeviceFacts | None:
-    """The device that a trace calls ``spelling``; None without an exact match, or for a partition, whose rates are
-    unknown.
+    """The device that a trace calls ``spelling``; None without an exact match. Also None for a partition, because its
+    rates are unknown.
 
     A partition is recognised by ``memory_bytes``, the memory stated in the trace.
     """

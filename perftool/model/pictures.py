@@ -11,8 +11,8 @@ LaneSide = Literal["idle", "device", "host", "path"]
 
 @dataclass(frozen=True)
 class Bar:
-    """A stretch of a lane: one slice, or ``count`` slices of the same kind that are too short to show separately. The
-    latter have no name."""
+    """A stretch of a lane: one slice, or ``count`` slices of the same kind that are too short to show separately. A bar
+    of several slices has no name."""
 
     ts_ns: int
     dur_ns: int

@@ -66,7 +66,7 @@ class Finding:
     """One reported instance of a rule. ``evidence`` contains the numbers behind the message, as the query returns them.
 
     ``advice`` is false for findings that do not suggest a change to the run, such as those about the trace.
-    ``explained_by`` is the code of the finding that explains most of the lost time. The gain excludes that part.
+    ``explained_by`` is the code of the finding that explains the largest part of the lost time. The gain excludes it.
     """
 
     code: str
