@@ -40,7 +40,6 @@ def merge(cli: CliSettings, parts: Parts) -> None:
 
 def _parts_below(path: str) -> list[str]:
     """The parts in the folder ``path``, next to any traces; ``path`` itself if it is not a folder or has no parts."""
-    from perftool.readers.discover import PART_SUFFIX
+    from perftool.readers.discover import parts_below
 
-    below = sorted(str(part) for part in Path(path).rglob(f"*{PART_SUFFIX}")) if Path(path).is_dir() else []
-    return below or [path]
+    return (parts_below(Path(path)) if Path(path).is_dir() else []) or [path]

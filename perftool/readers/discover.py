@@ -102,9 +102,9 @@ def find_inputs(
     wanted = Wanted(patterns, run, as_one_run)
     expanded = [_expand(path, wanted) for path in paths]
     selected = [file for found in expanded for file in found.files]
-    parts = [file for file in selected if file.endswith(PART_SUFFIX)]
-    selected_texts = {file for file in selected if not file.endswith(PART_SUFFIX) and _is_text(file)}
-    traces = [file for file in selected if not file.endswith(PART_SUFFIX) and file not in selected_texts]
+    parts = [file for file in selected if is_part(file)]
+    selected_texts = {file for file in selected if not is_part(file) and _is_text(file)}
+    traces = [file for file in selected if not is_part(file) and file not in selected_texts]
     of_texts = [_expand(path, Wanted()) for path in texts]
     named = [file for found in of_texts for file in found.files]
     others = [file for file in selected if file in selected_texts]
@@ -149,6 +149,16 @@ def find_inputs(
     )
 
 
+def is_part(path: str) -> bool:
+    """Whether a file is named like a part of a run."""
+    return path.lower().endswith(PART_SUFFIX)
+
+
+def parts_below(folder: Path) -> list[str]:
+    """The files below ``folder`` that are named like parts, sorted."""
+    return sorted(str(file) for file in folder.rglob("*.[pP][aA][rR][tT]") if is_kept(file))
+
+
 def unread_parts_text(parts: Sequence[str]) -> str:
     """A clause about unread ``parts``. A part in a folder of traces usually repeats the rank of one of them."""
     first, *more = parts
@@ -175,10 +185,14 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     place = Path(path)
     named, unread = _named_like_traces(place)
     files = [file for file in named if not is_own_output(file)]
-    tables = [] if any(map(_is_trace, files)) else _profiler_csvs(place, wanted.exclude)
+    tables = _profiler_csvs(place, wanted.exclude)
+    if tables and any(map(_is_trace, files)):
+        # They usually show the same recording as the traces.
+        unread += [f"{file} is a table of the profiler beside a trace and was not read (name it)" for file in tables]
+        tables = []
     profiled = newest_profiles(path, tables)
     texts = [file for file in companions_in(place, recursive=True) if file not in files]
-    parts = sorted(str(file) for file in place.rglob(f"*{PART_SUFFIX}") if is_kept(file))
+    parts = parts_below(place)
     if not files and not tables and parts:
         return Chosen(tuple(filter(wanted.allows, parts)))
     if not files and not tables and not texts:

@@ -75,9 +75,11 @@ _FOLDER = re.compile(r"[/~$.]|[A-Za-z]:[/\\]")
 # Special tokens of language models, such as <|begin_of_text|> or [MASKED].
 _SPECIAL = re.compile(r"<\|[^|]*\|>|<[/\w]+>|\[\w+\]")
 
-# A name and the separator before its value: ``--token=``, ``"apiKey": "``, ``['--token', '``.
+# A name and the separator before its value: ``--token=``, ``"apiKey": "``, ``['--token', '``, ``&amp;sig=``. JSON and
+# HTML may escape ``&`` and ``=``.
 _NAMED = re.compile(
-    r"""(?P<lead>[?&])?(?<![\w.\-])(?P<name>[\w.\-]+)(?:\\*["'])?(?P<sep>\s*[=:](?![=:])\s*|\s*,\s*|\s+)"""
+    r"""(?:(?P<lead>[?&]|\\{1,8}u0026|&amp;)|(?<![\w.\-]))(?P<name>[\w.\-]+)(?:\\*["'])?"""
+    r"""(?P<sep>\s*(?::=|=>|[=:](?![=:])|\\{1,8}u003[dD])\s*|\s*,\s*|\s+)"""
 )
 _QUOTE = re.compile(r"""\\*["']""")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
@@ -214,7 +216,7 @@ def _is_credential(scheme: str, text: str) -> bool:
 def _named_in(text: str) -> Iterator[Found]:
     after = run = 0
     for found in _NAMED.finditer(text):
-        name, assigned = found["name"], found["sep"].strip() in ("=", ":")
+        name, assigned = found["name"], found["sep"].strip() not in ("", ",")
         found_certainty = certainty(name)
         if not found_certainty and found["lead"] and _IN_ADDRESS.fullmatch(name):
             found_certainty = Certainty.POSSIBLE

@@ -189,16 +189,17 @@ def test_a_note_names_a_trace_that_is_compressed_in_another_way(name: str, tmp_p
     )
 
 
-def test_parts_in_a_folder_with_traces_are_not_read_and_a_note_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["rank1.part", "rank1.PART"])
+def test_parts_in_a_folder_with_traces_are_not_read_and_a_note_says_so(name: str, tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
-    part = tmp_path / "rank1.part"
+    part = tmp_path / name
     part.write_bytes(b"part")
     found = find_inputs([str(tmp_path)])
     assert (found.parts, found.unread_parts) == ((), (str(part),))
     assert found.notes == (f"{part} was not read: its folder contains traces; name what to read",)
     named = find_inputs([str(tmp_path), str(part)])
     assert (named.parts, named.unread_parts, named.notes) == ((str(part),), (), ())
-    excluded = find_inputs([str(tmp_path)], exclude=["*.part"])
+    excluded = find_inputs([str(tmp_path)], exclude=[f"*{part.suffix}"])
     assert (excluded.unread_parts, excluded.notes) == ((), ())
 
 

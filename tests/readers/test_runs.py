@@ -178,7 +178,10 @@ def test_a_folder_of_profiler_csvs_gives_the_newest_of_each_card(tmp_path: Path)
 def test_profiler_csvs_beside_a_json_trace_are_the_same_recording(tmp_path: Path) -> None:
     (tmp_path / "profile_1.csv").write_text(gaudi_profiler.as_csv())
     (tmp_path / "profile_1.json").write_text(gaudi_profiler.as_native_json())
-    assert find_inputs([str(tmp_path)]).traces == (str(tmp_path / "profile_1.json"),)
+    found = find_inputs([str(tmp_path)])
+    assert found.traces == (str(tmp_path / "profile_1.json"),)
+    table = tmp_path / "profile_1.csv"
+    assert found.notes == (f"{table} is a table of the profiler beside a trace and was not read (name it)",)
 
 
 def record(path: Path, events: int, minute: int = 0, process: int = 4000, name: str = "aten::mm", **info: int) -> str:

@@ -51,6 +51,12 @@ FORMS = {
     "an option and a blank": f"train.py --api-key {SECRET}",
     "in quotes": f"run --password '{SECRET}' now",
     "an assignment": f"export HF_TOKEN={SECRET}; python train.py",
+    "an assignment of Make": f"DB_PASSWORD:={SECRET}",
+    "an assignment of Ruby": f"'db_password' => '{SECRET}'",
+    "an escaped assignment": rf"HF_TOKEN\u003d{SECRET} x",
+    "an escaped address": rf"https://host/blob?a=1\u0026sig={SECRET}\u0026se=2030",
+    "an escaped address in a text": rf"https://host/blob?a=1\\u0026sig={SECRET}",
+    "an address in HTML": f"https://host/blob?a=1&amp;sig={SECRET}",
     "JSON in a text": rf'config {{\"apiKey\": \"{SECRET}\"}}',
     "a list of Python": f"['--api-key', '{SECRET}', '--lr']",
     "a header": f"curl -H 'Authorization: Bearer {SECRET}' host",
@@ -183,7 +189,7 @@ def test_a_name_may_be_of_any_length() -> None:
 HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", "://a:", "://'", "':", "<",
            "Bearer ", "-----BEGIN ", "a", "x_", " ",
            "\\", 'token=\\"', "sk-", "?key=", "password=$", "token='auth=\"", "hf_", "-a",
-           "\\'a=")  # fmt: skip
+           "\\'a=", "\\u0026", "&amp;", "\\u003d")  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
