@@ -9,6 +9,7 @@ import pytest
 from events import Event, document, instant, kernel, launch, meta, step, x
 
 from perftool.api import analyze
+from perftool.cli import main
 from perftool.readers.flight import dump
 from perftool.readers.trace import chrome_trace
 
@@ -67,6 +68,24 @@ def test_the_rest_is_analysed(tmp_path: Path, events: list[Event], metadata: dic
     assert [finding.message for finding in report.findings if finding.code == "TRC001"] == []
     assert [rank.rank for rank in report.ranks] == list(range(len(paths)))
     assert "aten::mm" in {share.name for share in report.top_ops}
+
+
+def test_values_nested_too_deeply_to_be_printed_are_no_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    deep = b"[" * 950 + b"]" * 950
+    for rank in range(2):
+        description: dict[str, Any] = {
+            "distributedInfo": {"rank": rank, "world_size": 2, "pg_roles": {"0": "@"}},
+            "deviceProperties": [{"name": "@", "computeMajor": 9, "computeMinor": 0}],
+        }
+        events = [meta("process_name", "@"), *RUN]
+        Path(f"{rank}.json").write_bytes(document(events, **description).replace(b'"@"', deep))
+    report = analyze(["0.json", "1.json"])
+    assert [rank.rank for rank in report.ranks] == [0, 1]
+    monkeypatch.setattr("sys.argv", ["habana_perf_tool", "annotate", "-q", "0.json", "1.json", "-o", "drawn.json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
 
 
 @pytest.mark.parametrize("error", [RecursionError("too deep"), TypeError("LINE 1\n    ^"), KeyError("ranks")])

@@ -104,7 +104,8 @@ def _process(event: str, pid: int, **args: Any) -> dict[str, Any]:
 
 def _process_name(args: str | None) -> str:
     found = _parsed(args or "{}")
-    return str(found.get("name", "")) if isinstance(found, dict) else ""
+    name = found.get("name") if isinstance(found, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def _readable(args: str) -> str | None:

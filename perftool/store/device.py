@@ -97,5 +97,6 @@ def _type_of_events(store: TraceStore) -> str | None:
 def _first_device(metadata: dict[str, Any]) -> str | None:
     devices = metadata.get("deviceProperties")
     if isinstance(devices, list) and devices and isinstance(devices[0], dict):
-        return str(devices[0].get("name") or "") or None
+        name = devices[0].get("name")
+        return name if isinstance(name, str) and name else None
     return None

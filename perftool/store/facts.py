@@ -73,4 +73,4 @@ def _capability(device: Mapping[str, Any]) -> int | None:
     major, minor = device.get("computeMajor"), device.get("computeMinor")
     if type(major) is not int or type(minor) is not int or not (0 < major < 100 and 0 <= minor < 10):
         return None
-    return None if "AMD" in str(device.get("name")) else 10 * major + minor
+    return None if isinstance(name := device.get("name"), str) and "AMD" in name else 10 * major + minor

@@ -63,7 +63,9 @@ def _group_roles(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, .
         info = stated.get("distributedInfo")
         roles = info.get("pg_roles") if isinstance(info, dict) else None
         for name, role in (roles if isinstance(roles, dict) else {}).items():
-            found.setdefault(str(name), str(role))
+            # Only this program writes these roles, but a trace may have such a key, with any value.
+            if isinstance(role, str):
+                found.setdefault(name, role)
     return sorted(found.items())
 
 
