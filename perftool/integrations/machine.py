@@ -49,16 +49,23 @@ class _Usage:
 
 
 @dataclass(frozen=True)
-class _Moment:
-    """Usage at one moment: of this process (``cpu_ns``, of which ``system_ns`` in the kernel, page faults and memory),
-    of its threads and its worker processes, of the allowed cores (``busy_ns``, ``stolen_ns``), and of the machine.
-    """
+class _Process:
+    """What this process used until ``at_ns``: CPU time, the part of it in the kernel, page faults, and memory."""
 
     at_ns: int
     cpu_ns: int
     system_ns: int | None
     page_faults: int | None
     resident_bytes: int | None
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """Usage at one moment: of this process, of its threads and its worker processes, of the allowed cores (``busy_ns``,
+    ``stolen_ns``), and of the machine.
+    """
+
+    process: _Process
     threads: Mapping[int, _Usage]
     workers: Mapping[int, _Usage]
     busy_ns: int | None
@@ -80,6 +87,8 @@ class Watch:
         self._last_ns: int | None = None
         self._action: ProfilerAction | None = None
         self._quiet_steps: list[int] = []
+        # The process at the beginning and the end of each of the last steps without the profiler.
+        self._quiet: list[_Process] = []
         self._steps: list[int] = []
 
     def schedule(self, step: int) -> ProfilerAction:
@@ -111,7 +120,7 @@ class Watch:
     @property
     def recorded_ns(self) -> int | None:
         """How long the recorded steps took together; None before they ended."""
-        return None if self._window is None else self._window[1].at_ns - self._window[0].at_ns
+        return None if self._window is None else self._window[1].process.at_ns - self._window[0].process.at_ns
 
     def facts(self) -> dict[str, Any]:
         """The object for the trace. Values that this system does not report are None."""
@@ -141,6 +150,8 @@ class Watch:
         }
         if self._window is not None:
             found["window"] = _used_between(*self._window)
+        if len(self._quiet) > 1:
+            found["quiet"] = {"steps": len(self._quiet) - 1, **_process_between(self._quiet[0], self._quiet[-1])}
         # With an accelerator, the CPU's peaks do not matter.
         if not torch.accelerator.is_available():
             with suppress(Exception):
@@ -149,6 +160,8 @@ class Watch:
 
     def _step_begins(self, action: ProfilerAction) -> None:
         now = time.monotonic_ns()
+        if self._action in (None, ProfilerAction.NONE):
+            self._quiet = [*self._quiet[-_MOST_QUIET:], _process()]
         was, recording = self._action in _RECORDING, action in _RECORDING
         whole = self._action == ProfilerAction.RECORD_AND_SAVE
         if self._last_ns is not None and self._action != ProfilerAction.WARMUP:
@@ -166,9 +179,7 @@ def _peaks() -> dict[str, Any]:
     return {"products": dict(peaks.products), "memory_bandwidth": peaks.memory_bandwidth}
 
 
-def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
-    threads = _differences(begin.threads, end.threads)
-    workers = _differences(begin.workers, end.workers)
+def _process_between(begin: _Process, end: _Process) -> dict[str, Any]:
     return {
         "wall_ns": end.at_ns - begin.at_ns,
         "cpu_ns": end.cpu_ns - begin.cpu_ns,
@@ -176,6 +187,14 @@ def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
         "page_faults": _difference(begin.page_faults, end.page_faults),
         "page_bytes": page_bytes(),
         "grown_bytes": _difference(begin.resident_bytes, end.resident_bytes),
+    }
+
+
+def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
+    threads = _differences(begin.threads, end.threads)
+    workers = _differences(begin.workers, end.workers)
+    return {
+        **_process_between(begin.process, end.process),
         "workers_cpu_ns": sum(one["cpu_ns"] for one in workers) if workers else 0,
         "machine_cpu_ns": _difference(begin.busy_ns, end.busy_ns),
         "stolen_ns": _difference(begin.stolen_ns, end.stolen_ns),
@@ -206,11 +225,7 @@ def _now() -> _Moment:
     pids = [child.pid for child in multiprocessing.active_children() if child.pid]
     busy, stolen = _machine()
     return _Moment(
-        at_ns=time.monotonic_ns(),
-        cpu_ns=time.process_time_ns(),
-        system_ns=system_ns(),
-        page_faults=page_faults(),
-        resident_bytes=resident_bytes(),
+        process=_process(),
         threads=dict(_used(Path("/proc/self/task"), None)),
         workers=dict(_used(Path("/proc"), pids)),
         busy_ns=busy,
@@ -218,6 +233,10 @@ def _now() -> _Moment:
         pressure_ns=_pressure(),
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     )
+
+
+def _process() -> _Process:
+    return _Process(time.monotonic_ns(), time.process_time_ns(), system_ns(), page_faults(), resident_bytes())
 
 
 def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]]:

@@ -31,9 +31,6 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
         for number in (_number(machine, "cores_allowed") or _number(machine, "cores"), _number(machine, "cores_quota"))
         if number
     ]
-    faults, page = _whole(window, "page_faults"), _whole(window, "page_bytes")
-    faulted = None if faults is None or page is None else faults * page
-    system, grown = _whole(window, "system_ns"), _signed(window, "grown_bytes")
     own = [_whole(window, name) for name in ("cpu_ns", "workers_cpu_ns")]
     waiting = [_object(one) for name in ("threads", "workers") for one in _list(window.get(name))]
     longest = max(waiting, key=lambda one: _whole(one, "delay_ns") or 0, default={})
@@ -48,11 +45,6 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
         _whole(window, "wall_ns"),
         None if own[0] is None else own[0] + (own[1] or 0),
         own[0],
-        system,
-        faults,
-        None if faulted is None or faulted > _MOST else faulted,
-        grown,
-        _renewed(system, faults, faulted, grown),
         _whole(window, "machine_cpu_ns"),
         _whole(window, "stolen_ns"),
         _whole(longest, "delay_ns"),
@@ -62,10 +54,33 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
     )
 
 
-def _renewed(system_ns: int | None, faults: int | None, faulted: int | None, grown: int | None) -> int | None:
-    if system_ns is None or faults is None or faulted is None or grown is None:
-        return None
-    if system_ns > _MOST_NS_PER_FAULT * faults or not faulted:
+def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them."""
+    rows = []
+    for rank, top in metadata.items():
+        found = _object(top.get(RECORDED_KEY))
+        if found.get("version") != _VERSION:
+            continue
+        recorded = _whole(_object(found.get("steps")), "recorded")
+        quiet = _object(found.get("quiet"))
+        for part, profiled, steps in (
+            (_object(found.get("window")), True, recorded),
+            (quiet, False, _whole(quiet, "steps")),
+        ):
+            counted = [_whole(part, name) for name in ("cpu_ns", "system_ns", "page_faults", "page_bytes")]
+            grown = _signed(part, "grown_bytes")
+            process, system, faults, page = counted
+            if process is None or system is None or faults is None or page is None or grown is None:
+                continue
+            if (faulted := faults * page) <= _MOST:
+                renewed = _renewed(system, faults, faulted, grown)
+                wall = _whole(part, "wall_ns")
+                rows.append((rank, profiled, steps, wall, process, system, faults, faulted, grown, renewed))
+    return rows
+
+
+def _renewed(system_ns: int, faults: int, faulted: int, grown: int) -> int | None:
+    if not faulted or system_ns > _MOST_NS_PER_FAULT * faults:
         return None
     # Memory by which the process grew was not freed before.
     return round(system_ns * max(0, faulted - max(0, grown)) / faulted)

@@ -11,7 +11,7 @@ from perftool.model.metrics import metric_kinds
 from perftool.op_costs.model import KINDS
 from perftool.store.device_signs import device_signs
 from perftool.store.facts import device_facts, named_devices
-from perftool.store.machines import cpu_facts, machines_of, threads_of
+from perftool.store.machines import cpu_facts, machines_of, memory_faults_of, threads_of
 from perftool.store.ranks import ranks_of_run
 from perftool.store.readings import Reading, reading_tables, with_rows_limited
 
@@ -37,6 +37,7 @@ def source_tables(
         "devices": named_devices(metadata, device),
         "machines": machines_of(metadata),
         "machine_threads": threads_of(metadata),
+        "memory_faults": memory_faults_of(metadata),
         "_device_signs": device_signs(metadata, readings),
         "_ranks": ranks_of_run(traces, metadata, unreadable),
         "_group_roles": _group_roles(metadata),

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from perftool.integrations.activities import ProfilerAction  # noqa: E402
 from perftool.integrations.machine import Watch  # noqa: E402
 
 
@@ -27,3 +28,22 @@ def test_memory_that_is_freed_and_provided_again_counts_but_does_not_grow() -> N
     assert 0 < window["system_ns"] <= window["cpu_ns"] + 10**7
     assert window["page_bytes"] >= 4096
     assert window["grown_bytes"] < times * size / 2
+
+
+def test_page_faults_are_counted_before_the_profiler_starts() -> None:
+    actions = [ProfilerAction.NONE] * 8 + [ProfilerAction.WARMUP, ProfilerAction.RECORD_AND_SAVE, ProfilerAction.NONE]
+    watch = Watch(actions.__getitem__)
+    for step in range(10):
+        watch.schedule(step)
+    quiet = watch.facts()["quiet"]
+
+    assert quiet["steps"] == 5
+    assert set(quiet) == {"steps", "wall_ns", "cpu_ns", "system_ns", "page_faults", "page_bytes", "grown_bytes"}
+
+
+def test_without_a_step_before_the_profiler_nothing_is_counted() -> None:
+    watch = Watch(lambda _: ProfilerAction.RECORD)
+    watch.schedule(0)
+    watch.schedule(1)
+
+    assert "quiet" not in watch.facts()
