@@ -9,7 +9,7 @@ from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
 FORM = sys.argv[1]
-STEPS, ROWS, WIDTH, MASKED = 20, 512, 512, 128
+STEPS, ROWS, WIDTH, MASKED = 12, 512, 512, 128
 
 torch.manual_seed(0)
 device = torch.device("hpu")

@@ -8,7 +8,7 @@ from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
 FORM = sys.argv[1]
-STEPS, POINTS = 16, 1024
+STEPS, POINTS = 10, 1024
 
 
 def mean_distance(points: torch.Tensor) -> torch.Tensor:

@@ -9,7 +9,7 @@ from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
 FORM = sys.argv[1]
-STEPS = 20
+STEPS = 12
 
 torch.manual_seed(0)
 device = torch.device("hpu")

@@ -9,7 +9,7 @@ from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
 FORM = sys.argv[1]
-STEPS, LIMIT = 16, 1e-3
+STEPS, LIMIT = 10, 1e-3
 
 torch.manual_seed(0)
 device = torch.device("hpu")

@@ -11,7 +11,7 @@ from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
 CONFIG = json.loads((Path(__file__).with_suffix("") / sys.argv[1] / "gaudi_config.json").read_text())
-STEPS, LIMIT = 16, 1e-3
+STEPS, LIMIT = 10, 1e-3
 
 torch.manual_seed(0)
 device = torch.device("hpu")

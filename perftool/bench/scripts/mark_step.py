@@ -8,7 +8,7 @@ from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
 FORM = sys.argv[1]
-STEPS = 20
+STEPS = 12
 
 
 class Block(nn.Module):

@@ -7,7 +7,7 @@ import torch
 from habana_frameworks.torch.hpex.optimizers import FusedAdamW
 from torch import nn
 
-STEPS = 40
+STEPS = 24
 READ_EVERY = {"naive": 1, "advised": 20}[sys.argv[1]]
 
 torch.manual_seed(0)

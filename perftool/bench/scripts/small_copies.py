@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 FORM = sys.argv[1]
-STEPS, BATCH, FIELDS = 20, 32, 64
+STEPS, BATCH, FIELDS = 12, 32, 64
 
 torch.manual_seed(0)
 device = torch.device("hpu")

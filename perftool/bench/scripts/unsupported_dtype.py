@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader
 
 FORM = sys.argv[1]
-STEPS, GROUPS, MEMBERS = 16, 256, 512
+STEPS, GROUPS, MEMBERS = 10, 256, 512
 
 torch.manual_seed(0)
 device = torch.device("hpu")

@@ -40,6 +40,11 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # Whether the script itself is creating a tensor on the host.
         self.making = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False, because the simulator never compiles; PyTorch would import its compiler and wrap every op."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the op, then account for it."""
         kwargs = kwargs or {}
