@@ -47,6 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.quick)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``-n``, run all tests of a file in one process, so that the analyses they share are made only once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage rarely, and never scan modules and tests: collection took 10 % of the time."""
     gc.freeze()
