@@ -203,7 +203,9 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     remaining = [file for file in files if file not in recordings and wanted.allows(file)]
     strange, unclear = _of_other_programs(remaining)
     if recordings:
-        # With recordings in the folder, files that are malformed or too long to check are left out.
+        # With recordings in the folder, files that are malformed or too long to check are left out, except for damaged
+        # traces.
+        unclear = {file for file in unclear if not _shows_events(file)}
         strange |= unclear
         unread += [
             f"{file} does not look like a trace and was not read (name it to read it anyway)" for file in unclear
@@ -295,6 +297,15 @@ def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
         if not holds_events(text):
             (unclear if document is None else strange).add(file)
     return strange, unclear
+
+
+def _shows_events(path: str) -> bool:
+    """Whether the beginning of a file, which may be damaged, has a key that only events have."""
+    try:
+        with ByteStream(path) as stream:
+            return b'"ph"' in stream.head(BLOCK)
+    except InputError:
+        return True
 
 
 def _whole_json(path: str) -> tuple[Any, bytes]:

@@ -158,6 +158,13 @@ def test_a_trace_in_a_folder_is_read_however_it_is_written(beside: str, name: st
     assert found.notes == ()
 
 
+def test_a_damaged_trace_beside_a_recording_is_an_input(tmp_path: Path) -> None:
+    (tmp_path / "host_0.1780000000000000000.pt.trace.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
+    (tmp_path / "rank1.json").write_text(f'ents": [{EVENT}]}}')
+    found = find_inputs([str(tmp_path)])
+    assert (len(found.traces), found.notes) == (2, ())
+
+
 def test_a_note_names_what_is_not_read_in_a_folder(tmp_path: Path) -> None:
     runs, other = tmp_path / "runs", tmp_path / "other"
     for folder in (runs, other, runs / "newest"):
