@@ -36,7 +36,7 @@ def print_each(traces: Sequence[str], session: Session) -> None:
 
     def show(console: Console) -> None:
         for trace in traces:
-            if _line(console, trace, trace, width, session, IN_PROCESS):
+            if not isinstance(_line(console, trace, trace, width, session, IN_PROCESS), InputError | None):
                 read.append(trace)
 
     print_document(show, session.settings.output_file, session.cli.color.value)
@@ -76,10 +76,10 @@ def watch(
             if is_own_output(trace) or is_excluded(trace, session.settings.exclude):
                 continue
             width = max(width, len(state.path))
-            report = _line(console, trace, state.path, width, session, schedule or Processes(1))
-            if report and summaries:
+            made = _line(console, trace, state.path, width, session, schedule or Processes(1))
+            if made and summaries:
                 require_apart([summaries], [trace])
-                _append(report, state, summaries)
+                _append(made, state, summaries)
         wait(interval_s)
 
 
@@ -90,14 +90,21 @@ def _require_watchable(folder: str, session: Session) -> None:
         raise PerfToolError("--watch prints lines as they come: leave out --output-file")
 
 
-def _append(report: Report, state: FileState, summaries: str) -> None:
-    from perftool.reporters.run_lines import render_run_lines
+def _append(made: Report | InputError, state: FileState, summaries: str) -> None:
+    from perftool.reporters.run_lines import render_run_lines, render_unread_line
 
-    append_to_file(render_run_lines(report, datetime.now(timezone.utc), state), Path(summaries))
+    now = datetime.now(timezone.utc)
+    if isinstance(made, InputError):
+        lines = render_unread_line(state.path, now)
+    else:
+        lines = render_run_lines(made, now, state)
+    append_to_file(lines, Path(summaries))
 
 
-def _line(console: Console, trace: str, name: str, width: int, session: Session, schedule: Schedule) -> Report | None:
-    """Print the line of ``trace``; returns its report, or None if it is unreadable or not a trace."""
+def _line(
+    console: Console, trace: str, name: str, width: int, session: Session, schedule: Schedule
+) -> Report | InputError | None:
+    """Print the line of ``trace``. Returns its report, the error if it is unreadable, or None if it is not a trace."""
     from perftool.reporters.terminal.each import line_of, line_of_failure
 
     try:
@@ -109,6 +116,6 @@ def _line(console: Console, trace: str, name: str, width: int, session: Session,
     except InputError as error:
         why = InputError(str(error).removeprefix(f"{trace}: "))
         console.print(line_of_failure(name, why, width), soft_wrap=True)
-        return None
+        return why
     console.print(line_of(name, report, width), soft_wrap=True)
     return report

@@ -45,6 +45,18 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
     return b"".join(map(dump, [run, *({**head, **_of_rank(rank, report)} for rank in ranks)]))
 
 
+def render_unread_line(name: str, time: datetime) -> bytes:
+    """The line of a trace that cannot be read, so that ``trend`` does not judge the run before it as the newest. It
+    does not state the file, because a restarted process tries to read it again."""
+    line = {
+        "version": LINE_VERSION, "tool": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"), "name": name,
+        "origin": "", "device": None, "world_size": None, "folder": "", "recorded": "", "lost": 1, "steps_from": "",
+        "step_unit": "", "recorded_per_step_ms": None, "lost_kernels_ratio": None, "rank": None, "metrics": {},
+        "findings": [],
+    }  # fmt: skip
+    return dump(line)
+
+
 def _recorded(report: Report) -> str:
     """The start of the first step, as ISO 8601 in UTC; empty if the clock of the trace has no date."""
     first = min((step.ts_ns for step in report.steps), default=0)

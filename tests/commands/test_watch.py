@@ -77,6 +77,16 @@ def test_an_unreadable_trace_only_loses_its_own_line(capsys: pytest.CaptureFixtu
     assert lines(capsys) == ["bad.json not", "good.json cpu"]
 
 
+def test_an_unreadable_trace_is_a_run_that_trend_does_not_judge(run: Run) -> None:
+    write("box/good.json")
+    write("box/late.json", b"no trace", at=2)
+    watched(nothing, summaries="n.jsonl")
+    assert [(line.name, line.lost) for line in read_history("n.jsonl").lines] == [("good.json", 0), ("late.json", 1)]
+    assert [state.path for state in read_done("n.jsonl")] == ["good.json"]
+    assert run("trend", "n.jsonl") == 2
+    assert "the newest run (late.json) is incomplete, so it is not judged" in run.err + run.out
+
+
 def test_the_summary_file_lists_finished_traces(capsys: pytest.CaptureFixture[str]) -> None:
     write("box/a.json")
     watched(nothing, summaries="n.jsonl")
