@@ -94,10 +94,7 @@ def _append(made: Report | InputError, state: FileState, summaries: str) -> None
     from perftool.reporters.run_lines import render_run_lines, render_unread_line
 
     now = datetime.now(timezone.utc)
-    if isinstance(made, InputError):
-        lines = render_unread_line(state.path, now)
-    else:
-        lines = render_run_lines(made, now, state)
+    lines = render_unread_line(state.path, now) if isinstance(made, InputError) else render_run_lines(made, now, state)
     append_to_file(lines, Path(summaries))
 
 

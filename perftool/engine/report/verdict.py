@@ -354,8 +354,8 @@ def _overloaded(findings: Sequence[Finding]) -> str:
         return ""
     share, waited, recorded = (found.evidence[name] for name in ("waited_ratio", "waited_ns", "recorded_ns"))
     busy, others = found.evidence.get("busy_ratio"), found.evidence.get("others")
-    crowded = bool(found.evidence.get("crowded")) and busy is not None and others is not None
-    by_itself = crowded and busy > _BUSY and others * recorded < _OTHERS * waited
+    crowded = found.evidence.get("crowded") and busy is not None and others is not None and busy > _BUSY
+    by_itself = crowded and others * recorded < _OTHERS * waited
     cause = "The run has more busy threads and loader workers than cores" if by_itself else "The machine was overloaded"
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
