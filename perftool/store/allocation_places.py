@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-# The roles that a slice can have for an allocation inside it, as bit positions. For a role in _INNERMOST, the innermost
-# slice with the role is used; for others, the outermost.
+# The roles of a slice around an allocation, as bit positions. If several slices have the same role, the innermost is
+# used for the roles in _INNERMOST, and the outermost for the others.
 _COMPUTING, _MODULE, _LINE, _CALL, _OP, _SETUP = range(6)
 _MEANINGS = f"""
 WITH caller AS (
@@ -70,8 +70,8 @@ def place_allocations(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[i
 
 
 class _Open(NamedTuple):
-    """Open slices by ascending id. ``found`` has a row for each role: the id of the slice with this role that is used
-    for an allocation in each of the open slices; -1 for none."""
+    """Open slices by ascending id. Row ``r`` of ``found`` contains, for each open slice, the id of the slice that has
+    role ``r`` for allocations directly inside it; -1 if there is none."""
 
     id: Int64s
     end: Int64s
@@ -85,8 +85,8 @@ class _Open(NamedTuple):
         return cls(empty, empty, np.zeros((_SETUP + 1, 0), dtype=np.int64))
 
     def extended(self, slices: Slices, nested: Nested) -> _Open:
-        """The open slices extended by ``slices``, whose kinds are bits of roles. A slice that has a role is used for it
-        if the innermost counts, or if no slice around it has the role; otherwise, its parent's is used."""
+        """Add ``slices``, whose kinds are bit masks of roles. For each role, a slice uses itself if it has the role and
+        either the innermost counts or no slice around it has the role; otherwise, it inherits from its parent."""
         import numpy as np
 
         known = len(self.id)
@@ -122,7 +122,7 @@ def _positions(ids: Int64s, order: Int64s, wanted: Int64s) -> Int64s:
 
 
 def _levels(depth: Int64s) -> list[Int64s]:
-    """The positions of the slices of each depth, the smallest depth first."""
+    """The positions of the slices at each depth, from the outermost depth inwards."""
     import numpy as np
 
     by_depth = np.argsort(depth, kind="stable")
@@ -153,7 +153,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, around: _Open, allocations: I
 def _find_own_lines(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the table ``_own_lines``: the user's own functions, and calls whose stacks contain the user's own lines.
 
-    In a snapshot of the allocator, the memory events themselves have stacks.
+    In a snapshot of the allocator, the memory events themselves carry the stacks.
     """
     connection.execute(
         """CREATE OR REPLACE TEMP TABLE _stacked AS

@@ -1,4 +1,4 @@
-"""Finds the op that launched each kernel, in a trace that was recorded during the capture of device graphs."""
+"""Finds the op that launched each kernel in a trace recorded while device graphs were captured."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from perftool.store.readings import Reading
 from perftool.store.trace_store import TraceStore
 
 # Captured kernels do not run, so their launches may have no device work. On ROCm, the launch itself names the kernel.
-# Only an op's first kernel has its inputs: an op may launch thousands of kernels, and its inputs may be 100 kB of text.
+# Only the first kernel of each op gets the op's inputs: an op may launch thousands of kernels, and its inputs may be
+# 100 kB of text.
 _KERNELS = """
 WITH named AS (
     SELECT r.id, r.ts, r.parent, coalesce(d.name, arg(w.args, 'kernel')) AS kernel
@@ -27,7 +28,7 @@ FROM numbered AS n LEFT JOIN ops AS f ON f.id = CASE WHEN n.is_first THEN n.call
 
 
 def read_capture(path: str) -> Reading:
-    """The kernels of the trace at ``path`` with their ops. Raises InputError if it names no kernel."""
+    """Read the kernels of the trace at ``path`` with their ops. Raises InputError if the trace names no kernel."""
     with TraceStore.for_files([path]) as store:
         read = store.add_trace(path)
         store.build(["_runtime", "device_ops", "ops"])

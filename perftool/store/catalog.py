@@ -1,8 +1,8 @@
-"""The analysis tables as documented by the headers of their SQL files.
+"""The analysis tables, read from their SQL files.
 
-A table is one file below ``perftool/tables``, in the folder of its topic: a comment that describes the rows, the needed
-tables and the columns, then one SELECT. For a table that SQL cannot derive, the comment names a ``maker`` (makers.py),
-and there is no SELECT. Tables whose names begin with an underscore are internal.
+Each table has one file below ``perftool/tables``, in the folder of its topic. A header comment describes the rows, the
+tables it needs and its columns; one SELECT follows. For a table that SQL cannot derive, the header names a ``maker``
+(makers.py) instead of the SELECT. Tables whose names begin with an underscore are internal.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Precondition:
-    """A row that ``table`` must have: any row, one whose ``column`` is neither NULL nor false, or one with ``value`` in
-    ``column``."""
+    """A row that ``table`` must contain: any row, or one whose ``column`` is neither NULL nor false, or one whose
+    ``column`` equals ``value``."""
 
     table: str
     column: str | None = None
@@ -43,9 +43,9 @@ class Precondition:
 class Table:
     """One analysis table: its documentation, and the SELECT or the ``maker`` that makes it.
 
-    ``absent`` says why the table may be empty; ``drops`` lists tables that are no longer used once it is made. At least
-    one precondition of each group in ``empty_without`` must be met. Otherwise, the table is created empty, and its
-    other needs are not made.
+    ``absent`` says why the table may be empty; ``drops`` lists tables that are no longer used once this one is made. At
+    least one precondition of each group in ``empty_without`` must be met. Otherwise, the table is created empty,
+    without making the other tables that it needs.
     """
 
     name: str
@@ -72,12 +72,12 @@ class Table:
 
     @property
     def description(self) -> str:
-        """The description of the rows, joined into one line."""
+        """The summary on one line."""
         return " ".join(self.summary.split())
 
     @property
     def schema(self) -> str:
-        """The columns as text, each on its own line with its type and meaning."""
+        """The columns as text: one line each, with type and meaning."""
         return "\n".join(f"  {column.name:16} {column.type:8} {column.meaning}" for column in self.columns)
 
     @property
@@ -99,14 +99,14 @@ def public_tables() -> list[Table]:
 
 @cache
 def macros() -> str:
-    """SQL that defines the macros that tables use; ``kind_text`` returns the label of a kind or a cause."""
+    """SQL that defines the macros used by tables, including ``kind_text``, which returns the label of a kind or cause."""
     labels = ", ".join(f"'{kind}': '{label}'" for kind, label in KIND_LABELS.items())
     kind_text = f"CREATE MACRO kind_text(kind) AS coalesce(MAP {{{labels}}}[kind], replace(kind, '_', ' '));\n"
     return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8") + kind_text
 
 
 def no_table(name: str) -> str:
-    """A sentence that says there is no table ``name``, with tables of similar names."""
+    """Say that there is no table ``name``, and suggest tables with similar names."""
     names = [table.name for table in public_tables()]
     similar = difflib.get_close_matches(name, names, 3)
     return f"there is no table {name!r}; " + (f"did you mean {' or '.join(similar)}?" if similar else _TABLE_LIST_HINT)

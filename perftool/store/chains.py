@@ -13,22 +13,22 @@ from perftool.model.inputs import ImportIssue
 from perftool.store.catalog import catalog
 
 Ints = NDArray[np.int64]
-# Limits on the length of a unit (a longer one is not a layer), and on the number of lengths tried.
+# Limits on the length of a unit (longer ones are not layers), and on the number of lengths to try.
 _LONGEST, _MOST_PERIODS = 400, 12
 _FEWEST_TIMES = 3
-# A unit with only one or two kinds of work is not a layer, but a loop over tensors, as in an optimizer.
+# A unit with only one or two kinds of work is a loop over tensors, as in an optimizer, rather than a layer.
 _FEWEST_KINDS = 3
 _MOST_CHAINS = 3
-# Chains with a smaller share of the work are left out.
+# Shorter chains, as a share of the total work, are ignored.
 _LEAST_SHARE = 0.05
-# A longer period is preferred only if it covers this many times the time of a shorter one: a multiple of the right
-# period may cover a little more by chance.
+# A longer period must cover this many times the time of a shorter one, because a multiple of the right period may cover
+# slightly more by chance.
 _CLEARLY = 1.05
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """``times`` units of ``period`` pieces of work, from piece ``start`` on."""
+    """``times`` consecutive units of ``period`` pieces of work each, beginning with piece ``start``."""
 
     start: int
     period: int
@@ -67,8 +67,8 @@ def _places(rank: int, number: int, found: Repeat, lengths: Ints, ids: Ints) -> 
 
 
 def repeats(kinds: Ints, lengths: Ints) -> list[Repeat]:
-    """The repeated sequences in ``kinds`` that take the most time; they do not overlap. ``lengths`` holds the times of
-    the pieces."""
+    """Find the repeating sequences in ``kinds`` that take the most time, without overlaps. ``lengths`` contains the
+    duration of each piece."""
     kinds, found = kinds.copy(), []
     for _ in range(_MOST_CHAINS):
         best = _longest(kinds, lengths)
@@ -81,7 +81,7 @@ def repeats(kinds: Ints, lengths: Ints) -> list[Repeat]:
 
 
 def _longest(kinds: Ints, lengths: Ints) -> Repeat | None:
-    """The repeat that takes the most time; among nearly equal ones, the one with the shortest period."""
+    """The repeat that takes the most time. If several take nearly the same, the shortest period wins."""
     summed = np.concatenate([[0], np.cumsum(lengths)])
     best, most = None, 0.0
     for period in _periods(kinds):
@@ -94,7 +94,7 @@ def _longest(kinds: Ints, lengths: Ints) -> Repeat | None:
 
 
 def _periods(kinds: Ints) -> list[int]:
-    """The most frequent distances between consecutive pieces of the same kind, the shortest first."""
+    """The most frequent distances between consecutive pieces of the same kind, in ascending order."""
     order = np.argsort(kinds, kind="stable")
     distances = np.diff(order)[kinds[order][1:] == kinds[order][:-1]]
     counts = np.bincount(distances[distances <= _LONGEST], minlength=_LONGEST + 1)
@@ -104,7 +104,7 @@ def _periods(kinds: Ints) -> list[int]:
 
 
 def _runs(kinds: Ints, period: int) -> list[Repeat]:
-    """The runs in which the sequence repeats with ``period``, at least three times."""
+    """The stretches that repeat with ``period`` at least three times."""
     same = np.concatenate([[False], kinds[:-period] == kinds[period:], [False]])
     edges = np.flatnonzero(np.diff(same.astype(np.int8)))
     runs = [(int(start), int(end - start) + period) for start, end in edges.reshape(-1, 2)]

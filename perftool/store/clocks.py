@@ -1,4 +1,4 @@
-"""Chains clock offsets between pairs of ranks into offsets against one rank."""
+"""Combines clock offsets between pairs of ranks into offsets from one rank."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from perftool.store.catalog import catalog
 
 @dataclass(frozen=True)
 class Edge:
-    """Adding ``offset_ns`` to times of ``rank`` makes them comparable with times of ``anchor``.
+    """The clock offset between two ranks: add ``offset_ns`` to times of ``rank`` to convert them to those of ``anchor``.
 
-    The offset is the median of ``matches`` differences; half of them are within ``spread_ns`` of it.
+    The offset is the median of ``matches`` differences, half of which are within ``spread_ns`` of the median.
     """
 
     anchor: int
@@ -28,9 +28,9 @@ class Edge:
 
 @dataclass(frozen=True)
 class Offset:
-    """The clock offset of ``rank`` from the lowest rank, along the chain of pairs with the least spread.
+    """The clock offset of ``rank`` from the lowest rank, along the chain of pairs with the least total spread.
 
-    ``spread_ns`` is the sum over the pairs of the chain, ``matches`` the smallest number of any pair.
+    ``spread_ns`` is that total; ``matches`` is the minimum over the pairs of the chain.
     """
 
     rank: int
@@ -40,7 +40,7 @@ class Offset:
 
 
 def align(edges: Iterable[Edge]) -> list[Offset]:
-    """The offset of every rank that the ``edges`` link to the lowest one, in order of rank; the lowest has offset 0."""
+    """The offsets of all ranks that ``edges`` connect to the lowest rank, in rank order; the lowest has offset 0."""
     neighbours: dict[int, list[Edge]] = {}
     for edge in edges:
         neighbours.setdefault(edge.anchor, []).append(edge)
@@ -51,7 +51,7 @@ def align(edges: Iterable[Edge]) -> list[Offset]:
     lowest = min(neighbours)
     most = max(edge.matches for edge in neighbours[lowest])
     found: dict[int, Offset] = {}
-    # Dijkstra's shortest paths by spread; for equal spreads the shorter chain, then the lower rank.
+    # Dijkstra's algorithm with the spread as distance. Ties go to the shorter chain, then to the lower rank.
     waiting = [(0, 0, lowest, 0, most)]
     while waiting:
         spread, hops, rank, offset, matches = heappop(waiting)

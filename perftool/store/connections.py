@@ -1,4 +1,4 @@
-"""The database of a store: one connection per querying thread, and limits on cores and memory."""
+"""The database of a store, with one connection per thread and limits on cores and memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Made = TypeVar("Made")
 _SETTINGS = (
     # DuckDB would write its progress bar to stdout.
     "SET enable_progress_bar = false",
-    # If one side has few rows, DuckDB would choose a slow loop join.
+    # Prevent DuckDB from choosing a slow loop join when one side has few rows.
     "SET asof_loop_join_threshold = 0",
 )
 
 
 class Connections:
-    """Connections to the database at ``path``; each thread has its own, so that statements run side by side."""
+    """Connections to the database at ``path``, one per thread, so that statements can run in parallel."""
 
     def __init__(self, path: str) -> None:
         self._own = threading.local()
@@ -46,10 +46,10 @@ class Connections:
         return known
 
     def use(self, cores: int, *, side_by_side: bool) -> None:
-        """Use at most ``cores`` processor cores, for two statements at a time with ``side_by_side``.
+        """Use at most ``cores`` processor cores. With ``side_by_side``, two statements may run at a time.
 
-        DuckDB then gets one thread less, because the second statement runs on the thread of its caller. Idle threads of
-        DuckDB busy-wait, which takes 10 % of all CPU time on two cores.
+        DuckDB then gets one thread fewer, because the second statement runs on its caller's thread. DuckDB's idle
+        threads busy-wait, which would take 10 % of all CPU time on two cores.
         """
         self.side_by_side = side_by_side and cores > 1
         self._cores = cores
@@ -61,7 +61,7 @@ class Connections:
 
     @contextmanager
     def all_cores(self) -> Iterator[None]:
-        """Let a statement in the block use all cores; meanwhile, no other thread may run a statement."""
+        """Let statements in the block use all cores. No other thread may run a statement meanwhile."""
         if not self.side_by_side:
             yield
             return
@@ -75,13 +75,13 @@ class Connections:
         self.here().execute(f"SET threads = {threads}")
 
     def limit(self, memory_mb: int) -> None:
-        """Use at most ``memory_mb``; DuckDB spills the rest to disk."""
+        """Limit DuckDB to ``memory_mb``; it spills the rest to disk."""
         self._limit_mb = memory_mb
         self.here().execute(f"SET memory_limit = '{memory_mb}MB'")
 
     def with_room(self, ask: Callable[[], Made]) -> Made:
-        """The result of ``ask``, which is retried with twice the memory when it exceeds the limit, because DuckDB
-        cannot spill everything. Raises OutOfMemoryError when the machine has no more memory.
+        """Call ``ask`` and return its result. Double the memory limit and retry whenever DuckDB exceeds it, because
+        DuckDB cannot spill everything. Raises OutOfMemoryError when the machine has too little free memory.
         """
         while True:
             limit_mb = self._limit_mb

@@ -14,14 +14,14 @@ _PARSED: dict[str, list[duckdb.Statement]] = {}
 
 
 def open_database(path: str) -> duckdb.DuckDBPyConnection:
-    """The database at ``path``, or one in memory for ``:memory:``."""
+    """Open the database at ``path``; ``:memory:`` creates one in memory."""
     old = int(duckdb.__version__.split(".")[0]) < 2
     return duckdb.connect(path, config=_CONFIG | ({"disabled_optimizers": _BROKEN_BEFORE_2} if old else {}))
 
 
 def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> list[duckdb.Statement]:
-    """The statements of ``sql``, parsed once per process. Use it only for SQL that this program ships, because the
-    cache has no limit.
+    """Parse ``sql`` into statements, once per process. Use this only for SQL that this program ships, because the
+    cache is unbounded.
     """
     if sql not in _PARSED:
         _PARSED[sql] = connection.extract_statements(sql)

@@ -16,7 +16,7 @@ from perftool.errors import QueryError, QueryTimeoutError
 def interrupted_after(
     connection: duckdb.DuckDBPyConnection, limit_s: float, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """Interrupt ``connection`` when the block takes longer than ``limit_s``; DuckDB errors become QueryErrors.
+    """Interrupt ``connection`` if the block takes longer than ``limit_s``, and turn DuckDB errors into QueryErrors.
 
     With ``time.process_time`` as ``clock``, no query fails because the machine is busy or was suspended.
     """

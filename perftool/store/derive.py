@@ -1,4 +1,4 @@
-"""Makes tables that SQL could derive only slowly, or not at all: begin/end pairs, the nesting of slices, and the
+"""Makes tables that are slow or impossible to derive in SQL: begin/end pairs, the nesting of slices, and the
 timeline."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-# Arrays hold about this many slices or intervals at once; each takes about ten numbers.
+# About how many slices or intervals are processed at once; each needs about ten numbers in arrays.
 MOST_AT_ONCE = 1_000_000
 _WRAPPERS = """
 SELECT DISTINCT n.name FROM (SELECT DISTINCT name FROM _spans WHERE side = 'host' AND cat = 'cpu_op') AS n
@@ -31,7 +31,7 @@ JOIN _vocabulary AS v ON v.subject = 'op' AND v.role = 'wrapper' AND lower(n.nam
 """
 
 
-# The most that all lengths in a store may add up to (4.5 years), so that sums over many ranks fit in 64 bits.
+# The largest plausible sum of all lengths in a store (4.5 years). With it, sums over many ranks fit in 64 bits.
 _LONGEST_TOTAL_NS = 2**57
 
 # The phases of the trace event format, including the deprecated ones.
@@ -42,7 +42,7 @@ SELECT rank, pid, tid, dur AS ns FROM raw WHERE ph = 'X' AND ts IS NOT NULL
 UNION ALL SELECT r.rank, r.pid, r.tid, p."end" - r.ts FROM _pairs AS p JOIN raw AS r ON r.rowid = p.id
 """
 
-# The arrays have a row for each row of the part, in the same order.
+# The arrays and ``part`` have the same rows, in the same order.
 _SLICES = """
 SELECT s.id, s.rank, s.track, s.side, s.name, s.cat, s.ts, s."end" - s.ts AS dur, s."end", n.depth::INTEGER AS depth,
        nullif(n.parent, -1) AS parent, n.outermost
@@ -53,7 +53,7 @@ FROM {part} AS s POSITIONAL JOIN arrays AS n
 def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, ImportIssue]]:
     """Make the table ``_pairs`` (id of the begin, end in ns) and the ENUM types that slices use.
 
-    Returns issues, each with its rank: events that cannot be slices, and names and inputs that are too long.
+    Returns (rank, issue) for events that cannot be slices, and for names and inputs that are too long.
     """
     import numpy as np
 
@@ -80,7 +80,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
 
 
 def _limit_lengths(connection: duckdb.DuckDBPyConnection) -> None:
-    """Lower the limit of ``is_length`` if the sum of all lengths is impossible, because the longest are then wrong."""
+    """Lower the limit in ``is_length`` if the lengths add up to an impossible sum, because the longest must be wrong."""
     total, count = connection.execute(
         f"SELECT sum(ns), count(*) FROM ({_LENGTHS}) WHERE ns > 0 AND is_length(ns)"
     ).fetchall()[0]
@@ -108,7 +108,7 @@ def nest_slices(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Im
 def _nested(
     connection: duckdb.DuckDBPyConnection, nesting: Nesting, part: str, until: int | None
 ) -> dict[str, npt.NDArray[Any]]:
-    """The nesting of the slices in the table ``part``, in the order of its rows; device slices do not nest."""
+    """Compute the nesting of the slices in the table ``part``, in row order; device slices do not nest."""
     import numpy as np
 
     # Row ids of an uncommitted table do not start at 0.
@@ -130,8 +130,8 @@ def _nested(
 
 
 def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[int | None, int | None]]:
-    """Consecutive periods (begin, end), in each of which at most about a million of ``rows`` start. The first has no
-    begin, and the last no end."""
+    """Divide time into consecutive periods (begin, end), so that about a million ``rows`` at most start in each. The
+    begin of the first and the end of the last are None."""
     (count,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchall()[0]
     parts = count // MOST_AT_ONCE + 1
     if parts == 1:
@@ -143,16 +143,16 @@ def periods_of(connection: duckdb.DuckDBPyConnection, rows: str) -> list[tuple[i
 
 
 def inside_of(after: str, begin: int | None, until: int | None) -> str:
-    """SQL condition for the rows of a period: ``after`` (such as ``ts >=``) is compared with ``begin``, and ``ts`` must
-    be before ``until``."""
+    """SQL condition that selects the rows of a period: ``after`` (such as ``ts >=``) followed by ``begin``, and ``ts``
+    before ``until``."""
     return " AND ".join(
         ["true", *([f"{after} {begin}"] * (begin is not None)), *([f"ts < {until}"] * (until is not None))]
     )
 
 
 def sweep_timeline(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, ImportIssue]]:
-    """Make the table ``_timeline`` from ``_activity_intervals`` and the bounds of steps, period by period. Returns no
-    issues. Arrays are four times as fast as SQL.
+    """Make the table ``_timeline`` from ``_activity_intervals`` and the bounds of steps, period by period. Uses arrays,
+    which are four times as fast as SQL. Returns no issues.
     """
     connection.execute(f"CREATE TABLE {catalog()['_timeline'].definition}")
     periods = periods_of(connection, "_activity_intervals")
@@ -180,7 +180,7 @@ UNION ALL SELECT rank, min(ts), max("end") FROM (
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, wanted: str) -> list[npt.NDArray[np.int64]]:
-    """The columns of SELECT ``wanted`` as 64-bit integers; they must not contain NULL."""
+    """Run ``SELECT {wanted}`` and return its columns as 64-bit integers; they must not contain NULL."""
     import numpy as np
 
     return [
@@ -213,8 +213,8 @@ def _unpaired(unmatched_ends: int, unmatched_begins: int) -> Iterator[ImportIssu
 
 
 def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """Issues for events without a start, and for slices without a possible length. Device events with impossible
-    lengths remain in device_ops, marked as invalid."""
+    """Report events without a start, and host slices whose length is missing or impossible. Device events with
+    impossible lengths stay in device_ops, marked as invalid."""
     found = connection.execute(
         f"""SELECT r.rank, count(*)
             FROM (SELECT * FROM ({_LENGTHS}) WHERE ns IS NULL OR NOT is_length(ns)
@@ -230,8 +230,8 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
 
 
 def _unknown(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """Issues for events that no table contains: events whose phase is not in the trace event format, and slices without
-    a name."""
+    """Report events that no table contains: those whose phase is not in the trace event format, and slices without a
+    name."""
     found = connection.execute(
         f"""SELECT rank, count(*) FROM raw
             WHERE NOT ({_IS_KNOWN}) OR (ph IN ('X', 'B') AND name IS NULL)
@@ -244,7 +244,7 @@ def _unknown(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
 
 
 def _cut_names(connection: duckdb.DuckDBPyConnection, longest: int) -> Iterator[tuple[int, ImportIssue]]:
-    """Issues for events whose names were cut because they had more than ``longest`` bytes."""
+    """Report names that were cut because they were longer than ``longest`` bytes."""
     found = connection.execute(
         f"SELECT rank, count(*) FROM raw WHERE strlen(name) > {longest} GROUP BY rank ORDER BY rank"
     ).fetchall()
@@ -254,7 +254,7 @@ def _cut_names(connection: duckdb.DuckDBPyConnection, longest: int) -> Iterator[
 
 
 def _long_inputs(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, ImportIssue]]:
-    """Issues for ops whose inputs the table ``ops`` leaves out."""
+    """Report inputs of ops that are too long for the table ``ops``."""
     found = connection.execute(
         """SELECT rank, count(*), longest_inputs() FROM (
                SELECT rank, unnest(json_extract_string(args, [
@@ -269,5 +269,5 @@ def _long_inputs(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, I
 
 
 def _run(connection: duckdb.DuckDBPyConnection, sql: str, arrays: dict[str, Any]) -> None:
-    """Run ``sql``, which reads the table ``arrays``; DuckDB looks the name up among the local variables."""
+    """Run ``sql``, which may read ``arrays`` as a table: DuckDB finds it among the local variables."""
     connection.execute(sql)

@@ -11,7 +11,7 @@ from perftool.model.vendors import accelerators, type_of_name, type_of_unsigned
 from perftool.store.device_signs import from_gaudi_bridge
 from perftool.store.trace_store import TraceStore
 
-# The vendors that categories, processes, host calls or slices without a category give away.
+# The vendors that are recognisable from categories, processes, host calls or slices without a category.
 _SIGNS = """
 WITH seen AS (
     SELECT DISTINCT 'category' AS subject, cat AS name FROM raw
@@ -30,11 +30,11 @@ _ELSEWHERE = "SELECT 1 FROM device_ops WHERE op IS DISTINCT FROM id LIMIT 1"
 class DeviceSigns:
     """The evidence for the device of a run.
 
-    ``names``: of devices, from the user, or else from metadata, or else from lanes.
-    ``by_event``: the type of device that events show.
+    ``names``: device names from the user; if there are none, from metadata; failing that, from lanes.
+    ``by_event``: the device type according to events.
     ``devices``: the number of devices with work.
-    ``by_text``: the type of device that logs show.
-    ``lost``: whether the traces lack the events of a device that the run used.
+    ``by_text``: the device type according to logs.
+    ``lost``: whether the run used a device whose events are missing from the traces.
     """
 
     names: tuple[str, ...]
@@ -47,7 +47,7 @@ class DeviceSigns:
 
 
 def detect_device(store: TraceStore) -> Device:
-    """The device of the run; type ``cpu`` if the run used only the host, None if the trace does not show the device."""
+    """Detect the device of the run. Its type is ``cpu`` if the run used only the host, and None if it is unknown."""
     return decide_device([device_signs(store)])
 
 
@@ -70,7 +70,7 @@ def device_signs(store: TraceStore) -> DeviceSigns:
 
 
 def decide_device(signs: Sequence[DeviceSigns]) -> Device:
-    """The device of a run, from the ``signs`` on its ranks."""
+    """Determine the device of a run from the ``signs`` of its ranks."""
     names = [name for sign in signs for name in sign.names]
     if not any(sign.has_trace for sign in signs):
         return Device(next((sign.by_text for sign in signs if sign.by_text), None), None, 0)
@@ -78,7 +78,7 @@ def decide_device(signs: Sequence[DeviceSigns]) -> Device:
     by_event = next((kind for kind in (*accelerators(), "cpu") if kind in shown), None)
     name = names[0] if names else None
     if by_event == "cpu" and any(sign.has_work for sign in signs):
-        # The name does not count here: vendors of accelerators also make CPUs.
+        # Ignore the name for the type, because vendors of accelerators also make CPUs.
         return Device(by_event, name, 1)
     by_name = next((kind for kind in map(type_of_name, names) if kind), None)
     if by_event in ("cpu", None) and not any(sign.has_work for sign in signs):

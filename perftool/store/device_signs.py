@@ -11,14 +11,14 @@ from perftool.store.readings import Reading
 
 
 def device_signs(metadata: Mapping[int, Mapping[str, Any]], readings: Sequence[Reading]) -> list[tuple[int, str]]:
-    """The evidence in metadata and logs that ranks have accelerators, each piece with its rank."""
+    """Evidence in metadata and logs that ranks have accelerators, as (rank, evidence)."""
     logged = ["its log"] if from_gaudi_bridge(readings) else []
     return [(rank, sign) for rank, top in metadata.items() for sign in [*_stated(top), *logged]]
 
 
 def from_gaudi_bridge(readings: Sequence[Reading]) -> bool:
-    """Whether a log, metrics, the banner or gaudi_config.json shows a run on a Gaudi; other configuration proves
-    nothing."""
+    """Whether a log, metrics, the banner or gaudi_config.json shows that the run used a Gaudi. Other configuration
+    proves nothing."""
     return any(part.reading.fallbacks or part.reading.metrics or part.reading.compilations
                or any(entry.source in ("banner", "gaudi_config") for entry in part.reading.config)
                for part in readings)  # fmt: skip

@@ -1,8 +1,8 @@
-"""Stores event names and categories as numbers (ENUM types of DuckDB), because a recording has millions of events, but
-few names. The values are sorted, so rows sort as their texts would. Users' queries see text (``Table.as_text``).
+"""Stores event names and categories as numbers (DuckDB's ENUM types), because a recording has millions of events but
+few distinct names. The values are sorted, so rows sort as their text would. Users' queries see text (``Table.as_text``).
 
-If the names are too many or too long for an ENUM, each row has a copy, which needs much memory for long names. They are
-then cut in the middle, because template kernels often differ at the end of their names.
+If there are too many names for an ENUM, or they are too long, each row stores its own copy. To save memory, long names
+are then cut in the middle, because the names of template kernels often differ only at the end.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import duckdb
 
 from perftool.model import vendors
 
-# As many values as two bytes can number. The values of an ENUM stay in memory, outside DuckDB's memory limit.
+# The most values that fit two-byte numbers. The values of an ENUM stay in memory and do not count towards DuckDB's limit.
 _MOST_VALUES = 65_535
 # DuckDB copies the whole type for each query plan, which took 12 s with 18 MB.
 _MOST_BYTES = 1 << 20
-# The limit for a name, in bytes, when all names together are too long for a dictionary.
+# The limit for each name, in bytes, if there is no dictionary.
 _LONGEST_TEXT = 1 << 10
-# Categories that the tables assign, in addition to those of the vendor files.
+# Categories that the tables assign, in addition to those in the vendor files.
 _KINDS = ("", "collective", "kernel", "memcpy", "memset", "runtime", "wait")
 _NAMES = "SELECT DISTINCT name AS value FROM raw WHERE name IS NOT NULL"
 _CATEGORIES = "SELECT lower(cat) AS value FROM (SELECT DISTINCT cat FROM raw WHERE cat IS NOT NULL)"
@@ -26,7 +26,7 @@ _CATEGORIES = "SELECT lower(cat) AS value FROM (SELECT DISTINCT cat FROM raw WHE
 def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> int | None:
     """Create the types event_name, event_category and event_side once all events are in ``raw``.
 
-    Returns the largest size of a name, in bytes, if longer names were cut; None if a dictionary holds all names.
+    Returns the limit to which names were cut, in bytes; None if a dictionary holds all names.
     """
     names = (name for vendor in vendors.vendors(vendors.FOLDER) for name in vendor.names)
     kinds = {name.role for name in names if name.subject in ("category", "event")}
@@ -43,7 +43,7 @@ def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> int | None:
 
 
 def _fits(connection: duckdb.DuckDBPyConnection, values: str) -> bool:
-    """Whether ``values`` are few and short enough for a dictionary."""
+    """Whether a dictionary can hold ``values``."""
     few = f"SELECT value FROM ({values}) LIMIT {_MOST_VALUES + 1}"
     found = connection.execute(f"SELECT count(*), coalesce(sum(strlen(value)), 0) FROM ({few})").fetchall()
     ((count, size),) = found

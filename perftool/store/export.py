@@ -1,4 +1,4 @@
-"""Writes the public tables of a store to files of other tools: a DuckDB database, Parquet files, a workbook."""
+"""Exports the public tables of a store for other tools: as a DuckDB database, Parquet files, or a workbook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perftool.store.catalog import Table
 from perftool.store.database import literal
 from perftool.units import quantity
 
-# The most rows that Excel opens, without the line of names.
+# The most rows that Excel can open, not counting the header.
 _SHEET_ROWS = 1_048_575
 _LONGEST_CELL = 32_767
 _ROWS_AT_A_TIME = 10_000
@@ -24,11 +24,11 @@ _NAME_WIDTH, _TEXT_WIDTH = 24, 120
 _EXACT = 10**15
 
 Writer = Callable[[duckdb.DuckDBPyConnection, Sequence[Table], Path], list[str]]
-"""Writes tables that are already made to a path, and returns sentences on what did not fit."""
+"""Writes tables, which must already be made, to a path. Returns a sentence for everything that did not fit."""
 
 
 def write_duckdb(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
-    """Write a DuckDB database, with documentation of tables and columns as comments."""
+    """Write a DuckDB database that documents its tables and columns in comments."""
     connection.execute(f"ATTACH {literal(str(place))} AS exported")
     try:
         for table in tables:
@@ -38,7 +38,7 @@ def write_duckdb(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table],
             for column in table.columns:
                 name = f'exported."{table.name}"."{column.name}"'
                 connection.execute(f"COMMENT ON COLUMN {name} IS {literal(column.meaning)}")
-        # Without a checkpoint, the rows would stay in a log next to the file.
+        # Without a checkpoint, the rows would stay in a write-ahead log next to the file.
         connection.execute("CHECKPOINT exported")
     finally:
         connection.execute("DETACH exported")
@@ -46,7 +46,7 @@ def write_duckdb(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table],
 
 
 def write_parquet(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
-    """Write a folder with a Parquet file for each table, whose metadata documents the table and its columns."""
+    """Write a folder with one Parquet file per table. The metadata of each file documents the table and its columns."""
     place.mkdir()
     for table in tables:
         texts = {"table": table.description, **{column.name: column.meaning for column in table.columns}}
@@ -59,8 +59,8 @@ def write_parquet(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table]
 
 
 def write_workbook(connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], place: Path) -> list[str]:
-    """Write an Excel workbook with a sheet for each table that is not empty, and one that documents them. Names that
-    look like formulas or links stay text.
+    """Write an Excel workbook with one sheet per table that is not empty, and a first sheet that documents all tables.
+    Text that looks like a formula or a link stays text.
     """
     try:
         xlsxwriter = importlib.import_module("xlsxwriter")
@@ -101,7 +101,7 @@ def _document(sheet: Any, tables: Sequence[Table]) -> None:
 
 
 def _fill(sheet: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> int:
-    """Write the rows below a line of names; returns the number of cells whose text was cut."""
+    """Write a header and the rows, and return the number of cells whose text was cut."""
     cut = 0
     sheet.freeze_panes(1, 0)
     for across, column in enumerate(table.columns):
@@ -128,4 +128,4 @@ def _rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[tuple
 
 
 WRITERS: Mapping[str, Writer] = {".duckdb": write_duckdb, ".parquet": write_parquet, ".xlsx": write_workbook}
-"""The writer for each suffix of the output; ``.parquet`` means a folder of Parquet files."""
+"""The writer for each suffix of an output path; ``.parquet`` stands for a folder of Parquet files."""

@@ -7,13 +7,13 @@ from typing import Any
 
 from perftool.model.devices import DeviceFacts, find_device, known_devices
 
-# Larger values are not plausible; the first is also the largest value of a BIGINT.
+# Larger values are implausible. _MOST_BYTES is also the largest BIGINT.
 _MOST_BYTES = 2**63 - 1
 _MOST_UNITS = 100_000
 
 
 def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
-    """One row per figure of each known device, and of the user's own device, if given."""
+    """One row per figure, for each known device and for the user's own device, if any."""
     rows: list[tuple[Any, ...]] = []
     known = known_devices()
     for device in known if own is None or own in known else (*known, own):
@@ -39,7 +39,8 @@ def device_facts(own: DeviceFacts | None = None) -> list[tuple[Any, ...]]:
 def named_devices(
     metadata: Mapping[int, Mapping[str, Any]], chosen: DeviceFacts | None = None
 ) -> list[tuple[Any, ...]]:
-    """The devices in the ``metadata`` of traces, by rank, or the device ``chosen`` by the user."""
+    """The devices that the ``metadata`` of each rank lists; their facts are those of ``chosen`` if the user chose one.
+    A rank that lists no device gets ``chosen``."""
     rows: list[tuple[Any, ...]] = []
     for rank, top in metadata.items():
         before = len(rows)
@@ -56,7 +57,8 @@ def named_devices(
 
 
 def _known(device: DeviceFacts | None, units: int | None = None, capability: int | None = None) -> tuple[Any, ...]:
-    """Memory, name, compute units and capability of a known ``device``; values in the trace take precedence."""
+    """Memory, name, compute units and capability of a known ``device``; units and capability in the trace take
+    precedence."""
     if device is None:
         return None, None, units, capability
     return device.memory_bytes or None, device.name, units or device.units, capability or device.capability
@@ -69,7 +71,7 @@ def _units(device: Mapping[str, Any]) -> int | None:
 
 
 def _capability(device: Mapping[str, Any]) -> int | None:
-    """CUDA's compute capability, times 10. None for AMD, whose number is the architecture."""
+    """CUDA's compute capability, times 10. None for AMD, where the number identifies the architecture."""
     major, minor = device.get("computeMajor"), device.get("computeMinor")
     if type(major) is not int or type(minor) is not int or not (0 < major < 100 and 0 <= minor < 10):
         return None

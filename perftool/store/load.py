@@ -20,14 +20,14 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.store.deadline import one_transaction
 from perftool.store.together import Sequencer, StoppedError, Work
 
-# Most of the text consists of arguments, for which zstd is faster than DuckDB's default compression and needs half of
-# the space.
+# Most of the text consists of arguments. For these, zstd is faster than DuckDB's default compression and takes half the
+# space.
 CREATE_RAW = """
 CREATE TABLE raw (rank INTEGER, ph VARCHAR, cat VARCHAR, name VARCHAR, pid VARCHAR, tid VARCHAR,
                   ts BIGINT, dur BIGINT, id VARCHAR, args JSON USING COMPRESSION zstd)
 """
-# The number of chunks that one statement reads. Limits the size of the spool folder, which holds the chunks of at most
-# four statements.
+# The number of chunks that one statement reads. This bounds the size of the spool folder, which holds the chunks of at
+# most four statements.
 _BATCH = 6
 _COLUMNS = {
     "ph": "VARCHAR",
@@ -37,20 +37,20 @@ _COLUMNS = {
     "tid": "VARCHAR",
     "id": "VARCHAR",
 }
-# The keys of an event that are read.
+# The keys that are read from an event.
 _KEYS = (*_COLUMNS, "ts", "dur", "args")
-# The largest possible time, in the year 2043. The sum of a base, a start and a length of at most this time, in ns, fits
-# in 64 bits.
+# The largest plausible time, in the year 2043. A base, a start and a length of at most this size add up to less than
+# 2**63 ns.
 _MOST_US = 2**61 // 1000
-# Microseconds to ns. A double is exact up to 2**53 ns; the reader writes later times as text.
+# Converts microseconds to ns. A double is exact up to 2**53 ns; the reader writes larger times as text.
 _FAST_TIME = "trunc({0})::BIGINT * 1000 + round(({0} - trunc({0})) * 1000)::BIGINT"
 _EXACT_TIME = "(try_cast({0} AS DECIMAL(38, 6)) * 1000)::BIGINT"
 
-# Longer names are cut, because names are compared with many patterns and copied into rows. The longest names known,
-# those of template kernels, are 5 kB long.
+# Longer names are cut, because names are matched against many patterns and copied into rows. The longest known names,
+# those of template kernels, have 5 kB.
 LONGEST_NAME = 6 << 10
-# Elements without a phase are loaded with an empty one, which is reported as unknown; ``_remove_blank`` removes and
-# counts those that also lack a name and times. _IS_EVENT skips the counters and flows that ``annotate`` added, and
+# Elements without a phase get an empty one, which is later reported as unknown; ``_remove_blank`` removes and counts
+# those that also have no name and no times. _IS_EVENT skips counters and flows added by ``annotate``;
 # ``_without_annotations`` removes its other events.
 _IS_EVENT = f"cat IS DISTINCT FROM '{CATEGORY}' OR coalesce(ph, '') NOT IN ('C', 's', 'f')"
 _IS_BLANK = "ph = '' AND coalesce(name, ts::VARCHAR, dur::VARCHAR) IS NULL"
@@ -67,14 +67,13 @@ def load_trace(
     rank_for: RankFor,
     progress: Progress | None = None,
 ) -> tuple[InputFile, dict[str, Any]]:
-    """Append the events of the trace file at ``path``; returns its input record and metadata.
+    """Append the events of the trace file at ``path`` to the raw table; return its input record and its metadata.
 
-    ``here`` returns the connection of the calling thread; ``share`` runs work on one or more threads. ``rank_for`` maps
-    the metadata known so far to the rank of the events. It is called after the head of the file was read, and again at
-    the end of the file. ``progress`` is called with the bytes of text loaded so far. Raises InputError when the file
-    contains no trace.
+    ``here`` returns the connection of the calling thread; ``share`` runs work on one or more threads. ``rank_for``
+    returns the rank for the metadata read so far; it is called after the head of the file, and again at the end.
+    ``progress`` is called with the number of bytes of text loaded so far. Raises InputError if the file is not a trace.
     """
-    # After an error, the thread that splits the file may still write a chunk.
+    # Ignore errors in the cleanup: after a failure, the thread that splits the file may still be writing a chunk.
     with tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as spool:
         trace = ChromeTrace(path, Path(spool))
         batches = _Batches(trace, rank_for)
@@ -96,7 +95,7 @@ def load_trace(
 
 
 def _origin(metadata: dict[str, Any]) -> list[ImportIssue]:
-    """Issues for a trace that is hand-made, simulated or interrupted, so that every output says so."""
+    """Issues that mark a trace as hand-made, simulated or interrupted in every output."""
     notes = {"handMade": "made by hand, not recorded on a device", "simulated": "simulated, not recorded on a device"}
     issues = [ImportIssue(key, 1, text) for key, text in notes.items() if metadata.get(key)]
     early = metadata.get("interrupted")
@@ -110,7 +109,7 @@ class _Batch(NamedTuple):
 
 
 class _Batches:
-    """The chunks of a trace, in groups that one statement reads, and their rank."""
+    """The chunks of a trace, in batches for one statement each, and their rank."""
 
     def __init__(self, trace: ChromeTrace, rank_for: RankFor) -> None:
         self._trace, self._rank_for = trace, rank_for
@@ -127,7 +126,7 @@ class _Batches:
 
 
 class _Loading:
-    """Loads the chunks of a trace into the raw table, one batch at a time on each thread.
+    """Loads the chunks of a trace into the raw table; each thread loads one batch at a time.
 
     Batches are committed in file order, because repairs and row ids depend on it.
     """
@@ -186,7 +185,7 @@ class _AfterEndError(Exception):
 
 def _settle_rank(connection: duckdb.DuckDBPyConnection, rank: int | None, final: int) -> None:
     if rank is not None and final != rank:
-        # Updating all rows is slow, but rare: the metadata with the rank usually precedes the events.
+        # Updating all rows is slow but rarely needed, because the rank usually precedes the events.
         connection.execute(f"UPDATE raw SET rank = {final} WHERE rank = {rank}")
 
 
@@ -197,7 +196,7 @@ def _load_damaged(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chu
         events = _insert(connection, [chunk], rank, exact=chunk.exact)
         return events - _count_blank(connection, trace, chunk)
     except duckdb.OutOfMemoryException:
-        # The chunk may be undamaged, and a repair would drop events.
+        # The chunk may be undamaged, and repairing it would drop events.
         raise OutOfMemoryError(None) from None
     except duckdb.Error:
         pass
@@ -219,10 +218,10 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunks: list[Chunk], rank: in
 
 
 def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank: int, *, exact: bool) -> int:
-    """Append the events of JSON array files as events of ``rank``; returns their number. With ``exact``, times are
-    text."""
+    """Append the events of JSON array files as events of ``rank``; return their number. With ``exact``, times are read
+    as text."""
     form = _EXACT_TIME if exact else _FAST_TIME
-    # Read as DOUBLE, a time ``true`` would be 1 us.
+    # Not DOUBLE, which would turn a time ``true`` into 1 us.
     columns = {**_COLUMNS, "ts": "VARCHAR", "dur": "VARCHAR", "args": "JSON"}
     read = "*" if exact else "* REPLACE (try_cast(ts AS DOUBLE) AS ts, try_cast(dur AS DOUBLE) AS dur)"
     name = _CUT_NAME.format("name")
@@ -237,7 +236,8 @@ def insert_events(connection: duckdb.DuckDBPyConnection, files: list[Path], rank
 
 
 def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: int) -> int:
-    """Insert the events of a chunk with elements that are not objects or repeat a key; returns their number."""
+    """Insert the events of a chunk that DuckDB cannot read as rows; return their number. Skips elements that are not
+    objects, and accepts repeated keys."""
     fields = ", ".join(f"json ->> '{key}' AS {key}" for key in (*_COLUMNS, "ts", "dur"))
     keys = ", ".join(_CUT_NAME.format(key) for key in ("cat", "name", "pid", "tid"))
     ts, dur = (_to_ns(_EXACT_TIME, key) for key in ("ts", "dur"))
@@ -253,15 +253,15 @@ def _insert_values(connection: duckdb.DuckDBPyConnection, chunk: Chunk, rank: in
 
 
 def _count_blank(connection: duckdb.DuckDBPyConnection, trace: ChromeTrace, chunk: Chunk) -> int:
-    """Remove the elements of ``chunk`` that are no events, and return their number."""
+    """Remove the elements of ``chunk`` that are not events, and return their number."""
     blank, empty = _remove_blank(connection, [chunk])
     trace.without_event += blank - empty
     return blank
 
 
 def _remove_blank(connection: duckdb.DuckDBPyConnection, chunks: Sequence[Chunk]) -> tuple[int, int]:
-    """Remove the elements of ``chunks`` that are no events. Returns their number, and how many of them are empty: some
-    writers end the array with ``{}``.
+    """Remove the elements of ``chunks`` that are not events. Returns how many there were, and how many of them were
+    empty, because some writers end the array with ``{}``.
     """
     removed = int(connection.execute(f"DELETE FROM raw WHERE {_IS_BLANK}").fetchall()[0][0])
     if not removed:
@@ -273,14 +273,14 @@ def _remove_blank(connection: duckdb.DuckDBPyConnection, chunks: Sequence[Chunk]
 
 
 def _count_others(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
-    """The number of elements in ``chunk`` that are neither objects nor null."""
+    """Count the elements of ``chunk`` that are neither objects nor null."""
     kinds = "json_type(json) NOT IN ('OBJECT', 'NULL')"
     statement = f"SELECT count(*) FROM read_json_objects($file, format = 'array') WHERE {kinds}"
     return int(connection.execute(statement, {"file": str(chunk.path)}).fetchall()[0][0])
 
 
 def _count_repeated(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
-    """The number of events in ``chunk`` that repeat a key that we read."""
+    """Count the events of ``chunk`` that contain one of ``_KEYS`` more than once."""
     keys = ", ".join(f"'{key}'" for key in _KEYS)
     statement = f"""
         SELECT count(DISTINCT id) FROM (
@@ -293,15 +293,16 @@ def _count_repeated(connection: duckdb.DuckDBPyConnection, chunk: Chunk) -> int:
 
 
 def _to_ns(form: str, source: str) -> str:
-    """SQL that turns the time ``source`` from microseconds to ns; NULL for an impossible time."""
+    """SQL that converts the time ``source`` from microseconds to ns; NULL if the time is impossible."""
     possible = f"try_cast({source} AS DOUBLE) BETWEEN {-_MOST_US} AND {_MOST_US}"
     return f"CASE WHEN {possible} THEN {form.format(source)} END"
 
 
 def _without_annotations(connection: duckdb.DuckDBPyConnection, rank: int) -> int:
-    """Remove the slices that ``annotate`` added to the trace of ``rank``, and return the number of removed events.
+    """Remove the slices and metadata that ``annotate`` added to the trace of ``rank``; return the number of events.
 
-    They are in a process of their own, which ``annotate`` names. Other events of its category are part of the run.
+    The slices are in a separate process that ``annotate`` named. Slices of the same category in other processes belong
+    to the run.
     """
     ours = f"rank = {rank} AND cat = '{CATEGORY}'"
     if not connection.execute(f"SELECT 1 FROM raw WHERE {ours} AND ph IN ('B', 'E', 'M') LIMIT 1").fetchall():
@@ -318,7 +319,7 @@ def _without_annotations(connection: duckdb.DuckDBPyConnection, rank: int) -> in
 
 
 def _has_phase(connection: duckdb.DuckDBPyConnection, rank: int) -> bool:
-    """Whether any event of ``rank`` has a phase. If none has, all its rows are removed."""
+    """Whether any event of ``rank`` has a phase. If not, removes the rows of ``rank``."""
     if connection.execute(f"SELECT 1 FROM raw WHERE rank = {rank} AND ph <> '' LIMIT 1").fetchall():
         return True
     connection.execute(f"DELETE FROM raw WHERE rank = {rank}")

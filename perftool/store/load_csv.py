@@ -1,4 +1,4 @@
-"""Loads the native Synapse profiler's CSV into the raw table, as the events of a Kineto trace of the same run."""
+"""Loads the CSV of the native Synapse profiler into the raw table, in the form of a Kineto trace of the same run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HARDWARE = "HW"
 
 
 def load_csv(connection: duckdb.DuckDBPyConnection, path: str, rank: int) -> InputFile:
-    """Append the work and the counters of one profiler CSV under ``rank``; other records are left out."""
+    """Append the work and the counters of a profiler's CSV as events of ``rank``; ignore other records."""
     tally = IssueTally()
     records = iter_records(path, tally)
     lanes: set[_Lane] = set()
@@ -40,7 +40,7 @@ def load_csv(connection: duckdb.DuckDBPyConnection, path: str, rank: int) -> Inp
 
 
 class _Lane(NamedTuple):
-    """A thread of a process; ``device`` is the number of the card, None for the host."""
+    """A thread of a process; ``device`` is the number of the card, or None on the host."""
 
     pid: str
     tid: str
@@ -59,7 +59,7 @@ def _event(record: ProfilerSlice | CounterSample) -> dict[str, Any]:
 
 
 def _args(work: ProfilerSlice) -> Iterator[tuple[str, object]]:
-    """The arguments of an event, named as in the traces of Gaudi's bridge."""
+    """The arguments of an event, named as Gaudi's bridge names them."""
     yield "recipeId", work.recipe_id
     yield "recipeName", work.recipe
     yield "recipeHandle", work.recipe_handle
@@ -71,7 +71,7 @@ def _args(work: ProfilerSlice) -> Iterator[tuple[str, object]]:
 
 
 def _lanes(batch: list[ProfilerSlice | CounterSample], known: set[_Lane]) -> Iterator[dict[str, Any]]:
-    """Metadata events that name the lanes of ``batch`` that are not yet ``known``."""
+    """Metadata events that name those lanes of ``batch`` that are not ``known`` yet."""
     for lane in dict.fromkeys(map(_lane, batch)):
         if lane not in known:
             known.add(lane)
@@ -85,7 +85,7 @@ def _named(kind: str, lane: _Lane, name: str) -> dict[str, Any]:
 
 
 def _lane(record: ProfilerSlice | CounterSample) -> _Lane:
-    """The lane, as in the traces of Gaudi's bridge: a process for each device, a thread for each engine."""
+    """The lane of ``record``. As in the traces of Gaudi's bridge, a device is a process, and an engine is a thread."""
     if isinstance(record, ProfilerSlice) and record.source.strip().upper() != _HARDWARE:
         return _Lane("host", record.engine, None)
     number = re.search(r"\d+$", record.device or "")
@@ -93,5 +93,5 @@ def _lane(record: ProfilerSlice | CounterSample) -> _Lane:
 
 
 def _microseconds(ns: int) -> str:
-    """Microseconds as text, which keeps every digit."""
+    """``ns`` in microseconds, as text to keep every digit."""
     return f"{ns // 1000}.{ns % 1000:03d}"

@@ -1,4 +1,4 @@
-"""The machines that traces were recorded on, from descriptions by our recorders (perftool/integrations/machine.py)."""
+"""The machines that traces were recorded on, as described by our recorders (perftool/integrations/machine.py)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from perftool.model.recorded_on import RECORDED_KEY
 _VERSION = 1
 _MOST = 2**62
 _LONGEST = 200
-# A page fault takes 0.2 to 3 us in the kernel. Above this, the kernel did other work, such as I/O.
+# A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
+# I/O.
 _MOST_NS_PER_FAULT = 5_000
 
 
 def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """A row of the table ``machines`` for each rank whose ``metadata`` describes its machine; values of the wrong type
+    """Rows of the table ``machines``: one per rank whose ``metadata`` describes its machine. Values of the wrong type
     become None."""
     recorded = {rank: top.get(RECORDED_KEY) for rank, top in metadata.items()}
     return [_row(rank, found) for rank, found in recorded.items() if _object(found).get("version") == _VERSION]
@@ -82,12 +83,12 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
 def _renewed(system_ns: int, faults: int, faulted: int, grown: int) -> int | None:
     if not faulted or system_ns > _MOST_NS_PER_FAULT * faults:
         return None
-    # Memory by which the process grew was not freed before.
+    # The memory by which the process grew was new, rather than freed and allocated again.
     return round(system_ns * max(0, faulted - max(0, grown)) / faulted)
 
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``machine_threads``: the threads whose CPU times a trace contains."""
+    """Rows of ``machine_threads``: the threads for which a trace contains CPU times."""
     rows = []
     for rank, top in metadata.items():
         found = _object(top.get(RECORDED_KEY))
@@ -100,9 +101,9 @@ def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...
 
 
 def device_of(found: Any) -> str | None:
-    """The name of the CPU that ``found`` describes as a device with measured rates; None without such rates.
+    """The name of the CPU whose measured rates ``found`` contains; None if it contains none.
 
-    The name includes the number of threads, on which rates depend.
+    The name includes the number of threads, because the rates depend on it.
     """
     machine, process = _object(found.get("machine")), _object(found.get("process"))
     threads = _whole(process, "threads")
@@ -115,7 +116,7 @@ _SOURCE = "measured when the trace was recorded, with matmuls and copies in PyTo
 
 
 def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``device_facts`` for the machines that were measured when their traces were recorded."""
+    """Rows of ``device_facts`` for CPUs whose rates were measured when their traces were recorded."""
     best: dict[tuple[str, str, str], float] = {}
     for top in metadata.values():
         found = _object(top.get(RECORDED_KEY))

@@ -1,4 +1,4 @@
-"""Makers of the tables that SQL cannot derive; the header of such a table names its maker."""
+"""Makers of tables that SQL cannot derive. The header of such a table names its maker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perftool.store.derive import nest_slices, pair_slices, sweep_timeline
 from perftool.store.op_costs import model_ops
 from perftool.store.shortfalls import judge_ops
 
-# A function that makes a table from the tables that it needs; returns issues, each with its rank.
+# A function that makes a table from the tables that it needs, and returns (rank, issue) pairs.
 Maker = Callable[[duckdb.DuckDBPyConnection], Iterable[tuple[int, ImportIssue]]]
 MAKERS: dict[str, Maker] = {
     "pair_slices": pair_slices, "nest_slices": nest_slices, "sweep_timeline": sweep_timeline,
@@ -25,9 +25,9 @@ MAKERS: dict[str, Maker] = {
 }  # fmt: skip
 # The rows of tables with this maker come from ``source_tables``.
 GIVEN = "given"
-# The rows of tables with this maker come from a function that is passed to the store. Without it, they are empty.
+# The rows of tables with this maker come from a function passed to the store. Without it, the tables are empty.
 REPLAY = "replay"
-# Rows per INSERT. DuckDB keeps several copies of the parameters, each of a hundred bytes or more.
+# Rows per INSERT. DuckDB keeps several copies of each parameter, of a hundred bytes or more each.
 _MOST_ROWS = 5_000
 
 

@@ -1,9 +1,8 @@
-"""Rewrites the native Synapse profiler's JSON (``hl-prof-config --invoc json``) into that of Gaudi's bridge.
+"""Converts the JSON of the native Synapse profiler (``hl-prof-config --invoc json``) to the form of Gaudi's bridge.
 
-The native form has a process for each kind of engine (``*MME (accel5)``) and begin and end events. Work of an engine
-may overlap, and the names of begin and end may differ, so ends match begins of the same engine, recipe, context and
-node, first in first out. The arguments have other names than the bridge's; ``arguments`` in the vendor's file lists
-them.
+The native form has one process per kind of engine (``*MME (accel5)``), and begin and end events. Work on an engine may
+overlap, and a begin and its end may have different names, so each end is matched with the earliest open begin of the
+same engine, recipe, context and node. The arguments are named differently; ``arguments`` in the vendor's file maps them.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from perftool.model.inputs import ImportIssue
 from perftool.readers.nodes import HOST_TRACE
 from perftool.units import quantity
 
-# The arguments that identify work on a lane, as the bridge names them.
+# The arguments that identify work on a lane, by the names that the bridge uses.
 _IDENTITY = ("recipeId", "contextId", "Unique Node ID")
 _OPERATION = "operation"
 
 
 def rewrite(connection: duckdb.DuckDBPyConnection, rank: int, path: str) -> list[ImportIssue]:
-    """Rewrite the native profiler's events among the raw events of ``rank``, read from ``path``. Other traces stay
-    unchanged.
+    """Convert the native profiler's events among the raw events of ``rank``, which were read from ``path``. Does not
+    change other traces.
 
     Returns issues for events without a partner.
     """
@@ -43,7 +42,7 @@ def rewrite(connection: duckdb.DuckDBPyConnection, rank: int, path: str) -> list
 
 
 def _engine_processes(connection: duckdb.DuckDBPyConnection, rank: int) -> list[str]:
-    """The ids of processes whose lanes are engines."""
+    """The ids of the processes whose lanes are engines."""
     found = connection.execute(
         "SELECT DISTINCT pid, args ->> 'name' FROM raw WHERE rank = $rank AND ph = 'M' AND name = 'process_name'",
         {"rank": rank},
@@ -63,7 +62,7 @@ def _known_categories() -> list[str]:
 
 
 def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]) -> Iterator[ImportIssue]:
-    """Join each begin with its end to a complete event. Drops events without a partner, and yields issues for them."""
+    """Combine each begin and its end into a complete event. Drops events without a partner, and reports them."""
     params = {"rank": rank, "pids": processes}
     connection.execute("CREATE OR REPLACE TEMP TABLE _native AS " + _pairs(), params)
     connection.execute(
@@ -73,7 +72,7 @@ def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]
     kept = connection.execute(
         "SELECT count_if(ph = 'B' AND dur IS NULL), count_if(ph = 'E' AND dur IS NULL) FROM _native"
     ).fetchall()
-    # Events without a time stay, so that they are counted as lost.
+    # Keep events without a time, so that they are counted as lost.
     connection.execute(
         """DELETE FROM raw
            WHERE rank = $rank AND ph IN ('B', 'E') AND list_contains($pids, pid) AND ts IS NOT NULL""",
@@ -90,7 +89,8 @@ def _join(connection: duckdb.DuckDBPyConnection, rank: int, processes: list[str]
 
 
 def _pairs() -> str:
-    """SQL for the rows (id, ph, dur, name, args): complete events made from begins, and events without a partner."""
+    """SQL for rows (id, ph, dur, name, args), one per complete event, pair of begin and end, or event without a
+    partner."""
     spellings = {key: names for vendor in vendors.vendors(vendors.FOLDER) for key, names in vendor.arguments.items()}
     canonical = ", ".join(f"'{key}', {_value(names)}" for key, names in spellings.items() if key != _OPERATION)
     identity = " || '|' || ".join(f"coalesce({_value(spellings[key])}, '')" for key in _IDENTITY)
@@ -128,6 +128,6 @@ FROM joined
 
 
 def _value(names: tuple[str, ...]) -> str:
-    """SQL for the first argument named by one of ``names``."""
+    """SQL for the value of the first of the arguments ``names`` that exists."""
     paths = ", ".join(f"json_extract_string(args, '$.\"{name}\"')" for name in names)
     return f"coalesce({paths})" if len(names) > 1 else paths

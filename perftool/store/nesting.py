@@ -1,4 +1,4 @@
-"""Computes depth and parent of nested slices, for millions of slices at once."""
+"""Computes the depth and the parent of slices, for millions of slices at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 class Slices(NamedTuple):
-    """Slices: ``kind`` is a number for the category, ``end`` is not before ``start``."""
+    """Slices as columns. ``kind`` is a number for the category; ``end`` must not be before ``start``."""
 
     id: Int64s
     track: Int64s
@@ -22,8 +22,8 @@ class Slices(NamedTuple):
 
 
 class Nested(NamedTuple):
-    """For each slice: the number of open slices at its start, the id of the innermost (-1 for none), and whether it is
-    outermost, that is, no parent of its kind encloses it to its end."""
+    """For each slice: the number of slices open at its start, the id of the innermost of these (-1 if there is none),
+    and whether the slice is outermost, that is, its parent has another kind or ends earlier."""
 
     depth: Int64s
     parent: Int64s
@@ -33,7 +33,7 @@ class Nested(NamedTuple):
 class Nesting:
     """Nests slices period by period, with the same result as nesting them all at once.
 
-    Keeps possible parents of later slices: those still open, and the last slice of each depth.
+    Keeps the possible parents of later slices: those still open, and the last slice at each depth.
     """
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ class Nesting:
         self._depth = _NONE
 
     def add(self, slices: Slices, until: int | None = None) -> Nested:
-        """Nest ``slices``, which start before ``until`` and not before the slices of earlier calls; keeps their
-        order."""
+        """Nest ``slices``, and return the results in the same order. They must start before ``until``, but not before
+        the slices of earlier calls."""
         known = len(self._depth)
         every = Slices(*map(np.concatenate, zip(self._kept, slices, strict=True)))
         order, depth, parent = nest(every.id, every.track, every.start, every.end, self._depth)
@@ -62,13 +62,13 @@ class Nesting:
 def nest(
     number: Int64s, track: Int64s, start: Int64s, end: Int64s, known: Int64s = _NONE
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Sort slices into nesting order, and find the depth and the parent of each.
+    """Sort slices into nesting order, and compute the depth and the parent of each.
 
-    Takes arrays of equal length; returns (order, depth, parent): ``order`` sorts the input by track, start, descending
-    length and number, so of two slices with equal times, the one that is earlier in the file is the outer one.
-    ``depth[i]`` is the number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the index into the
-    input of the innermost of these open slices, -1 at depth 0. A slice that starts inside another is nested in it, even
-    if it ends later. ``known`` gives the depth of the first slices, some of whose parents are absent.
+    Accepts arrays of equal length, and returns (order, depth, parent). ``order`` sorts the input by track, start,
+    descending length and number; if two slices have equal times, the one earlier in the file is the outer one.
+    ``depth[i]`` is the number of slices still open when slice ``order[i]`` starts; ``parent[i]`` is the index in the
+    input of the innermost open slice, or -1 at depth 0. A slice that starts inside another is nested in it, even if it
+    ends later. ``known`` contains the depths of the first slices, whose parents may be missing.
     """
     order = np.lexsort((number, -end, start, track))
     track, start, end = track[order], start[order], end[order]
@@ -79,18 +79,18 @@ def nest(
         depth[is_known] = known[order[is_known]]
     parent = np.full(len(order), -1, dtype=np.int64)
     by_depth = np.argsort(depth, kind="stable")
-    # Split by level, because one scan per level would take quadratic time for deep nesting.
+    # Sort by level once, because a scan per level would take quadratic time for deep nesting.
     levels = np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
     above: Int64s = levels[0][nonempty[levels[0]]]
     for here in levels[1:]:
-        # The parent is the last slice of the level above before the slice; the depth implies that it is open.
+        # The parent is the last slice before this one on the level above. The depth implies that it is still open.
         parent[here] = order[above[np.searchsorted(above, here) - 1]]
         above = here[nonempty[here]]
     return order, depth, parent
 
 
 def _possible_parents(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, until: int) -> Int64s:
-    """The positions of those sorted slices that may enclose a slice that starts at ``until`` or later."""
+    """The positions of the sorted slices that may enclose slices starting at ``until`` or later."""
     nonempty = np.flatnonzero(end > start)
     levels = int(depth.max(initial=0)) + 1
     last_first = nonempty[::-1]
@@ -101,9 +101,9 @@ def _possible_parents(track: Int64s, start: Int64s, end: Int64s, depth: Int64s, 
 
 
 def _open_slices(track: Int64s, start: Int64s, end: Int64s, nonempty: npt.NDArray[np.bool_]) -> Int64s:
-    """For each slice, the number of earlier slices of its track that are open at its start.
+    """For each slice, count the earlier slices on its track that are open at its start.
 
-    Only ``nonempty`` slices are counted, because empty slices contain nothing.
+    Counts only ``nonempty`` slices, because empty slices contain nothing.
     """
     earlier: Int64s = np.cumsum(nonempty) - nonempty
     ended = np.empty(len(start), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Makes the table of each op's costs, from the formulas of ``perftool.op_costs``."""
+"""Makes the table of op costs with the formulas of ``perftool.op_costs``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
            FROM _op_work WHERE input_dims IS NOT NULL"""
     ).fetchall()
     seen = _seen(connection)
-    # Compute each distinct call only once, because steps and ranks repeat the same calls.
+    # Compute each distinct call once, because steps and ranks repeat the same calls.
     known = {
         call: cost_of(call[0], call[1], call[2], call[3], call[4], call[5], seen, call[6], call[7])
         for call in {tuple(call) for _, *call in calls}
@@ -41,7 +41,7 @@ def model_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
 
 
 def _seen(connection: duckdb.DuckDBPyConnection) -> Results:
-    """The result shapes of the recording's convolutions, from the ops that compute their gradients."""
+    """The result shapes of the convolutions in the recording, taken from the ops that compute their gradients."""
     rows = connection.execute(
         "SELECT DISTINCT name, input_dims FROM ops WHERE name IN (SELECT unnest(?)) AND input_dims IS NOT NULL",
         [list(WHOLE)],

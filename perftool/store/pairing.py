@@ -1,4 +1,4 @@
-"""Joins begin and end events of a track into slices."""
+"""Combines the begin and end events of each track into slices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Pairs:
-    """Slices made of begin and end events, and the number of unmatched ends and begins."""
+    """Slices as begins and end times (ns), and the numbers of unmatched ends and begins."""
 
     begin: list[int] = field(default_factory=list)
     end_ns: list[int] = field(default_factory=list)
@@ -17,13 +17,13 @@ class Pairs:
     unmatched_begins: int = 0
 
     def close(self, begins: Sequence[int], end_ns: int) -> None:
-        """Record that the slices of ``begins`` end at ``end_ns``."""
+        """Record that the slices begun by ``begins`` end at ``end_ns``."""
         self.begin += begins
         self.end_ns += [end_ns] * len(begins)
 
 
 class _OpenBegins:
-    """The open begins of a track, the innermost last. Counts by name avoid searches that would fail."""
+    """The open begins of a track, innermost last. A count per name avoids searches that would find nothing."""
 
     def __init__(self) -> None:
         self._stack: list[tuple[int, str | None]] = []
@@ -34,7 +34,7 @@ class _OpenBegins:
         self._names[name] += 1
 
     def close(self, name: str | None) -> list[int]:
-        """Remove and return the innermost begin of ``name`` (of any name if None) and those inside it, if any."""
+        """Remove and return the innermost begin called ``name`` (any name if None) and the begins inside it."""
         if not (self._stack if name is None else self._names[name]):
             return []
         closed = [self._pop()]
@@ -43,7 +43,7 @@ class _OpenBegins:
         return [begin for begin, _ in closed]
 
     def close_all(self) -> list[int]:
-        """Remove and return all open begins, the innermost first."""
+        """Remove and return all open begins, innermost first."""
         return [self._pop()[0] for _ in range(len(self._stack))]
 
     def _pop(self) -> tuple[int, str | None]:
@@ -55,9 +55,9 @@ class _OpenBegins:
 def pair(events: Iterable[tuple[int, object, str, str | None, int]]) -> Pairs:
     """Match begins and ends, given as (id, track, phase, name, ts) in time order.
 
-    Within a track, an end closes the innermost open begin of the same name, or of any name if it has none. Begins
-    inside that one, whose ends are missing (as after an exception), close at the same time. An end without a begin is
-    dropped; a begin without an end closes with the last event of its track.
+    An end closes the innermost open begin with the same name on its track; an end without a name closes the innermost
+    of any name. Begins inside the closed one lack an end, as after an exception, and close at the same time. Ends
+    without a begin are dropped; begins without an end close at the last event of their track.
     """
     pairs = Pairs()
     open_begins: defaultdict[object, _OpenBegins] = defaultdict(_OpenBegins)

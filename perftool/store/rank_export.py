@@ -1,4 +1,4 @@
-"""Per-rank tables: a store over some ranks exports them, and a store over all ranks imports them."""
+"""The per-rank tables that a store over some ranks exports, for a store over all ranks to import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perftool.store.catalog import catalog
 from perftool.store.database import literal
 from perftool.store.shift import Shift
 
-# These tables are small: they have a row per step, collective or name of a rank, not per slice.
+# These tables are small: they have one row per step, collective or name, rather than one per slice.
 EXPORTED = (
     "tracks", "windows", "steps", "collectives", "engines", "recipes", "_rank_totals", "_engine_totals",
     "_idle_totals", "_idle_annotations", "_idle_ops", "_device_op_totals", "_op_totals", "_traced_compilations",
@@ -26,12 +26,12 @@ EXPORTED = (
     "_annotation_work", "_called_op_work", "_enclosing_calls", "repeated_passes", "_op_loops", "_gap_neighbours",
     "_apart_stretches",
 )  # fmt: skip
-# The report calculates with the numbers of these tables, which are never NULL.
+# Tables whose numbers are never NULL; the report calculates with them.
 _WITHOUT_NULL = ("steps", "_phase_totals", "_efficiency_ops")
-# Limit for one table of one part. A large trace has about ten thousand collectives.
+# The limit for one table of one part. A large trace has about ten thousand collectives.
 MOST_ROWS = 5_000_000
-# How many rows and how much text a table may have per byte of its file, in addition to a free amount. Parquet stores a
-# repeated name only once, but each row of our tables takes at least a byte.
+# How many rows and how many bytes of text a table may have per byte of its file, in addition to a fixed allowance.
+# Parquet stores a repeated name only once, but each row of our tables takes at least a byte.
 _ROWS_PER_BYTE, _FREE_ROWS = 16, 10_000
 _TEXT_PER_BYTE, _FREE_TEXT = 200, 4 << 20
 _TIMES = {"ts", "end", "host_ts", "host_end", "called", "ready"}
@@ -40,9 +40,9 @@ _RAW = re.compile(r"\braw\b")
 
 @dataclass(frozen=True)
 class ExportedTables:
-    """Tables exported by one store over ``ranks`` as Parquet files; ``shift`` moves times to the common origin.
+    """Tables that a store over ``ranks`` exported as Parquet files. ``shift`` moves their times to the common origin.
 
-    ``foreign`` tables come from an untrusted file.
+    ``foreign``: whether they come from an untrusted file.
     """
 
     tables: Mapping[str, bytes]
@@ -53,11 +53,11 @@ class ExportedTables:
 
 @contextmanager
 def corrupt_as_input_error() -> Iterator[None]:
-    """Turn DuckDB errors caused by damaged or too large tables, or by the numbers in them, into InputErrors."""
+    """Turn DuckDB errors into InputErrors, because the tables of a part may be damaged, too large or full of nonsense."""
     try:
         yield
     except (duckdb.Error, UnicodeDecodeError) as error:
-        # UnicodeDecodeError: DuckDB's message may quote damaged bytes, and is then not valid text.
+        # DuckDB's message may quote damaged bytes, which raises UnicodeDecodeError.
         if is_interrupt(error):
             raise
         why = str(error).splitlines()[0][:LONGEST_REASON]
@@ -68,7 +68,7 @@ def corrupt_as_input_error() -> Iterator[None]:
 
 @cache
 def spans_ranks(name: str) -> bool:
-    """Whether the table ``name`` is complete in a store over many ranks: imported, or made without raw events."""
+    """Whether the table ``name`` is complete in a store over all ranks: it is imported, or made without raw events."""
     if name in EXPORTED or name not in catalog():
         return True
     table = catalog()[name]
@@ -76,7 +76,7 @@ def spans_ranks(name: str) -> bool:
 
 
 def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, bytes]:
-    """The bytes of a Parquet file for each table of EXPORTED, by table."""
+    """Export the tables of EXPORTED; return the bytes of each Parquet file, by table."""
     written = {}
     for name in EXPORTED:
         path = folder / f"{name}.parquet"
@@ -89,8 +89,8 @@ def write_tables(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[st
 def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedTables], folder: Path) -> None:
     """Import each table of EXPORTED from all ``parts``.
 
-    Raises duckdb.Error for a part with other columns or types, or with rows of ranks that are not its own; for a
-    foreign part, also if it is too large for its files, or lacks numbers.
+    Raises duckdb.Error if a part has the wrong columns or types, or rows of ranks that it does not own; also if the
+    tables of a foreign part unpack to too much, or lack numbers.
     """
     connection.execute("CREATE TEMP TABLE owners (file VARCHAR, rank INTEGER, shift_ns BIGINT)")
     for name in EXPORTED:
@@ -101,7 +101,7 @@ def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedT
                 _require_size(connection, name, Path(file))
                 _require_values(connection, name, Path(file))
         _name_owners(connection, files, parts)
-        # Keep the row order of a store that reads all ranks; parts sort by file name.
+        # Use the row order of a store that reads all ranks. File names sort in the order of the parts.
         connection.execute(
             f"""CREATE TABLE "{name}" AS SELECT {_columns(name)}
                 FROM read_parquet({files}, filename = true, file_row_number = true) AS t
@@ -114,7 +114,7 @@ def read_tables(connection: duckdb.DuckDBPyConnection, parts: Sequence[ExportedT
 
 
 def _name_owners(connection: duckdb.DuckDBPyConnection, files: Sequence[str], parts: Sequence[ExportedTables]) -> None:
-    """Fill the table ``owners`` with the ranks of each part and the shift of their times."""
+    """Fill the table ``owners`` with the ranks of each part and the shift (ns) of their times."""
     owned = [
         (file, rank, part.shift.ns if rank in part.shift.ranks else 0)
         for file, part in zip(files, parts, strict=True)
@@ -126,8 +126,8 @@ def _name_owners(connection: duckdb.DuckDBPyConnection, files: Sequence[str], pa
 
 
 def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
-    """Raise duckdb.Error when the file at ``path`` contains more than its size allows: Parquet writes a repeated value
-    of a column once, so a few bytes can unpack to billions of rows.
+    """Raise duckdb.Error if the file at ``path`` unpacks to more than its size allows. Parquet stores a repeated value
+    once, so a few bytes can become billions of rows.
     """
     size, file = path.stat().st_size, literal(str(path))
     most = min(MOST_ROWS, _ROWS_PER_BYTE * size + _FREE_ROWS)
@@ -141,7 +141,7 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
     counted = f"SELECT count(*) FROM (SELECT 1 FROM read_parquet({file}) LIMIT {most + 1})"
     if connection.execute(counted).fetchall()[0][0] > most:
         raise duckdb.OutOfRangeException(f"{name} has too many rows")
-    # No LIMIT, which would copy each text. Lists are unpacked after their members were counted.
+    # A LIMIT would copy each text. The members of lists are counted before the lists are unpacked.
     members = (f'(SELECT unnest("{one}") AS member FROM read_parquet({file}))' for one in lists)
     sums = [(length, f"read_parquet({file})"), *(("strlen(member::VARCHAR)", source) for source in members)]
     total = 0
@@ -152,7 +152,7 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
 
 
 def _require_values(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
-    """Raise duckdb.Error when the file at ``path`` lacks a number with which the report calculates."""
+    """Raise duckdb.Error if the file at ``path`` lacks a number that the report calculates with."""
     numbers = [column.name for column in catalog()[name].columns if column.type == "BIGINT"]
     if name not in _WITHOUT_NULL or not numbers:
         return

@@ -1,4 +1,4 @@
-"""Determines the rank of a trace, the origin of its clock, and the ranks of its run."""
+"""Determines a trace's rank, the origin of its times, and the ranks of its run."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from perftool.readers.files import rank_name
 from perftool.readers.files.host_name import hosts_of
 from perftool.readers.text.python_value import parsed
 
-# The distributedInfo of a real run is shorter. It is parsed several times.
+# The distributedInfo of a real run is shorter. A longer one is ignored, because it would be parsed several times.
 _LONGEST_INFO = 100_000
 # No run has this many ranks.
 LARGEST_RANK = 1 << 17
-# The latest base time that is used, in the year 2043; a later one is wrong.
+# The latest plausible base time, in the year 2043.
 LATEST_NS = 1 << 61
 
 
 def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The trace's ``distributedInfo``, which describes its rank and its run. Old profilers wrote a Python literal
-    instead of JSON."""
+    """The trace's ``distributedInfo``, which describes its rank and its run. Old profilers wrote it as a Python
+    literal."""
     info = metadata.get("distributedInfo")
     if isinstance(info, str) and len(info) <= _LONGEST_INFO:
         with contextlib.suppress(ValueError, RecursionError):
@@ -31,7 +31,7 @@ def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def rank_of(path: str, metadata: Mapping[str, Any]) -> int | None:
-    """The distributed rank that a trace states, in its metadata or else in its path."""
+    """The rank that a trace states in its metadata or, failing that, in its path."""
     rank = _number(distributed_info(metadata).get("rank"), LARGEST_RANK)
     return rank_name.rank_of(path) if rank is None else rank
 
@@ -42,8 +42,8 @@ def base_time(metadata: Mapping[str, Any]) -> int:
 
 
 def number_ranks(stated: Sequence[int | None]) -> list[int]:
-    """The rank for each trace of a run: the rank that the trace states, if no earlier trace states the same, else a
-    free one."""
+    """Assign a rank to each trace of a run: the rank that it states, unless an earlier trace states the same; otherwise
+    a free one."""
     named = {rank for rank in stated if rank is not None}
     free = (rank for rank in count() if rank not in named)
     first: set[int] = set()
@@ -56,21 +56,21 @@ def number_ranks(stated: Sequence[int | None]) -> list[int]:
 
 
 def free_rank(stated: int | None, used: Container[int]) -> int:
-    """The rank for a trace: the stated rank if it is free, else the lowest free rank."""
+    """The stated rank if it is free, else the lowest free rank."""
     if stated is not None and stated not in used:
         return stated
     return next(rank for rank in count() if rank not in used)
 
 
 def rank_taken(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
-    """The issue for a trace that states one rank and gets another ``rank``."""
+    """Report a trace that states one rank but gets another ``rank``."""
     if stated in (None, rank):
         return ()
     return (ImportIssue("rank taken", 1, f"rank {stated} was read before; this file is shown as rank {rank}"),)
 
 
 def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
-    """The issue for one of several traces that states no rank and gets ``rank``."""
+    """Report a trace that does not state its rank and gets ``rank``."""
     if stated is not None:
         return ()
     return (
@@ -83,9 +83,9 @@ def assumed_rank(stated: int | None, rank: int) -> tuple[ImportIssue, ...]:
 def ranks_of_run(
     traces: Iterable[InputFile], metadata: Mapping[int, Mapping[str, Any]], unreadable: Iterable[InputFile] = ()
 ) -> list[tuple[int, str, str | None]]:
-    """Every rank, its status (``ok``, ``unreadable``, or ``missing``), and its host (None if unknown).
+    """Every rank with its status (``ok``, ``unreadable``, or ``missing``) and its host (None if unknown).
 
-    Absent ranks below the run's ``world_size`` are missing, even when a single trace is given.
+    Ranks below the run's ``world_size`` without an input are missing, even if only one trace was given.
     """
     paths = {read.rank: read.path for read in (*unreadable, *traces) if read.rank is not None}
     hosts = hosts_of(list(paths.values()), {paths[rank]: top for rank, top in metadata.items() if rank in paths})
@@ -96,7 +96,7 @@ def ranks_of_run(
 
 
 def world_size(metadata: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """The number of ranks of the run, as its traces state it; None if no trace does."""
+    """The number of ranks in the run according to its traces; None if no trace states it."""
     sizes = (_number(distributed_info(top).get("world_size"), LARGEST_RANK) for top in metadata.values())
     return max((size for size in sizes if size is not None), default=None)
 

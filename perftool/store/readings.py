@@ -1,4 +1,4 @@
-"""Turns the contents of logs, metrics and configuration into rows of tables."""
+"""Converts the contents of logs, metrics and configuration into table rows."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Reading:
 
 
 def read_text(path: str) -> Reading:
-    """The contents of a log, a metrics file or a configuration. Raises InputError when it cannot be read."""
-    # Imported here, because traces do not need the pattern tables of text readers.
+    """Read a log, a metrics file or a configuration. Raises InputError if it cannot be read."""
+    # Imported here, because traces do not need the text readers and their pattern tables.
     from perftool.readers import text_input
 
     shown = "<stdin>" if path == STDIN else shown_path(path)
@@ -57,7 +57,8 @@ def read_text(path: str) -> Reading:
 
 
 def with_rows_limited(readings: Sequence[Reading]) -> list[Reading]:
-    """``readings`` with smaller counts of compilations, and an issue, where all of them together need too many rows."""
+    """Limit the rows that the compilations in ``readings`` need together: reduce counts above the limit, and report
+    it."""
     room, kept = _MOST_EXTRA_ROWS, []
     for part in readings:
         records, lost = [], 0
@@ -81,7 +82,7 @@ def _with_fewer(reading: LogReading, records: Sequence[CompilationRecord], lost:
 
 
 def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of the tables that ``readings`` (from ``with_rows_limited``) fill, by table."""
+    """The table rows made from ``readings`` (as returned by ``with_rows_limited``), by table."""
     parts = [part.reading for part in readings]
     totals = fallback_totals(parts)
     return {
@@ -89,7 +90,7 @@ def reading_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ...
             (t.op, t.base, _dtypes(t), t.count, "+".join(t.origins), is_registered(t.op)) for t in totals
         ],
         "unsupported_dtypes": _missing_dtypes(totals),
-        # Inputs that list fallbacks if there are any. If one was read, no fallback in it means that none occurred.
+        # Inputs that list all fallbacks. If one was read and lists none, no fallback occurred.
         "_log_fallback_sources": [(r.path,) for r in readings if _lists_fallbacks(r.reading)],
         "_captured": captured_rows([kernel for part in parts for kernel in part.captured]),
         "_log_compilations": [
@@ -155,7 +156,7 @@ def _serving_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ..
 
 
 def captured_rows(kernels: Sequence[CapturedKernel]) -> list[tuple[Any, ...]]:
-    """Each kernel with its position among the kernels of its name, and the number of kernels of this name."""
+    """Rows for ``kernels``, each with its number among the kernels of the same name, and how many of these there are."""
     times, seen = Counter(one.kernel for one in kernels), Counter[str]()
     rows = []
     for one in kernels:
@@ -209,7 +210,7 @@ _ON_CHIP = "SRAM"
 _MOST_COUNTED = 2**62
 
 
-# A record of many compilations becomes as many rows. All records together add at most this number to one row for each.
+# A record that counts many compilations becomes that many rows. Beyond one row per record, there are at most this many.
 _MOST_EXTRA_ROWS = 100_000
 
 

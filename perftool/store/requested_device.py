@@ -1,4 +1,4 @@
-"""The device that the user names for a trace: a name from devices.toml, or a file with the peaks of another device."""
+"""The device that the user specifies for a trace: by a name in devices.toml, or by a file with the device's peaks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _ENDING = ".toml"
 
 
 def requested_device(text: str) -> Reading:
-    """The facts of the device ``text``, as an input. Raises InputError for an unknown name, or a file without facts."""
+    """Find the device ``text``, and return its facts as an input. Raises InputError if there is no such device."""
     facts = find_requested(text)
     size = os.path.getsize(text) if os.path.isfile(text) else 0
     return Reading(text, size, LogReading(device=facts, kind=_KIND))
 
 
 def find_requested(text: str) -> DeviceFacts:
-    """The device called ``text``, or described by the file ``text`` (*.toml). Raises InputError for any other text."""
+    """The device called ``text``, or described in the file ``text`` (*.toml). Raises InputError if there is none."""
     if text.endswith(_ENDING):
         return read_device(text)
     if (found := device_named(text)) is None:
@@ -34,7 +34,7 @@ def find_requested(text: str) -> DeviceFacts:
 
 
 def read_device(path: str) -> DeviceFacts:
-    """The device that a user's file describes. Raises InputError for a file that describes none."""
+    """Read a user's description of a device. Raises InputError if the file is not valid."""
     try:
         text = read_small(Path(path)).decode()
     except (OSError, ValueError) as error:

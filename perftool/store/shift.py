@@ -1,4 +1,4 @@
-"""Moves the times of some ranks to the origin of the others."""
+"""Shifts the times of some ranks to a common origin."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Shift:
-    """An offset of ``ns`` for every time of ``ranks``."""
+    """An offset of ``ns`` for all times of ``ranks``."""
 
     ns: int
     ranks: Collection[int]
@@ -18,12 +18,12 @@ class Shift:
         return self.ns != 0 and bool(self.ranks)
 
     def sql(self, column: str) -> str:
-        """SQL for the shifted time ``column`` of a row that has a ``rank``."""
+        """SQL for the shifted time ``column``, for rows with a column ``rank``."""
         ranks = ", ".join(map(str, sorted(self.ranks)))
         return f'CASE WHEN rank IN ({ranks}) THEN "{column}" + ({self.ns}) ELSE "{column}" END'
 
     def row(self, row: Mapping[str, Any], rank: int | None) -> Mapping[str, Any]:
-        """The row of a rule's finding on ``rank``, with the times of its place and of related places shifted."""
+        """Shift the times of a rule's ``row`` about ``rank``: those of its place and of related places."""
         if not self or rank not in self.ranks:
             return row
         return {
@@ -38,6 +38,6 @@ class Shift:
 def shift_to(base_ns: int, own_base_ns: int, ranks: Collection[int]) -> Shift:
     """The shift that moves the origin of ``ranks`` from ``own_base_ns`` to ``base_ns``, both in ns since 1970.
 
-    It is 0 unless both are known: a base of 0 means absolute times.
+    It is 0 if either is 0, because the times are then absolute.
     """
     return Shift(own_base_ns - base_ns if own_base_ns and base_ns else 0, ranks)

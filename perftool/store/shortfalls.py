@@ -1,4 +1,4 @@
-"""Finds ops that take much longer than the device needs, and why: the table ``op_shortfalls``."""
+"""Makes the table ``op_shortfalls``: ops that take much longer than the device needs, and the reasons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from perftool.units import format_bytes, format_ns, format_ratio
 
 # Starting and draining a kernel takes 2 to 5 us on current devices.
 _LEAST_CALL_NS = 2000
-# An op must take this many times the attainable time: clocks and the order of calls cause smaller differences.
+# An op must take at least this many times the attainable time. Clocks and the order of calls cause smaller differences.
 _CLEARLY = 1.1
 _ENOUGH_CALLS = 10
 _MOST_NUMBER = 2**62
@@ -47,7 +47,8 @@ def judge_ops(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[int, Impo
 
 
 def holding_sql() -> str:
-    """SQL for the names of the reasons that apply to a row of ``op_shortfalls``, in the order of shortfalls.toml."""
+    """SQL that lists the names of the reasons that apply to a row of ``op_shortfalls``, in the order of
+    shortfalls.toml."""
     cases = ", ".join(f"CASE WHEN {reason.condition} THEN '{reason.name}' END" for reason in shortfalls().reason)
     return f"list_filter([{cases}], lambda name: name IS NOT NULL)"
 
@@ -60,7 +61,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: Table, rows: Sequence[
 
 
 def _explained(row: Mapping[str, Any], found: Sequence[str]) -> dict[str, Any]:
-    """The texts that the first of the reasons ``found`` gives for ``row``."""
+    """The reasons ``found`` for ``row``, and the texts of the first one."""
     reason = next((reason for reason in shortfalls().reason if reason.name in found[:1]), None)
     if reason is None:
         fixes = {"short_fix": rest.short_fix, "fix": rest.fix} if (rest := _unexplained(row["bound"])) else {}
@@ -78,8 +79,7 @@ def _filled(template: str, row: Mapping[str, Any]) -> str:
 
 
 def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The table row for one op; None when the device could not run it clearly faster, or its attainable rate is
-    unknown."""
+    """The row for ``op``; None if the device cannot run it clearly faster, or if the attainable rate is unknown."""
     by_compute = op["compute_ns"] > op["memory_ns"]
     compute = attainable(op["device"], op["kind"] or "", op["dtype"])
     memory = attainable(op["device"], "memory")
@@ -112,12 +112,12 @@ def _judged(op: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _small(sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """``sizes`` with None for numbers that are too large for a column."""
+    """``sizes``, with None in place of numbers that are too large for a column."""
     return {name: None if isinstance(size, int) and size > _MOST_NUMBER else size for name, size in sizes.items()}
 
 
 def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
-    """Columns that describe how the kernel divides its work: grid, tile, and how well both fill the compute units."""
+    """The columns on how the kernel divides its work: grid, tile, and how well they fill the compute units."""
     try:
         args = json.loads(op["args"] or "{}")
     except (ValueError, RecursionError):
@@ -145,8 +145,8 @@ def _launched(op: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
 
 
 def _written(op: Mapping[str, Any]) -> int | None:
-    """The least number of bytes that a call writes, judging by the bytes that it reads and writes. The result of a
-    pointwise op is at least as large as each operand."""
+    """The least that a call must write, in bytes, given the total that it reads and writes. The result of a pointwise
+    op is at least as large as each operand."""
     if op["kind"] == "pointwise":
         parts = 1 + len(_SHAPE.findall(op["input_dims"]))
     else:
@@ -155,11 +155,11 @@ def _written(op: Mapping[str, Any]) -> int | None:
 
 
 def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None) -> tuple[int, float]:
-    """The number of tiles that cover the results, and how many elements they cover per element of the results.
+    """The number of tiles that cover the result, and the ratio of the area that they cover to the area of the result.
 
-    Column-major libraries swap rows and columns, so this uses the order that matches the grid, else the better order.
-    Each of the ``parts`` of the inner dimension has its own tiles; more blocks than tiles mean that the inner dimension
-    is split.
+    Column-major libraries swap rows and columns, so this uses the order that matches the grid or, failing that, the one
+    that needs fewer tiles. Each of the ``parts`` of the inner dimension has its own tiles. More blocks than tiles mean
+    that the kernel splits the inner dimension further.
     """
     assert sizes.m is not None
     assert sizes.n is not None
@@ -174,7 +174,7 @@ def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None
 
 
 def shape_text(sizes: Sizes, input_dims: str) -> str:
-    """``sizes`` as a short text; the shapes ``input_dims`` if no size is known."""
+    """Describe ``sizes`` briefly; returns the shapes ``input_dims`` if no size is known."""
     if sizes.heads is not None:
         return f"{sizes.batch} x {sizes.heads} heads, {sizes.queries} x {sizes.keys}, head size {sizes.head_size}"
     if sizes.channels is not None:
@@ -186,7 +186,7 @@ def shape_text(sizes: Sizes, input_dims: str) -> str:
         if sizes.groups:
             return f"{sizes.groups} groups of {text}"
         return text if sizes.batch in (None, 1) else f"{sizes.batch} x {text}"
-    # The look-behind begins a match only at the first of consecutive empty shapes, so a long text takes linear time.
+    # The look-behind lets a match begin only at the first of several empty shapes, so long texts take linear time.
     text = re.sub(r"(?<!,\[\])(?:,\[\])+(?=\]$)", "", input_dims.replace(" ", ""))
     return text if len(text) <= _LONGEST_SHAPE else f"{text[: _LONGEST_SHAPE - 1]}…"
 
@@ -195,8 +195,8 @@ _LONGEST_SHAPE = 60
 
 
 def _count(sizes: object) -> int | None:
-    """The number of blocks in a grid, or of threads in a block, from its up to three ``sizes``; None if they are
-    invalid."""
+    """The number of blocks in a grid, or of threads in a block, from its ``sizes`` in up to three dimensions; None if
+    they are invalid."""
     if not isinstance(sizes, list) or not sizes or not all(type(size) is int and 0 < size < 2**31 for size in sizes):
         return None
     product = 1

@@ -9,28 +9,29 @@ from pathlib import Path
 from perftool.readers.files.remote import is_url
 from perftool.readers.files.stream import reads_once
 
-# Approximate growth when gzip or zstd is decompressed.
+# The approximate ratio of a trace's size to its size compressed with gzip or zstd.
 _COMPRESSION = 12
-# The unknown size of an input at a URL is treated as large, because a large in-memory database would be worse than a
-# small one on disk.
+# An input at a URL counts as large, because its size is unknown, and too large a database in memory would be worse than
+# a small one on disk.
 _UNKNOWN = 1 << 40
 
 _MOST_MB = 750
-# Memory for a database on disk. With it, the whole process uses 600 MB.
+# The memory limit of a database on disk. With it, the whole process needs 600 MB.
 _CACHE_MB = 400
-# For more text than this, the database is in a temporary file, where it is compressed and can be spilled.
+# For more text than this, the database is a temporary file, because DuckDB can compress and spill that.
 _IN_MEMORY = 400 << 20
-# Memory for an in-memory database, as a multiple of the text. The tables of a 230 MB trace take 5 times its size.
+# The memory limit of an in-memory database, as a multiple of the text. The tables of a 230 MB trace take 5 times its
+# size.
 _GROWTH = 8
-# The tables may use this share of the memory that the process may use. The rest is for Python, its libraries, and
-# memory that DuckDB does not count.
+# The tables may use this share of the process's memory. The rest is for Python, its libraries, and memory that DuckDB
+# does not count.
 _SHARE = 0.5
-# Memory limits of this process's control group: version 2, version 1.
+# The files with the memory limit of this process's control group (version 2, version 1).
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def memory_limit_mb() -> int:
-    """Memory for the tables in MB: 750, or half of what a container or ``ulimit`` allows when that is less."""
+    """The memory for the tables in MB: 750, or half of what the container or ``ulimit`` allows if that is less."""
     allowed = [size for limit in _CGROUP_LIMITS if (size := _number(limit)) is not None]
     if sys.platform != "win32":
         import resource
@@ -42,12 +43,12 @@ def memory_limit_mb() -> int:
 
 
 def cores() -> int:
-    """The processor cores that this process may use."""
+    """The number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def fits_in_memory(input_bytes: int, limit_mb: int) -> bool:
-    """Whether the tables of ``input_bytes`` of text can stay in memory under ``limit_mb``."""
+    """Whether the tables for ``input_bytes`` of text can stay in memory with a limit of ``limit_mb``."""
     return input_bytes <= (_IN_MEMORY if limit_mb == _MOST_MB else (limit_mb << 20) // 5)
 
 
@@ -57,19 +58,20 @@ def in_memory_limit_mb(input_bytes: int, limit_mb: int) -> int:
 
 
 def cache_limit_mb(limit_mb: int) -> int:
-    """The memory in MB that a database on disk may use, out of ``limit_mb`` for all tables together."""
+    """The memory in MB that a database on disk may use, given the limit ``limit_mb`` for all tables."""
     return min(limit_mb, _CACHE_MB)
 
 
 def free_memory_mb() -> int:
-    """The free memory of the machine in MB, at most the limit of the control group; a huge number if neither is
-    known."""
+    """The free memory of the machine in MB, capped by the limit of the control group; a huge number if both are
+    unknown."""
     limits = [_number(_CGROUP_LIMITS[0]), _number(Path("/proc/meminfo"), 1, 1024, "MemAvailable")]
     return min((limit for limit in limits if limit is not None), default=1 << 60) >> 20
 
 
 def _number(path: Path, word: int = 0, unit: int = 1, begins: str = "") -> int | None:
-    """The number at position ``word`` of the first line of ``path`` that starts with ``begins``, times ``unit``."""
+    """The number at position ``word`` in the first line of ``path`` that starts with ``begins``, times ``unit``; None if
+    there is none."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The small tables that no query derives: inputs, what they state about the run, and built-in facts."""
+"""The small tables that are not derived by queries: the inputs, their statements about the run, and built-in facts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def source_tables(
     metadata: Mapping[int, Mapping[str, Any]],
     unreadable: Sequence[InputFile],
 ) -> dict[str, Sequence[tuple[Any, ...]]]:
-    """The rows of each table; ``metadata`` holds the metadata of the ``traces``, by rank."""
+    """The rows of each table. ``metadata`` is that of ``traces``, by rank."""
     readings = with_rows_limited(readings)
     inputs = [*traces, *(part.as_input() for part in readings)]
     device = next((part.reading.device for part in readings if part.reading.device), None)
@@ -49,16 +49,16 @@ def source_tables(
 
 
 def _as_text(value: Any) -> Any:
-    """Escape the non-UTF-8 bytes of a file name, because tables hold only valid text."""
+    """Escape bytes in file names that are not UTF-8, because tables can only contain valid text."""
     if not isinstance(value, str) or value.isascii():
         return value
     text = value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    # Thousands of rows may share one text; a copy for each would need gigabytes.
+    # Return the same object, because thousands of rows may share one text, and copies would need gigabytes.
     return value if text == value else text
 
 
 def _group_roles(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """The role of each process group, from the lowest rank that names it."""
+    """The role of each process group, as stated by the lowest rank that lists the group."""
     found: dict[str, str] = {}
     for _, stated in sorted(metadata.items()):
         info = stated.get("distributedInfo")
@@ -71,7 +71,7 @@ def _group_roles(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, .
 
 
 def _vocabulary() -> list[tuple[Any, ...]]:
-    """Every name to which a vendor file assigns a role."""
+    """All names to which the vendor files assign roles."""
     known = vendors.vendors(vendors.FOLDER)
     return [(vendor.type, name.subject, name.role, name.pattern) for vendor in known for name in vendor.names]
 

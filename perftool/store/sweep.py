@@ -1,6 +1,6 @@
-"""Unions and sweeps of intervals in arrays, like the SQL macros, for a table that is too large for SQL.
+"""Unions and sweeps of intervals in arrays, like those of the SQL macros, for a table that is too large for SQL.
 
-Intervals are half open, [ts, end), in ns. Arrays of 64-bit integers, all of equal length, hold rank, class and times.
+Intervals are half open, [ts, end), in ns. Their ranks, classes and times are arrays of 64-bit integers of equal length.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
-    """Merge overlapping and touching intervals of a rank and class; sorted by rank, class and time.
+    """Merge overlapping or touching intervals of the same rank and class, and drop empty ones.
 
-    Takes and returns (rank, class, ts, end). Drops empty intervals.
+    Returns (rank, class, ts, end), sorted by rank, class and time.
     """
     nonempty = end > ts
     rank, kind, ts, end = rank[nonempty], kind[nonempty], ts[nonempty], end[nonempty]
@@ -27,8 +27,8 @@ def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
     group = np.zeros(len(ts), dtype=np.int64)
     group[1:] = np.cumsum((rank[1:] != rank[:-1]) | (kind[1:] != kind[:-1]))
     reach = _running_maximum(group, end)
-    # A merged interval starts where no earlier interval of its group reaches, and ends at the largest end before the
-    # next.
+    # A merged interval starts where no earlier interval of its group reaches. It ends at the largest end before the
+    # next one starts.
     first = np.ones(len(ts), dtype=bool)
     first[1:] = (group[1:] != group[:-1]) | (ts[1:] > reach[:-1])
     last = np.ones(len(ts), dtype=bool)
@@ -37,10 +37,10 @@ def unite(rank: Int64s, kind: Int64s, ts: Int64s, end: Int64s) -> Intervals:
 
 
 def sweep(rank: Int64s, bits: Int64s, ts: Int64s, end: Int64s) -> Intervals:
-    """Cut time wherever an interval of the rank starts or ends; returns (rank, ts, end, mask), in order.
+    """Divide each rank's time wherever one of its intervals starts or ends; return (rank, ts, end, mask), in order.
 
-    ``mask`` combines the bits of the active intervals; an interval with bit 0 only marks its ends. Intervals with the
-    same bit must not overlap.
+    ``mask`` is the sum of ``bits`` over the active intervals; an interval whose ``bits`` is 0 only marks its start and
+    end. Intervals with the same bit must not overlap.
     """
     ranks = np.concatenate((rank, rank))
     times = np.concatenate((ts, end))
@@ -55,8 +55,8 @@ def sweep(rank: Int64s, bits: Int64s, ts: Int64s, end: Int64s) -> Intervals:
 class Sweep:
     """Sweeps intervals period by period, with the same result as sweeping them all at once.
 
-    ``marks`` are (rank, ts, end) of intervals that only mark their ends. With several periods, each rank needs a mark
-    over its whole extent.
+    ``marks`` are (rank, ts, end) of intervals that only mark their starts and ends. With several periods, each rank
+    needs a mark over its whole extent.
     """
 
     def __init__(self, marks: tuple[Int64s, Int64s, Int64s]) -> None:
@@ -68,8 +68,8 @@ class Sweep:
     ) -> Intervals:
         """Sweep the period from ``begin``, where the previous period ended, to ``until``.
 
-        Takes all intervals that reach into the period. The stretches that last until the end of the period are returned
-        by the next call, because they may continue. The first period has no begin, and the last no end.
+        Needs all intervals that reach into the period. Stretches that last until the end of the period may continue, so
+        the next call returns them. ``begin`` of the first period and ``until`` of the last are None.
         """
         rank, kind, ts, end = unite(rank, kind, *_clipped(ts, end, begin, until))
         mark_rank, mark_ts, mark_end = self._marks
@@ -79,8 +79,8 @@ class Sweep:
         return self._without_cut(sweep(rank, bits, ts, end), begin, until)
 
     def _without_cut(self, swept: Intervals, begin: int | None, until: int | None) -> Intervals:
-        """``swept``, joined with the stretches that the previous period held back; holds back stretches that may
-        continue in the next."""
+        """Join ``swept`` with the stretches held back by the previous call, and hold back those that may continue in
+        the next period."""
         rank, ts, end, mask = swept
         held_rank, held_ts, held_end, held_mask = self._held
         first = np.searchsorted(rank, held_rank)
@@ -102,7 +102,7 @@ class Sweep:
 
 
 def _clipped(ts: Int64s, end: Int64s, begin: int | None, until: int | None) -> tuple[Int64s, Int64s]:
-    """Intervals clipped to the period from ``begin`` to ``until``; those outside become empty."""
+    """Clip intervals to the period from ``begin`` to ``until``. Those outside become empty."""
     if begin is not None:
         ts, end = np.maximum(ts, begin), np.maximum(end, begin)
     if until is not None:
@@ -111,13 +111,13 @@ def _clipped(ts: Int64s, end: Int64s, begin: int | None, until: int | None) -> t
 
 
 def _running_maximum(group: Int64s, values: Int64s) -> Int64s:
-    """The largest of ``values`` so far in each group; groups are numbered from 0 in order."""
+    """The running maximum of ``values`` within each group; groups are contiguous and numbered from 0."""
     if not len(values):
         return values
     low = int(values.min())
     span = int(values.max()) - low + 1
     if span * (int(group[-1]) + 1) < _LARGEST:
-        # Move the values of each group above those of earlier groups.
+        # Shift each group's values above those of earlier groups.
         base = group * span - low
         reach: Int64s = np.maximum.accumulate(values + base) - base
         return reach

@@ -16,15 +16,15 @@ from perftool.store.deadline import one_transaction
 from perftool.store.makers import GIVEN, MAKERS, REPLAY, fill
 from perftool.store.together import SecondThread, TableScheduler
 
-# Nearly all other tables need these, so they are made first.
+# Each of these is made on all cores, because nearly all other tables wait for it.
 _FIRST = {"tracks", "_pairs", "_spans", "slices"}
 
 
 class Tables:
-    """The tables of a store, made on ``connections``; any thread may request one.
+    """The tables of a store, made on ``connections``. Any thread may request a table.
 
-    ``source_rows`` holds the rows of tables that no query derives; ``replay`` makes the rows of tables that a replay
-    derives. ``note`` is called with each issue and its rank.
+    ``source_rows`` contains the rows of the tables that are not derived; ``replay`` returns the rows of a table that is
+    derived by replay. ``note`` is called with the rank and each issue.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class Tables:
         self._values: dict[tuple[str, str], set[Any]] = {}
 
     def import_tables(self, names: Iterable[str]) -> None:
-        """Register the tables ``names``, which were imported."""
+        """Record that the tables ``names`` were imported."""
         self._made.update(names)
 
     def make_all(self, names: Iterable[str]) -> None:
-        """Make the tables ``names`` and those that they need, two at a time; other names are ignored."""
+        """Make the tables ``names`` and those that they need, up to two at a time. Ignores unknown names."""
         wanted = [name for name in names if self.missing(name) is not None]
         if wanted:
             self._second.share(TableScheduler(self, wanted))
 
     def make(self, name: str) -> None:
-        """Make the table ``name`` and those that it needs; any other name is ignored."""
+        """Make the table ``name`` and those that it needs. Ignores unknown names."""
         while (missing := self.missing(name)) is not None:
             if missing:
                 self.make(missing[0])
@@ -63,15 +63,15 @@ class Tables:
                         self._connections.with_room(partial(self._make, catalog()[name]))
 
     def missing(self, name: str) -> list[str] | None:
-        """The tables to make before the table ``name``; None when it is already made or is not a table.
+        """The tables to make before the table ``name``; None if it is already made or unknown.
 
-        Lists only tables of preconditions until these are made, because the table may then need no others.
+        Until the preconditions can be checked, lists only their tables, because the table may not need the others.
         """
         if name in self._made or name not in catalog():
             return None
         table = catalog()[name]
         for group in table.empty_without:
-            # If one precondition is met, the rest of its group is not needed.
+            # One precondition of a group is enough.
             for precondition in group:
                 if precondition.table in catalog() and precondition.table not in self._made:
                     return [precondition.table]
@@ -83,7 +83,7 @@ class Tables:
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[bool]:
-        """Lock the table ``name``; yields whether it still has to be made."""
+        """Lock the table ``name``, and yield whether it still has to be made."""
         with self._changed:
             while name in self._making:
                 self._changed.wait()

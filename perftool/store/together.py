@@ -1,4 +1,4 @@
-"""Shares work between two threads, because one statement does not use all cores."""
+"""Divides work between two threads, because a single statement does not use all cores."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Made = TypeVar("Made")
 
 
 class Work(Protocol):
-    """Work that consists of parts, which several threads may do at the same time."""
+    """Work that several threads can do part by part."""
 
     def do(self) -> None:
-        """Do parts until none is left or ``stop`` is called."""
+        """Do parts until none are left or ``stop`` is called."""
 
     def stop(self) -> None:
-        """Begin no further parts."""
+        """Let no thread begin another part."""
 
 
 class SecondThread:
-    """A second thread in addition to the calling one, started on first use; ``interrupt`` interrupts its statement.
+    """A second thread, started on first use. ``interrupt`` interrupts its statement.
 
-    It is used only if ``side_by_side()`` is true, that is, if a core is free.
+    The thread is used only if ``side_by_side()`` is true, that is, if there is a core for it.
     """
 
     def __init__(self, interrupt: Callable[[], None], side_by_side: Callable[[], bool]) -> None:
@@ -32,7 +32,7 @@ class SecondThread:
         self._pool: ThreadPoolExecutor | None = None
 
     def share(self, work: Work) -> None:
-        """Do ``work`` here, shared with the second thread if that is idle. Re-raises an error from either."""
+        """Do ``work`` on this thread, and on the second thread if that is idle. Re-raises errors from both."""
         if not self._side_by_side() or not self._free.acquire(blocking=False):
             work.do()
             return
@@ -58,7 +58,7 @@ class SecondThread:
 
 
 def _do(work: Work) -> None:
-    """Do parts of ``work``; after an error, no thread begins another part."""
+    """Do parts of ``work``. Stop it for all threads after an error."""
     try:
         work.do()
     except BaseException:
@@ -67,7 +67,7 @@ def _do(work: Work) -> None:
 
 
 class ParallelCalls(Generic[Made]):
-    """Independent calls; ``results`` holds their return values, in order."""
+    """Independent calls, as work; ``results`` are their return values, in order."""
 
     def __init__(self, calls: Sequence[Callable[[], Made]]) -> None:
         self._calls = calls
@@ -81,12 +81,12 @@ class ParallelCalls(Generic[Made]):
         return [self._results[at] for at in range(len(self._calls))]
 
     def do(self) -> None:
-        """Make calls until none is left or ``stop`` is called."""
+        """Make calls until none are left or ``stop`` is called."""
         while (at := self._take()) is not None:
             self._results[at] = self._calls[at]()
 
     def stop(self) -> None:
-        """Begin no further calls."""
+        """Let no thread make another call."""
         self._stopped = True
 
     def _take(self) -> int | None:
@@ -99,7 +99,7 @@ class StoppedError(Exception):
 
 
 class Sequencer:
-    """Lets parts that threads run in parallel take turns in the order of their numbers, from 0."""
+    """Makes threads that work in parallel take turns, in the order of the numbers of their parts (from 0)."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -107,14 +107,14 @@ class Sequencer:
         self._changed = threading.Condition()
 
     def wait(self, number: int) -> None:
-        """Wait for the turn of the part ``number``. Raises StoppedError if it will never come."""
+        """Wait until it is the turn of part ``number``. Raises StoppedError if ``stop`` is called."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._next >= number)
             if self._stopped:
                 raise StoppedError
 
     def end(self) -> None:
-        """Pass the turn to the next part."""
+        """End this turn and begin the next."""
         with self._changed:
             self._next += 1
             self._changed.notify_all()
@@ -127,14 +127,14 @@ class Sequencer:
 
 
 class Tables(Protocol):
-    """Makes tables. ``missing`` lists the tables that a table needs first; it is None if the table is already made."""
+    """Makes tables. ``missing`` lists the tables that a table needs first, and is None once the table is made."""
 
     def make(self, name: str) -> None: ...
     def missing(self, name: str) -> list[str] | None: ...
 
 
 class TableScheduler:
-    """Schedules the tables to make; each thread takes the first one whose needs are all made."""
+    """Schedules tables. Each thread takes the first table for which everything it needs is made."""
 
     def __init__(self, tables: Tables, names: Sequence[str]) -> None:
         self._tables, self._names = tables, names
@@ -151,7 +151,7 @@ class TableScheduler:
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """Begin no further tables."""
+        """Let no thread begin another table."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -170,7 +170,7 @@ class TableScheduler:
             return None
 
     def _first_ready(self, name: str, seen: set[str]) -> str | None:
-        """``name``, or the first table it needs that can be made at once and that no thread is making."""
+        """``name``, or the first table that it needs, that can be made now, and that no thread is making."""
         if name in seen or name in self._busy:
             return None
         seen.add(name)

@@ -1,4 +1,4 @@
-"""One analysis: the raw rows of its inputs and every table over them."""
+"""The store of one analysis: the raw rows of its inputs, and the tables derived from them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Made = TypeVar("Made")
-# Maps the rank that a trace states to the rank it gets.
+# Maps the rank that a trace states to the rank that it gets.
 Number = Callable[[int | None], int]
 # Makes the rows of the named table from other tables of a store.
 Rows = Callable[["TraceStore", str], Sequence[tuple[Any, ...]]]
@@ -49,7 +49,7 @@ _ROWS_AT_A_TIME = 10_000
 
 
 class TraceStore:
-    """The tables of one or more traces; use as a context manager.
+    """The tables of one or more traces. Use it as a context manager.
 
     Times are integer ns. Missing values are NULL. Tables are made on first use.
     """
@@ -63,7 +63,7 @@ class TraceStore:
         self.unreadable: list[InputFile] = []
         self._folder = tempfile.TemporaryDirectory(prefix="perftool-")
         self._ready = False
-        # The origin of all times, in ns since 1970, from the first file that states one.
+        # The origin of all times, in ns since 1970: that of the first file that states one.
         self.base_ns = 0
         limit_mb = memory_limit_mb()
         large = not fits_in_memory(input_bytes, limit_mb)
@@ -89,7 +89,7 @@ class TraceStore:
 
     @classmethod
     def for_files(cls, paths: Sequence[str], replay: Rows | None = None) -> TraceStore:
-        """A store sized for the files at ``paths``; ``replay`` makes the tables whose maker is REPLAY."""
+        """Create a store sized for the files at ``paths``. ``replay`` returns the rows of tables whose maker is REPLAY."""
         return cls(sum(text_size(path) for path in paths), replay)
 
     def __enter__(self) -> TraceStore:
@@ -99,17 +99,17 @@ class TraceStore:
         self.close()
 
     def close(self) -> None:
-        """Discard the tables and every temporary file."""
+        """Discard the tables and all temporary files."""
         self._sandbox.close()
         self._second.close()
         self._connections.close()
         self._folder.cleanup()
 
     def add_trace(self, path: str, progress: load.Progress | None = None, number: Number | None = None) -> InputFile:
-        """Read one trace file, here or at a URL. Raises InputError when it cannot be read at all.
+        """Read one trace file, on this machine or at a URL. Raises InputError if nothing can be read.
 
-        ``number`` maps the rank that the trace states to the rank that it gets; the default keeps a stated rank if it
-        is free.
+        ``number`` maps the rank that the trace states to the rank that it gets. By default, the trace keeps the stated
+        rank if that is free.
         """
         self._require_open()
         with local_copy(path) as place, as_trace(place) as native, snapshot_as_trace(native) as events:
@@ -143,7 +143,7 @@ class TraceStore:
         return added
 
     def _align(self, rank: int, base_ns: int) -> None:
-        """Move the times of a rank to the origin of the first rank, when both state theirs."""
+        """Shift the times of a rank to the origin of the first rank, if both are known."""
         self.base_ns = self.base_ns or base_ns
         if shift := shift_to(self.base_ns, base_ns, [rank]):
             self._connection.execute(f"UPDATE raw SET ts = {shift.sql('ts')} WHERE rank = {rank}")
@@ -154,14 +154,14 @@ class TraceStore:
         self.readings.append(reading)
 
     def export_ranks(self) -> dict[str, bytes]:
-        """Make the tables of EXPORTED. Returns the bytes of a Parquet file for each, by table."""
+        """Make the tables of EXPORTED, and return each as the bytes of a Parquet file, by table."""
         self.build(EXPORTED)
         return write_tables(self._connection, Path(self._folder.name))
 
     def import_ranks(self, parts: Sequence[ExportedTables]) -> None:
-        """Import the tables that per-rank stores exported, instead of making them.
+        """Import tables that per-rank stores exported, instead of making them.
 
-        Raises InputError for tables that are damaged or do not fit together.
+        Raises InputError if the tables are damaged or do not fit together.
         """
         self._require_open()
         with corrupt_as_input_error():
@@ -169,12 +169,12 @@ class TraceStore:
         self._tables.import_tables(EXPORTED)
 
     def limit(self, memory_mb: int, cores: int) -> None:
-        """Use at most ``memory_mb`` (DuckDB spills the rest to disk) and ``cores`` processor cores."""
+        """Limit DuckDB to ``memory_mb``, beyond which it spills to disk, and to ``cores`` processor cores."""
         self._connections.limit(memory_mb)
         self._connections.use(cores, side_by_side=self._connections.side_by_side)
 
     def inputs_with_issues(self) -> list[InputFile]:
-        """The inputs, with the issues found while the tables were made."""
+        """The inputs with all their issues, including those found while the tables were made."""
         issues: dict[str, list[ImportIssue]] = {}
         for row in self.rows("input_issues"):
             issue = ImportIssue(row["kind"], row["count"], row["message"], row["bytes"], row["offset"])
@@ -191,13 +191,13 @@ class TraceStore:
         return as_dicts(self._select(name))
 
     def select(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """The rows of SQL that this program ships, over tables already made."""
+        """Run SQL that this program ships, over tables that are already made; return its rows."""
         return as_dicts(self._connection.execute(sql, params or {}))
 
     def arrays(self, sql: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns of the program's own SQL as numpy arrays; a column that contains NULL is masked.
+        """Run SQL that this program ships; return its columns as numpy arrays. A column that contains NULL is masked.
 
-        Whole numbers have 64 bits. Otherwise, narrow columns, such as ranks, could not be combined with times.
+        Integers are widened to 64 bits, so that narrow columns, such as ranks, can be combined with times.
         """
         found = self._connection.execute(sql, dict(params)).fetchnumpy()
         return {
@@ -206,7 +206,7 @@ class TraceStore:
         }
 
     def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
-        """The rows of the program's own SQL, a few thousand at a time; read them all before the next query."""
+        """Run SQL that this program ships; yield its rows, fetched in batches. Read all of them before the next query."""
         result = self._connection.execute(sql, params or {})
         while rows := result.fetchmany(_ROWS_AT_A_TIME):
             yield from rows
@@ -214,14 +214,14 @@ class TraceStore:
     def query(
         self, sql: str, params: dict[str, Any] | None = None, time_limit_s: float = QUERY_TIME_LIMIT_S
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run untrusted SQL; returns column names and rows. See ``ask`` for limits and errors."""
+        """Run untrusted SQL; return column names and rows. See ``ask`` for limits and errors."""
         result = self.ask(sql, params, Bounds(time_limit_s))
         return result.columns, result.rows
 
     def ask(self, sql: str, params: dict[str, Any] | None, bounds: Bounds) -> Result:
         """Run untrusted SQL: one SELECT over the tables, in the sandbox process (``perftool.store.sandbox``).
 
-        Raises QueryError for SQL that is not allowed, fails, or takes too long, including the time to make its tables.
+        Raises QueryError if the SQL is not allowed, fails, or takes too long, including the time to make its tables.
         """
         try:
             sql.encode()
@@ -238,9 +238,9 @@ class TraceStore:
             raise QueryTimeoutError(bounds.seconds) from None
 
     def timed(self, sql: str, params: dict[str, Any], time_limit_s: float) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run the SQL of the shipped rules; returns column names and rows. Raises QueryError like ``query``.
+        """Run the SQL of a shipped rule; return column names and rows. Raises QueryError like ``query``.
 
-        The limit is on CPU time, so that a busy machine makes no rule fail.
+        Limits the CPU time rather than the wall time, so that no rule fails because the machine is busy.
         """
         self.build(names_in(sql))
 
@@ -252,18 +252,18 @@ class TraceStore:
             return self._connections.with_room(rows)
 
     def export(self, names: Sequence[str], writer: Writer, place: Path) -> list[str]:
-        """Write the tables ``names`` to ``place`` with ``writer``. Returns a sentence for each table that did not
+        """Write the tables ``names`` to ``place`` with ``writer``. Return a sentence for everything that did not
         fit."""
         self.build(names)
         return writer(self._connection, [catalog()[name] for name in names], place)
 
     def build(self, names: Sequence[str]) -> None:
-        """Make the tables ``names`` and all they need; other names are ignored."""
+        """Make the tables ``names`` and those that they need. Ignores unknown names."""
         self._prepare()
         self._tables.make_all(names)
 
     def side_by_side(self, calls: Sequence[Callable[[], Made]]) -> list[Made]:
-        """The return values of independent ``calls`` on this store, made two at a time if cores allow."""
+        """Make independent ``calls`` on this store, two at a time if there are cores; return their results in order."""
         work = ParallelCalls(calls)
         self._second.share(work)
         return work.results
@@ -284,18 +284,18 @@ class TraceStore:
         return self._connection.execute(catalog()[name].as_text)
 
     def _prepare(self) -> None:
-        """Collect the tables that no query derives, after all inputs are read."""
+        """Collect the rows of tables that are not derived by queries, once all inputs are read."""
         if self._ready:
             return
         if not self.inputs and not self.readings:
             raise InputError("no input was read")
         if self._large:
-            # A database on disk has no memory for two tables at a time. Only raw events need their order; rows of
-            # tables do not.
+            # The memory of a database on disk is too small for two tables at a time. Only the order of raw events
+            # matters; that of table rows does not.
             self._connections.one_at_a_time()
             self._connection.execute("SET preserve_insertion_order = false")
         self._tables.source_rows = source_tables(self.inputs, self.readings, self.metadata, self.unreadable)
-        # Set last, because other threads may check it.
+        # Set this last, because other threads may check it.
         self._ready = True
 
     def _note(self, rank: int, issue: ImportIssue) -> None:

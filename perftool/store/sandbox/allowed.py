@@ -1,7 +1,7 @@
-"""Checks which SQL may run in the sandbox: one SELECT over the exported tables, with functions that only compute.
+"""Checks whether SQL may run in the sandbox: it must be one SELECT over the exported tables that only computes.
 
-DuckDB parses the statement, and this module searches the tree. A function is allowed when DuckDB lists it as computing
-a value from its arguments alone, and it is not refused here; a table function, when it is named here or is our macro.
+DuckDB parses the statement, and this module checks the tree. A function is allowed if DuckDB lists it as free of side
+effects and it is not refused here. A table function is allowed if it is listed here or is one of our macros.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 _SELECTS = ("SELECT", "SELECT_STATEMENT")
 ONLY_SELECT = "only a single SELECT is allowed"
 NO_LIST = "SHOW is not allowed"
-# Table functions that use only their arguments. Other table functions read files, settings or logs, or have side
-# effects.
+# Table functions that use only their arguments. The others read files, settings or logs, or have side effects.
 TABLE_FUNCTIONS = frozenset(
     ("range", "generate_series", "unnest", "json_each", "json_tree", "repeat", "repeat_row",
      "histogram", "histogram_values")
 )  # fmt: skip
 # Harmless functions that DuckDB lists as volatile.
 _HARMLESS = frozenset(("random", "uuid", "gen_random_uuid", "uuidv4", "uuidv7", "error", "stats", "vector_type"))
-# Functions that reveal the process or its environment, wait, write, or take SQL or plans as text.
+# Functions that reveal details of the process or its environment, wait, write, or accept SQL or plans as text.
 _REFUSED = re.compile(
     r"(pg|inet|txid|icu_calendar|duckdb|parse_duckdb|enable|disable|write|read)_.*|getvariable|getenv|current_.*"
     r"|(next|curr|set)val|.*sleep.*|setseed|version|json_(de|execute_)?serialize.*|json_execute.*|.*secret.*|.*_privilege"
@@ -38,7 +37,7 @@ _KINDS = "('scalar', 'aggregate', 'window', 'macro')"
 
 
 class RefusedError(Exception):
-    """Refused SQL; the message says why."""
+    """The SQL was refused; the message says why."""
 
 
 def check(connection: duckdb.DuckDBPyConnection, sql: str, tables: Collection[str]) -> None:
@@ -56,7 +55,7 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, tables: Collection[st
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         raise RefusedError(ONLY_SELECT)
     nodes = list(_nodes(tree))
-    # SHOW would list nothing, because the sandbox holds only the tables that a statement names.
+    # SHOW would be of no use, because the sandbox contains only the tables that statements use.
     if any(node.get("show_type") == "SHOW_SPECIAL" for node in nodes):
         raise RefusedError(NO_LIST)
     _check_functions(connection, nodes)
@@ -99,14 +98,14 @@ def _check_tables(nodes: list[dict[str, Any]], tables: Collection[str]) -> None:
 
 @cache
 def _computing(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """The functions that compute a value from their arguments and do nothing else."""
+    """The functions that only compute a value from their arguments."""
     rows = connection.execute(
         f"SELECT DISTINCT lower(function_name), coalesce(has_side_effects, false) FROM duckdb_functions() "
         f"WHERE function_type IN {_KINDS}"
     ).fetchall()
     acting = {name for name, acts in rows if acts} - _HARMLESS
     names = {name for name, _ in rows if not _REFUSED.fullmatch(name)}
-    # unnest and count_star are the parser's names for syntax.
+    # The parser uses the names unnest and count_star for syntax.
     return frozenset((names - acting) | _TIMES | _HARMLESS | {"unnest", "count_star"})
 
 
@@ -119,7 +118,7 @@ def _own_table_macros(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object in ``tree``; not recursive, since the SQL decides its depth."""
+    """Every object in ``tree``. Not recursive, because untrusted SQL determines the depth."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()

@@ -1,6 +1,6 @@
 """The child process of the sandbox: reads requests from stdin and answers on stdout.
 
-Before it reads any SQL, it gives up access to files, the network, other processes, more memory and settings.
+Before it reads any SQL, it gives up its access to files, the network, other processes, more memory and settings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIMPLE = frozenset(
     ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
      "FLOAT", "DOUBLE", "VARCHAR")
 )  # fmt: skip
-# Memory for threads, allocators and other use that DuckDB does not count.
+# Additional memory for threads, allocators and everything else that DuckDB does not count.
 _SLACK_MB = 512
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 
@@ -49,7 +49,8 @@ def main() -> None:
 
 
 def _take_pipe() -> tuple[BinaryIO, BinaryIO]:
-    """Reserve stdin and stdout for the pipe; everything else that uses them reads and writes the null device."""
+    """Reserve stdin and stdout for the protocol, and redirect all other use of the standard streams to the null
+    device."""
     pipe = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
@@ -58,7 +59,7 @@ def _take_pipe() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _closed_connection(setup: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
-    """A connection that can only read the folder of the tables. Also locks down the process."""
+    """Open a connection that can only read the folder with the tables, and lock down the process."""
     from perftool.store.database import literal, open_database
 
     leave_network()
@@ -69,7 +70,7 @@ def _closed_connection(setup: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
         "SET enable_progress_bar = false", "SET autoinstall_known_extensions = false",
         "SET autoload_known_extensions = false", "SET allow_community_extensions = false",
         "SET allow_persistent_secrets = false", f"SET allowed_directories = [{folder}]", setup["macros"],
-        # Start the threads and the parser while that is still allowed.
+        # Start the threads and initialise the parser while that is still allowed.
         "SELECT count(*) FROM range(1000000) WHERE hash(range) % 7 = 0",
         "SET enable_external_access = false", "SET lock_configuration = true",
     ):  # fmt: skip
@@ -79,7 +80,7 @@ def _closed_connection(setup: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
 
 
 def leave_network() -> bool:
-    """Move into a network namespace without interfaces, if the system permits; returns whether it did."""
+    """Try to move into a network namespace without interfaces; return whether the system allowed it."""
     if sys.platform != "linux":
         return False
     import ctypes
@@ -88,14 +89,14 @@ def leave_network() -> bool:
 
 
 def _limit_resources(memory_mb: int) -> None:
-    """Set limits that the kernel enforces: memory, written files, new processes, core dumps."""
+    """Set limits that the kernel enforces on memory, files, new processes and core dumps."""
     if sys.platform == "win32":
         return
     import resource
 
     most = (memory_mb + _SLACK_MB) << 20
     limits = {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0, resource.RLIMIT_DATA: most}
-    # This limit also prevents new threads, but does not affect existing ones. It does not apply to root.
+    # This limit also prevents new threads, but keeps existing ones. It does not apply to root.
     limits[resource.RLIMIT_NPROC] = 0
     for what, limit in limits.items():
         limit = _allowed(limit, resource.getrlimit(what)[1])
@@ -103,12 +104,12 @@ def _limit_resources(memory_mb: int) -> None:
 
 
 def _allowed(limit: int, hard: int) -> int:
-    """``limit``, or the ``hard`` limit of the environment (``ulimit``) if that is lower: no process may exceed it."""
+    """``limit``, or the existing ``hard`` limit (``ulimit -H``) if that is lower, because no process may raise it."""
     return limit if hard < 0 else min(limit, hard)
 
 
 def _hold(seconds: float, threads: int) -> None:
-    """Limit the CPU time and wall time of this process, in case its parent does not kill it."""
+    """Limit the CPU time and the wall time of this process, in case its parent fails to kill it."""
     if sys.platform == "win32":
         return
     import resource
@@ -150,7 +151,7 @@ def _answer(
 
 
 def _send_rows(result: duckdb.DuckDBPyConnection, request: Mapping[str, Any], answers: BinaryIO) -> None:
-    """Send the columns, then the rows a few hundred at a time, then whether any were left out."""
+    """Send the columns, then the rows in batches, and finally whether any rows were left out."""
     description = result.description or []
     simple = all(str(column[1]) in _SIMPLE for column in description)
     send(answers, encoded({"columns": [column[0] for column in description]}))

@@ -1,4 +1,4 @@
-"""Runs untrusted SQL in a child process, which is killed when it takes too long."""
+"""Runs untrusted SQL in a child process, and kills the process if a query takes too long."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from perftool.store.sandbox.wire import (
     unpacked_rows,
 )
 
-# The child imports our code from the module path of this process, without site packages or an environment.
+# The child gets this process's module path explicitly, because it starts in isolated mode and with few variables.
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from perftool.store.sandbox.inside import main; main()"
 )
-# Variables that Python needs to start, and those that set the time zone and locale of results.
+# Variables that Python needs to start, or that set the time zone and locale of results.
 _KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "LANG", "LC_ALL")
 _MOST_THREADS = 4
 _LONGEST_SQL = 1 << 20
-# Size limit for the column names in an answer.
+# The size limit for the column names in an answer.
 _MOST_HEADER_BYTES = 16 << 20
 _LONGEST_ERROR = 2_000
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits on the time and the result of one query; ``explain`` returns its plan and times instead of its rows."""
+    """Limits on the time and the result of a query. With ``explain``, the result is the plan with its times."""
 
     seconds: float
     rows: int = 1_000_000
@@ -50,7 +50,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Result:
-    """The rows of a query, up to its bounds; ``cut`` is true if there were more, ``bytes`` is the size received."""
+    """The rows of a query within its bounds. ``cut``: whether there were more; ``bytes``: the size received."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
@@ -59,7 +59,7 @@ class Result:
 
 
 class Sandbox:
-    """Runs queries over tables exported as DuckDB files in ``folder``; the first query starts the process."""
+    """Runs queries over tables exported as DuckDB files to ``folder``; the first query starts the process."""
 
     def __init__(self, folder: Path, macros: str, memory_mb: int) -> None:
         self._folder = folder
@@ -69,14 +69,13 @@ class Sandbox:
         self._attached: set[str] = set()
 
     def ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result:
-        """Run ``sql``, which may use only ``tables``; each table is in its own file. Raises QueryError when it
-        fails."""
+        """Run ``sql``, which may use only ``tables``, each in its own file. Raises QueryError if the query fails."""
         if len(sql) > _LONGEST_SQL:
             raise QueryError(f"the SQL is longer than {_LONGEST_SQL:,} characters")
         used, begin = self._child is not None, time.monotonic()
         result = self._ask(sql, params, tables, bounds)
         if result == OUT_OF_MEMORY:
-            # An earlier query may still hold memory, so retry in a new process.
+            # Retry in a new process, because earlier queries may still occupy memory.
             self.close()
             left = bounds.seconds - (time.monotonic() - begin)
             if used and left > 0:
@@ -86,7 +85,7 @@ class Sandbox:
         return result
 
     def _ask(self, sql: str, params: Mapping[str, Any], tables: Mapping[str, Path], bounds: Bounds) -> Result | str:
-        """The result, or the error that the process reports. Raises QueryError when it reports neither."""
+        """The result, or the error message that the process sends. Raises QueryError if it sends neither."""
         child = self._child or self._start()
         new = {name: str(path) for name, path in tables.items() if name not in self._attached}
         request = {
@@ -100,7 +99,7 @@ class Sandbox:
                 result = read_result(_pipe(child.stdout), bounds)
         finally:
             if result is None:
-                # This also runs after Ctrl-C, so that the next query does not read this answer.
+                # Do this after Ctrl-C, too; otherwise, the next query would read this answer.
                 self.close()
         if late.is_set():
             self.close()
@@ -130,7 +129,7 @@ class Sandbox:
             "threads": min(_MOST_THREADS, os.cpu_count() or 1),
         }  # fmt: skip
         try:
-            # The child gets a new session, so that Ctrl-C reaches only this process, which ends the child.
+            # In a new session, the child does not receive Ctrl-C; this process ends it.
             child: subprocess.Popen[bytes] = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=kept,
                 cwd=self._folder, start_new_session=True,
@@ -144,7 +143,7 @@ class Sandbox:
 
 @contextlib.contextmanager
 def _killed_after(child: subprocess.Popen[bytes], seconds: float) -> Iterator[threading.Event]:
-    """Kill ``child`` if the block takes longer than ``seconds``; the event is set if that happened."""
+    """Kill ``child`` and set the event if the block takes longer than ``seconds``."""
     late = threading.Event()
 
     def kill() -> None:
@@ -167,10 +166,10 @@ def _pipe(pipe: Any) -> BinaryIO:
 
 
 def read_result(pipe: BinaryIO, bounds: Bounds) -> Result | str | None:
-    """The result read from ``pipe``; the error message instead, if one arrives; None when the answer ends early.
+    """Read the result, or an error message, from ``pipe``; None if the answer ends early.
 
-    The author of the SQL may have taken over the process at the other end. Raises BrokenFrameError when it sends
-    anything else, or more than ``bounds``.
+    The author of the SQL may have taken over the process at the other end. Raises BrokenFrameError if it sends anything
+    else, or more than ``bounds`` allow.
     """
     columns: list[str] = []
     rows: list[tuple[Any, ...]] = []

@@ -12,9 +12,9 @@ from perftool.store.database import literal
 
 
 class SandboxTables:
-    """Exports tables of ``connection`` into ``folder``, each once, as a DuckDB database of one table.
+    """Exports each table of ``connection`` once to ``folder``, as a DuckDB database with one table.
 
-    This format keeps all types, streams, and lets queries read single columns.
+    This format keeps all types, can be written as a stream, and lets queries read only the columns that they need.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
@@ -34,7 +34,7 @@ class SandboxTables:
         self._connection.execute(f"ATTACH {literal(str(path))} AS exported")
         rows = catalog()[name].as_text if name in catalog() else f'SELECT * FROM main."{name}"'
         try:
-            # Compression would double the time.
+            # Compression would double the export time.
             self._connection.execute("SET force_compression = 'uncompressed'")
             self._connection.execute(f'CREATE TABLE exported."{name}" AS {rows}; CHECKPOINT exported')
         finally:

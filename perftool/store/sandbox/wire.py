@@ -1,6 +1,6 @@
 """The protocol between this process and the sandbox: frames of JSON.
 
-Rows are not pickled, because unpickling data from a compromised process would compromise this one, too.
+Rows are not pickled, because data from a compromised process could then compromise this process, too.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any, BinaryIO
 from uuid import UUID
 
 _LENGTH = struct.Struct(">I")
-# The sandbox's answer when it exceeds its memory limit.
+# The error message that the sandbox sends when a query exceeds its memory limit.
 OUT_OF_MEMORY = "it needs more memory than a query may have"
 # Valid frames are shorter, because rows are sent a few hundred at a time.
 LONGEST_FRAME = 1 << 30
-# Values of these types map directly to JSON. ``json`` writes and reads NaN and the infinities too.
+# Values of these types map directly to JSON. ``json`` also reads and writes NaN and infinities.
 _PLAIN = (bool, int, float, str, type(None))
 _PLAIN_TYPES = frozenset(_PLAIN)
 _MAY_BE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-# DuckDB's decimals have 38 digits; a number such as 1E+999999 could become a huge text.
+# DuckDB's decimals have at most 38 digits. Without a limit, 1E+999999 could become a huge text.
 _MOST_DIGITS = 40
 # Deeper nesting would exceed the recursion limit.
 _DEEPEST = 100
-# Values of other types are sent as text with a tag. For each tag: the type, and its conversions to and from text.
+# Values of other types are sent as text with a tag. Each tag has a type, and its conversions to and from text.
 _AS_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "number": (Decimal, str, Decimal),
     "moment": (datetime, datetime.isoformat, datetime.fromisoformat),
@@ -54,13 +54,14 @@ def send(pipe: BinaryIO, data: bytes) -> None:
 
 
 def receive(pipe: BinaryIO, longest: int = LONGEST_FRAME) -> Any:
-    """The next message; None when the other side has closed. Raises BrokenFrameError for anything but JSON."""
+    """The next message; None if the other side has closed the pipe. Raises BrokenFrameError if it is not JSON."""
     data = read_frame(pipe, longest)
     return None if data is None else decoded(data)
 
 
 def read_frame(pipe: BinaryIO, longest: int) -> bytes | None:
-    """The content of the next frame; None when the other side has closed. Raises BrokenFrameError for a longer one."""
+    """The content of the next frame; None if the other side has closed the pipe. Raises BrokenFrameError if the frame
+    has more than ``longest`` bytes."""
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
@@ -72,11 +73,11 @@ def read_frame(pipe: BinaryIO, longest: int) -> bytes | None:
 
 
 def decoded(data: bytes) -> Any:
-    """Parse ``data``. Raises BrokenFrameError for anything but JSON whose texts can be encoded."""
+    """Parse ``data``. Raises BrokenFrameError unless it is JSON whose strings can be encoded."""
     try:
         message = json.loads(data)
         if _MAY_BE_HALF.search(data):
-            # Raises an error for a lone surrogate, which is not a character and cannot be written to a file.
+            # Raises an error for lone surrogates, which cannot be written to a file.
             json.dumps(message, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise BrokenFrameError(str(error)) from None
@@ -84,7 +85,7 @@ def decoded(data: bytes) -> Any:
 
 
 def packed(value: Any) -> Any:
-    """A result's ``value`` in JSON form; ``unpacked`` reverses it."""
+    """``value`` from a result, converted to JSON types; ``unpacked`` reverses the conversion."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, list):
@@ -102,7 +103,7 @@ def packed(value: Any) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """The value of which ``value`` is the result of ``packed``. Raises BrokenFrameError if there is none."""
+    """Convert ``value`` back from the result of ``packed``. Raises BrokenFrameError if it is not such a result."""
     try:
         return _unpacked(value, _DEEPEST)
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
@@ -130,7 +131,7 @@ def _unpacked(value: Any, deepest: int) -> Any:
 
 
 def unpacked_rows(message: Any, columns: int) -> list[tuple[Any, ...]]:
-    """The rows in ``message``, each with ``columns`` values. Raises BrokenFrameError for anything else."""
+    """The rows in ``message``. Raises BrokenFrameError unless each has ``columns`` valid values."""
     plain = "rows" in message
     rows = message.get("rows" if plain else "packed")
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == columns for row in rows):
