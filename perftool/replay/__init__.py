@@ -1,4 +1,4 @@
-"""Replays the recorded steps as a graph of dependencies, unchanged and with changes.
+"""Replays recorded steps as a graph of dependencies, with and without changes.
 
-``recording`` loads a few steps from the tables, ``graph`` builds their dependencies, ``run`` replays them.
+``recording`` loads a few steps from the tables, ``graph`` builds their dependencies, and ``run`` replays them.
 """

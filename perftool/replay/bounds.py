@@ -1,4 +1,4 @@
-"""Sums the critical path of a step by kind of work."""
+"""Divides the critical path of a step by kind of work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILLS = "SELECT id FROM device_ops WHERE rank = $rank AND kind = 'memset' AND t
 
 
 def bounds_of(store: TraceStore, model: Model) -> tuple[BoundShare, ...]:
-    """The share of each kind of work in the critical path of the unchanged replay of ``model``, largest first."""
+    """The share of each kind of work in the critical path of ``model``'s unchanged replay, largest first."""
     store.build(["dataloader"])
     graph, path = model.graph, walk(model.graph, model.unchanged)
     nodes, bound = np.array([p[0] for p in path], dtype=np.int64), np.array([p[2] for p in path], dtype=np.int64)
@@ -44,7 +44,7 @@ def shares(totals: Mapping[str, int]) -> tuple[BoundShare, ...]:
 
 
 def _by_kind(store: TraceStore, model: Model, tasks: Int64s) -> dict[str, np.ndarray]:
-    """The tasks of each kind, as masks of ``tasks``."""
+    """For each kind, a mask of its ``tasks``."""
     known = model.graph.recording.tasks
     begin, end = model.window
     filled = store.arrays(_FILLS, {"rank": model.rank, "begin": begin, "end": end})["id"]
@@ -56,7 +56,8 @@ def _by_kind(store: TraceStore, model: Model, tasks: Int64s) -> dict[str, np.nda
 
 
 def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> int:
-    """The time in ns that ``links`` add to the critical path (``bound``) while their threads fetch data."""
+    """How much of the time that ``links`` add to the critical path (``bound``, in ns) their threads spend fetching
+    data."""
     graph, total = model.graph, 0
     begin, end = model.window
     rows = store.select(_FETCHES, {"rank": model.rank, "begin": begin, "end": end})
@@ -74,7 +75,7 @@ def _fetching(store: TraceStore, model: Model, links: Int64s, bound: Int64s) -> 
 
 
 def _time_inside(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Points in time, and for each the total time before it that ``spans`` cover. ``spans`` are sorted by start."""
+    """Times, and how much of the time before each of them ``spans`` cover. ``spans`` must be sorted by start."""
     times, covered = [spans[0][0]], [0]
     for ts, end in spans:
         begin = max(ts, times[-1])

@@ -1,4 +1,4 @@
-"""Applies the changes of a fix to a graph: durations of host stretches and tasks, and removed dependencies."""
+"""Applies the changes of a fix to a graph: changes the durations of host work and tasks, and removes dependencies."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _WAITS = (Kind.DONE, Kind.QUEUE, Kind.THREAD)
 
 @dataclass(frozen=True)
 class Change:
-    """One primitive change of a device task (``task`` is its slices.id), or of the stretch from ``ts`` to ``end`` of
-    the host thread ``track``.
+    """One primitive change, either to a device task (``task`` is its slices.id) or to the stretch of the host thread
+    ``track`` from ``ts`` to ``end``.
 
-    ``skip`` removes the task, or the stretch and the work that it launched. ``shorten`` multiplies the time by
-    ``factor``. ``detach`` removes the host's waits for the task, or inside the stretch. ``prefetch`` runs the task on
-    another stream, or the stretch in ``parallel`` workers. ``merge`` runs the tasks, or the work launched in the
-    stretch, back to back, as if launched once.
+    ``skip`` removes the task, or the stretch and the work launched in it. ``shorten`` multiplies the time by
+    ``factor``. ``detach`` removes the host's waits for the task, or its waits in the stretch. ``prefetch`` moves the
+    task to another stream, or the stretch to ``parallel`` workers. ``merge`` runs the tasks, or the work launched in
+    the stretch, back to back, as if there were one launch.
     """
 
     kind: ChangeKind
@@ -44,9 +44,9 @@ class Change:
 
 @dataclass
 class Altered:
-    """Lags and durations of a graph after changes. ``concurrent_ns`` is the time of concurrent work; a step takes at
-    least this long. ``by_workers`` is true if other host processes do some of this work and need cores. ``saved`` maps
-    a host thread to times of the recording and the work removed before each of them."""
+    """The lags and durations of a graph after changes. A step takes at least ``concurrent_ns``, the time of work that
+    runs concurrently. ``by_workers``: whether other host processes, which need cores, do some of this work. ``saved``
+    maps a host thread to recorded times and the work (ns) removed before each of them."""
 
     lag: Int64s
     dur: Int64s
@@ -55,7 +55,7 @@ class Altered:
     saved: dict[int, tuple[Int64s, Int64s]] = field(default_factory=dict)
 
     def left_ns(self, thread: int, ts: int, end: int) -> int:
-        """The work of ``thread`` that remains between ``ts`` and ``end``."""
+        """The work of ``thread`` that remains between ``ts`` and ``end``, in ns."""
         if thread not in self.saved:
             return end - ts
         before, after = np.interp([ts, end], *self.saved[thread])
@@ -73,7 +73,7 @@ class _Hosts:
 
 
 def altered(graph: Graph, changes: Sequence[Change]) -> Altered:
-    """Lags and durations of ``graph`` with all ``changes`` applied; changes outside the steps have no effect."""
+    """Apply all ``changes`` to the lags and durations of ``graph``. Changes outside the steps have no effect."""
     result = Altered(graph.links.lag.copy(), graph.dur.copy())
     tasks = graph.recording.tasks
     by_id = {task: number for number, task in enumerate(tasks.id.tolist())}
@@ -94,7 +94,7 @@ OnHost = Sequence[tuple[int, Change]]
 
 
 def _remove(graph: Graph, result: Altered, tasks: Int64s) -> None:
-    """Remove the tasks: they take no time, and keep only the links along their lane."""
+    """Remove ``tasks``: give them no time, and remove all their links except those along their lane."""
     nodes = graph.first_task + tasks
     result.dur[nodes] = 0
     links = graph.links
@@ -135,7 +135,7 @@ def _merge_tasks(graph: Graph, result: Altered, chosen: OnDevice) -> None:
 
 
 def _run_back_to_back(graph: Graph, result: Altered, tasks: Int64s) -> None:
-    """All ``tasks`` except the first on each lane start when the previous one ends, independent of their launches."""
+    """Start each of ``tasks``, except the first on each lane, when the previous one ends, regardless of its launch."""
     firsts = tasks[np.unique(graph.recording.tasks.lane[tasks], return_index=True)[1]]
     _follow(graph, result, tasks[~np.isin(tasks, firsts)])
 
@@ -157,7 +157,7 @@ def _run_launched_back_to_back(graph: Graph, result: Altered, spans: Sequence[Sp
 
 
 def _follow(graph: Graph, result: Altered, rest: Int64s) -> None:
-    """Let each of the tasks ``rest`` start when the previous task on its lane ends."""
+    """Start each of the tasks ``rest`` when the previous task on its lane ends."""
     into = np.isin(graph.links.target, graph.first_task + rest)
     result.lag[into & (graph.links.kind == Kind.LAUNCH)] = _GONE
     stream = into & (graph.links.kind == Kind.STREAM)
@@ -165,7 +165,7 @@ def _follow(graph: Graph, result: Altered, rest: Int64s) -> None:
 
 
 def _skip_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """Skips stretches of the host, and the work that other threads do for them."""
+    """Skip host stretches, and the work that other threads do while the main thread waits in them."""
     spans = [(thread, change.ts, change.end) for thread, change in chosen]
     spans += _awaited_stretches(graph, [(ts, end) for thread, ts, end in spans if thread == MAIN])
     for thread, ts, end in spans:
@@ -175,7 +175,7 @@ def _skip_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> 
 
 
 def _awaited_stretches(graph: Graph, intervals: Sequence[tuple[int, int]]) -> list[Span]:
-    """Stretches of other threads that the main thread waits for in one of ``intervals``."""
+    """The stretches of other threads that the main thread waits for during ``intervals``."""
     if not intervals:
         return []
     handovers = graph.handovers
@@ -194,7 +194,7 @@ def _detach_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -
 
 
 def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """Move the host work to ``parallel`` loader workers; a step then takes at least the time of each worker."""
+    """Move host work to ``parallel`` loader workers. A step then takes at least as long as each worker needs."""
     total = 0.0
     for thread, change in chosen:
         begin, last = max(change.ts, graph.recording.begin), min(change.end, int(graph.recording.steps.host_end[-1]))
@@ -205,7 +205,7 @@ def _prefetch_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts)
 
 
 def _merge_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) -> None:
-    """Shrink each stretch that has several launches to the time of one; their device work runs back to back."""
+    """Divide the time of each stretch by the number of its launches, and run their device work back to back."""
     calls = graph.recording.launches
     by_thread: dict[int, list[Change]] = defaultdict(list)
     for thread, change in chosen:
@@ -225,7 +225,7 @@ def _merge_host(graph: Graph, result: Altered, chosen: OnHost, hosts: _Hosts) ->
 
 
 def _merge_computing(graph: Graph, chosen: OnHost, hosts: _Hosts) -> None:
-    """For CPU-only runs: shrinks the gaps between the merged ops to the time of one op's gaps."""
+    """For CPU-only runs: divide the gaps around the merged ops by the number of these ops."""
     ops = graph.recording.computing
     by_thread = dict(of_threads(ops.thread, {thread for thread, _ in chosen}))
     for thread, change in chosen:
@@ -249,7 +249,7 @@ _ON_HOST = {
 
 
 def _launched_in(graph: Graph, spans: Sequence[Span]) -> Bools:
-    """Mask of the tasks launched in one of ``spans`` (thread, ts, end)."""
+    """A mask of the tasks that were launched in one of ``spans``."""
     tasks, calls = graph.recording.tasks, graph.recording.launches
     launched = inside(calls.thread, calls.ts, spans)
     known = tasks.launch != NONE
@@ -259,7 +259,7 @@ def _launched_in(graph: Graph, spans: Sequence[Span]) -> Bools:
 
 
 def _release_waits(graph: Graph, result: Altered, spans: Sequence[Span], kinds: Sequence[Kind]) -> None:
-    """Waits that end inside ``spans`` return at once."""
+    """Make waits that end inside ``spans`` return at once."""
     points, links = graph.points, graph.links
     # A wait that ends when a span ends is inside it; a wait that ends when a span begins is not.
     released = np.zeros(len(graph.dur), dtype=bool)
@@ -281,6 +281,6 @@ def _shorten_host(graph: Graph, result: Altered, hosts: _Hosts) -> None:
         mine = stretches[at]
         begin, end = points.time[links.source[mine]], points.time[links.target[mine]]
         less = np.interp(end, times, savings) - np.interp(begin, times, savings)
-        # The lag of a stretch does not include waiting, which these changes do not shorten.
+        # Scale by the share of work in the stretch: its lag excludes waiting, which these changes do not shorten.
         share = np.where(end > begin, result.lag[mine] / np.maximum(1, end - begin), 0.0)
         result.lag[mine] -= np.round(less * share).astype(np.int64)

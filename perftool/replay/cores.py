@@ -1,4 +1,4 @@
-"""Limits a prediction by the cores of the host: work that moves to other processes needs cores, too."""
+"""Limits predictions by the cores of the host, because work that moves to other processes still needs cores."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from perftool.store.trace_store import TraceStore
 from perftool.units import format_ratio
 
 _LOADS = "SELECT * FROM machine_loads WHERE rank = $rank"
-# The system counts the busy time of each core in ticks of 10 ms, so the difference of two readings may be one tick too
-# large.
+# The system counts the busy time of each core in ticks of 10 ms, so the difference between two readings may be one tick
+# too large.
 _TICK_NS = 10_000_000
 
 
 @dataclass(frozen=True)
 class Cores:
-    """The number of cores of the recording machine that the run could use, and the average numbers that the run itself
-    and other programs kept busy. If unknown, ``usable`` and ``own`` are None, and ``others`` is 0.
+    """How many cores of the recording machine the run could use, and how many the run itself and other programs kept
+    busy on average. If this is unknown, ``usable`` and ``own`` are None, and ``others`` is 0.
     """
 
     usable: float | None = None
@@ -24,11 +24,11 @@ class Cores:
     others: float = 0.0
 
     def least_step(self, measured_ns: int, predicted_ns: int, on_device: bool) -> tuple[int, str | None]:
-        """The least time in ns that a step of ``measured_ns`` can take with its work spread over the cores that other
-        programs leave free, and a clause for the message (None if there is nothing to say).
+        """The least time in ns that a step of ``measured_ns`` can take if its work uses all cores that other programs
+        leave free, and a clause for the message (None if there is nothing to say).
 
-        If that time exceeds ``predicted_ns``, the clause says that the cores are too busy. Otherwise the time is
-        returned as 0. If the number of cores is unknown, it is also 0, and the clause says so unless the model runs
+        If the time exceeds ``predicted_ns``, the clause says that the cores are too busy. Otherwise, the time is
+        returned as 0. It is also 0 if the number of cores is unknown; the clause then says so, unless the work runs
         ``on_device``, an accelerator. Assumes that the total work stays the same. Busy waiting counts as work, so the
         true minimum may be lower.
         """
@@ -46,7 +46,7 @@ class Cores:
 
 
 def cores_of(store: TraceStore, rank: int) -> Cores:
-    """The cores of the machine on which ``rank`` was recorded."""
+    """Read the cores of the machine that ``rank`` was recorded on."""
     store.build(["machine_loads"])
     row = next(iter(store.select(_LOADS, {"rank": rank})), None)
     if row is None or row["own_ns"] is None or row["cores"] is None:

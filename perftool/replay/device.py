@@ -1,4 +1,4 @@
-"""Finds what each unit of device work depends on: its launch, earlier work of its stream, and work of other streams."""
+"""Finds what each unit of device work depends on: its launch, earlier work on its stream, or work on other streams."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from perftool.replay.limits import ACROSS_NS, LAUNCH_NS, NEAR_NS
 from perftool.replay.links import Kind, Links
 from perftool.replay.recording import NONE, Bools, Int64s, Intervals, Recording, Tasks
 
-# The percentile of the observed delays that is used as the shortest one.
+# The percentile of the observed delays that counts as the shortest delay.
 _QUICKEST = 2
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """The submission of each task: it may start ``lag`` ns after ``time`` on ``thread``. ``thread`` is NONE for tasks
-    that were queued before the window, and for tasks of unknown launch that follow other work."""
+    """When each task may start: ``lag`` ns after ``time`` on ``thread``. ``thread`` is NONE for tasks that were queued
+    before the window, and for tasks without a known launch that follow other work."""
 
     thread: Int64s
     time: Int64s
@@ -26,10 +26,10 @@ class Anchors:
 
 @dataclass(frozen=True)
 class Order:
-    """The predecessor of each task on its lane (NONE without one), and whether the task follows it directly.
+    """The predecessor of each task on its lane (NONE for the first), and whether the task follows it directly.
 
-    ``done_before`` is the last task of the lane that had ended when a task started, if its predecessor had not (else
-    NONE). ``quickest_ns`` is about the shortest time between consecutive tasks.
+    ``done_before``: if a task starts before its predecessor ends, the last task on the lane to end before that; else
+    NONE. ``quickest_ns``: approximately the shortest time between consecutive tasks.
     """
 
     before: Int64s
@@ -39,8 +39,8 @@ class Order:
 
 
 def lane_order(recording: Recording) -> Order:
-    """The order of tasks on their lanes. If a task starts soon after both its launch and other work, it follows the
-    other work only if that explains its start better."""
+    """Determine the order of tasks on their lanes. A task that starts soon after both its launch and other work follows
+    the other work only if that explains its start better."""
     tasks, count = recording.tasks, len(recording.tasks)
     by_lane = np.lexsort((np.arange(count), tasks.lane))
     before = np.full(count, NONE, dtype=np.int64)
@@ -54,7 +54,7 @@ def lane_order(recording: Recording) -> Order:
     gap = np.where(overlaps & (done != NONE), tasks.ts - tasks.end[done], gap)
     near = (before != NONE) & (gap <= NEAR_NS)
     since_launch = _since_launch(recording)
-    # Tasks launched long before they start show the delay between consecutive work.
+    # The gaps before tasks that were launched long before show the delay between consecutive tasks.
     close = gap[near & (gap >= 0) & (since_launch > NEAR_NS)]
     quickest = int(np.percentile(close, _QUICKEST, method="lower")) if len(close) else 0
     follows = near & (gap - quickest <= since_launch)
@@ -62,7 +62,8 @@ def lane_order(recording: Recording) -> Order:
 
 
 def _since_launch(recording: Recording) -> Int64s:
-    """The delay of each task beyond that of a quick launch, in ns; the largest integer if its launch is unknown."""
+    """How long after its launch each task started, beyond the shortest such delay, in ns; the largest integer if the
+    launch is unknown."""
     tasks, calls = recording.tasks, recording.launches
     late = np.full(len(tasks), np.iinfo(np.int64).max)
     known = np.flatnonzero(tasks.launch != NONE)
@@ -71,10 +72,10 @@ def _since_launch(recording: Recording) -> Int64s:
 
 
 def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
-    """The task on ``lane`` that ended last at or before ``time``, NONE without one."""
+    """The last task on each ``lane`` to end by ``time``; NONE if there is none."""
     if not len(tasks):
         return np.full(len(time), NONE, dtype=np.int64)
-    # Keys contain positions instead of ns, which could overflow with a clock that jumps by years.
+    # Use positions instead of ns in the keys, which would overflow if a clock jumps by years.
     lanes, ends = np.unique(tasks.lane), np.unique(tasks.end)
     keys = np.searchsorted(lanes, tasks.lane) * (len(ends) + 1) + np.searchsorted(ends, tasks.end)
     order = np.argsort(keys, kind="stable")
@@ -85,7 +86,7 @@ def last_done(tasks: Tasks, lane: Int64s, time: Int64s) -> Int64s:
 
 
 def quickest_launch_ns(recording: Recording) -> int:
-    """About the shortest time from the start of a launch to the start of its work."""
+    """Approximately the shortest time from the start of a launch to the start of its work, in ns."""
     tasks = recording.tasks
     launched = tasks.launch != NONE
     lags = tasks.ts[launched] - recording.launches.ts[tasks.launch[launched]]
@@ -93,8 +94,8 @@ def quickest_launch_ns(recording: Recording) -> int:
 
 
 def anchors(recording: Recording, order: Order) -> Anchors:
-    """When each task was submitted: at its launch or, if that was not recorded, just before its start. A task that
-    follows other work needs no submission."""
+    """Determine when each task was submitted: at its launch or, if that was not recorded, just before its start. A task
+    without a known launch that follows other work needs no submission."""
     tasks, calls = recording.tasks, recording.launches
     quickest = quickest_launch_ns(recording)
     known = tasks.launch != NONE
@@ -116,7 +117,7 @@ def anchors(recording: Recording, order: Order) -> Anchors:
 
 
 def _before_waits(recording: Recording, time: Int64s) -> Int64s:
-    """``time``, or the start of the main thread's wait that contains it; limited to the window."""
+    """Move each ``time`` inside a wait of the main thread to the start of the wait, and clip it to the window."""
     mine = np.flatnonzero(recording.waits.thread == 0)
     if len(mine):
         ts, end = recording.waits.ts[mine], recording.waits.end[mine]
@@ -127,7 +128,7 @@ def _before_waits(recording: Recording, time: Int64s) -> Int64s:
 
 
 def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
-    """Links to each task from the tasks that precede it on its lane. ``first`` is the node of the first task."""
+    """Build the links to each task from earlier tasks on its lane. ``first`` is the node of the first task."""
     found = []
     for before in (order.before, order.done_before):
         has = np.flatnonzero(before != NONE)
@@ -138,8 +139,8 @@ def stream_links(tasks: Tasks, order: Order, first: int) -> list[Links]:
 
 
 def across_links(recording: Recording, order: Order, submitted: Anchors, first: int) -> list[Links]:
-    """Links to work that waits for another stream: collectives, work that the host made wait, and work whose start
-    nothing else explains.
+    """Build the links to tasks that wait for another stream: collectives, tasks that the host made wait, and tasks
+    whose start nothing else explains.
     """
     tasks = recording.tasks
     waiting = _cross_stream_waits(recording)
@@ -153,7 +154,7 @@ def across_links(recording: Recording, order: Order, submitted: Anchors, first: 
 
 
 def _cross_stream_waits(recording: Recording) -> Int64s:
-    """The collectives with a known launch, and the next task that a thread launches after it makes a stream wait."""
+    """The collectives with a known launch, and each task that a thread launches next after it makes a stream wait."""
     tasks, calls = recording.tasks, recording.launches
     launched = np.flatnonzero(tasks.launch != NONE)
     wanted: list[Int64s] = [np.flatnonzero(tasks.collective & (tasks.launch != NONE))]
@@ -167,8 +168,8 @@ def _cross_stream_waits(recording: Recording) -> Int64s:
 
 
 def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int64s]:
-    """Each of ``waiting``, paired with the last task to end before it starts on every other lane, if that task was
-    submitted first.
+    """Pair each task in ``waiting`` with the last task to end before it on every other lane, provided that this task
+    was submitted earlier.
     """
     waiters, causes = [waiting[:0]], [waiting[:0]]
     submitted = np.full(len(tasks), np.iinfo(np.int64).min)
@@ -185,8 +186,8 @@ def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int
 
 
 def _after_last_finished(tasks: Tasks, late: Int64s, first: int) -> Links:
-    """Links to the tasks ``late``, which have no other reason to start late, from the work that ended just before, or
-    from earlier work of the same launch."""
+    """Build links to the tasks ``late``, whose late start has no other explanation, from the work that ended just
+    before or, failing that, from earlier work of the same launch."""
     by_end = np.argsort(tasks.end, kind="stable")
     ends = tasks.end[by_end]
     at = np.searchsorted(ends, tasks.ts[late], side="right") - 1
@@ -202,8 +203,8 @@ def _after_last_finished(tasks: Tasks, late: Int64s, first: int) -> Links:
 
 
 def _same_launch(tasks: Tasks, late: Int64s) -> Int64s:
-    """For each task in ``late``, the task of the same launch (of a graph, say) that was the last to end before the late
-    task starts; NONE if there is none."""
+    """For each task in ``late``, the last task of the same launch (such as that of a graph) to end before it starts;
+    NONE if there is none."""
     found = np.full(len(late), NONE, dtype=np.int64)
     together = {call: np.flatnonzero(tasks.launch == call) for call in set(tasks.launch[late].tolist()) - {NONE}}
     for number, (task, call) in enumerate(zip(late.tolist(), tasks.launch[late].tolist(), strict=True)):

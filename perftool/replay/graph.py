@@ -1,4 +1,4 @@
-"""The graph of dependencies of a recording."""
+"""Builds the dependency graph of a recording."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from perftool.replay.waits import wait_links
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes are the points of the host, then the tasks, then the origin; ``order`` is a topological order.
+    """The dependency graph of a recording. Its nodes are the host's points, then the tasks, then the origin.
 
-    ``dur`` is the length of each node in ns (0 for points). ``step_begin`` and ``step_end`` are the points at which the
-    steps begin and end. ``step_of`` is the step that launched each task; NONE if its launch is not in the window.
-    ``by_target`` sorts the links by target; the links to node n are ``by_target[bounds[n]:bounds[n + 1]]``.
+    ``order`` is a topological order. ``dur`` is the length of each node in ns (0 for points). ``step_begin`` and
+    ``step_end`` are the points at which the steps begin and end. ``step_of`` is the step that launched each task, or
+    NONE if the launch is not in the window. ``by_target`` sorts the links by target; the links to node n are
+    ``by_target[bounds[n]:bounds[n + 1]]``.
     """
 
     recording: Recording
@@ -39,12 +40,12 @@ class Graph:
 
     @property
     def first_task(self) -> int:
-        """Node of the first task."""
+        """The node of the first task."""
         return len(self.points)
 
 
 def build_graph(recording: Recording) -> Graph:
-    """The graph of ``recording``. A dependency that the recording itself violates is dropped."""
+    """Build the graph of ``recording``, without dependencies that the recording itself violates."""
     tasks, steps = recording.tasks, recording.steps
     order = lane_order(recording)
     submitted = anchors(recording, order)
@@ -54,7 +55,7 @@ def build_graph(recording: Recording) -> Graph:
     waits = wait_links(recording, points, handovers, first)
     position, ordered = _time_order(recording, points, submitted, handovers)
     waiting = _in_order(waits.links, position)
-    # A wait is treated as work if all its links were dropped.
+    # Treat a wait as work if all its links were dropped.
     ended = np.zeros(len(points), dtype=bool)
     ended[waiting.target] = True
     least = np.where(ended | waits.unexplained, waits.least_ns, NONE)
@@ -85,7 +86,7 @@ def build_graph(recording: Recording) -> Graph:
 
 
 def _in_order(links: Sequence[Links], position: Int64s) -> Links:
-    """The ``links`` whose target comes after their source."""
+    """Keep the ``links`` whose target comes after their source."""
     found = Links.together(links)
     return found.where(position[found.source] < position[found.target])
 
@@ -106,7 +107,7 @@ def _points(recording: Recording, submitted: Anchors, handovers: Handovers) -> P
 
 
 def _host_links(recording: Recording, points: Points, least: Int64s, origin: int) -> list[Links]:
-    """Links for the stretches of each thread: its work, or the least time of a call that waits."""
+    """Build the links along each thread: they last as long as its work, or the least time of a call that waits."""
     first = points.first_of_thread
     begins, goes_on = np.flatnonzero(first), np.flatnonzero(~first)
     lasted = points.time[goes_on] - points.time[goes_on - 1]
@@ -134,8 +135,8 @@ def _launch_links(recording: Recording, points: Points, submitted: Anchors, firs
 def _time_order(
     recording: Recording, points: Points, submitted: Anchors, handovers: Handovers
 ) -> tuple[Int64s, Int64s]:
-    """The position of each node in time order, and the nodes in that order. At the same time, a thread that resumes
-    comes after other points, and tasks come last."""
+    """The position of each node in time order, and the nodes in that order. If times are equal, points at which threads
+    resume come after other points, and tasks come last."""
     tasks = recording.tasks
     keys = np.where(submitted.thread != NONE, np.maximum(tasks.ts, submitted.time), tasks.ts)
     by_lane = np.lexsort((np.arange(len(tasks)), tasks.lane))
@@ -152,7 +153,7 @@ def _time_order(
 
 
 def _groups(values: Int64s) -> list[tuple[int, int]]:
-    """Begin and end of each stretch of equal ``values``."""
+    """The begin and end positions of each stretch of equal ``values``."""
     if not len(values):
         return []
     cuts: list[int] = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]

@@ -17,26 +17,26 @@ class Kind(IntEnum):
     ORIGIN = 0
     """The start of the replay."""
     HOST = 1
-    """The thread works in between."""
+    """The thread works between the two points."""
     CALL = 2
-    """The least length of a call that waits."""
+    """The thread makes a call that waits; the lag is the least time that the call takes."""
     LAUNCH = 3
     """The host launches the task."""
     STREAM = 4
-    """The task follows work of its stream or lane."""
+    """The task follows work on its own lane."""
     ACROSS = 5
-    """The task waits for work of another stream or lane."""
+    """The task waits for work on another lane, or for earlier work of its launch."""
     DONE = 6
     """The host waits for the task."""
     THREAD = 7
-    """A thread waits for another."""
+    """A thread waits for another thread."""
     QUEUE = 8
     """A launch waits for space in the queue."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """Pairs of nodes: ``target`` starts at least ``lag`` ns after ``source`` has ended."""
+    """Pairs of nodes: ``target`` starts no earlier than ``lag`` ns after ``source`` ends."""
 
     source: Int64s
     target: Int64s

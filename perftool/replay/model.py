@@ -1,4 +1,4 @@
-"""The steps of one rank as a model: validated on the unchanged steps, then used to predict changes."""
+"""A model of one rank's steps, which is validated on the unchanged steps before it predicts changes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, format_ratio
 
 MOST_ERROR = 0.02
-# Limits the memory and the time: a task takes a microsecond in every replay.
+# Limits memory and time: every replay takes about a microsecond per task.
 _MOST_TASKS = 400_000
-# Limit on tasks times streams, and on launches times threads: the replay compares each with each.
+# Limits the number of tasks times that of streams, and the number of launches times that of threads, because the replay
+# compares all pairs.
 _MOST_CROSSINGS = 64 * _MOST_TASKS
-# At least this share of the device time must have a known launch or be queued before the window, and at most this share
-# of the tasks with a known launch may begin clearly before it.
+# The least share of the device time that must have a known launch or be queued before the window, and the largest share
+# of the tasks with a known launch that may begin clearly before it.
 _LEAST_LINKED = 0.8
 _MOST_BEFORE_LAUNCH = 0.05
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """``step_ns`` is the mean length of a step in the ``replay`` of the ``altered`` graph. ``lacks`` is a clause on
-    missing resources of the machine; with it, ``step_ns`` is only a lower bound.
+    """The mean length of a step (``step_ns``) in the ``replay`` of the ``altered`` graph. ``lacks`` is a clause on
+    resources that the machine lacks; if there is one, ``step_ns`` is only a lower bound.
     """
 
     step_ns: int
@@ -43,7 +44,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Model:
-    """The replayed steps of ``rank``. ``why_not`` gives the reason if nothing may be predicted.
+    """The replayed steps of ``rank``. If predictions cannot be trusted, ``why_not`` is the reason.
 
     ``measured_ns`` and ``replayed_ns`` are the mean step times in the recording and in the unchanged replay.
     """
@@ -58,7 +59,7 @@ class Model:
 
     @property
     def replayed_ns(self) -> int:
-        """The length of a step in the unchanged replay."""
+        """The mean length of a step in the unchanged replay."""
         return self.unchanged.step_ns
 
     @property
@@ -68,22 +69,22 @@ class Model:
 
     @property
     def window(self) -> tuple[int, int]:
-        """The start and the end of the recorded steps, on host and device, in ns."""
+        """The start and the end of the replayed steps in the recording, on host and device, in ns."""
         steps = self.graph.recording.steps
         return self.graph.recording.begin, int(max(steps.end.max(), steps.host_end.max()))
 
     @property
     def error_ratio(self) -> float:
-        """The error of the unchanged replay, as a share of the measured step; negative if it is too short."""
+        """The error of the unchanged replay, as a share of the measured step; negative if the replay is too short."""
         return (self.replayed_ns - self.measured_ns) / max(1, self.measured_ns)
 
     @cached_property
     def predicts(self) -> bool:
-        """Whether predictions can be trusted, that is, ``why_not`` is None."""
+        """Whether predictions can be trusted."""
         return self.why_not is None
 
     def predict(self, changes: Sequence[Change]) -> Prediction:
-        """The predicted steps with ``changes``; a step takes at least the time of its concurrent work."""
+        """Predict the steps with ``changes``. A step takes at least the time of its concurrent work."""
         result = altered(self.graph, changes)
         replayed = _replay(self.graph, self.repeats, result.lag, result.dur)
         step_ns = max(replayed.step_ns, result.concurrent_ns)
@@ -102,7 +103,7 @@ def models_of(store: TraceStore) -> Mapping[int, Model | str]:
 
 
 def model_of(store: TraceStore, rank: int) -> Model | str:
-    """The model of ``rank``, or a sentence on why there is none; made once for each store."""
+    """The model of ``rank``, or a clause that says why there is none. It is made once per store."""
     made = _MADE.setdefault(store, {})
     if rank not in made:
         made[rank] = _make(store, rank)
@@ -131,7 +132,7 @@ def _make(store: TraceStore, rank: int) -> Model | str:
 
 
 def _crowded(recording: Recording) -> str | None:
-    """A sentence if there are too many streams or threads to replay, else None."""
+    """Say that there are too many streams or threads to replay; None if there are not."""
     lanes = len(np.unique(recording.tasks.lane))
     if lanes * len(recording.tasks) > _MOST_CROSSINGS:
         return f"the work of a step is spread over {lanes:,} streams, too many to replay"
@@ -145,12 +146,12 @@ def _first(steps: Steps) -> Steps:
 
 
 def _replay(graph: Graph, repeats: bool, *arrays: np.ndarray) -> Replay:
-    """A replay of several passes over the steps; a recording without steps is replayed once."""
+    """Replay the steps in several passes, or once if the recording is not divided into steps."""
     return replay_steady(graph, *arrays) if repeats else replay_once(graph, *arrays)
 
 
 def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
-    """The reason why the unchanged replay cannot be trusted, as a sentence; None if it can."""
+    """Explain why the unchanged replay cannot be trusted; None if it can."""
     tasks = recording.tasks
     linked = tasks.queued | (tasks.launch != NONE)
     length = tasks.end - tasks.ts
@@ -171,7 +172,8 @@ def _why_not(recording: Recording, measured: int, replayed: int) -> str | None:
 
 
 def _unexplained(recording: Recording, missing_ns: int) -> str:
-    """A clause on time that the replay does not explain, such as queued work that does not start on an idle device."""
+    """Describe the time that the replay does not explain, such as submitted work that does not start on an idle
+    device."""
     tasks, calls = recording.tasks, recording.launches
     known = np.flatnonzero(tasks.launch != NONE)
     if len(known):

@@ -1,4 +1,4 @@
-"""The critical path of a replay: the chain of work and delays that determines its length."""
+"""Finds the critical path of a replay: the chain of work and delays that determines its length."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _SIDES: dict[Kind, Side] = {Kind.HOST: "host", Kind.CALL: "host"}
 class Stretch:
     """A part of the path: work of a host thread, a unit of device work, or the delay of ``link``.
 
-    ``thread`` is the host thread that it ends on, NONE on the device. ``task`` is the index of the unit of device work,
-    NONE for the other sides. It lasts from ``ts`` to ``end`` in the recording, and adds ``bound_ns`` to the replay.
+    ``thread`` is the host thread that the stretch ends on, or NONE on the device. ``task`` is the index of the unit of
+    device work, or NONE for other sides. The stretch lasts from ``ts`` to ``end`` in the recording, and contributes
+    ``bound_ns`` to the length of the replay.
     """
 
     side: Side
@@ -34,7 +35,7 @@ class Stretch:
 
 
 def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
-    """The path to the last node of ``replay``, in time order, from the start of the measured pass."""
+    """The path from the start of the measured pass to the last node of ``replay``, in time order."""
     return tuple(
         _work(graph, node, bound) if link is None else _between(graph, link, bound)
         for node, link, bound in walk(graph, replay)
@@ -42,10 +43,10 @@ def critical_path(graph: Graph, replay: Replay) -> tuple[Stretch, ...]:
 
 
 def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
-    """The path as triples: a node, the link that delays it (None for the node's own time), and the ns that this adds to
-    the replay.
+    """The path as triples: a node, the link that delays it (None for the node's own time), and the ns that this
+    contributes to the length of the replay.
     """
-    # Reading single elements is faster in lists than in arrays.
+    # Single elements are read faster from lists than from arrays.
     done, source, lag = replay.done.tolist(), graph.links.source.tolist(), replay.lag.tolist()
     begun = (replay.done - replay.dur).tolist()
     by_target, bounds = graph.by_target.tolist(), graph.bounds.tolist()
@@ -55,7 +56,7 @@ def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
         until, cursor = cursor, max(min(cursor, begun[node]), replay.since)
         if until > cursor:
             found.append((node, None, until - cursor))
-        # If several links bind, choose the one with the least delay.
+        # If several links determine the start, choose the one with the shortest delay.
         binds = [
             (abs(lag[link]), link)
             for link in by_target[bounds[node] : bounds[node + 1]]
@@ -72,7 +73,7 @@ def walk(graph: Graph, replay: Replay) -> list[tuple[int, int | None, int]]:
 
 
 def _last(graph: Graph, done: Int64s) -> int:
-    """The last node to finish, among the steps and what they launched."""
+    """The last node to finish among the ends of steps and the tasks that steps launched."""
     launched = graph.first_task + np.flatnonzero(graph.step_of != NONE)
     nodes = np.concatenate([graph.step_end, launched])
     return int(nodes[np.argmax(done[nodes])])
@@ -92,7 +93,7 @@ def _between(graph: Graph, link: int, bound_ns: int) -> Stretch:
 
 
 def _moment(graph: Graph, node: int, *, at_end: bool) -> int:
-    """The recorded time of ``node``; of a task, its start or its end."""
+    """The recorded time of ``node``; for a task, that of its start or end."""
     tasks, task = graph.recording.tasks, node - graph.first_task
     if task < 0:
         return int(graph.points.time[node])

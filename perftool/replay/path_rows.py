@@ -1,4 +1,4 @@
-"""The critical path as rows of the table ``critical_path``: each stretch with its slice."""
+"""Makes the rows of the table ``critical_path``: each stretch of the path with its slice."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ class _Slices:
 
 
 def critical_path_rows(store: TraceStore) -> list[PathRow]:
-    """The rows of every rank whose unchanged replay matches the measured step; empty for a run with more than
-    MOST_RANKS ranks."""
+    """The rows of each rank whose replay can be trusted; none if the run has more than MOST_RANKS ranks."""
     if len(store.metadata) > MOST_RANKS:
         return []
     models = [model for model in models_of(store).values() if not isinstance(model, str) and model.predicts]
@@ -71,7 +70,7 @@ def critical_path_rows(store: TraceStore) -> list[PathRow]:
 
 
 def path_rows(store: TraceStore, model: Model, prediction: Prediction | None = None) -> list[PathRow]:
-    """The path of ``prediction``, or of ``model``'s unchanged replay, in order."""
+    """The path of ``prediction`` or, without one, of ``model``'s unchanged replay, in order."""
     stretches = critical_path(model.graph, prediction.replay if prediction else model.unchanged)
     if not stretches:
         return []
@@ -103,7 +102,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class _Names:
-    """The names of device work by id, the slices of each host thread, and the tracks of the threads."""
+    """The device work by slice id, the slices of each host thread, and the track of each thread."""
 
     ids: Int64s
     device: Mapping[int, Mapping[str, Any]]
@@ -111,7 +110,7 @@ class _Names:
     tracks: Mapping[int, int]
 
     def parts(self, stretch: Stretch) -> list[_Part]:
-        """``stretch`` as one part, or on the host as one part per slice."""
+        """Divide ``stretch`` into parts: one per slice on the host, and a single part otherwise."""
         if stretch.side == "device":
             found = self.device[int(self.ids[stretch.task])]
             return [_Part(found["kind"], found["id"], found["name"], found["track"], stretch.ts, stretch.end)]
@@ -129,13 +128,13 @@ def _names_of(store: TraceStore, model: Model, stretches: Sequence[Stretch]) -> 
         ids=recording.tasks.id,
         device={row["id"]: row for row in store.select(_DEVICE, window)},
         host=_by_thread(store.select(_HOST, window), recording.tracks),
-        # A thread's first track wins: the one with the most steps, or the most slices.
+        # Reversed, so that a thread gets its first track, which has the most steps or the most slices.
         tracks={thread: track for track, thread in reversed(list(recording.tracks.items()))},
     )
 
 
 def _by_thread(rows: Sequence[Mapping[str, Any]], threads: Mapping[int, int]) -> dict[int, _Slices]:
-    """The outermost slices of each thread among ``rows``, which are in order of their starts."""
+    """The outermost slices of each thread among ``rows``, which must be sorted by start."""
     chosen: dict[int, list[tuple[int, int, tuple[int, int, str, str]]]] = {}
     for row in rows:
         if row["track"] not in threads:
@@ -153,7 +152,7 @@ def _by_thread(rows: Sequence[Mapping[str, Any]], threads: Mapping[int, int]) ->
 
 
 def _host_parts(stretch: Stretch, slices: _Slices | None, track: int | None) -> Iterator[_Part]:
-    """``stretch`` cut where a slice begins or ends; parts outside slices have no task."""
+    """Divide ``stretch`` wherever a slice begins or ends. Parts outside slices have no task."""
     at = stretch.ts
     if slices is not None:
         first = int(np.searchsorted(slices.end, stretch.ts, side="right"))
@@ -171,7 +170,7 @@ def _host_parts(stretch: Stretch, slices: _Slices | None, track: int | None) -> 
 
 
 def _distributed(stretch: Stretch, parts: Sequence[_Part], prediction: Prediction | None) -> list[int]:
-    """The share of ``stretch.bound_ns`` of each of ``parts``, in ns, in proportion to their remaining time."""
+    """Distribute ``stretch.bound_ns`` over ``parts`` in proportion to their remaining time, in ns."""
     if len(parts) == 1:
         return [stretch.bound_ns]
     left = [part.end - part.ts for part in parts]
@@ -183,7 +182,7 @@ def _distributed(stretch: Stretch, parts: Sequence[_Part], prediction: Predictio
 
 
 def bound_shares(rows: Iterable[PathRow]) -> tuple[BoundShare, ...]:
-    """The kinds of ``rows`` with their shares of the path, the largest first."""
+    """The share of the path of each kind in ``rows``, largest first."""
     totals: Counter[str] = Counter()
     for row in rows:
         totals[row.kind] += row.bound_ns

@@ -1,4 +1,4 @@
-"""The relevant times of the host: where it launches, waits, or wakes another thread."""
+"""The points in time at which the host launches work, waits, or wakes another thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perftool.replay.recording import Bools, Int64s
 
 @dataclass(frozen=True)
 class Points:
-    """Moments on host threads, each once, in order of thread and time (ns)."""
+    """Unique moments on host threads, sorted by thread and time (ns)."""
 
     thread: Int64s
     time: Int64s
@@ -24,31 +24,31 @@ class Points:
 
     @classmethod
     def of(cls, moments: Iterable[tuple[Int64s | int, Int64s]]) -> Points:
-        """All ``moments``, given as arrays of threads (or one thread) and of times."""
+        """Collect ``moments``: pairs of an array of threads (or a single thread) and an array of times."""
         pairs = [(np.broadcast_to(np.asarray(thread), time.shape), time) for thread, time in moments]
         thread = np.concatenate([pair[0] for pair in pairs])
         time = np.concatenate([pair[1] for pair in pairs])
-        # Keys contain positions instead of ns, which could overflow with a clock that jumps by years.
+        # Use positions instead of ns in the keys, which would overflow if a clock jumps by years.
         times = np.unique(time)
         keys = np.unique(thread * (len(times) + 1) + np.searchsorted(times, time))
         return cls(keys // (len(times) + 1), times[keys % (len(times) + 1)], times, keys)
 
     def at(self, thread: Int64s | int, time: Int64s) -> Int64s:
-        """Index of the moments ``time`` on ``thread``, all of which must exist."""
+        """The indices of the moments ``time`` on ``thread``, all of which must exist."""
         found = self.last(thread, time)
         assert np.array_equal(self.time[found], time)
         return found
 
     def last(self, thread: Int64s | int, time: Int64s) -> Int64s:
-        """Index of the last moment on ``thread`` at or before ``time``; if there is none, the result is of another
-        thread."""
+        """The index of the last moment on ``thread`` at or before ``time``. If there is none, the result belongs to
+        another thread."""
         later = np.asarray(thread) * (len(self._times) + 1) + np.searchsorted(self._times, time, side="right")
         found: Int64s = np.searchsorted(self._keys, later) - 1
         return np.maximum(found, 0)
 
     @property
     def first_of_thread(self) -> Bools:
-        """Mask of the first moment of each thread."""
+        """A mask of the first moment of each thread."""
         first: Bools = np.ones(len(self), dtype=bool)
         first[1:] = self.thread[1:] != self.thread[:-1]
         return first

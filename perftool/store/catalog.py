@@ -99,7 +99,7 @@ def public_tables() -> list[Table]:
 
 @cache
 def macros() -> str:
-    """SQL that defines the macros used by tables, including ``kind_text``, which returns the label of a kind or cause."""
+    """SQL that defines the macros for tables, including ``kind_text``, which returns the label of a kind or cause."""
     labels = ", ".join(f"'{kind}': '{label}'" for kind, label in KIND_LABELS.items())
     kind_text = f"CREATE MACRO kind_text(kind) AS coalesce(MAP {{{labels}}}[kind], replace(kind, '_', ' '));\n"
     return (TABLES_DIR / "_macros.sql").read_text(encoding="utf-8") + kind_text

@@ -14,7 +14,8 @@ from perftool.store.catalog import catalog
 
 @dataclass(frozen=True)
 class Edge:
-    """The clock offset between two ranks: add ``offset_ns`` to times of ``rank`` to convert them to those of ``anchor``.
+    """The clock offset between two ranks: add ``offset_ns`` to times of ``rank`` to compare them with those of
+    ``anchor``.
 
     The offset is the median of ``matches`` differences, half of which are within ``spread_ns`` of the median.
     """

@@ -80,7 +80,7 @@ def pair_slices(connection: duckdb.DuckDBPyConnection) -> list[tuple[int, Import
 
 
 def _limit_lengths(connection: duckdb.DuckDBPyConnection) -> None:
-    """Lower the limit in ``is_length`` if the lengths add up to an impossible sum, because the longest must be wrong."""
+    """Lower the limit in ``is_length`` if the sum of all lengths is impossible, because the longest must be wrong."""
     total, count = connection.execute(
         f"SELECT sum(ns), count(*) FROM ({_LENGTHS}) WHERE ns > 0 AND is_length(ns)"
     ).fetchall()[0]

@@ -1,5 +1,5 @@
 """Stores event names and categories as numbers (DuckDB's ENUM types), because a recording has millions of events but
-few distinct names. The values are sorted, so rows sort as their text would. Users' queries see text (``Table.as_text``).
+few names. The values are sorted, so rows sort as their text would. Users' queries see text (``Table.as_text``).
 
 If there are too many names for an ENUM, or they are too long, each row stores its own copy. To save memory, long names
 are then cut in the middle, because the names of template kernels often differ only at the end.
@@ -11,7 +11,7 @@ import duckdb
 
 from perftool.model import vendors
 
-# The most values that fit two-byte numbers. The values of an ENUM stay in memory and do not count towards DuckDB's limit.
+# The most values for two-byte numbers. The values of an ENUM stay in memory, outside DuckDB's memory limit.
 _MOST_VALUES = 65_535
 # DuckDB copies the whole type for each query plan, which took 12 s with 18 MB.
 _MOST_BYTES = 1 << 20

@@ -2,7 +2,7 @@
 
 The native form has one process per kind of engine (``*MME (accel5)``), and begin and end events. Work on an engine may
 overlap, and a begin and its end may have different names, so each end is matched with the earliest open begin of the
-same engine, recipe, context and node. The arguments are named differently; ``arguments`` in the vendor's file maps them.
+same engine, recipe, context and node. Arguments have other names; ``arguments`` in the vendor's file maps them.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class ExportedTables:
 
 @contextmanager
 def corrupt_as_input_error() -> Iterator[None]:
-    """Turn DuckDB errors into InputErrors, because the tables of a part may be damaged, too large or full of nonsense."""
+    """Turn DuckDB errors into InputErrors. They occur if tables are damaged or too large, or contain absurd numbers."""
     try:
         yield
     except (duckdb.Error, UnicodeDecodeError) as error:

@@ -156,7 +156,7 @@ def _serving_tables(readings: Sequence[Reading]) -> dict[str, list[tuple[Any, ..
 
 
 def captured_rows(kernels: Sequence[CapturedKernel]) -> list[tuple[Any, ...]]:
-    """Rows for ``kernels``, each with its number among the kernels of the same name, and how many of these there are."""
+    """The rows of ``kernels``: each with its number among the kernels of the same name, and the count of these."""
     times, seen = Counter(one.kernel for one in kernels), Counter[str]()
     rows = []
     for one in kernels:

@@ -70,8 +70,8 @@ def free_memory_mb() -> int:
 
 
 def _number(path: Path, word: int = 0, unit: int = 1, begins: str = "") -> int | None:
-    """The number at position ``word`` in the first line of ``path`` that starts with ``begins``, times ``unit``; None if
-    there is none."""
+    """The number at position ``word`` in the first line of ``path`` that starts with ``begins``, times ``unit``; None
+    if there is none."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except OSError:

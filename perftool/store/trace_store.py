@@ -89,7 +89,7 @@ class TraceStore:
 
     @classmethod
     def for_files(cls, paths: Sequence[str], replay: Rows | None = None) -> TraceStore:
-        """Create a store sized for the files at ``paths``. ``replay`` returns the rows of tables whose maker is REPLAY."""
+        """Create a store sized for the files at ``paths``. ``replay`` returns the rows of tables made by REPLAY."""
         return cls(sum(text_size(path) for path in paths), replay)
 
     def __enter__(self) -> TraceStore:
@@ -206,7 +206,7 @@ class TraceStore:
         }
 
     def iterate(self, sql: str, params: dict[str, Any] | None = None) -> Iterator[tuple[Any, ...]]:
-        """Run SQL that this program ships; yield its rows, fetched in batches. Read all of them before the next query."""
+        """Run SQL that this program ships, and yield its rows in batches. Read all of them before the next query."""
         result = self._connection.execute(sql, params or {})
         while rows := result.fetchmany(_ROWS_AT_A_TIME):
             yield from rows
