@@ -1,4 +1,4 @@
-"""The input of a replay: host threads and device work of a few steps, as arrays."""
+"""Reads the input of a replay: the host threads and the device work of a few steps, as arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perftool.store.trace_store import TraceStore
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-# Consecutive steps are replayed together, to include work that runs into the next step. The limit saves time.
+# Several consecutive steps are replayed together, to include work that runs into the next step. The limit saves time.
 MOST_STEPS = 3
 NONE = -1
 _BOUNDS = ("ts", "end", "host_ts", "host_end")
@@ -23,7 +23,7 @@ TABLES = ("device_ops", "launches", "syncs", "steps", "slices", "tracks", "feedi
 
 @dataclass(frozen=True)
 class Intervals:
-    """Intervals in ns, sorted by start; ``thread`` is an index into the threads."""
+    """Intervals on host threads in ns, sorted by start. ``thread`` is the index of the thread."""
 
     id: Int64s
     thread: Int64s
@@ -36,9 +36,9 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Tasks:
-    """Units of device work, sorted by start. ``launch`` is an index into the launches, or NONE.
+    """Units of device work, sorted by start. ``launch`` is the index of the task's launch, or NONE.
 
-    ``queued`` tasks were submitted before the window.
+    ``queued``: whether the task was submitted before the window.
     """
 
     id: Int64s
@@ -56,9 +56,9 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Steps:
-    """The replayed steps in order, as in the table ``steps``.
+    """The replayed steps in order, with the times (ns) of the table ``steps``.
 
-    ``repeat`` is false for a recording without steps, which is replayed once.
+    ``repeat`` is false for a recording that is not divided into steps, which is replayed once.
     """
 
     ts: Int64s
@@ -72,17 +72,17 @@ class Steps:
 
     @property
     def measured_ns(self) -> int:
-        """Mean length of a step."""
+        """The mean length of a step in ns."""
         return int((self.end - self.ts).sum()) // len(self)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A few steps of one rank, which thread 0 runs.
+    """A few steps of one rank. Thread 0 runs the steps.
 
-    ``leaves`` are the ops and calls of the host that contain no others; ``waits`` the calls that return when the device
-    or another thread is done; ``event_waits`` the calls after which a stream waits for another. ``computing`` are ops
-    that compute on the CPU, if it is the device; they are part of a thread's work, not tasks.
+    ``leaves``: host ops and calls that contain no others. ``waits``: calls that return once the device or another
+    thread is done. ``event_waits``: calls that make a stream wait for another. ``computing``: ops that compute on the
+    CPU if that is the device; they are work of a thread rather than tasks.
     """
 
     steps: Steps
@@ -97,7 +97,7 @@ class Recording:
 
     @property
     def begin(self) -> int:
-        """Start of the replay: the first step on the host."""
+        """The start of the replay in ns: that of the first step on the host."""
         return int(self.steps.host_ts[0])
 
 
@@ -108,7 +108,7 @@ WHERE rank = $rank AND NOT partial ORDER BY host_ts
 
 
 def choose_steps(store: TraceStore, rank: int) -> Steps | None:
-    """Up to three complete steps in a row, those whose lengths are nearest to the median; None without any."""
+    """Choose up to three consecutive complete steps whose lengths are closest to the median; None if there are none."""
     store.build(["steps"])
     rows = store.select(_STEPS, {"rank": rank})
     if not rows:
@@ -123,7 +123,7 @@ def choose_steps(store: TraceStore, rank: int) -> Steps | None:
 
 
 def read_recording(store: TraceStore, rank: int, steps: Steps) -> Recording:
-    """The host and device events of ``rank`` during ``steps``."""
+    """Read the host and device events of ``rank`` during ``steps``."""
     store.build(TABLES)
     window = {"rank": rank, "begin": int(steps.host_ts[0]), "end": int(steps.host_end[-1])}
     threads = _threads(store, window)
@@ -141,7 +141,7 @@ def read_recording(store: TraceStore, rank: int, steps: Steps) -> Recording:
     )
 
 
-# On Gaudi, a thread has lanes in several processes, so only the tid identifies it.
+# On Gaudi, a thread has lanes in several processes, so it is identified by its tid alone.
 _THREADS = """
 WITH chosen AS (
     SELECT track FROM feeding_tracks WHERE rank = $rank
@@ -162,10 +162,10 @@ ORDER BY part, steps DESC, slices DESC, t.id
 
 
 def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
-    """The index of the thread of every relevant host track; the thread of the steps is 0.
+    """The thread index of every relevant host track; the thread that runs the steps is 0.
 
-    Gaudi's Synapse records its part of the launching thread on a lane with another number. If there are threads besides
-    that of the steps, the first of them is treated as the launching thread.
+    Gaudi's Synapse records its part of the launching thread on a lane with another number. That lane is assigned to the
+    first thread after that of the steps, if there is one.
     """
     numbers: dict[str, int] = {}
     tracks = {}
@@ -178,7 +178,7 @@ def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
 _INSIDE = "rank = $rank AND ts >= $begin AND ts < $end"
 _LAUNCHES = f'SELECT id, track, ts, "end" FROM launches WHERE {_INSIDE} AND NOT own_work'
 _COMPUTING = f'SELECT id, track, ts, "end" FROM device_ops WHERE {_INSIDE} AND op = id'
-# Reading a value waits in a nested call. If that was not recorded, the read itself is the wait.
+# Reading a value waits in a nested call. If that call was not recorded, the read itself counts as the wait.
 _WAITS = """
 WITH calls AS (
     SELECT id, track, ts, "end" FROM slices
@@ -214,8 +214,8 @@ def _intervals(store: TraceStore, sql: str, window: Mapping[str, int], threads: 
     return Intervals(found["id"][order], known[order], found["ts"][order], found["end"][order])
 
 
-# Work without a launch is treated as queued before the window if it starts before it, or before all work on its track
-# that has a launch.
+# Work without a launch counts as queued before the window if it starts before the window, or before all work on its
+# track that has a launch.
 _TASKS = f"""
 WITH work AS (
     SELECT d.id, d.track, d.ts, d."end", d.launch, d.kind, l.ts AS launched,

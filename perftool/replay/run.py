@@ -1,4 +1,4 @@
-"""Computes the time of each node in passes over a graph."""
+"""Computes the time of each node of a graph, in one or more passes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from perftool.replay.recording import NONE, Int64s
 
 # A time so early that nothing waits for it.
 _NEVER = -(1 << 60)
-# The first pass begins without queued work, each later one in the state that the previous one left. The last one is
-# measured.
+# The first pass begins without queued work, and each later pass in the final state of the previous one. The last pass
+# is measured.
 _PASSES = 3
 
 
@@ -32,7 +32,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Before:
-    """The initial state of a pass: its start, the ends of queued tasks, and the earliest starts of nodes."""
+    """The initial state of a pass: its start, the ends of queued tasks, and the earliest starts of some nodes."""
 
     origin: int
     queued_done: Int64s | None
@@ -40,7 +40,7 @@ class Before:
 
 
 def replay_once(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = None) -> Replay:
-    """Replay the steps once, from the device's state at the start of the recording."""
+    """Replay the steps once, from the state of the device at the start of the recording."""
     lags, durs = _with_defaults(graph, lag, dur)
     done = _pass(graph, lags, durs, Before(0, None, {}))
     queued = graph.recording.tasks.queued
@@ -50,7 +50,7 @@ def replay_once(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = No
 
 def replay_steady(graph: Graph, lag: Int64s | None = None, dur: Int64s | None = None) -> Replay:
     """Replay the steps repeatedly, each time from the final state of the previous pass. A host that runs ahead of the
-    device hides its own time only until its lead is used up, so the step time is the time between the ends of two
+    device hides its own time only until its lead is used up, so the step time is measured between the ends of two
     passes.
     """
     lags, durs = _with_defaults(graph, lag, dur)
@@ -96,13 +96,14 @@ def _pass(graph: Graph, lag: Int64s, dur: Int64s, before: Before) -> Int64s:
 
 
 def reach(graph: Graph, done: Int64s) -> int:
-    """The end of the last step and of all work that the steps launched."""
+    """The time at which the last step, and all work that the steps launched, have ended."""
     launched = _tasks(graph, done)[graph.step_of != NONE]
     return max(int(done[graph.step_end].max()), int(launched.max(initial=0)))
 
 
 def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
-    """The mean step as in the table ``steps``: from the end of the previous step's work to the end of its own."""
+    """The mean step, defined as in the table ``steps``: from the end of the previous step's work to the end of its
+    own."""
     tasks = _tasks(graph, done)
     reach, total = before, 0
     bounds = zip(done[graph.step_begin].tolist(), done[graph.step_end].tolist(), strict=True)
@@ -114,7 +115,7 @@ def _mean_step(graph: Graph, done: Int64s, before: int) -> int:
 
 
 def _final_state(graph: Graph, done: Int64s) -> Before:
-    """The state after a pass, in which the next tasks queue behind the last tasks of their lanes."""
+    """The state after a pass: the first tasks of the next pass queue behind the last ones on their lanes."""
     tasks = graph.recording.tasks
     ends = _tasks(graph, done)
     not_before: dict[int, int] = {}

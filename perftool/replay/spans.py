@@ -15,7 +15,7 @@ Span = tuple[int, int, int]
 
 
 class IntervalReach:
-    """The last end of a thread's intervals that begin by a given time."""
+    """Looks up the latest end among a thread's intervals that begin by a given time."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         mine = np.array(sorted(spans), dtype=np.int64).reshape(-1, 2)
@@ -23,14 +23,14 @@ class IntervalReach:
         self._reach = np.maximum.accumulate(mine[:, 1])
 
     def reach(self, times: Int64s) -> Int64s:
-        """The last end of intervals that begin at or before each of ``times``; the smallest integer if there is
-        none."""
+        """The latest end among the intervals that begin at or before each of ``times``; the smallest integer if there
+        are none."""
         at = np.searchsorted(self._begins, times, side="right") - 1
         return np.where(at >= 0, self._reach[np.maximum(at, 0)], np.iinfo(np.int64).min)
 
 
 def covers(spans: Iterable[Span]) -> dict[int, IntervalReach]:
-    """The intervals of each thread."""
+    """Group ``spans`` by thread."""
     grouped: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for thread, ts, end in spans:
         grouped[thread].append((ts, end))
@@ -38,7 +38,7 @@ def covers(spans: Iterable[Span]) -> dict[int, IntervalReach]:
 
 
 def of_threads(thread: Int64s, wanted: Iterable[int]) -> Iterator[tuple[int, Int64s]]:
-    """Each of the threads ``wanted``, with its positions in ``thread``."""
+    """Yield each of the threads ``wanted`` with its positions in ``thread``."""
     order = np.argsort(thread, kind="stable")
     ordered = thread[order]
     for number in wanted:
@@ -47,7 +47,7 @@ def of_threads(thread: Int64s, wanted: Iterable[int]) -> Iterator[tuple[int, Int
 
 
 def inside(thread: Int64s, time: Int64s, spans: Iterable[Span]) -> Bools:
-    """Mask of the times inside one of ``spans``, starts included."""
+    """A mask of the times that are inside one of ``spans``; starts count as inside, ends do not."""
     found: Bools = np.zeros(len(time), dtype=bool)
     covered = covers(spans)
     for number, at in of_threads(thread, covered):
@@ -56,8 +56,8 @@ def inside(thread: Int64s, time: Int64s, spans: Iterable[Span]) -> Bools:
 
 
 def saved(stretches: Sequence[tuple[int, int, float]]) -> tuple[Int64s, Int64s]:
-    """Times, and the savings before each of them. If ``stretches`` overlap, the one that saves most is used. Each
-    stretch is (ts, end, factor), where ``factor`` is the share of its time that remains.
+    """Times, and the total savings (ns) before each of them. Each of ``stretches`` is (ts, end, factor), where
+    ``factor`` is the share of its time that remains. Where stretches overlap, the one that saves most counts.
     """
     cuts = sorted({moment for ts, end, _ in stretches for moment in (ts, end)})
     waiting = sorted(stretches, reverse=True)

@@ -1,4 +1,4 @@
-"""The tables whose rows come from a replay; the store calls ``replayed_rows``."""
+"""Makes the rows of tables that come from a replay. The store calls ``replayed_rows``."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ _MAKERS: dict[str, Callable[[TraceStore], Sequence[tuple[Any, ...]]]] = {
 
 
 def replayed_rows(store: TraceStore, table: str) -> Sequence[tuple[Any, ...]]:
-    """The rows of ``table``, one of those that come from a replay."""
+    """The rows of ``table``, which must be one of the tables that come from a replay."""
     return _MAKERS[table](store)

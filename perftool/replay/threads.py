@@ -1,6 +1,6 @@
-"""Waits between threads, inferred from their events. Traces do not record that a thread waits for another; they only
-show that it is silent (no op, no runtime call) while another works: the main thread during a backward pass, the
-autograd thread in the rest of the step.
+"""Infers waits between threads from their events. Traces do not record that one thread waits for another. They only
+show that it is silent (no op, no runtime call) while the other works: the main thread during the backward pass, and the
+autograd thread during the rest of the step.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ MAIN = 0
 
 @dataclass(frozen=True)
 class Handovers:
-    """A thread resumes when another reaches a point: ``to`` resumes at ``resumed`` and was silent since ``since``.
+    """Points at which one thread lets another resume: ``to``, silent since ``since``, resumes at ``resumed``.
 
-    ``cause`` is the other thread and ``caused`` the time of the point it reached. All times in ns.
+    ``cause`` is the other thread, and ``caused`` the time at which it allows this. All times are in ns.
     """
 
     to: Int64s
@@ -34,14 +34,14 @@ class Handovers:
 
 @dataclass(frozen=True)
 class Runs:
-    """Stretches of a thread's work without a pause, in time order."""
+    """The stretches in which a thread works without a pause, in time order."""
 
     ts: Int64s
     end: Int64s
 
     @classmethod
     def of(cls, recording: Recording, thread: int) -> Runs:
-        """The stretches of ``thread``; a pause of more than ``PAUSE_NS`` without events ends a stretch."""
+        """Find the stretches of ``thread``. More than ``PAUSE_NS`` without events end a stretch."""
         mine = recording.leaves.thread == thread
         ts, end = recording.leaves.ts[mine], np.maximum.accumulate(recording.leaves.end[mine])
         begins = np.ones(len(ts), dtype=bool)
@@ -50,13 +50,13 @@ class Runs:
         return cls(ts[begins], end[ends])
 
     def at_work(self, begin: Int64s, end: Int64s) -> Bools:
-        """Whether any stretch overlaps the time from ``begin`` to ``end``."""
+        """A mask of the periods from ``begin`` to ``end`` that overlap a stretch."""
         before = np.searchsorted(self.ts, end, side="left") - 1
         return (before >= 0) & (self.end[np.maximum(before, 0)] > begin)
 
 
 def hand_overs(recording: Recording) -> Handovers:
-    """The points at which the main thread wakes another thread, or waits for one."""
+    """Find the points at which the main thread wakes another thread, or resumes after waiting for one."""
     main = Runs.of(recording, MAIN)
     found: list[tuple[Int64s, Int64s, Int64s, Int64s, Int64s]] = []
     if len(main.ts):
@@ -69,12 +69,12 @@ def hand_overs(recording: Recording) -> Handovers:
 
 
 def _woken_by_main(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """The columns of Handovers for the points at which the main thread wakes ``thread``: where that thread resumes
-    after a silence in which the main thread worked."""
+    """The columns of Handovers where the main thread wakes ``thread``: where ``thread`` resumes after a silence during
+    which the main thread worked."""
     since = np.append(np.int64(np.iinfo(np.int64).min // 4), other.end[:-1])
     woken = main.at_work(since, other.ts)
     resumed = other.ts[woken]
-    # If the main thread is also silent, it woke the other when its own work ended.
+    # If the main thread is silent by then, it woke the other thread when its own work ended.
     run = np.searchsorted(main.ts, resumed, side="right") - 1
     caused = np.where(run >= 0, np.minimum(main.end[np.maximum(run, 0)], resumed), resumed)
     count = len(resumed)
@@ -82,8 +82,8 @@ def _woken_by_main(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s
 
 
 def _awaited(main: Runs, other: Runs, thread: int) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """The columns of Handovers for the points at which the main thread resumes, after it was silent until the work of
-    ``thread`` was done."""
+    """The columns of Handovers where the main thread resumes after being silent until the work of ``thread`` was
+    done."""
     since, resumed = main.end[:-1], main.ts[1:]
     last = np.searchsorted(other.end, resumed, side="right") - 1
     done = other.end[np.maximum(last, 0)]

@@ -1,4 +1,4 @@
-"""Finds the waits of the host: for device work, for another thread, for space in the launch queue."""
+"""Finds the waits of the host: for device work, for another thread, or for space in the launch queue."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from perftool.replay.points import Points
 from perftool.replay.recording import NONE, Bools, Int64s, Recording
 from perftool.replay.threads import Handovers, Runs
 
-# A call that takes this many times the usual time was delayed.
+# A call that takes more than this many times the usual time was delayed.
 _HELD_UP = 5
-# Percentiles of call times and of return delays that are treated as undelayed.
+# The percentiles of call times and of return delays that count as undelayed.
 _UNDELAYED, _QUICKEST = 25, 2
 
 
 @dataclass(frozen=True)
 class Waits:
-    """``links`` lead from causes to the ends of waits. ``least_ns`` is, for each point at which a wait ends, the length
-    of the stretch before it without the waiting; NONE for other points. ``unexplained`` is a mask of the ends of waits
-    for which the trace shows no reason.
+    """The waits of the host. ``links`` lead from causes to the ends of waits. For each point at which a wait ends,
+    ``least_ns`` is the length of the stretch before it without the waiting; it is NONE for other points.
+    ``unexplained`` is a mask of the ends of waits for which the trace shows no reason.
     """
 
     links: tuple[Links, ...]
@@ -32,7 +32,7 @@ class Waits:
 
 
 def wait_links(recording: Recording, points: Points, handovers: Handovers, first: int) -> Waits:
-    """All waits of the host. ``first`` is the node of the first task; nodes of ``points`` begin at 0."""
+    """Find all waits of the host. ``first`` is the node of the first task; the nodes of ``points`` begin at 0."""
     least = np.full(len(points), NONE, dtype=np.int64)
     by_calls = _calls_that_wait(recording, points, first, least)
     unexplained = least == WAKE_NS
@@ -46,19 +46,19 @@ def wait_links(recording: Recording, points: Points, handovers: Handovers, first
 
 
 def _usual_ns(recording: Recording) -> int:
-    """The time of an undelayed runtime call."""
+    """The length of an undelayed launch in ns."""
     calls = recording.launches
     return int(np.percentile(calls.end - calls.ts, _UNDELAYED, method="lower")) if len(calls) else 0
 
 
 def _calls_that_wait(recording: Recording, points: Points, first: int, least: Int64s) -> list[Links]:
-    """Links to the ends of calls that wait, from the work that ended inside each call; sets ``least`` for these
+    """Build links to the ends of calls that wait, from the work that ended during each call. Sets ``least`` at these
     ends."""
     waits, tasks = recording.waits, recording.tasks
     if not len(waits):
         return []
     target = points.at(waits.thread, waits.end)
-    # A call with nested launches or waits starts to wait after the last of these.
+    # A call that contains launches or waits starts to wait after the last of them.
     begun = np.clip(points.time[np.maximum(target - 1, 0)], waits.ts, waits.end)
     released = np.full(len(waits), np.iinfo(np.int64).min, dtype=np.int64)
     causes = []
@@ -83,7 +83,8 @@ def _calls_that_wait(recording: Recording, points: Points, first: int, least: In
 
 
 def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools) -> Int64s:
-    """The delay from a cause to the end of its wait. A call of usual length may have started after the work ended."""
+    """The delays from causes to the ends of waits. They are shortened for calls of usual length, which may have started
+    after the work ended."""
     tail = np.minimum(observed, WAKE_NS)
     is_wait = waited & (lasted > _usual_ns(recording))
     quickest = int(np.percentile(tail[is_wait], _QUICKEST, method="lower")) if is_wait.any() else 0
@@ -91,8 +92,8 @@ def _tails(recording: Recording, observed: Int64s, lasted: Int64s, waited: Bools
 
 
 def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """For each wait, the other thread whose work ended last during it and that is silent until it ends, and when that
-    work ended; the smallest integer if there is no such thread."""
+    """For each wait, the other thread that stopped working last during the wait and stayed silent until its end, and
+    when that thread stopped; the smallest integer if there is no such thread."""
     other = np.zeros(len(begun), dtype=np.int64)
     ended = np.full(len(begun), np.iinfo(np.int64).min, dtype=np.int64)
     for number in range(recording.threads):
@@ -107,7 +108,8 @@ def _thread_that_ended(recording: Recording, thread: Int64s, begun: Int64s, end:
 
 
 def _calls_that_copy(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Links from copies to the ends of the calls that submit them and wait for them; sets ``least`` for these ends."""
+    """Build links from copies to the ends of the calls that submit them and wait for them. Sets ``least`` at these
+    ends."""
     tasks, calls = recording.tasks, recording.launches
     copies = np.flatnonzero(tasks.copy & (tasks.launch != NONE))
     call = tasks.launch[copies]
@@ -121,8 +123,8 @@ def _calls_that_copy(recording: Recording, points: Points, first: int, least: In
 
 
 def _full_queue(recording: Recording, points: Points, first: int, least: Int64s) -> Links:
-    """Links to the ends of launches that waited for space in the queue, from the work that made space; sets
-    ``least``."""
+    """Build links from work that made space in the queue to the ends of launches that waited for it. Sets ``least`` at
+    these ends."""
     tasks, calls = recording.tasks, recording.launches
     usual = _usual_ns(recording)
     order = np.argsort(calls.ts, kind="stable")
@@ -141,12 +143,12 @@ def _full_queue(recording: Recording, points: Points, first: int, least: Int64s)
 
 
 def _queued_since(recording: Recording) -> Int64s:
-    """A submission time before the window for each task that was queued at its start."""
+    """An assumed submission time, just before the window, for each task that was queued when the window began."""
     return np.full(int(recording.tasks.queued.sum()), recording.begin - 1, dtype=np.int64)
 
 
 def _other_threads(points: Points, handovers: Handovers, least: Int64s) -> Links:
-    """Links from a point of one thread to the point at which another thread resumes after it; sets ``least``."""
+    """Build links from a point on one thread to the point at which another thread resumes. Sets ``least`` there."""
     target = points.at(handovers.to, handovers.resumed)
     least[target] = 0
     return Links.of(

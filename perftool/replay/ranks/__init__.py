@@ -1,1 +1,1 @@
-"""Replays the ranks of a run together: at a collective, each rank waits for the last one."""
+"""Replays the ranks of a run together: at each collective, all ranks wait for the last one."""

@@ -1,4 +1,4 @@
-"""The arrivals of ranks at collectives, and their work in between."""
+"""Determines when ranks arrive at collectives, and how much they work in between."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def arrivals_of(
     found: Columns, ranks: Columns, steps: Int64s, stretches: Columns, stages: Mapping[int, Sequence[int]],
     single: Container[int] = (),
 ) -> tuple[Arrivals, dict[int, int]]:  # fmt: skip
-    """The arrivals of ranks in ``found``, followed by the ends of the windows of ``ranks``; and the role of each rank.
+    """The arrivals in ``found``, followed by the window ends of ``ranks``; also returns the role of each rank.
 
-    ``single`` ranks are the only recorded ones of their stage.
+    ``single`` contains ranks that are the only recorded ones of their stage.
     """
     facts = _calls_of(found, ranks, steps)
     each = _Collectives(facts)
@@ -32,7 +32,7 @@ def arrivals_of(
         each.add(rank, int(ranks["ts"][at]), int(ranks["offset_ns"][at]), parts)
     kind = np.concatenate([found["kind"], np.full(len(ranks["rank"]), int(found["kind"].max()) + 1)])
     peers, roles = peers_of(facts, kind, each.orders, stages, single)
-    # The ends of the windows are not compared: after the last collective, no recorded rank waits.
+    # Window ends are not compared, because no recorded rank waits after the last collective.
     usual = usual_of(facts, each.work, peers, roles, each.orders)
     compared = {
         name: (values, usual.excess(each.cause_sums[name], each.cause_begins[name], facts.rank))
@@ -64,7 +64,7 @@ def _calls_of(found: Columns, ranks: Columns, steps: Int64s) -> ArrivalFacts:
 
 
 class _Collectives:
-    """The columns of Arrivals, filled rank by rank; ``sums`` and ``cause_sums`` are the work until each arrival."""
+    """The columns of Arrivals, filled rank by rank. ``sums`` and ``cause_sums`` are the work before each arrival."""
 
     def __init__(self, facts: ArrivalFacts) -> None:
         size = len(facts.rank)
@@ -92,12 +92,12 @@ class _Collectives:
         hold = np.searchsorted(cuts[holds.end], ready + ROUNDED_NS, side="right") - 1
         cause = np.where(hold >= 0, np.append(holds.arrival, NONE)[hold], NONE)
         release = np.append(cuts[holds.end], begin)[hold]
-        # A collective that comes later, or that ended before the window, did not delay this one.
+        # Collectives that come later or ended before the window did not delay this one.
         held = (cause != NONE) & (facts.meeting[cause] < facts.meeting[mine]) & (release > begin)
         self.own[mine] = np.where(held, cause, NONE)
         free = np.where(hold < 0, begin + offset + moments - start_sums[0], ready + offset)
         self.own_lag[mine] = np.where(held, release - facts.end[cause] + moments - done.until(release), free)
-        # Differences in the order of readiness: the work between one arrival and the next.
+        # The work between consecutive arrivals, in the order in which they are ready.
         order = np.lexsort((facts.begin[mine], ready))
         self.work[mine[order]] = np.diff(moments[order], prepend=start_sums)
         self.sums[mine], self.start_sums[rank] = moments, float(start_sums[0])
@@ -114,7 +114,8 @@ class _Collectives:
 
 @dataclass(frozen=True)
 class _Holds:
-    """The waits of a rank: each from cut ``begin`` to cut ``end`` (counted within the rank), caused by ``arrival``."""
+    """The waits of a rank. Each lasts from cut ``begin`` to cut ``end`` (indices into the rank's cuts) and is caused by
+    the collective of ``arrival``."""
 
     begin: Int64s
     end: Int64s
@@ -122,7 +123,7 @@ class _Holds:
 
 
 class _Done:
-    """The work of a rank up to any time: the time in which no known collective blocks it."""
+    """Sums the work of a rank up to any time. Work is the time in which no known collective blocks the rank."""
 
     def __init__(self, cuts: Int64s, holds: _Holds) -> None:
         free = np.ones(len(cuts) - 1)
@@ -131,14 +132,14 @@ class _Done:
         self._cuts, self._sums = cuts, np.append(0.0, np.cumsum(np.diff(cuts) * free))
 
     def until(self, moments: Int64s) -> Int64s:
-        """The work until each of ``moments``, in ns."""
+        """The work before each of ``moments``, in ns."""
         found: Int64s = np.interp(moments, self._cuts, self._sums).round().astype(np.int64)
         return found
 
 
 def _holds(cuts: Int64s, held_until: Int64s, arrivals: Int64s, end: Int64s) -> _Holds:
-    """The waits for collectives among ``arrivals``; for each stretch, ``held_until`` is when a collective releases it,
-    or NEVER."""
+    """Find the waits for the collectives of ``arrivals``. ``held_until`` is, for each stretch, the time at which a
+    collective releases the rank, or NEVER."""
     begins = held_until != NEVER
     begins[1:] &= held_until[1:] != held_until[:-1]
     begin = np.flatnonzero(begins)
@@ -151,11 +152,12 @@ def _holds(cuts: Int64s, held_until: Int64s, arrivals: Int64s, end: Int64s) -> _
 
 
 def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """For each arrival of a rank: the collective that ended just before it, how long before, and when it was ready.
+    """For each arrival of a rank: the collective that ended just before, how long before (ns), and when the rank was
+    ready.
 
     A collective that was queued behind another one was ready when the work before its launch was done. It was queued if
-    it began just after another one on its stream, or just after one on another stream if the work before its launch had
-    ended earlier. Other collectives began when they were ready.
+    it began just after another one on the same stream; also if it began just after one on another stream, although the
+    work before its launch had ended earlier. All other collectives began as soon as they were ready.
     """
     begin, end, meeting = facts.begin, facts.end, facts.meeting
     collectives = mine[mine < facts.count]
@@ -173,7 +175,7 @@ def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s
                 (at >= 0) & (begin[mine[chosen]] - end[found] <= ACROSS_NS) & (meeting[found] < meeting[mine[chosen]])
             )
             if not same:
-                # The collective may have waited for compute launched before it.
+                # Otherwise, the collective may have waited for the compute launched before it.
                 late = begin[mine[chosen]] - facts.ready[mine[chosen]] > ACROSS_NS
                 just &= late | (facts.known[mine[chosen]] == 0)
             rows = np.flatnonzero(chosen)[just]
@@ -183,7 +185,7 @@ def _followed(facts: ArrivalFacts, mine: Int64s) -> tuple[Int64s, Int64s, Int64s
 
 
 def _before_in_lane(facts: ArrivalFacts, mine: Int64s) -> Int64s:
-    """For each arrival of a rank, the previous one in its group, unless they overlap."""
+    """For each arrival of a rank, the previous one in the same process group, unless they overlap."""
     order = mine[np.lexsort((facts.begin[mine], facts.lane[mine]))]
     earlier, later = order[:-1], order[1:]
     lane = facts.lane

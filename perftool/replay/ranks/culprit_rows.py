@@ -1,4 +1,4 @@
-"""Describes ranks that keep others waiting, as rows of the table ``culprits``."""
+"""Makes rows of the table ``culprits``, which describe ranks that keep others waiting."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from perftool.units import format_ns, ranks_text
 
 # The replay and the estimate from exposed collectives agree if they differ by at most 10 %, or 1 % of the step.
 _AGREE, _AGREE_STEP = 0.1, 0.01
-# If more than this share of the ranks is late, moving their work to the other ranks makes these noticeably slower.
+# If more than this share of the ranks is late, moving work from them would slow down the other ranks noticeably.
 _FEW = 0.2
-# A rank's own additional time must account for at least half of the others' wait for it.
+# A rank's additional work must account for at least this share of the time that the others wait for it.
 _EXPLAINS = 0.5
-# A rank that loses more than this share of its lateness before one collective paused there.
+# If more than this share of a rank's additional work comes before a single collective, the rank paused there.
 _AT_ONCE = 0.5
-# If at most this many ranks are late for different reasons, the reason is given for each rank.
+# Up to this many ranks with different causes are explained one by one.
 _MOST_WORDED = 4
 _WORDS = {
     "compute": "its kernels take {own} in such a step, compared with {usual} on {others}",
@@ -72,7 +72,7 @@ class CulpritRowMaker(Lateness):
     """Turns late ranks into rows of the table ``culprits``."""
 
     def named(self, ranks: Sequence[int]) -> tuple[str, str, str]:
-        """The kind, the subject and the label of ``ranks``."""
+        """The kind, subject and label that describe ``ranks``."""
         hosts = sorted({self.hosts.get(rank, "") for rank in ranks})
         place = f" ({', '.join(hosts)})" if all(hosts) and len(hosts) < 3 else ""
         if len(ranks) == 1:
@@ -95,17 +95,17 @@ class CulpritRowMaker(Lateness):
     ) -> CulpritRow | None:  # fmt: skip
         least, estimate = self.estimate(late)
         if estimate <= LEAST * self.step_ns * (len(late.steps or self.steps) / len(self.steps)):
-            # The others hardly wait for ``late``.
+            # The other ranks hardly wait for ``late``.
             return None
         chosen = np.isin(self.steps, late.steps or self.steps)
         own = self.excess[np.isin(self.meetings.ranks, late.ranks)][:, chosen].sum(axis=1).max() / len(self.steps)
         if reason is None and own < _EXPLAINS * estimate:
-            # The work of ``late`` does not explain the others' wait.
+            # The additional work of ``late`` does not explain why the others wait.
             return None
         replayed = None if self.model.why_not else self.saved_each([changes or late.changes])[0]
         steps = self._steps_of(late)
         cause, own, usual = reason or self._cause(late, steps)
-        # A slow host launches collectives after the compute that would hide them, so the gain may include the exposed
+        # A slow host launches collectives too late to be hidden by compute, so the gain may include the exposed
         # collectives of this rank.
         mine = np.isin(self.meetings.ranks, late.ranks)
         own_exposed = float(self.exposed[mine].mean(axis=1).max()) if cause == "host" else 0.0
@@ -117,7 +117,7 @@ class CulpritRowMaker(Lateness):
         others = others or self._others(late.ranks)
         slowdown = self._slowdown(late, cause)
         if slowdown and slowdown.kind in ("more", "larger") and len(late.ranks) > _FEW * len(self.ranks):
-            # Moving the work to the other ranks saves much less than removing it, which the replay assumes.
+            # The replay removes the additional work. Moving it to the other ranks saves much less.
             trusted = False
         why = self._why(late, steps, (cause, own, usual), others, slowdown)
         return CulpritRow(
@@ -131,14 +131,14 @@ class CulpritRowMaker(Lateness):
         )  # fmt: skip
 
     def _peer(self, late: Late) -> int | None:
-        """The rank to compare ``late`` with: the nearest one of the same role, on the same host if that is known."""
+        """The rank to compare with ``late``: the nearest one with the same role, preferably on the same host."""
         first = late.ranks[0]
         alike = [rank for rank, same in zip(self.ranks, self.compared(late).tolist(), strict=True) if same]
         elsewhere = {rank: self.hosts.get(rank) != self.hosts.get(first) for rank in alike}
         return min(alike, key=lambda rank: (elsewhere[rank], abs(rank - first), -rank), default=None)
 
     def _everywhere(self, late: Late) -> bool:
-        """Whether ``late`` lose their time before several collectives of a step."""
+        """Whether the additional work of ``late`` is spread over several collectives of a step."""
         arrivals = self.meetings.arrivals
         excess = np.maximum(arrivals.excess[np.isin(arrivals.rank, late.ranks)], 0.0)
         return bool(excess.max(initial=0.0) <= _AT_ONCE * excess.sum() / len(self.steps))
@@ -148,15 +148,15 @@ class CulpritRowMaker(Lateness):
         return least - room <= replayed <= median + room and replayed > 0
 
     def _steps_of(self, late: Late) -> list[int]:
-        """The steps in which any of ``late`` is late; all steps if there are none."""
+        """The steps in which any of ``late`` are late; all steps if there are none."""
         if late.steps:
             return list(late.steps)
         at = self.late_at([rank for rank in self.ranks if rank not in late.ranks])
         return [step for number, step in enumerate(self.steps) if at[:, number].any()] or self.steps
 
     def _cause(self, late: Late, steps: Sequence[int]) -> tuple[str | None, float, float]:
-        """The cause of at least half of the lateness, with its time in a late step on ``late`` and on the median rank;
-        None and zeros if no cause accounts for half."""
+        """The cause of at least half of the lateness, and its time (ns) per late step on ``late`` and on the median
+        rank; None and zeros if no cause accounts for half."""
         rows, columns = np.isin(self.meetings.ranks, late.ranks), np.isin(self.steps, steps)
         count = max(1, int(rows.sum()) * int(columns.sum()))
         more = {
@@ -171,14 +171,14 @@ class CulpritRowMaker(Lateness):
         return most, own, own - more[most]
 
     def _slowdown(self, late: Late, cause: str | None) -> Slowdown | None:
-        """How the kernels of ``late`` differ from those of the others, if they are the ``cause``."""
+        """How the kernels of ``late`` differ from those of the other ranks; None unless compute is the ``cause``."""
         return slowdown_of(self.store, late.ranks, self.ranks) if cause == "compute" else None
 
     def _why(
         self, late: Late, steps: Sequence[int], reason: tuple[str | None, float, float], others: str,
         slowdown: Slowdown | None,
     ) -> str:  # fmt: skip
-        """A clause on what takes longer on ``late``; one per rank if the causes differ."""
+        """Say what takes longer on ``late``, in a clause for all ranks, or in one per rank if their causes differ."""
         each = [Late((rank,), late.steps) for rank in late.ranks]
         causes = [self._cause(one, steps) for one in each]
         if 1 < len(each) <= _MOST_WORDED and len({cause for cause, _, _ in causes}) > 1:
@@ -197,13 +197,14 @@ class CulpritRowMaker(Lateness):
 
 
 def why_text(cause: str | None, own: float, usual: float, others: str, *, cpu: bool) -> str:
-    """A clause on ``cause``, which takes ``own`` ns instead of ``usual``; ``cpu`` if the CPU is the device."""
+    """A clause that says that ``cause`` takes ``own`` instead of ``usual`` (ns). ``cpu``: whether the CPU is the
+    device."""
     words = _UNKNOWN if cause is None else ({**_WORDS, **_CPU_WORDS} if cpu else _WORDS)[cause]
     return words.format(own=format_ns(own), usual=format_ns(usual), others=others)
 
 
 def _period(steps: Sequence[int], every: Sequence[int]) -> int | None:
-    """The number of steps between late steps, if it is constant and above one; else None."""
+    """The number of steps from one late step to the next if it is constant and above one; else None."""
     places = [every.index(step) for step in steps]
     gaps = {later - earlier for earlier, later in pairwise(places)}
     return gaps.pop() if len(gaps) == 1 and gaps != {1} and len(steps) > 1 else None

@@ -1,4 +1,4 @@
-"""Finds culprits (ranks, stages, links), and their cost by two independent estimates."""
+"""Finds culprits (ranks, stages, links), and estimates their cost in two independent ways."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from perftool.replay.ranks.reading import LEAST
 from perftool.store.trace_store import TraceStore
 from perftool.units import format_ns, ranks_text
 
-# If at most this many ranks are late together, the replay also tries to leave out each of them.
+# If at most this many ranks are late together, the replay checks for each of them whether it costs anything.
 _MOST_TRIED = 32
-# Even by chance, one of two ranks is late in most steps. So the excess of a culprit must be at least this many times
-# the excess of the others.
+# One of two ranks may be late in most steps by chance. So a culprit's excess must be at least this many times the
+# median excess of the others.
 _STEADY = 3.0
 # On CPUs, other processes may use a core at any time, so one of two equal ranks is late in each step. The probability
-# that a culprit is late in its steps only by chance must be at most this.
+# that a rank is late so often by chance must be at most this.
 _CHANCE = 1 / 32
-# A group's collectives are slow if they take more than this many times as long as those of similar groups; differences
-# in topology have less effect.
+# A group's collectives are slow if they take more than this many times as long as those of similar groups. Differences
+# in topology have a smaller effect.
 _SLOW_LINK = 1.5
 
 
@@ -44,13 +44,13 @@ def _medians_of_others(values: Floats) -> Floats:
     count, order = len(values), np.argsort(values, kind="stable")
     ordered, place = values[order], np.empty_like(order)
     place[order] = np.arange(count)
-    # Leaving out a value moves all larger values down by one place.
+    # Without a value, all larger values move down by one place.
     low, high = (ordered[at + (place <= at)] for at in ((count - 2) // 2, (count - 1) // 2))
     return np.asarray((low + high) / 2)
 
 
 def _beyond_chance(steps: int) -> int:
-    """In how many of ``steps`` one of two ranks must be late for a sign test to rule out that they are equal."""
+    """The number of ``steps`` in which one of two ranks must be late for a sign test to show that they differ."""
     tail = 0.0
     for late in range(steps, -1, -1):
         ways = math.lgamma(steps + 1) - math.lgamma(late + 1) - math.lgamma(steps - late + 1)
@@ -65,10 +65,10 @@ def _worth(row: CulpritRow) -> int:
 
 
 class _Search(CulpritRowMaker):
-    """The search for culprits among the ranks of a model."""
+    """Searches for culprits among the ranks of a model."""
 
     def rows(self) -> Iterator[CulpritRow | None]:
-        """A row for each culprit, in no particular order; None for a kind of culprit that the run does not have."""
+        """A row for each culprit, in no particular order; None if there is no culprit of a kind."""
         late = self._persistent()
         yield self._of_ranks(late) if late else None
         yield self._stage() if late is None else None
@@ -78,7 +78,7 @@ class _Search(CulpritRowMaker):
     def _persistent(self) -> Late | None:
         """The ranks that are late in more than half of the steps, except those whose lateness costs nothing.
 
-        On CPUs, they must be late in more steps than chance explains.
+        On CPUs, they must be late more often than chance explains.
         """
         found: list[int] = []
         saved = 0
@@ -90,15 +90,15 @@ class _Search(CulpritRowMaker):
             if not more or len(found) + len(more) > len(self.ranks) / 2:
                 break
             both = self.saved(Late((*found, *more)))
-            # The lateness of more ranks costs nothing if the found ranks hide it.
+            # The lateness of the new ranks costs nothing if that of the known ranks hides it.
             if found and both < max(1.25 * saved, saved + LEAST * self.step_ns):
                 break
             found, saved = sorted([*found, *more]), both
         return self._needed(Late(tuple(found))) if found else None
 
     def _steady(self, late: Sequence[int], found: Sequence[int]) -> list[int]:
-        """The ranks in ``late`` whose excess over all steps is much larger than the median excess of the ranks in
-        neither ``late`` nor ``found``.
+        """The ranks in ``late`` whose total excess is much larger than the median of the ranks that are in neither
+        ``late`` nor ``found``.
         """
         wholes = dict(zip(self.ranks, np.maximum(self.excess, 0.0).sum(axis=1).tolist(), strict=True))
         rest = [whole for rank, whole in wholes.items() if rank not in late and rank not in found]
@@ -106,7 +106,7 @@ class _Search(CulpritRowMaker):
         return [rank for rank in late if wholes[rank] >= _STEADY * usual]
 
     def _needed(self, late: Late) -> Late:
-        """``late`` without the ranks that cost nothing."""
+        """Remove the ranks from ``late`` that cost nothing."""
         if not 1 < len(late.ranks) <= _MOST_TRIED:
             return late
         less = [[change for change in late.changes if change.rank != rank] for rank in late.ranks]
@@ -119,7 +119,7 @@ class _Search(CulpritRowMaker):
         return self.row(kind, subject, label, late)
 
     def _stage(self) -> CulpritRow | None:
-        """A row for the stage whose ranks compute longest; None if that is hardly longer than in the median stage."""
+        """A row for the stage whose ranks compute longest; None if they take hardly longer than the median stage."""
         work = self.by_step(self.meetings.arrivals.causes["compute"][0]).sum(axis=1)
         by_rank = dict(zip(self.ranks, work.tolist(), strict=True))
         means = {
@@ -142,7 +142,7 @@ class _Search(CulpritRowMaker):
         )
 
     def _links(self) -> CulpritRow | None:
-        """A row for the groups whose transfers take longer than those of similar groups; None without any."""
+        """A row for the groups whose transfers take longer than those of similar groups; None if there are none."""
         whole, usual = self._wires()
         slow = [lane for lane in whole if whole[lane] > _SLOW_LINK * usual[lane] > 0]
         if not slow or len(slow) == len(whole):
@@ -174,7 +174,7 @@ class _Search(CulpritRowMaker):
         )  # fmt: skip
 
     def _wires(self) -> tuple[dict[int, float], dict[int, float]]:
-        """The transfer time of each group, and of the median similar group, in ns."""
+        """The transfer time of each group, and that of the median similar group, in ns."""
         meet = self.meetings
         whole: dict[int, float] = {}
         usual: dict[int, float] = {}
@@ -200,7 +200,7 @@ class _Search(CulpritRowMaker):
         return self.meetings.group[int(np.flatnonzero(self.meetings.lane == lane)[0])]
 
     def _occasional(self, left_out: Sequence[int]) -> Iterator[CulpritRow | None]:
-        """Rows for ranks, except ``left_out``, that are late in some of the steps."""
+        """Rows for ranks that are late in some of the steps, except ranks in ``left_out``."""
         if len(self.steps) < 3:
             return
         at = self.late_at(left_out)
@@ -257,7 +257,7 @@ class _Search(CulpritRowMaker):
         )  # fmt: skip
 
     def before_the_recording(self) -> Iterator[CulpritRow]:
-        """A row for the rank that the others wait for most in the only recorded step, if its work is not the reason."""
+        """A row for the rank that the others wait for most, if only one step was recorded and does not show why."""
         if len(self.steps) > 1 or self._missing:
             return
         meet = self.meetings

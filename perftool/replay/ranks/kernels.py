@@ -1,4 +1,4 @@
-"""Explains why kernels take longer on late ranks: each runs slower, each processes more data, or more of them run."""
+"""Explains why kernels take longer on late ranks: they run slower, process more data, or there are more of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from perftool.store.trace_store import TraceStore
 
-# Kernels of equal work differ by a percent or two from rank to rank.
+# Kernels that do the same work differ by one or two percent between ranks.
 _NOTICED = 1.02
-# If kernels with this share of the time are equally slower, the report says that all kernels are slower, as with a
-# lower clock.
+# If kernels with at least this share of the time are slower by about the same factor, the report says that all are, as
+# with a lower clock.
 _MOST, _ALIKE = 0.8, 0.05
-# A single kernel is named if it makes up more than half of the difference.
+# A kernel is named if it accounts for more than this share of the difference.
 _NAMED = 0.5
 _LONGEST_NAME = 60
 _BY_SAME_FACTOR = ", all by the same factor"
@@ -28,7 +28,7 @@ GROUP BY d.rank, d.name ORDER BY d.rank, d.name
 """
 
 
-# Bytes that the ops of each rank read and write in a step, if the shapes of most of the work are known.
+# The bytes that the ops of each rank read and write per step, if the shapes of most of the work are known.
 _SIZES = """
 SELECT rank, e.sized_bytes / greatest(w.steps, 1) AS bytes FROM _efficiency_totals AS e JOIN windows AS w USING (rank)
 WHERE e.sized_bytes > 0 AND e.sized_ns >= 0.5 * e.work_ns
@@ -37,9 +37,9 @@ WHERE e.sized_bytes > 0 AND e.sized_ns >= 0.5 * e.work_ns
 
 @dataclass(frozen=True)
 class Slowdown:
-    """``kind`` is slower (the same number of kernels, each takes longer), larger (they also have larger inputs),
-    unsized (their inputs may be larger: no shapes are recorded) or more (more kernels). ``words`` is a clause on the
-    kind.
+    """Why kernels take longer. ``kind`` is ``more`` (there are more kernels) or, for the same number of kernels,
+    ``slower`` (each takes longer), ``larger`` (because of larger inputs), or ``unsized`` (perhaps because of larger
+    inputs, but no shapes were recorded). ``words`` is a clause that says so.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Slowdown:
 
 
 def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> Slowdown | None:
-    """How the kernels of ``late`` differ from those of the other ``ranks``; None if no kind of Slowdown applies."""
+    """How the kernels of ``late`` differ from those of the other ``ranks``; None if no kind applies."""
     known: dict[int, dict[str, tuple[float, float]]] = {}
     for row in store.select(_TOTALS):
         known.setdefault(row["rank"], {})[row["name"]] = (row["times"], row["ns"])
@@ -66,7 +66,7 @@ def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
         if size is not None and np.log(size) > 0.5 * np.log(length):
             return Slowdown("larger", f"the same number of kernels, on {size:.2f} times as much data")
         where = _where(_mean(mine), _median(rest), length)
-        # Larger inputs slow down some kernels more than others; a lower clock slows down all alike.
+        # Larger inputs slow down some kernels more than others; a lower clock affects all kernels alike.
         unsized = size is None and where != _BY_SAME_FACTOR
         words = f"the same number of kernels, each {length:.2f} times as long{where}"
         return Slowdown("unsized" if unsized else "slower", words)
@@ -74,7 +74,7 @@ def slowdown_of(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) -> float | None:
-    """How many times as much data the kernels of ``late`` use as those of the other ``ranks``; None if unknown."""
+    """How many times as much data the kernels of ``late`` process as those of the other ``ranks``; None if unknown."""
     sizes = {row["rank"]: row["bytes"] for row in store.select(_SIZES)}
     mine = [sizes[rank] for rank in late if rank in sizes]
     rest = [sizes[rank] for rank in ranks if rank in sizes and rank not in late]
@@ -82,7 +82,8 @@ def _size_ratio(store: TraceStore, late: Sequence[int], ranks: Sequence[int]) ->
 
 
 def _where(mine: Mapping[str, float], usual: Mapping[str, float], length: float) -> str:
-    """A clause which says that all kernels are equally slower, or names the one that makes most of the difference."""
+    """A clause that says that all kernels are slower by the same factor, or names the one that accounts for most of the
+    difference; may be empty."""
     both = {name: (mine[name], usual[name]) for name in mine if usual.get(name, 0) > 0}
     whole = sum(ns for _, ns in both.values())
     alike = sum(ns for own, ns in both.values() if abs(own / ns - length) <= _ALIKE * length)
@@ -109,7 +110,7 @@ def _median(many: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, floa
 
 
 def _by_name(many: Sequence[Mapping[str, tuple[float, float]]], summed: object) -> dict[str, float]:
-    """The time of each kernel on the ranks ``many``, combined by ``summed``."""
+    """The times of each kernel on several ranks, combined by ``summed``."""
     assert callable(summed)
     names = {name for kernels in many for name in kernels}
     return {name: float(summed([kernels.get(name, (0, 0))[1] for kernels in many])) for name in names}

@@ -1,4 +1,4 @@
-"""Measures how late each rank is relative to the median rank, and how long the others wait for it."""
+"""Measures how late each rank is compared with the median rank, and how long the others wait for it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from perftool.replay.ranks.model import RunModel
 from perftool.replay.ranks.reading import LEAST
 from perftool.store.trace_store import TraceStore
 
-# A rank is late together with the latest rank if it is at least half as late.
+# A rank counts as late if it is at least this late, as a share of the latest rank's lateness.
 _TOGETHER = 0.5
 
 
 @dataclass(frozen=True)
 class Late:
-    """Ranks that are late, in the given steps or, if None, in every step in which they are late."""
+    """Ranks that are late in ``steps``; None means all steps."""
 
     ranks: tuple[int, ...]
     steps: tuple[int, ...] | None = None
 
     @property
     def changes(self) -> list[Less]:
-        """The changes that make the late ranks as fast as the median rank."""
+        """The changes that would make the late ranks as fast as the median rank."""
         return [Less(rank, "own", None, step) for rank in self.ranks for step in self.steps or (None,)]
 
 
 class Lateness:
-    """The ranks of a model, compared step by step."""
+    """Compares the ranks of a model step by step."""
 
     def __init__(self, store: TraceStore, model: RunModel) -> None:
         self.store, self.model = store, model
@@ -46,12 +46,12 @@ class Lateness:
 
     @cached_property
     def cpu(self) -> bool:
-        """Whether the CPU is the device of the ranks."""
+        """Whether the CPU is the device."""
         return bool(self.store.select("SELECT 1 FROM _cpu_runs LIMIT 1"))
 
     @cached_property
     def excess(self) -> Floats:
-        """The additional own time of each rank (row) in each step (column) compared with the median rank, in ns."""
+        """How much more each rank (row) works in each step (column) than the median rank, in ns."""
         return self.by_step(self.meetings.arrivals.excess)
 
     def by_step(self, values: Floats) -> Floats:
@@ -63,7 +63,7 @@ class Lateness:
 
     @cached_property
     def exposed(self) -> Floats:
-        """The time in each step in which the device of each rank runs only collectives, in ns."""
+        """How long the device of each rank (row) runs only collectives in each step (column), in ns."""
         rows = self.store.select(
             "SELECT rank, step, sum(exposed_ns)::BIGINT AS ns FROM _rank_stretches WHERE step IS NOT NULL "
             "GROUP BY rank, step"
@@ -72,16 +72,16 @@ class Lateness:
         return np.array([[known.get((rank, step), 0.0) for step in self.steps] for rank in self.ranks])
 
     def waiting_for(self, late: Late) -> Floats:
-        """The additional time of each rank in exposed collectives compared with ``late``, in each step; NaN for
-        ``late``.
+        """How much longer each rank (row) spends in exposed collectives than ``late`` in each step (column), in ns; NaN
+        for ``late``.
         """
         mine = np.isin(self.meetings.ranks, late.ranks)
         least = self.exposed[mine].min(axis=0)
         return np.where(mine[:, None], np.nan, self.exposed - least)
 
     def estimate(self, late: Late) -> tuple[float, float]:
-        """Two estimates of the cost of ``late`` in ns per step, from the waits of the compared ranks: the shortest wait
-        less the pipeline bubble, and the median wait."""
+        """A lower and a middle estimate of the cost of ``late`` in ns per step, from the waits of the compared ranks:
+        the shortest wait minus the pipeline bubble, and the median wait."""
         waiting = self.waiting_for(late)
         if np.isnan(waiting).all():
             return 0.0, 0.0
@@ -91,15 +91,14 @@ class Lateness:
         return float(others.min()) - self.bubble(late), float(np.median(others))
 
     def compared(self, late: Late) -> npt.NDArray[np.bool_]:
-        """A mask of the ranks with which ``late`` are compared: those of the same role, or if there are none, all
-        others."""
+        """A mask of the ranks to compare with ``late``: those with the same role or, if there are none, all others."""
         mine = np.isin(self.meetings.ranks, late.ranks)
         roles = {self.meetings.roles[rank] for rank in late.ranks}
         alike = np.array([self.meetings.roles[rank] in roles for rank in self.ranks]) & ~mine
         return alike if alike.any() else ~mine
 
     def bubble(self, late: Late) -> float:
-        """How much of a stage's lateness its own pipeline bubble may absorb, in ns per step. With n equal stages and m
+        """How much of a stage's lateness its own pipeline bubble can absorb, in ns per step. With n equal stages and m
         microbatches, a stage waits for (n - 1) / m of its compute time.
         """
         stages = self.meetings.stages
@@ -115,7 +114,8 @@ class Lateness:
         return float((len(stages) - 1) / micro * computed)
 
     def late_at(self, left_out: Sequence[int]) -> Floats:
-        """A mask of late ranks in each step: at least half as late as the latest, among ranks not ``left_out``."""
+        """A mask of the ranks (rows) that are late in each step (columns): at least half as late as the latest. Ignores
+        ranks in ``left_out``."""
         excess = np.where(np.isin(self.meetings.ranks, left_out)[:, None], 0.0, self.excess)
         most = excess.max(axis=0)
         found: Floats = (excess >= _TOGETHER * most) & (excess > LEAST * self.step_ns)

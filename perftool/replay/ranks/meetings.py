@@ -1,5 +1,5 @@
 """A model of ranks that meet at collectives: each arrives after its own work, and all leave once the last has arrived.
-The model holds sums of work between collectives rather than each unit of work, which bounds its size per rank.
+The model contains sums of work between collectives rather than single units of work, which bounds its size per rank.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ CAUSES = ("compute", "copy", "dataloader", "compile", "host")
 class Arrivals:
     """Arrivals of ranks at collectives, in the order of the collectives, which ``meeting`` numbers from 0.
 
-    Rank ``rank`` is ready at ``ready`` on the common clock. ``own``, ``before`` and ``lane`` are the indices of earlier
-    arrivals of the rank, or NONE.
+    Rank ``rank`` is ready at ``ready`` (ns on the common clock). ``own``, ``before`` and ``lane`` are indices of
+    earlier arrivals of the same rank, or NONE.
 
-    ``own``: the last one that blocked it; the rank is ready ``own_lag`` ns after that ended or (NONE) after time 0.
-    ``before``: the one that ended ``before_lag`` ns before this one began, because the collectives of a stream queue.
-    ``lane``: the previous one in the same group.
-    ``work``: the rank's own work since it was ready for its last collective: the ns in which no collective blocks it.
-    ``excess``: how much more work this is than on the median rank of its role.
-    ``order``: the indices of all arrivals, rank by rank, in order of readiness.
-    ``left``: where in the rank's work ``own`` ended, as a position in ``order``; the fraction is a share of the work
-    before the next arrival.
+    ``own``: the last arrival at a collective that blocked the rank. The rank is ready ``own_lag`` ns after that
+    collective ends, or after time 0 if ``own`` is NONE.
+    ``before``: the arrival at the collective that this one queued behind, which ended ``before_lag`` ns before.
+    ``lane``: the previous arrival in the same process group.
+    ``work``: how long the rank worked since it was ready for its previous collective: the ns in which none blocks it.
+    ``excess``: how much more work that is than on the median rank with the same role.
+    ``order``: the indices of all arrivals, rank by rank, in the order in which they are ready.
+    ``left``: the place in the rank's work at which ``own`` ended, as a position in ``order``. The fraction is a share
+    of the work before the next arrival.
     ``causes``: the work and the excess due to each of CAUSES.
     """
 
@@ -56,10 +57,10 @@ class Arrivals:
 
 @dataclass(frozen=True)
 class Less:
-    """Rank ``rank`` spends only ``factor`` of its time on ``cause``, in ``step`` or (None) in all steps.
+    """A change: rank ``rank`` spends only ``factor`` of its time on ``cause``, in ``step`` or, if None, in all steps.
 
-    ``cause`` is one of CAUSES, ``own`` for all work of the rank itself, or ``link`` for the transfers of its process
-    group ``group``. Without ``factor``, the rank takes as long as the median rank of its role.
+    ``cause`` is one of CAUSES, or ``own`` for all work of the rank, or ``link`` for the transfers of its process group
+    ``group``. If ``factor`` is None, the rank takes as long as the median rank with the same role.
     """
 
     rank: int
@@ -73,14 +74,14 @@ class Less:
 class Meetings:
     """A few steps of all ranks. A meeting is one collective, or a send with its receive, matched across its ranks.
 
-    For each meeting: it lasts ``wire`` ns once all ranks have arrived; ``kind`` is a number for its operation, size and
-    number of ranks; ``group`` names its process group, and ``lane`` is a number for the group; ``passes`` is true for a
-    send with its receive.
+    Each meeting takes ``wire`` ns once all ranks have arrived. ``kind`` is a number for its operation, size and number
+    of ranks. ``group`` is the name of its process group, and ``lane`` the number of the group. ``passes``: whether it
+    is a send with its receive.
 
-    The last of ``arrivals``, one for each of ``ranks``, are the ends of the ranks' windows; ``begin`` is where these
-    begin, on the common clock. ``spent`` is the time in ns of each other arrival in its meeting. Ranks with the same
-    number in ``roles`` do the same; ``stages`` has the ranks of each pipeline stage. ``floor_ns`` is the time that each
-    rank's host needs for a step.
+    The last entries of ``arrivals``, one per rank, are the ends of the ranks' windows; ``begin`` contains the starts of
+    the windows (ns on the common clock). For all other arrivals, ``spent`` is the time in ns that the rank spent in the
+    meeting. Ranks with equal ``roles`` make the same calls. ``stages`` lists the ranks of each pipeline stage.
+    ``floor_ns`` is the time that each rank's host needs for a step.
     """
 
     ranks: Int64s
@@ -99,21 +100,22 @@ class Meetings:
 
     @cached_property
     def unchanged_ns(self) -> int:
-        """The length of a step in the unchanged replay."""
+        """The mean length of a step in the unchanged replay, in ns."""
         return int(self._took([()])[0])
 
     def predict(self, changes: Sequence[Less]) -> int:
-        """The length of a step with ``changes``, in ns."""
+        """The predicted length of a step with ``changes``, in ns."""
         return self.predict_each([changes])[0]
 
     def predict_each(self, many: Sequence[Sequence[Less]]) -> list[int]:
-        """The step time in ns for each set of changes, at least the host time of every rank without a change."""
+        """The predicted step time in ns for each set of changes. It is at least the host time of every unchanged
+        rank."""
         found = []
         for changes, took in zip(many, self._took(many).tolist(), strict=True):
             changed = {change.rank for change in changes if change.cause != "link"}
             needs = zip(self.ranks.tolist(), self.floor_ns.tolist(), strict=True)
             floor = max((ns for rank, ns in needs if rank not in changed), default=0)
-            # The host time never makes a prediction longer than the unchanged step.
+            # The host time must not make a prediction longer than the unchanged step.
             found.append(max(int(took), min(floor, self.unchanged_ns)))
         return found
 
@@ -121,20 +123,20 @@ class Meetings:
         less = np.stack([self._less(changes) for changes in many], axis=1)
         wire = np.stack([self._wires(changes) for changes in many], axis=1)
         ends = self._ends(less, wire)
-        # The time from the last rank's start to the last rank's end, because ranks that start early waited for a rank
-        # that was late before the recording.
+        # Measure from the last start to the last end, because ranks that started earlier waited for a rank that was
+        # late before the recording.
         took: Floats = (ends[len(ends) - len(self.ranks) :].max(axis=0) - self.begin.max()) / len(self.steps)
         return took
 
     @property
     def measured_ns(self) -> int:
-        """The recorded length of a step."""
+        """The mean length of a step in the recording, in ns."""
         return int(self.arrivals.ready[len(self.arrivals.ready) - len(self.ranks) :].max() - self.begin.max()) // len(
             self.steps
         )
 
     def _less(self, changes: Sequence[Less]) -> Floats:
-        """The ns that ``changes`` save in the work before each arrival; if several apply, the largest saving counts."""
+        """The ns that ``changes`` save in the work before each arrival. If several apply, the largest saving counts."""
         come = self.arrivals
         less = np.zeros(len(come.rank))
         for change in changes:
@@ -159,10 +161,10 @@ class Meetings:
         return wires
 
     def _ends(self, less: Floats, wire: Floats) -> Floats:
-        """When each arrival leaves its meeting; a column for each scenario."""
+        """The time at which each arrival (row) leaves its meeting in each scenario (column), in ns."""
         come = self.arrivals
         count, columns = less.shape
-        # The savings until each arrival is ready, in order of readiness, and until its arrival ``own`` ended.
+        # The savings before each arrival is ready, in that order, and before its ``own`` ended.
         saved = np.concatenate([np.zeros((1, columns)), np.cumsum(less[come.order], axis=0)])
         place = np.empty(count, dtype=np.int64)
         place[come.order] = np.arange(count)
@@ -171,7 +173,7 @@ class Meetings:
         until_left = saved[whole] + part * (saved[np.minimum(whole + 1, count)] - saved[whole])
         lag = come.own_lag[:, None] - (saved[place + 1] - until_left)
         ends = np.zeros((count + 1, columns))
-        # The last element is for NONE: time 0, or a meeting that never blocks.
+        # The last element stands for NONE: time 0, or a meeting that never blocks.
         own, before, lane = (np.where(n == NONE, count, n) for n in (come.own, come.before, come.lane))
         before_lag = np.where(come.before == NONE, NEVER, come.before_lag)[:, None]
         lane_lag = np.where(come.lane == NONE, NEVER, 0)[:, None]

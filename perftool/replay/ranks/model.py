@@ -1,4 +1,4 @@
-"""The ranks of a run as one model: validated on their unchanged steps, then used to predict changes."""
+"""A model of all ranks of a run, which is validated on the unchanged steps before it predicts changes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from perftool.units import format_ns
 
 @dataclass(frozen=True)
 class RunModel:
-    """The steps of all ranks, joined by their collectives. ``why_not`` gives the reason if nothing may be predicted.
-
-    ``measured_ns`` is the mean step, as recorded.
+    """The steps of all ranks, connected by their collectives. If predictions cannot be trusted, ``why_not`` is the
+    reason. ``measured_ns`` is the mean step time in the recording.
     """
 
     meetings: Meetings
@@ -26,7 +25,7 @@ class RunModel:
 
     @property
     def replayed_ns(self) -> int:
-        """The length of a step in the unchanged replay."""
+        """The mean length of a step in the unchanged replay, in ns."""
         return self.meetings.unchanged_ns
 
     @property
@@ -35,7 +34,7 @@ class RunModel:
         return (self.replayed_ns - self.measured_ns) / max(1, self.measured_ns)
 
     def predict(self, changes: Sequence[Less]) -> int:
-        """The length of a step with ``changes``, in ns."""
+        """The predicted length of a step with ``changes``, in ns."""
         return self.meetings.predict(changes)
 
 
@@ -43,7 +42,7 @@ _MADE: WeakKeyDictionary[TraceStore, RunModel | str] = WeakKeyDictionary()
 
 
 def run_model_of(store: TraceStore) -> RunModel | str:
-    """The model of the ranks of ``store``, or a sentence on why there is none; made once for each store."""
+    """The model of the ranks of ``store``, or a clause that says why there is none. It is made once per store."""
     if store not in _MADE:
         meetings = read_meetings(store)
         _MADE[store] = meetings if isinstance(meetings, str) else _judged(meetings)

@@ -1,4 +1,4 @@
-"""Compares each rank with the median rank of its role."""
+"""Compares each rank with the median rank that has the same role."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perftool.replay.recording import NONE, Int64s
 
 @dataclass
 class ArrivalFacts:
-    """The facts about each arrival at a collective; entries after the first ``count`` are the ends of the windows."""
+    """Recorded facts about each arrival at a collective. Entries after the first ``count`` are the ends of windows."""
 
     count: int
     rank: Int64s
@@ -31,11 +31,12 @@ def peers_of(
     facts: ArrivalFacts, kind: Int64s, orders: Sequence[Int64s], stages: Mapping[int, Sequence[int]],
     single: Container[int],
 ) -> tuple[Int64s, dict[int, int]]:  # fmt: skip
-    """A number for each arrival, the same for ranks of the same role at the same collective; and the roles.
+    """Number the arrivals, so that ranks with the same role get the same number at the same collective; also return the
+    roles.
 
-    Ranks have the same role when they make the same number of calls of each kind, in the same stage of a pipeline.
-    ``single`` ranks, the only recorded ones of their stage, are compared with ranks of another stage that make at least
-    the same calls.
+    Ranks have the same role if they are in the same pipeline stage and make the same number of calls of each kind.
+    Ranks in ``single``, the only recorded ones of their stage, get the role of a rank in another stage that makes at
+    least the same calls.
     """
     stage_of = {rank: place for place, members in stages.items() for rank in members}
     calls = {int(facts.rank[order[0]]): np.bincount(kind[order], minlength=int(kind.max()) + 1) for order in orders}
@@ -58,12 +59,13 @@ def peers_of(
 
 @dataclass(frozen=True)
 class Usual:
-    """What each arrival is compared with. Each array has one entry per arrival: the index of another arrival, or NONE.
+    """The arrivals that each arrival is compared with, as arrays of indices (or NONE) with one entry per arrival.
 
-    ``there``: its counterpart on the median rank of the same role; NONE if there is nothing to compare.
-    ``since``: the last arrival of its own rank in the previous step; NONE stands for the start of the window.
-    ``since_there``: the counterpart of ``since`` on the median rank; NONE as for ``since``.
-    ``before``: the previous arrival of its rank in the same step, by readiness; NONE for the first.
+    ``there``: the counterpart on the median rank with the same role; NONE if there is nothing to compare.
+    ``since``: the last arrival of the same rank in the previous step; NONE stands for the start of the window.
+    ``since_there``: the counterpart of ``since`` on the median rank; NONE stands for the start of the window.
+    ``before``: the previous arrival of the same rank in the same step, in the order in which they are ready; NONE for
+    the first.
     """
 
     there: Int64s
@@ -72,9 +74,9 @@ class Usual:
     before: Int64s
 
     def excess(self, sums: Floats, begins: Mapping[int, float], rank: Int64s) -> Floats:
-        """The additional work in ns of each rank, compared with the median rank, between the previous arrival and this
-        one. ``sums`` is the work until each arrival, ``begins`` until the start of a rank's window. Sums since the
-        previous step are compared, because ranks reach concurrent collectives in any order.
+        """How much more each rank works between the previous arrival and this one than the median rank, in ns. ``sums``
+        is the work before each arrival, ``begins`` the work before each rank's window. This compares sums since the
+        previous step, because ranks reach concurrent collectives in any order.
         """
         start_sums = np.array([begins[one] for one in rank.tolist()])
         start_there = np.where(self.there == NONE, 0.0, start_sums[self.there])
@@ -88,7 +90,8 @@ class Usual:
 def usual_of(
     facts: ArrivalFacts, work: Floats, peers: Int64s, roles: Mapping[int, int], orders: Sequence[Int64s]
 ) -> Usual:
-    """The counterparts on the median rank: the rank with the median work in a step, among those of the same role."""
+    """Find the counterparts on the median rank: the one with the median work in a step among ranks with the same
+    role."""
     totals: dict[tuple[int, int], dict[int, float]] = {}
     step, rank, keys = facts.step.tolist(), facts.rank.tolist(), peers.tolist()
     at = {(keys[n], rank[n]): n for n in range(facts.count)}

@@ -1,4 +1,4 @@
-"""Reads the meetings of the ranks of a run from its tables."""
+"""Reads the meetings of a run's ranks from its tables."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from perftool.replay.ranks.meetings import NEVER, Meetings
 from perftool.replay.recording import Int64s
 from perftool.store.trace_store import TraceStore
 
-# A replay takes about ten microseconds per meeting, and 200 bytes per arrival.
+# A replay needs about ten microseconds per meeting, and 200 bytes per arrival.
 MOST_MEETINGS, MOST_ARRIVALS = 50_000, 1_000_000
 TABLES = (
     "collectives", "_collective_matches", "_collective_waits", "_rank_stretches", "clocks", "windows", "steps",
     "gain_limits", "_cpu_runs",
 )  # fmt: skip
-# Differences between ranks below this share of the step are normal.
+# Differences between ranks that are below this share of the step are normal.
 LEAST = 0.02
 _MET = "m.ends_together AND m.step IS NOT NULL AND c.offset_ns IS NOT NULL"
-# The steps that all ranks have. A rank with few steps, whose recording was cut off, is left out unless the others wait
-# for it.
+# The steps that all ranks have in common. A rank with few steps, whose recording was cut off, is left out unless the
+# others wait for it.
 _STEPS = f"""
 WITH met AS (
     SELECT DISTINCT m.rank, m.step FROM _collective_matches AS m JOIN clocks AS c USING (rank) WHERE {_MET}
@@ -82,7 +82,7 @@ FROM _rank_stretches ORDER BY rank, ts
 
 
 def read_meetings(store: TraceStore) -> Meetings | str:
-    """The meetings of the ranks of ``store``, or a sentence on why their steps are not replayed together."""
+    """The meetings of the ranks of ``store``, or a clause that says why their steps are not replayed together."""
     store.build(TABLES)
     spans = store.select(_STEPS, {"least": LEAST})
     if len(spans) < 2:
@@ -109,10 +109,10 @@ def meetings_of(
     ranks: Columns, steps: Int64s, found: Columns, stretches: Columns, groups: Mapping[int, str | None],
     pairs: Mapping[int, str | None], passes: Sequence[tuple[int, int]] = (),
 ) -> Meetings:  # fmt: skip
-    """The meetings of ``ranks`` in ``steps``, from the columns of the queries above.
+    """Build the meetings of ``ranks`` in ``steps`` from the columns of the queries above.
 
-    ``groups`` has the name of each lane, ``pairs`` the two ranks of a lane for sends and receives, such as ``[3, 5]``.
-    ``passes`` are the (sender, receiver) pairs of ranks, including ranks without a recording.
+    ``groups``: the name of each lane's process group. ``pairs``: the two ranks of each lane for sends and receives,
+    such as ``[3, 5]``. ``passes``: the (sender, receiver) pairs of ranks, including ranks without a recording.
     """
     everywhere = _stages(passes)
     stages = {place: [rank for rank in members if rank in ranks["rank"]] for place, members in everywhere.items()}
@@ -140,7 +140,7 @@ def meetings_of(
 
 
 def _stages(pairs: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
-    """The ranks of each pipeline stage, by the ``pairs`` of ranks that send to each other."""
+    """The ranks of each pipeline stage, derived from ``pairs`` of ranks that send to each other."""
     near: dict[int, set[int]] = {}
     for one, other in pairs:
         near.setdefault(one, set()).add(other)

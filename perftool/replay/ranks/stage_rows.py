@@ -1,4 +1,4 @@
-"""Compute and waiting time of each pipeline stage."""
+"""Makes the rows of the table ``stages``: the compute and waiting times of each pipeline stage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StageRow(NamedTuple):
 
 
 def stage_rows(store: TraceStore) -> list[StageRow]:
-    """The rows of the table ``stages`` for the ranks of ``store``; none without a pipeline."""
+    """The rows of the table ``stages`` for ``store``; none if the run has no pipeline."""
     model = run_model_of(store)
     if isinstance(model, str):
         return []
