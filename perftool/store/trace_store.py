@@ -245,7 +245,8 @@ class TraceStore:
         self.build(names_in(sql))
 
         def rows() -> tuple[list[str], list[tuple[Any, ...]]]:
-            result = self._connection.execute(sql, params)
+            (statement,) = parsed(self._connection, sql)
+            result = self._connection.execute(statement, params)
             return [column[0] for column in result.description or []], result.fetchall()
 
         with interrupted_after(self._connection, time_limit_s, process_time):

@@ -126,9 +126,11 @@ CREATE TYPE activity AS ENUM (
 );
 CREATE MACRO class_of(doing) AS enum_code(doing::activity)::INTEGER;
 
--- Whether a mask of interval_sweep contains any of the given activities; an unknown name is an error.
-CREATE MACRO shows(mask, doing) AS
-    (mask) & list_sum(list_transform(doing::activity[], lambda a: 1::BIGINT << enum_code(a)::INTEGER))::BIGINT > 0;
+-- The activities in a mask of interval_sweep.
+CREATE MACRO activities(mask) AS [a for a in enum_range(NULL::activity) if mask & (1::BIGINT << class_of(a)) > 0];
+
+-- Whether a list of activities contains any of the given ones; an unknown name is an error.
+CREATE MACRO shows(active, doing) AS list_has_any(active, doing::activity[]::VARCHAR[]);
 
 -- Whether this is the name of the backward function of x[i] or x[i:j].
 CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$');

@@ -97,10 +97,10 @@ def test_made_tables_have_the_columns_of_their_headers() -> None:
 def test_activities_are_selected_by_name(empty: duckdb.DuckDBPyConnection) -> None:
     mask = "(1::BIGINT << class_of('copy')) | (1::BIGINT << class_of('start_up'))"
     for doing, shown in (("['copy']", True), ("['fill', 'start_up']", True), ("['fill', 'compute']", False)):
-        assert empty.execute(f"SELECT shows(({mask}), {doing})").fetchall() == [(shown,)]
+        assert empty.execute(f"SELECT shows(activities({mask}), {doing})").fetchall() == [(shown,)]
 
 
-@pytest.mark.parametrize("sql", ["shows(1, ['kopy'])", "class_of('kopy')"])
+@pytest.mark.parametrize("sql", ["shows(['copy'], ['kopy'])", "class_of('kopy')"])
 def test_an_activity_that_does_not_exist_is_refused(sql: str, empty: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(duckdb.ConversionException, match="kopy"):
         empty.execute(f"SELECT {sql}")

@@ -24,4 +24,4 @@
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column mask: BIGINT, the activities as bits; test them with shows()
+-- column mask: BIGINT, the activities as bits; activities() lists them

@@ -39,17 +39,6 @@ times AS (
            sum(ns) FILTER (device IS NOT NULL AND host_works) AS overlap
     FROM moments GROUP BY rank
 ),
-working AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
-busy AS (SELECT rank, sum(dur) AS ns FROM device_busy GROUP BY rank),
-complete AS (SELECT rank, count(*) AS n FROM steps WHERE NOT partial GROUP BY rank),
-compiled AS (
-    SELECT c.rank, count(*) AS n FROM compilations AS c
-    JOIN windows AS w ON w.rank = c.rank AND c.ts >= w.ts AND c.ts < w."end" GROUP BY c.rank
-),
-waited AS (
-    SELECT s.rank, count(*) AS n FROM syncs AS s
-    JOIN windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
-),
 -- Gaudi's bridge makes a separate call for a copy, which the trace shows even if no lane shows the transfer.
 input_calls AS (
     SELECT DISTINCT rank FROM slices
@@ -63,30 +52,44 @@ recorded AS (
           UNION ALL SELECT rank, ts, ts FROM raw WHERE ph IN ('b', 'n', 'e', 'S', 'T', 'p', 'F') AND ts IS NOT NULL)
     GROUP BY rank HAVING max("end" - ts) > 0
 ),
-peak AS (SELECT rank, max(allocated) AS bytes FROM memory WHERE device_type > 0 GROUP BY rank)
-SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, e.ns AS recorded_ns, k.unknown_ns, coalesce(s.n, 0) AS steps,
-       CASE WHEN r.rank IN (FROM working) THEN coalesce(b.ns, 0)::BIGINT END AS busy_ns,
+-- One list of single numbers: joining each of them to the ranks would take most of the time of a small trace.
+numbers AS (
+    SELECT rank, 'busy' AS number, sum(dur)::BIGINT AS value FROM device_busy GROUP BY rank
+    UNION ALL SELECT rank, 'steps', count(*) FROM steps WHERE NOT partial GROUP BY rank
+    UNION ALL SELECT c.rank, 'compilations', count(*) FROM compilations AS c
+        JOIN windows AS w ON w.rank = c.rank AND c.ts >= w.ts AND c.ts < w."end" GROUP BY c.rank
+    UNION ALL SELECT s.rank, 'syncs', count(*) FROM syncs AS s
+        JOIN windows AS w ON w.rank = s.rank AND s.ts >= w.ts AND s.ts < w."end" GROUP BY s.rank
+    UNION ALL SELECT rank, 'peak', max(allocated) FROM memory WHERE device_type > 0 GROUP BY rank
+    UNION ALL SELECT rank, 'recorded', ns FROM recorded
+    UNION ALL SELECT DISTINCT rank, 'host', 1 FROM slices WHERE side = 'host'
+    UNION ALL SELECT DISTINCT rank, 'device', 1 FROM device_ops WHERE valid
+    UNION ALL SELECT DISTINCT rank, 'loader', 1 FROM dataloader
+    UNION ALL SELECT DISTINCT rank, 'inputs', 1 FROM copies WHERE direction = 'host_to_device'
+    UNION ALL SELECT rank, 'inputs', 1 FROM input_calls
+    UNION ALL SELECT DISTINCT rank, 'runtime', 1 FROM _runtime
+),
+found AS (
+    SELECT rank, max(value) FILTER (number = 'busy') AS busy, max(value) FILTER (number = 'steps') AS steps,
+           max(value) FILTER (number = 'compilations') AS compilations, max(value) FILTER (number = 'syncs') AS syncs,
+           max(value) FILTER (number = 'peak') AS peak, max(value) FILTER (number = 'recorded') AS recorded,
+           bool_or(number = 'host') AS host, bool_or(number = 'device') AS device, bool_or(number = 'loader') AS loader,
+           bool_or(number = 'inputs') AS inputs, bool_or(number = 'runtime') AS runtime
+    FROM numbers GROUP BY rank
+)
+SELECT r.rank, (w."end" - w.ts)::BIGINT AS window_ns, f.recorded AS recorded_ns, k.unknown_ns, coalesce(f.steps, 0) AS steps,
+       CASE WHEN f.device THEN coalesce(f.busy, 0) END AS busy_ns,
        t.compute::BIGINT AS compute_ns, t.collective::BIGINT AS collective_ns,
        CASE WHEN k."end" > k.ts THEN t.exposed::BIGINT END AS exposed_ns,
        t.kernel::BIGINT AS kernel_ns, coalesce(t.loading, 0)::BIGINT AS loading_ns,
        coalesce(t.compiling, 0)::BIGINT AS compiling_ns, coalesce(t.copying, 0)::BIGINT AS copying_ns,
-       coalesce(t.overlap, 0)::BIGINT AS overlap_ns, coalesce(c.n, 0) AS compilations, coalesce(y.n, 0) AS syncs,
-       p.bytes AS peak_bytes, x.ratio AS lost_kernels_ratio,
-       r.rank IN (SELECT DISTINCT rank FROM slices WHERE side = 'host') AS host,
-       r.rank IN (FROM working) AS device,
-       r.rank IN (SELECT DISTINCT rank FROM dataloader) AS loader,
-       r.rank IN (SELECT rank FROM copies WHERE direction = 'host_to_device'
-                  UNION SELECT rank FROM input_calls) AS inputs,
-       r.rank IN (SELECT DISTINCT rank FROM _runtime) AS runtime
+       coalesce(t.overlap, 0)::BIGINT AS overlap_ns, coalesce(f.compilations, 0) AS compilations, coalesce(f.syncs, 0) AS syncs,
+       f.peak AS peak_bytes, x.ratio AS lost_kernels_ratio, coalesce(f.host, false) AS host, coalesce(f.device, false) AS device,
+       coalesce(f.loader, false) AS loader, coalesce(f.inputs, false) AS inputs, coalesce(f.runtime, false) AS runtime
 FROM (SELECT DISTINCT rank FROM tracks) AS r
 LEFT JOIN windows AS w USING (rank)
 LEFT JOIN device_windows AS k USING (rank)
 LEFT JOIN times AS t USING (rank)
-LEFT JOIN busy AS b USING (rank)
-LEFT JOIN complete AS s USING (rank)
-LEFT JOIN compiled AS c USING (rank)
-LEFT JOIN waited AS y USING (rank)
-LEFT JOIN peak AS p USING (rank)
-LEFT JOIN recorded AS e USING (rank)
+LEFT JOIN found AS f USING (rank)
 LEFT JOIN lost_kernels AS x USING (rank)
 ORDER BY r.rank

@@ -27,37 +27,42 @@ name_roles AS (
     FROM subjects AS s JOIN _vocabulary AS v ON v.subject = s.subject AND s.lowered GLOB v.pattern
     GROUP BY s.name, s.cat
 ),
-known AS (SELECT n.name, n.cat, coalesce(s.roles, []) AS roles FROM names AS n LEFT JOIN name_roles AS s USING (name, cat))
-SELECT name, cat, roles,
-       cat = 'runtime' AND list_has_any(roles, ['wait', 'blocking_copy']) AS waits,
-       cat = 'runtime' AND list_contains(roles, 'copy') AS copies,
-       cat IN ('cpu_op', 'user_annotation') AND list_contains(roles, 'collective') AS collective,
-       CASE WHEN NOT list_contains(roles, 'compile') THEN NULL
-            WHEN cat = 'cpu_op' THEN 'torch.compile' WHEN cat = 'runtime' THEN 'trace' END AS compiles,
-       (CASE WHEN is_step(name) THEN NULL
-             WHEN list_contains(roles, 'dataloader') THEN 'other_loading'
-             WHEN collective THEN 'process_group'
-             WHEN cat = 'runtime' THEN 'other_call'
-             WHEN cat = 'cpu_op' THEN 'other_op' END)::activity AS elsewhere,
-       (CASE WHEN is_step(name) THEN NULL
-             WHEN list_contains(roles, 'dataloader') THEN 'loading'
-             WHEN cat = 'runtime' THEN
-                 CASE WHEN list_contains(roles, 'fallback') THEN 'fallback'
-                      WHEN copies THEN 'copy_call'
-                      WHEN list_contains(roles, 'graph_build') THEN 'graph_build'
-                      ELSE 'call' END
-             WHEN list_contains(roles, 'process_group')
-                 THEN CASE WHEN cat = 'cpu_op' AND NOT collective THEN 'group_op' ELSE 'group_annotation' END
-             WHEN list_contains(roles, 'optimizer') THEN CASE WHEN cat = 'cpu_op' THEN 'optimizer_op' ELSE 'optimizer' END
-             WHEN cat = 'cpu_op' THEN CASE WHEN list_contains(roles, 'wrapper') THEN 'wrapper' ELSE 'op' END
-             WHEN cat = 'python_function' THEN
-                 CASE WHEN list_contains(roles, 'queue_wait') THEN 'queue_wait'
-                      WHEN list_contains(roles, 'pipe_wait') THEN 'pipe_wait'
-                      WHEN list_contains(roles, 'lock_wait') THEN 'lock_wait'
-                      WHEN list_contains(roles, 'sleep') THEN 'sleeping'
-                      WHEN list_contains(roles, 'autograd_wait') THEN 'autograd_wait'
-                      WHEN list_contains(roles, 'collective_wait') THEN 'collective_wait'
-                      ELSE 'python' END END)::activity AS feeding,
+known AS (SELECT n.name, n.cat, coalesce(s.roles, []) AS roles FROM names AS n LEFT JOIN name_roles AS s USING (name, cat)),
+-- A query of its own: DuckDB would repeat the whole expression of feeding wherever the same query refers to it.
+active AS (
+    SELECT name, cat, roles,
+           cat = 'runtime' AND list_has_any(roles, ['wait', 'blocking_copy']) AS waits,
+           cat = 'runtime' AND list_contains(roles, 'copy') AS copies,
+           cat IN ('cpu_op', 'user_annotation') AND list_contains(roles, 'collective') AS collective,
+           CASE WHEN NOT list_contains(roles, 'compile') THEN NULL
+                WHEN cat = 'cpu_op' THEN 'torch.compile' WHEN cat = 'runtime' THEN 'trace' END AS compiles,
+           (CASE WHEN is_step(name) THEN NULL
+                 WHEN list_contains(roles, 'dataloader') THEN 'other_loading'
+                 WHEN collective THEN 'process_group'
+                 WHEN cat = 'runtime' THEN 'other_call'
+                 WHEN cat = 'cpu_op' THEN 'other_op' END)::activity AS elsewhere,
+           (CASE WHEN is_step(name) THEN NULL
+                 WHEN list_contains(roles, 'dataloader') THEN 'loading'
+                 WHEN cat = 'runtime' THEN
+                     CASE WHEN list_contains(roles, 'fallback') THEN 'fallback'
+                          WHEN copies THEN 'copy_call'
+                          WHEN list_contains(roles, 'graph_build') THEN 'graph_build'
+                          ELSE 'call' END
+                 WHEN list_contains(roles, 'process_group')
+                     THEN CASE WHEN cat = 'cpu_op' AND NOT collective THEN 'group_op' ELSE 'group_annotation' END
+                 WHEN list_contains(roles, 'optimizer') THEN CASE WHEN cat = 'cpu_op' THEN 'optimizer_op' ELSE 'optimizer' END
+                 WHEN cat = 'cpu_op' THEN CASE WHEN list_contains(roles, 'wrapper') THEN 'wrapper' ELSE 'op' END
+                 WHEN cat = 'python_function' THEN
+                     CASE WHEN list_contains(roles, 'queue_wait') THEN 'queue_wait'
+                          WHEN list_contains(roles, 'pipe_wait') THEN 'pipe_wait'
+                          WHEN list_contains(roles, 'lock_wait') THEN 'lock_wait'
+                          WHEN list_contains(roles, 'sleep') THEN 'sleeping'
+                          WHEN list_contains(roles, 'autograd_wait') THEN 'autograd_wait'
+                          WHEN list_contains(roles, 'collective_wait') THEN 'collective_wait'
+                          ELSE 'python' END END)::activity AS feeding
+    FROM known
+)
+SELECT *,
        CASE WHEN waits THEN 'sync'
             ELSE CASE feeding
                      WHEN 'loading' THEN 'dataloader' WHEN 'graph_build' THEN 'graph_build' WHEN 'fallback' THEN 'fallback'
@@ -69,4 +74,4 @@ SELECT name, cat, roles,
             WHEN list_contains(roles, 'device_to_host') THEN 'device_to_host'
             WHEN list_contains(roles, 'peer') THEN 'peer'
             WHEN list_contains(roles, 'device_to_device') THEN 'device_to_device' END AS direction
-FROM known
+FROM active
