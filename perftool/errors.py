@@ -33,7 +33,7 @@ class OutputClosedError(PerfToolError):
     """The reader of the output has exited, as ``head`` does. The exit code is 0, unless a check has already failed."""
 
     def __init__(self, exit_code: int = 0) -> None:
-        super().__init__("nobody reads the output any more")
+        super().__init__("the reader of the output has exited")
         self.exit_code = exit_code
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SECTION = "habana_perf_tool"
 _OPTIONS = {
-    "fail_on": "severity from which a finding fails the test: error, warning (the default), info, never",
+    "fail_on": "lowest severity that fails the test: error, warning (the default), info, never",
     "baseline": "file of accepted findings",
     "config": "configuration file of habana_perf_tool",
 }

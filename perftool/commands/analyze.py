@@ -51,13 +51,13 @@ def analyze(
 ) -> None:
     """Print where the time goes and what to change
 
-    Several traces are ranks of one run. Logs, metrics files and configuration in the folder of a trace are read, too.
+    Several traces are read as the ranks of one run. Logs, metrics files and configurations next to them are also read.
 
     Examples:
 
       zcat run.json.gz | habana_perf_tool analyze -
     """
-    # ``trend`` may fail a CI job because of the numbers that --summary-jsonl writes.
+    # --summary-jsonl makes this a gate, because ``trend`` may fail a CI job on the numbers it writes.
     session = Session(cli, paths or ([watch] if watch else []), gate=cli.summary_jsonl is not None)
     if watch is not None:
         _watch(watch, paths or session.texts or each, session, interval)
@@ -68,8 +68,7 @@ def analyze(
 
 
 def show_report_on(traces: Sequence[str], color: Color, texts: Sequence[str] = ()) -> None:
-    """Print the report on ``traces``, which our recorder or simulator wrote, with the logs and metrics files
-    ``texts``."""
+    """Print the report on ``traces`` from our recorder or simulator. ``texts`` are their logs and metrics files."""
     session = Session(CliSettings(color=color, quiet=True, keys={"log": list(texts)} if texts else {}), traces)
     show_report(session, session.inputs(traces))
 
@@ -130,8 +129,8 @@ def _outputs(session: Session) -> list[str | None]:
 
 
 def _require_outputs(session: Session, lines: str | None = None) -> None:
-    """Raise PerfToolError if the file name of an output is invalid, or if an output conflicts with the option
-    ``lines``, which prints a line for each trace instead of a report.
+    """Raise PerfToolError for an invalid output file name, and for an output that conflicts with ``lines``: the option
+    that prints a line per trace instead of a report.
     """
     if lines is not None:
         _require_lines(session, lines)
@@ -149,7 +148,7 @@ def _require_lines(session: Session, option: str) -> None:
 
 
 def _require_place(cli: CliSettings, each: bool) -> None:
-    """Raise PerfToolError for --summary-jsonl without a report or a regular file."""
+    """Raise PerfToolError if --summary-jsonl has no report to summarise or no file to write to."""
     from perftool.readers.metrics.run_lines import require_summaries
 
     if cli.part is not None or each or cli.summary_jsonl == "-":
@@ -158,7 +157,6 @@ def _require_place(cli: CliSettings, each: bool) -> None:
 
 
 def _require_part_name(name: str) -> None:
-    """Raise PerfToolError unless ``name`` has the suffix of parts."""
     from perftool.readers.discover import PART_SUFFIX
 
     if not name.endswith(PART_SUFFIX):
@@ -189,6 +187,6 @@ def _printer(report: Report, session: Session) -> Callable[[Console], None]:
 
 
 def _format(session: Session) -> Format:
-    """The format in the settings; formats that only ``lint`` has are ignored here."""
+    """Return the format from the settings; text if only ``lint`` supports that format."""
     name = session.settings.output_format
     return Format(name) if name in {form.value for form in Format} else Format.text

@@ -1,4 +1,4 @@
-"""``annotate``: the trace with its findings drawn in, for Perfetto."""
+"""``annotate``: draws the findings into a trace, for Perfetto."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def annotate(
 ) -> None:
     """Write a copy of a trace with the findings drawn into it, for Perfetto
 
-    The copy has every event of the trace, and one more process above them: a track for each rule with findings,
-    the idle time of the device by cause, and counters (device busy, queue depth, memory). Click on a finding for its
-    evidence and its fix. Several ranks go into one timeline, on one clock. The Perfetto UI runs in the browser; the
+    The copy contains every event of the trace. A process at the top adds a track for each rule with findings, the
+    idle time of the device by cause, and counters (device busy, queue depth, memory). Click on a finding for its
+    evidence and its fix. Several ranks share one timeline and one clock. The Perfetto UI runs in the browser; the
     trace is not uploaded.
 
     Examples:
@@ -99,7 +99,7 @@ def _stem(trace: str) -> str:
 
 
 def _write(traces: list[str], session: Session, target: str) -> tuple[Annotations, list[str], list[str]]:
-    """Analyse ``traces`` and write them annotated; returns the annotations to show first, warnings and notes."""
+    """Analyse ``traces`` and write them with annotations. Returns the annotations to show first, warnings and notes."""
     from perftool.engine.drawing.rank_timelines import rank_metadata
     from perftool.readers.files.remote import local_copy
     from perftool.readers.text.redaction import Redactor
@@ -113,10 +113,10 @@ def _write(traces: list[str], session: Session, target: str) -> tuple[Annotation
         local_copy(inputs.traces[0]) if one else nullcontext("") as place,
     ):  # fmt: skip
         drawn, copied, notes = _one_rank(run, place, Path(spool), redact) if one else _several_ranks(run)
-        # The timeline of several ranks leaves out their metadata, but an event may repeat a secret from it.
+        # The timeline of several ranks contains no metadata, but its events may repeat a secret from the metadata.
         found = redactor.learn(rank_metadata(run)) if one or redact else set()
         if redact:
-            # Reads the whole copy before writing, because a secret found late may also occur earlier.
+            # Read everything before writing, because a secret found late may also occur earlier.
             redactor.learn(copied())
         blocks = map(redactor.json, copied()) if redact else copied()
         write_blocks(gzipped(blocks) if target.endswith(".gz") else blocks, target)
@@ -149,12 +149,15 @@ def _several_ranks(run: Run) -> tuple[Annotations, Callable[[], Iterator[bytes]]
         ranks = ", ".join(map(str, unknown))
         notes = [f"No collective links the clocks of ranks {ranks}: their times are as recorded."]
     else:
-        notes = ["Times are on the clock of the lowest rank; the ends of collectives show how the clocks differ."]
+        notes = ["Times are on the clock of the lowest rank; clock offsets are estimated from the ends of collectives."]
     return first_view(run), lambda: render_ranks(rank_timelines(run)), notes
 
 
 def _readable(read: Sequence[InputFile], unreadable: Sequence[InputFile], place: str) -> InputFile:
-    """The only trace in ``read``; for a URL, its copy at ``place``. Raises PerfToolError if there is no JSON trace."""
+    """Return the only trace in ``read``, with the path of its local copy ``place`` if it was a URL.
+
+    Raises PerfToolError if it is unreadable or not a JSON trace.
+    """
     from perftool.readers.files.remote import is_url
     from perftool.readers.nodes import is_bundle
     from perftool.readers.trace.memory_snapshot import is_snapshot_file
@@ -174,7 +177,7 @@ def _written_notes(output_file: str | None, drawn: Annotations, notes: Sequence[
         return list(notes)
     findings = "1 finding" if drawn.findings == 1 else f"{drawn.findings} findings"
     lines = [f"Wrote {'the trace' if output_file == '-' else output_file} with {findings} drawn in", *notes]
-    lines.append("Open it at https://ui.perfetto.dev, or with --open; the track group perftool comes first.")
+    lines.append("Open it at https://ui.perfetto.dev, or with --open; the findings are at the top, under perftool.")
     if drawn.select:
         lines.append(f"To see the first finding there: Ctrl+Shift+P, 'Pan to timestamp', {drawn.select.ts_ns}")
     return lines

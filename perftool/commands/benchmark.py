@@ -1,4 +1,4 @@
-"""``benchmark``: measures recommendations in a naive and an advised form, and runs the rules on both traces."""
+"""``benchmark``: measures code before and after following advice, and runs the rules on both traces."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Quick = Annotated[
 Validate = Annotated[
     bool,
     typer.Option(
-        "--validate", metavar=options.NO_VALUE, help="Print a table at the end: the rules that fire before and after."
+        "--validate", metavar=options.NO_VALUE, help="Print a table of the rules that fire before and after the fix."
     ),
 ]
 List = Annotated[
@@ -100,8 +100,8 @@ def benchmark(
     """Prove advice: measure the naive and the advised form, and run the rules on both
 
     Each benchmark runs in separate processes, with one thread each. The rules must fire on the trace of the naive form
-    and be silent on the other; if that needs a Gaudi, a simulated one replaces it, and the row says so. A row
-    appears when its benchmark finishes, and an interrupt keeps the earlier rows. Exit code 1 when a benchmark failed.
+    but not on that of the advised form. If they need a Gaudi, it is simulated, and the row says so. Each row is printed
+    when its benchmark finishes, so an interrupt keeps the earlier rows. Exit code 1 if a benchmark fails.
 
     Examples:
 
@@ -132,7 +132,7 @@ def benchmark(
     with _folder(keep) as folder, progress(len(chosen), quiet) as advance:
         results, whole = _run(chosen, device, quick, folder, advance, shown)
     if not chosen and not quiet:
-        print("habana_perf_tool: no finding of the report has a benchmark", file=sys.stderr)  # noqa: T201
+        print("habana_perf_tool: no finding in the report has a benchmark", file=sys.stderr)  # noqa: T201
     shown.end(results)
     print_notes([] if quiet else written_note(output_file), color)
     if not whole:
@@ -143,7 +143,7 @@ def benchmark(
 
 
 def _peaks(device: Target, output_file: str | None) -> None:
-    """Measure the device, and write the file for --device."""
+    """Measure the peak rates of ``device``, and write them to a file that --device accepts."""
     from perftool.bench.harness.devices import choose_device
     from perftool.integrations.peaks_file import peaks_document
 
@@ -153,7 +153,7 @@ def _peaks(device: Target, output_file: str | None) -> None:
 def _run(
     names: Sequence[str], device: Target, quick: bool, folder: Path, advance: Advance, shown: _Shown
 ) -> tuple[list[BenchmarkResult], bool]:
-    """The results of ``names``, and whether all finished: an interrupt keeps the results so far."""
+    """Run the benchmarks ``names``. Returns the results, and False if an interrupt ended the run early."""
     from perftool.bench import find_benchmark
     from perftool.bench.harness.devices import choose_device
     from perftool.proof import Request, prove
@@ -172,7 +172,7 @@ def _run(
 
 
 class _Shown:
-    """Prints the results: text on stdout one result at a time, everything else at the end."""
+    """Prints the results: on stdout as text one by one, otherwise all at the end."""
 
     def __init__(self, form: Format, target: str | None, validate: bool, color: Color) -> None:
         self._form, self._target, self._validate, self._color = form, target, validate, color
@@ -184,14 +184,14 @@ class _Shown:
         self.left_out = ""
 
     def begin(self, expected: Sequence[tuple[str, Sequence[str]]]) -> None:
-        """Print the header of the table."""
+        """Print the header of the validation table, if there is one."""
         from perftool.reporters.benchmark.table import ValidationTable
 
         if self._console is not None and self._validate:
             self._table = ValidationTable(self._console, expected)
 
     def add(self, result: BenchmarkResult) -> None:
-        """Print ``result`` if the results are printed one by one."""
+        """Print ``result``, unless all results are printed at the end."""
         from perftool.reporters.benchmark.text import print_result
 
         if self._table is not None:
@@ -200,7 +200,7 @@ class _Shown:
             print_result(result, self._console)
 
     def end(self, results: Sequence[BenchmarkResult]) -> None:
-        """Print the end of the table, or the whole document."""
+        """Finish the table, or write the whole document."""
         if self._table is not None:
             self._table.end(results)
         elif self._console is None:

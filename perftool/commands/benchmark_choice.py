@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 
 def choose(names: Sequence[str], codes: Sequence[str], saved: Sequence[str] | None) -> list[str]:
-    """The benchmarks to run: those given by name, by rule, or by a saved report; all benchmarks if none of these is
-    given.
+    """Choose benchmarks by ``names``, by rule ``codes`` and by the names in a ``saved`` report; by default all.
 
     Raises PerfToolError for an unknown name, and for a rule without a benchmark.
     """
@@ -45,9 +44,9 @@ def _of_rule(code: str, known: Sequence[str]) -> list[str]:
 
 
 def named_in(path: str) -> list[str]:
-    """The benchmarks of the findings in a saved JSON report, in the order of findings.
+    """List the benchmarks that the findings in the JSON report ``path`` name, in order.
 
-    Raises InputError when ``path`` contains no report.
+    Raises InputError if ``path`` contains no report.
     """
     import orjson
 
@@ -62,7 +61,7 @@ def named_in(path: str) -> list[str]:
 
 
 def left_out(names: Sequence[str]) -> str:
-    """Sentences that say what ``--quick`` skips in the benchmarks ``names``."""
+    """Say what ``--quick`` skips in the benchmarks ``names``."""
     from perftool.bench import find_benchmark
 
     found = [find_benchmark(name) for name in names]
@@ -74,7 +73,7 @@ def left_out(names: Sequence[str]) -> str:
     text = f"--quick left out {'; '.join(parts)}."
     slow = [benchmark for benchmark in found if benchmark.not_quick]
     neither, simulated = ([each for each in slow if bool(each.script) is by_script] for by_script in (False, True))
-    groups = {"Neither measured nor simulated": neither, "Simulated, and not measured": simulated}
+    groups = {"Neither measured nor simulated": neither, "Simulated but not measured": simulated}
     lines = [f" {what}: {_named(group)}." for what, group in groups.items() if group]
     return "".join([text, *lines])
 

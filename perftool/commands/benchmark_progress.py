@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Advance:
-    """Shows the progress of benchmarks in ``bar``; without a bar, it shows nothing."""
+    """Shows the progress of benchmarks in ``bar``, if there is one."""
 
     def __init__(self, bar: Progress | None = None, task: TaskID | None = None) -> None:
         self._bar, self._task = bar, task
@@ -38,7 +38,7 @@ class Advance:
 
 @contextmanager
 def progress(total: int, quiet: bool) -> Iterator[Advance]:
-    """A bar on stderr for ``total`` benchmarks with the remaining time; none if ``quiet`` or without a terminal."""
+    """Show a progress bar for ``total`` benchmarks on stderr, if stderr is a terminal and not ``quiet``."""
     if quiet or not sys.stderr.isatty():
         yield Advance()
         return
@@ -54,7 +54,7 @@ def progress(total: int, quiet: bool) -> Iterator[Advance]:
 
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"),
-        # A benchmark takes many seconds, so the default window of half a minute would average over only one or two.
+        # The default window of 30 s would average over only one or two benchmarks.
         TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=600) as bar:

@@ -25,8 +25,8 @@ def demo(
 ) -> None:
     """Analyse a sample and show its report
 
-    The sample is made by hand: three steps on a Gaudi 2 with most of what can go wrong. Its HTML report opens in the
-    browser when a person is at the terminal; with -o it is written to a file instead.
+    The sample is made by hand: three steps on a Gaudi 2 with many problems at once. On a terminal, its HTML report
+    opens in the browser; with -o, it is written to a file instead.
 
     Examples:
 
@@ -53,7 +53,7 @@ def demo(
 
 
 def sample_folder() -> Path:
-    """The folder of the sample: inside an installed package, or next to the package in a checkout."""
+    """Find the sample: inside an installed package, or next to the package in a checkout."""
     package = Path(__file__).parents[1]
     installed = package / "sample"
     return installed if installed.is_dir() else package.parent / "sample_traces" / _SAMPLE

@@ -50,8 +50,8 @@ def diff(
 
     The change of the median step has a 95 % bootstrap interval; a change within the noise never fails, and nothing is
     judged with fewer than 5 steps on a side. With several ranks, the one with the longest median step is compared.
-    With --fail-if, exit 2: an input cannot be read in full, a rank has fewer than 5 complete steps, or the ranks
-    differ.
+    With --fail-if, exit 2 means that an input cannot be read in full, that a rank has fewer than 5 complete steps, or
+    that the runs have different ranks.
 
     Examples:
 
@@ -74,7 +74,7 @@ def diff(
 
 @dataclass(frozen=True)
 class _Side:
-    """A side of the comparison: a ``saved`` report, or else the ``inputs`` to analyse."""
+    """One side of the comparison: either a ``saved`` report or the ``inputs`` to analyse."""
 
     path: str
     saved: RunSide | None
@@ -82,7 +82,7 @@ class _Side:
 
 
 def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
-    """The comparison of the two sides, without absolute paths."""
+    """Compare the two sides, with relative paths as their names."""
     from perftool.engine.compare.diff import compare
     from perftool.engine.report.portable import shown_paths
 
@@ -91,7 +91,7 @@ def _compared(base: RunSide, new: RunSide, rules: Sequence[Rule]) -> Comparison:
 
 
 def _ignored_files_note(session: Session) -> list[str]:
-    """A note that diff ignores configured files of one run: each side uses the files next to its traces."""
+    """Say which configured files diff ignores, because each side uses the files next to its traces."""
     named = [key for key in ("log", "metrics", "capture") if getattr(session.settings, key)]
     return [f"diff reads two runs, so it ignores these settings of one run: {', '.join(named)}"] if named else []
 
@@ -106,8 +106,9 @@ def _analysed(session: Session, side: _Side) -> RunSide:
 def _found(
     session: Session, base: tuple[str, str | None], new: tuple[str, str | None], output_file: str | None
 ) -> list[_Side]:
-    """Both sides, from pairs of a path and a run. Raises PerfToolError if both are stdin, or if ``output_file`` is an
-    input.
+    """Find the inputs of both sides, each given as a path and the name of a run.
+
+    Raises PerfToolError if both are stdin, or if ``output_file`` is an input.
     """
     if base[0] == new[0] == "-":
         raise PerfToolError("'-' can be given only once")

@@ -26,11 +26,11 @@ _NAME_WIDTH = 24
 
 
 def print_each(traces: Sequence[str], session: Session) -> None:
-    """Print a line for each of ``traces`` as soon as its analysis ends; an unreadable trace gets a line, too."""
+    """Print a line for each of ``traces`` as soon as it is analysed, or found to be unreadable."""
     from perftool.engine.ranks.schedule import IN_PROCESS
 
     if not traces:
-        raise NoInputError("--each needs traces, and there are none")
+        raise NoInputError("--each needs traces, but there are none")
     width = max(map(len, traces))
     read = []
 
@@ -55,8 +55,8 @@ def watch(
     """Print a line for each finished trace below ``folder``, until a signal ends the process.
 
     A trace is finished when two polls, ``interval_s`` apart, find it unchanged. Each trace is read in a separate
-    process, so that a crash, or too much memory, affects only its line. The file of --summary-jsonl receives the
-    metrics of each trace, and shows which traces are already done.
+    process, so that a crash or a lack of memory affects only its own line. The metrics of each trace are appended to
+    the file of --summary-jsonl, which also shows which traces are already done.
     """
     from perftool.engine.ranks.schedule import Processes
     from perftool.readers.discover import TRACE_SUFFIXES, is_own_output

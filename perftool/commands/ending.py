@@ -18,7 +18,7 @@ _UNWINDING_S = 3.0
 
 @dataclass
 class Ending:
-    """The exit code and the message of an interrupted run; ``signalled`` is true if a signal arrived."""
+    """How an interrupted run ends: its exit code and message, and whether a signal arrived."""
 
     code: int = 128 + signal.SIGINT
     word: str = _WORDS["SIGINT"]
@@ -44,7 +44,7 @@ def signals_as_interrupts() -> Iterator[Ending]:
     if threading.current_thread() is not threading.main_thread():
         yield ending
         return
-    # Shells make background programs ignore Ctrl-C, and nohup makes them ignore the closing of the terminal.
+    # Shells make background programs ignore SIGINT, and nohup makes them ignore SIGHUP; keep it that way.
     handled = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, after_native_imports(interrupt)) for number in handled}
     try:

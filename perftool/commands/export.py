@@ -27,13 +27,13 @@ def export(
         ),
     ],
     table: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Write this table only; repeatable. The default is all.")
+        list[str] | None, typer.Option(metavar="NAME", help="Write only this table; repeatable. The default is all.")
     ] = None,
 ) -> None:
     """Write the tables for DuckDB, pandas, polars or a spreadsheet
 
-    A DuckDB database, a folder of Parquet files, or a workbook (which needs the extra excel), with the documentation of
-    tables and columns. habana_perf_tool cannot read it back.
+    Writes a DuckDB database, a folder of Parquet files, or an Excel workbook (needs the extra excel), with descriptions
+    of the tables and columns. habana_perf_tool cannot read them back.
 
     Examples:
 

@@ -35,14 +35,14 @@ BudgetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--budget", metavar="LIMIT", rich_help_panel=_GATE,
-        help="Limit on a number: 'step_time_ms<=120', or 'name: SELECT ... <= 10'; repeatable.",
+        help="Limit a metric: 'step_time_ms<=120', or 'name: SELECT ... <= 10'; repeatable.",
     ),
 ]  # fmt: skip
 Also = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FORMAT:FILE",
-        help="Write this format too: sarif:out.sarif; repeatable.",
+        help="Also write this format, such as sarif:out.sarif; repeatable.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -77,7 +77,7 @@ StdinName = Annotated[
 
 @dataclass(frozen=True)
 class _Call:
-    """The options that only lint has."""
+    """The options that only ``lint`` accepts."""
 
     write_baseline: str | None
     budgets: Sequence[str]
@@ -119,7 +119,7 @@ def lint(
 
 
 def linted(session: Session, inputs: Inputs, plan: LintPlan) -> LintReport:
-    """The result of ``plan`` for ``inputs``, which may be empty."""
+    """Lint ``inputs``, which may be empty, as planned."""
     from perftool.engine.gate.lint import lint_nothing, lint_run
 
     if not inputs.files:
@@ -131,8 +131,8 @@ def linted(session: Session, inputs: Inputs, plan: LintPlan) -> LintReport:
 def plan_of(
     session: Session, root: Path, budgets: Sequence[str] = (), place: str = "--budget", **more: Any
 ) -> LintPlan:
-    """The plan of ``session`` with ``budgets`` in command line syntax. Errors in them name ``place``; ``more`` are
-    fields of LintPlan."""
+    """Make the plan for ``session``. ``budgets`` have the syntax of --budget; errors in them name ``place``. ``more``
+    are fields of LintPlan."""
     from perftool.engine.gate.budgets import budget_option
     from perftool.engine.gate.lint import LintPlan
 
@@ -145,7 +145,7 @@ def plan_of(
 
 def _plan(session: Session, call: _Call) -> LintPlan:
     if call.write_baseline:
-        # A baseline about to be written need not exist yet.
+        # The baseline is about to be written, so the old one must not hide findings, and need not exist.
         session.settings = replace(session.settings, baseline=None)
     return plan_of(session, project_root(), call.budgets, stdin_name=call.stdin_name, allow_empty=call.allow_empty)
 
@@ -162,7 +162,7 @@ def _inputs(session: Session, paths: Sequence[str], targets: Sequence[str | None
 
 
 def _accepted(result: LintReport, plan: LintPlan, target: str | None) -> LintReport:
-    """Write a baseline of the findings to ``target``, and judge ``result`` with it; unchanged without ``target``."""
+    """Write a baseline of the findings to ``target``, if given, and judge ``result`` again with it."""
     if target is None:
         return result
     from perftool.engine.gate.baseline import read_baseline, render_baseline
@@ -186,7 +186,7 @@ def _finish(result: LintReport, session: Session, sinks: list[Sink], call: _Call
 
 
 def _accepted_notes(result: LintReport, target: str | None) -> list[str]:
-    """The findings accepted by the new baseline, and the findings that no baseline can accept."""
+    """Say which findings the new baseline accepts, and which no baseline can accept."""
     if target is None:
         return []
     counts = Counter(found.finding.code for found in result.findings if found.suppressed)
@@ -194,14 +194,14 @@ def _accepted_notes(result: LintReport, target: str | None) -> list[str]:
     number = sum(counts.values())
     accepted = f"Accepted {number} finding{'' if number == 1 else 's'}{f': {listed}' if listed else ''}"
     refused = sorted({found.finding.code for found in result.active})
-    left = [f"not accepted, because no baseline can accept these: {', '.join(refused)}"] if refused else []
+    left = [f"not accepted, because a baseline cannot accept them: {', '.join(refused)}"] if refused else []
     return [accepted, *left, *written_note(target)]
 
 
 def _coverage_notes(result: LintReport, plan: LintPlan) -> list[str]:
-    """A note if a budget limits the step time, but most of the recording lies outside the steps that count.
+    """Warn if a budget limits the step time, but complete steps cover less than half of the recording.
 
-    This is not a finding, because a recording may contain the start of the program, or evaluation.
+    This is not a finding, because a recording may contain the program's start-up or an evaluation.
     """
     from perftool.engine.report.complete_steps import least_covered
 
@@ -212,13 +212,13 @@ def _coverage_notes(result: LintReport, plan: LintPlan) -> list[str]:
     if share is None or 2 * share >= 1:
         return []
     return [
-        f"the budget of step_time_ms limits complete steps, which cover only {format_ratio(share)} of the recording"
+        f"the step_time_ms budget applies to complete steps, which cover only {format_ratio(share)} of the recording"
     ]
 
 
 def _idle_notes(result: LintReport) -> list[str]:
-    """Notes on per-file ignores and baseline entries without a matching finding."""
-    ignores = [f"per-file ignore that silences nothing: {text}" for text in result.idle_ignores]
+    """List the per-file ignores and baseline entries that match no finding."""
+    ignores = [f"unused per-file ignore: {text}" for text in result.idle_ignores]
     notes = [f"stale baseline entry: {entry.code} {entry.subject} ({entry.file})" for entry in result.stale]
     advice = ["rewrite the baseline with --write-baseline to drop them"] if notes else []
     here = {(found.finding.code, found.finding.subject) for found in result.active}

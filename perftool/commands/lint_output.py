@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sink:
-    """One format and its file; None and '-' mean stdout."""
+    """A format, and the file to write it to; None and '-' mean stdout."""
 
     format: LintFormat
     target: str | None
@@ -30,16 +30,16 @@ class Sink:
 
 
 def parse_sinks(settings: Settings, also: Sequence[str], statistics: bool) -> list[Sink]:
-    """The sink of the settings, then the sinks of --also. Raises PerfToolError for invalid sinks."""
+    """Return the sink from the settings, then those from --also. Raises PerfToolError if one is invalid."""
     known = settings.output_format in {form.value for form in LintFormat}
     first = Sink(LintFormat(settings.output_format) if known else LintFormat.text, settings.output_file)
     if statistics and first.format is not LintFormat.text:
-        raise PerfToolError("--statistics is for the text format")
+        raise PerfToolError("--statistics works only with the text format")
     return [first, *map(_also, also)]
 
 
 def emit(result: LintReport, sink: Sink, color: Color, quiet: bool, statistics: bool) -> list[str]:
-    """Write ``result`` to ``sink``; returns the messages about it."""
+    """Write ``result`` to ``sink``. Returns notes to print."""
     if sink.format is LintFormat.text:
         print_document(lambda console: _print(result, console, quiet, statistics), sink.target, color.value)
     else:

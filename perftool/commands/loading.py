@@ -1,4 +1,4 @@
-"""The commands by name, each imported on demand to save time."""
+"""Looks up commands by name, and imports each only when it is needed."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class _ByName(Mapping[str, Any]):
 
 
 class _Answering:
-    """Escapes arguments in usage errors: a shell or CI may have expanded a pattern into odd file names."""
+    """Escapes arguments in usage errors, because they may be file names with control characters."""
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """Escape the arguments in a UsageError from parsing. Raises OutputClosedError if nobody reads the help."""
+        """Escape arguments in usage errors. Raises OutputClosedError if the help is written to a closed pipe."""
         with _shown(), closed_output_exits(0):
             return super().make_context(*args, **options)  # type: ignore[misc]
 
     def invoke(self, ctx: Any) -> Any:
-        """Escape the arguments in a UsageError for an unknown command."""
+        """Escape the name in a usage error about an unknown command."""
         with _shown():
             return super().invoke(ctx)  # type: ignore[misc]
 
@@ -74,10 +74,8 @@ def _shown() -> Iterator[None]:
 
 @contextmanager
 def closed_output_exits(code: int) -> Iterator[None]:
-    """Raise OutputClosedError with this exit ``code`` for a broken pipe, because typer would exit with 1, the code of a
-    failed gate.
-
-    The same applies to SystemExit, which rich raises if it cannot write.
+    """Turn a broken pipe into OutputClosedError with this exit ``code``: typer would exit with 1, the code of a failed
+    gate. rich reports a broken pipe as SystemExit.
     """
     try:
         yield
@@ -91,11 +89,11 @@ class _Command(_Answering, TyperCommand):
 
 
 class Commands(_Answering, TyperGroup):
-    """All commands."""
+    """The group of all commands."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the named command. Raises UnforeseenError for EOFError and BrokenPipeError, because typer would exit with
-        1, the code of a failed gate."""
+        """Run a command. Wraps EOFError and BrokenPipeError in UnforeseenError: typer would exit with 1, the code of a
+        failed gate."""
         try:
             return super().invoke(ctx)
         except (EOFError, BrokenPipeError) as error:
@@ -115,7 +113,7 @@ class Commands(_Answering, TyperGroup):
         return list(self.commands)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help without building the options of commands, which would double its time."""
+        """Write the help without building the options of the commands, which would take as long again."""
         self._only_listed = True
         try:
             super().format_help(ctx, formatter)
@@ -123,7 +121,7 @@ class Commands(_Answering, TyperGroup):
             self._only_listed = False
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; if it is a file, the error suggests the analyze command."""
+        """Look up a command. Raises PerfToolError, which suggests ``analyze``, if ``cmd_name`` is a file instead."""
         if self._only_listed:
             return TyperCommand(cmd_name, help=_help(_function(cmd_name)))
         command = super().get_command(ctx, cmd_name)
@@ -133,7 +131,6 @@ class Commands(_Answering, TyperGroup):
 
 
 def _function(name: str) -> FunctionType:
-    """The function of the command ``name``."""
     function: FunctionType = getattr(import_module(f"perftool.commands.{_MODULES[name]}"), name)
     return function
 
@@ -147,6 +144,6 @@ def _command(name: str) -> Any:
 
 
 def _help(function: FunctionType) -> str:
-    """The docstring of ``function`` with each paragraph on one line, so that it fills the terminal's width."""
+    """Return the docstring of ``function`` with each paragraph on one line, to be wrapped to the terminal's width."""
     paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
     return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)

@@ -18,8 +18,8 @@ Parts = Annotated[list[str], typer.Argument(metavar="PARTS...", help="Parts (*.p
 def merge(cli: CliSettings, parts: Parts) -> None:
     """Merge per-rank parts into one report
 
-    Parts come from analyze TRACE --part FILE, on any machine. The report is the same as from all traces together,
-    however the parts are ordered or grouped. report, lint, diff and query also read parts.
+    Parts come from analyze TRACE --part FILE, on any machine. The report is identical to one made from all traces,
+    whatever the order and grouping of the parts. report, lint, diff and query also read parts.
 
     Examples:
 
@@ -39,7 +39,7 @@ def merge(cli: CliSettings, parts: Parts) -> None:
 
 
 def _parts_below(path: str) -> list[str]:
-    """The parts in the folder ``path``, next to any traces; ``path`` itself if it is not a folder or has no parts."""
+    """List the parts in the folder ``path``, ignoring traces; ``path`` itself if it is a file or contains no part."""
     from perftool.readers.discover import parts_below
 
     return (parts_below(Path(path)) if Path(path).is_dir() else []) or [path]

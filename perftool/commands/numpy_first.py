@@ -1,4 +1,4 @@
-"""Loads numpy for a command."""
+"""Loads numpy with a single thread."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 def load_numpy() -> None:
     """Import numpy with a single linear algebra thread, unless the environment sets another number.
 
-    On import, numpy's BLAS library would start a thread per core, which we do not use. The environment is restored, so
-    that child processes and Python code that imports ``perftool`` keep their threads.
+    On import, numpy's BLAS library would start a thread per core, which we do not use. The environment is restored
+    afterwards, so that child processes are not limited to one thread.
     """
     previous = os.environ.get(_THREADS)
     os.environ[_THREADS] = previous or "1"
     try:
-        import numpy  # noqa: F401 - for those who use it later
+        import numpy  # noqa: F401 - imported early, used later
     finally:
         if previous is None:
             del os.environ[_THREADS]

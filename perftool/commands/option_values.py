@@ -1,7 +1,7 @@
-"""Bypasses typer's conversion of text options and of defaults, because they need none.
+"""Bypasses typer's conversion of texts and defaults, which need none.
 
 Current releases of typer use a pydantic adapter for every option. Importing pydantic and building the adapters takes 70
-ms, half of the time of parsing a command line.
+ms, half of the time for parsing a command line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class _TypedValues:
         self._converted = converted
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value for ``param``, as a list for several texts. Raises typer's error for an invalid value."""
+        """Convert ``value`` for ``param`` if needed. Raises typer's error for an invalid value."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
@@ -31,7 +31,7 @@ class _TypedValues:
 
 
 def skip_conversion(params: list[Any]) -> list[Any]:
-    """``params`` without adapters for text and defaults. Older typer releases have no adapters."""
+    """Replace the adapters of ``params``, if this release of typer has any."""
     for param in params:
         if hasattr(param, "get_runtime_param") and "get_runtime_param" not in vars(param):
             param.get_runtime_param = partial(_TypedValues, param.get_runtime_param)

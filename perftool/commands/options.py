@@ -1,6 +1,6 @@
-"""Makes the options of commands from the table of configuration keys and from the rows below.
+"""Builds the options of commands from the table of configuration keys and the rows below.
 
-A command's parameter of type CliSettings is replaced by all options of that command.
+In a command's signature, a parameter of type CliSettings is replaced by all these options.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _REPORTS = ("analyze", "merge")
 
 @dataclass(frozen=True)
 class CliSettings:
-    """The options of a command line. ``keys`` are the configuration keys among them, spelled as in a configuration
+    """The options of a command line. ``keys`` contains those that are configuration keys, spelled as in a configuration
     file.
     """
 
     top: int | None = row(
-        None, "Findings to show; the default fits the screen", panel=OUTPUT, metavar="N", on=_REPORTS, least=1
+        None, "Findings to show; by default, as many as fit the screen", panel=OUTPUT, metavar="N", on=_REPORTS, least=1
     )
     full: bool = row(False, "Print every table, not just the short report", panel=OUTPUT, on=(*_REPORTS, ROOT))
     summary_jsonl: str | None = row(
-        None, "Append the metrics to FILE for trend, a line for the run and one per rank",
+        None, "Append the metrics to FILE, for trend: one line for the run and one per rank",
         panel=OUTPUT, metavar="FILE", on=_REPORTS,
     )  # fmt: skip
     redact: bool = row(
@@ -90,7 +90,7 @@ class CliSettings:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether to print neither progress nor notes."""
+        """Whether to suppress progress and notes."""
         return self.quiet or self.silent
 
 
@@ -99,14 +99,14 @@ BY_NAME = {one.name: one for one in ROWS}
 
 
 def complete_code(incomplete: str) -> list[str]:
-    """The codes of shipped rules that start with ``incomplete``, for shell completion."""
+    """List the shipped rules whose code starts with ``incomplete``, for shell completion."""
     from perftool.engine.rules.pack import builtin_folder
 
     return sorted(path.stem for path in builtin_folder().rglob("*.toml") if path.stem.startswith(incomplete))
 
 
 def option(name: str, command: str = "") -> Any:
-    """The typer option for the row ``name``, with the help of ``command``."""
+    """Build the typer option of the row ``name``, with the help text for ``command``."""
     made = BY_NAME[name]
     return typer.Option(
         *(made.flags or (made.flag,)), metavar=made.metavar or NO_VALUE, envvar=made.variable,
@@ -116,7 +116,7 @@ def option(name: str, command: str = "") -> Any:
 
 
 def time_option(least: float, text: str, metavar: str = "SECONDS", panel: str | None = None) -> Any:
-    """The option for a time from ``least`` seconds to a day; the system's timers reject much longer times."""
+    """Build an option for a time from ``least`` seconds to a day; the system's timers reject much longer times."""
     return typer.Option(metavar=metavar, min=least, callback=_at_most_a_day, help=text, rich_help_panel=panel)
 
 
@@ -128,7 +128,7 @@ def _at_most_a_day(value: float) -> float:
 
 
 def format_of(formats: Any, document: str) -> Any:
-    """The option for the format of ``document``, one of ``formats``; the default is text."""
+    """Build the option for the format of ``document``; the default is text."""
     return typer.Option("--output-format", metavar="FORMAT", help=f"Format of {document}: {one_of(formats, 'text')}.")
 
 
@@ -142,7 +142,7 @@ RulePacks = Annotated[list[str] | None, option("rule_packs")]
 
 
 def with_options(name: str, command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` with an option for each row of the command ``name``, instead of its parameter of CliSettings."""
+    """Replace the CliSettings parameter of ``command`` by an option for each row of the command ``name``."""
     own = signature(command, eval_str=True).parameters.values()
     settings = next((one.name for one in own if one.annotation is CliSettings), None)
     if settings is None:
@@ -162,8 +162,8 @@ def with_options(name: str, command: Callable[..., None]) -> Callable[..., None]
 
 
 def _typed(made: Row, command: str) -> dict[str, Any]:
-    """The annotation and the default of a row's typer parameter."""
-    # Before a command, any text is allowed, because an environment variable may name a format of a single command.
+    """Return the annotation and the default of the typer parameter for a row."""
+    # Before a command, any format is accepted: an environment variable may name one that only some commands support.
     words = None if command == ROOT else made.formats.get(command)
     switch = made.kind == "bool" and "/" not in made.flag
     kind = bool if switch else words or _KINDS.get(made.kind, str)
@@ -180,7 +180,7 @@ _KINDS: dict[str, Any] = {
 
 
 def _is_given(made: Row, value: Any) -> bool:
-    """Whether the command line has the option; a pair of switches (--preview/--no-preview) is None without either."""
+    """Whether the option was given. A pair such as --preview/--no-preview is None if neither was."""
     return value not in (None, []) and (value is not False or "/" in made.flag)
 
 
@@ -195,14 +195,14 @@ def _frozen(value: Any) -> Any:
 
 
 def _as_key(made: Row, value: Any) -> Any:
-    """``value`` as in a configuration file."""
+    """Convert ``value`` to the form it has in a configuration file."""
     if made.kind == "Mapping[str, Sequence[str]]":
         return _per_file(value)
     return getattr(value, "value", value)
 
 
 def _per_file(values: Sequence[str]) -> dict[str, list[str]]:
-    """The rules for each file pattern in ``GLOB:RULE,RULE,GLOB:RULE``. Raises PerfToolError for a rule without a
+    """Parse ``GLOB:RULE,RULE,GLOB:RULE`` into the rules per file pattern. Raises PerfToolError for a rule without a
     pattern."""
     rules: dict[str, list[str]] = {}
     for value in values:

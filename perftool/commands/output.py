@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from perftool.reporters.console import ColorMode
 
-# At most this many places of secrets are named.
+# The most places of secrets that a warning lists.
 _NAMED = 8
 
 
@@ -82,12 +82,12 @@ def is_file(target: str | None) -> bool:
 
 
 def written_note(target: str | None) -> list[str]:
-    """The message after writing a document to ``target``; none for stdout."""
+    """Return the note that ``target`` was written; none for stdout."""
     return [f"Wrote {target}"] if is_file(target) else []
 
 
 def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
-    """Write a document produced in blocks, like ``write_document``."""
+    """Write a document block by block, without escaping it. Raises OutputClosedError like ``write_document``."""
     if is_file(target):
         write_file(blocks, Path(str(target)))
         return
@@ -101,7 +101,7 @@ def write_blocks(blocks: Iterable[bytes], target: str | None) -> None:
 
 
 def warn_of_secrets(places: Collection[str], redacted: bool) -> list[str]:
-    """Warnings about secrets in the output; ``places`` are the places of the secrets in the input."""
+    """Warn about secrets in the output; ``places`` says where the input contains them."""
     names = ", ".join(sorted(places)[:_NAMED]) + (f" and {len(places) - _NAMED} more" if len(places) > _NAMED else "")
     if not places:
         return []

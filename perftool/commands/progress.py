@@ -1,4 +1,4 @@
-"""Progress on stderr: an updated line on a terminal, else a line every few seconds; nothing for quick work."""
+"""Shows progress on stderr: on a terminal as one changing line, otherwise as a new line every ten seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOG_EVERY_S = 10.0
 
 @contextmanager
 def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]:
-    """Yields a function to call with (current stage, bytes done), or None if ``quiet``."""
+    """Yield a function that shows the current stage and the bytes done, or None if ``quiet``."""
     if quiet:
         yield None
         return
@@ -43,7 +43,6 @@ def progress(quiet: bool = False) -> Iterator[Callable[[str, int], None] | None]
 
 
 def _lines() -> Callable[[str, int], None]:
-    """Prints the current stage at most once per interval."""
     last = time.monotonic()
 
     def show(stage: str, done: int) -> None:

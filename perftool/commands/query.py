@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perftool.store.sandbox.sandbox import Bounds, Result
 
 
-# Rows printed at the prompt: more would scroll the query off the screen.
+# The most rows printed at the prompt; more would scroll the query off the screen.
 _SHOWN = 100
 
 
@@ -53,7 +53,7 @@ def query(
         ),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", metavar=NO_VALUE, help="Print the plan and its times instead of the rows.")
+        bool, typer.Option("--explain", metavar=NO_VALUE, help="Print the query plan with timings instead of the rows.")
     ] = False,
     output_format: Annotated[
         Format,
@@ -98,7 +98,7 @@ def query(
 
 
 def _statements(file: str) -> list[str]:
-    """The statements in ``file``. Raises PerfToolError when it cannot be read or contains no statement."""
+    """Read the statements in ``file``. Raises PerfToolError if it is unreadable or contains no statement."""
     import duckdb
 
     from perftool.readers.files.small_file import MOST_TEXT
@@ -128,7 +128,7 @@ def _opened(file: str) -> AbstractContextManager[IO[bytes]]:
 def _answer(
     session: Session, path: str, statements: Sequence[str], bounds: Bounds, form: Format, output_file: str | None
 ) -> None:
-    """Write the answers to all statements, one after another."""
+    """Run all statements, and write their results one after another."""
     with open_run(session, session.inputs([path], [output_file]), rules=()) as opened:
         results = []
         for number, sql in enumerate(statements, 1):
@@ -144,7 +144,7 @@ def _answer(
 
 
 def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None:
-    """Answer statements from the terminal; the trace is read once."""
+    """Read the trace once, then run statements from the terminal."""
     from perftool.commands.query_prompt import GREETING, prompt, terminal
 
     read = terminal()
@@ -164,14 +164,14 @@ def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None
 
 
 def _on_screen(result: Result, form: Format, bounds: Bounds) -> str:
-    """The first rows, and the number of all rows."""
+    """Render the first rows, and say how many there are."""
     rows = len(result.rows)
     shown = result if bounds.explain else replace(result, rows=result.rows[:_SHOWN])
     text = _rendered(shown, form, bounds).decode()
     if len(shown.rows) == rows:
         return text
     of = f"more than {rows:,}" if result.cut else f"{rows:,}"
-    return f"{text}the first {_SHOWN} of {of} rows; LIMIT and OFFSET pick others"
+    return f"{text}the first {_SHOWN} of {of} rows; LIMIT and OFFSET select others"
 
 
 def _result(opened: Run, sql: str, bounds: Bounds) -> Result:
@@ -187,14 +187,14 @@ def _cut_note(result: Result) -> list[str]:
 
 
 def _rendered(result: Result, form: Format, bounds: Bounds) -> bytes:
-    """The rows as a document, or the plan of an explained query as text."""
+    """Render the rows, or the plan if the query was explained."""
     if bounds.explain:
         return "".join(f"{row[-1]}\n" for row in result.rows).encode()
     return _RENDER[form](result.columns, result.rows)
 
 
 def _table_hint(error: str) -> str:
-    """A hint to append to an ``error`` about an unknown table, or about a command that lists tables."""
+    """Return a hint to append if the ``error`` is about an unknown table or a statement that lists tables."""
     from perftool.store.catalog import no_table
     from perftool.store.sandbox.allowed import NO_LIST
 
@@ -205,7 +205,7 @@ def _table_hint(error: str) -> str:
 
 
 def _column_hint(error: str, sql: str) -> str:
-    """The columns of the tables in ``sql``, to append to an ``error`` about an unknown column."""
+    """Return a hint with the columns of the tables in ``sql`` if the ``error`` is about an unknown column."""
     from perftool.store.catalog import names_in, public_tables
 
     if "not found in FROM clause" not in error and "does not have a column named" not in error:
@@ -217,7 +217,7 @@ def _column_hint(error: str, sql: str) -> str:
 
 
 def _quote_hint(error: str) -> str:
-    """A hint to append to an ``error`` about the column ``end``, which SQL needs in quotes."""
+    """Return a hint if the ``error`` is about the column ``end``, which must be quoted in SQL."""
     return '; the column is written "end", with quotes' if 'at or near "end"' in error else ""
 
 

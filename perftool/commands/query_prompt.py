@@ -16,10 +16,10 @@ from perftool.store.catalog import names_in, no_table, public_tables
 _FIRST, _MORE = "perftool> ", "     ...> "
 GREETING = "SQL ends with a semicolon; .help lists the other commands."
 _HELP = """\
-SELECT statements, each ended by a semicolon, over the tables of the trace. Tab completes; the arrow keys recall.
-.tables          the tables, with a sentence on each
-.schema TABLE    the columns of a table
-.quit            leave; exit and Ctrl-D too"""
+Type SELECT statements, each ended by a semicolon. Tab completes names; the arrow keys recall earlier statements.
+.tables          list the tables, with a sentence on each
+.schema TABLE    list the columns of a table
+.quit            leave, like exit and Ctrl-D"""
 _LEAVE = (".quit", ".exit", "quit", "exit")
 _DOTTED = (".help", ".tables", ".schema", ".quit")
 # The word before the cursor, reversed. It may start with a dot only at the beginning of a line.
@@ -33,7 +33,7 @@ _KEYWORDS = (
 )
 
 Ask = Callable[[str], str]
-"""The text to print for one SELECT. Raises QueryError."""
+"""Runs one SELECT and returns the text to print. Raises QueryError."""
 
 
 def prompt(read: Callable[[str], str], ask: Ask, say: Callable[[str], object]) -> None:
@@ -48,7 +48,7 @@ def prompt(read: Callable[[str], str], ask: Ask, say: Callable[[str], object]) -
 
 
 def _answer(ask: Ask, statement: str) -> tuple[str, bool]:
-    """What to print for ``statement``, and whether it succeeded."""
+    """Return the text to print for ``statement``, and whether it succeeded."""
     try:
         return ask(statement), True
     except QueryError as error:
@@ -58,7 +58,7 @@ def _answer(ask: Ask, statement: str) -> tuple[str, bool]:
 
 
 def separated(text: str) -> list[str]:
-    """The statements in ``text``; if DuckDB cannot parse it, the whole text, so that running it reports the error."""
+    """Split ``text`` into statements. If DuckDB cannot parse it, keep it whole; running it will report the error."""
     import duckdb
 
     try:
@@ -68,7 +68,7 @@ def separated(text: str) -> list[str]:
 
 
 def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iterator[str]:
-    """The statements in the lines that ``read`` returns; ``say`` prints the answers to dot commands."""
+    """Yield the statements in the lines that ``read`` returns. ``say`` prints the answers to dot commands."""
     lines: list[str] = []
     while True:
         try:
@@ -94,8 +94,8 @@ def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iter
 
 
 def whole_entries(keep: Callable[[str], None]) -> tuple[Callable[[], None], Callable[[str], None]]:
-    """Two functions: one begins an entry of the history, the other adds a line to it. ``keep`` receives complete
-    entries.
+    """Return two functions: one begins a history entry, the other adds a line to it and passes complete entries to
+    ``keep``.
 
     A statement of several lines is one entry, so that the arrow keys recall all of it.
     """
@@ -127,7 +127,7 @@ def _dotted(words: Sequence[str]) -> str:
 
 
 def terminal() -> Callable[[str], str]:
-    """A function that reads a line after a prompt. Raises PerfToolError without prompt_toolkit."""
+    """Return a function that shows a prompt and reads a line. Raises PerfToolError without prompt_toolkit."""
     try:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -150,7 +150,8 @@ def terminal() -> Callable[[str], str]:
 
 
 def fitting(before: str) -> list[str]:
-    """Completions after ``before``: only tables where a table must follow, commands after a dot, else also columns."""
+    """List the completions after the text ``before``: tables after FROM or JOIN, commands after a dot, otherwise
+    columns, keywords and tables."""
     tables = {table.name: table for table in public_tables()}
     if _TABLE_NEXT.search(before):
         return list(tables)
@@ -173,8 +174,8 @@ def _completer() -> Any:
 
 
 def _history_file() -> Path | None:
-    """The history file, readable by this user only; None if it cannot be written, or is not a regular file of this
-    user.
+    """Create the history file, readable only by this user. Returns None if it cannot be written, is not a regular file,
+    or has several names.
     """
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(state) / "habana_perf_tool"

@@ -39,9 +39,9 @@ Active = Annotated[int, typer.Option(min=1, metavar="N", help="Steps to record."
 StepsOf = Annotated[StepsFrom, typer.Option(metavar="WHAT", help="What ends a step: auto, optimizer, loader, forward.")]
 Stacks = Annotated[
     bool,
-    typer.Option("--stacks/--no-stacks", metavar=NO_VALUE, help="Record Python stacks, so that findings name lines."),
+    typer.Option("--stacks/--no-stacks", metavar=NO_VALUE, help="Record Python stacks, to show lines of code."),
 ]
-Memory = Annotated[bool, typer.Option("--memory", metavar=NO_VALUE, help="Record allocations too.")]
+Memory = Annotated[bool, typer.Option("--memory", metavar=NO_VALUE, help="Also record allocations.")]
 StopAfter = Annotated[
     bool, typer.Option("--stop-after-recording", metavar=NO_VALUE, help="End the program once its recording is saved.")
 ]
@@ -215,7 +215,7 @@ def why_nothing(left: Sequence[Note], code: int) -> str:
         return f"nothing was recorded: {ending} before it imported PyTorch"
     return (
         "nothing was recorded: no process of the program imported PyTorch, or its Python runs with -I, -E or -S, which "
-        "keep the recorder out"
+        "disable the recorder"
     )
 
 

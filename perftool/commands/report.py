@@ -43,7 +43,7 @@ def report(cli: CliSettings, paths: Paths = None, static: Static = False) -> Non
     target = session.settings.output_file
     inputs = session.inputs(paths or [], [target])
     if not is_file(target) and sys.stdout.isatty():
-        raise PerfToolError("a report is an HTML file: name it with -o, such as -o run.html")
+        raise PerfToolError("report writes an HTML file; name it with -o, such as -o run.html")
     # The warning about leaked secrets appears even with --quiet.
     page, secrets = make_document(session, inputs, static, target, cli.redact)
     write_document(page, target, verbatim=True)

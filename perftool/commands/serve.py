@@ -117,7 +117,7 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
         served = server.served.wait(_PATIENCE_S)
         server.shutdown()
     if not served:
-        raise PerfToolError(f"nobody fetched {file.name} for {_PATIENCE_S / 60:.0f} minutes")
+        raise PerfToolError(f"no browser fetched {file.name} within {_PATIENCE_S / 60:.0f} minutes")
 
 
 def ui_address(name: str, drawn: Annotations, port: int = PORT) -> str:

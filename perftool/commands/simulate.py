@@ -163,7 +163,7 @@ def _no_step_note(done: Simulated, skip_steps: int | None, steps_option: str | N
     if not done.used or done.steps:
         return []
     if steps_option and not done.skipped:
-        return [f"habana_perf_tool: --steps-from {steps_option} finds no step in this script"]
+        return [f"habana_perf_tool: --steps-from {steps_option} found no step in this script"]
     if not skip_steps:
         return []
     return [f"habana_perf_tool: --skip-steps {skip_steps} leaves no step in the trace; skip fewer to get a report"]
@@ -195,7 +195,7 @@ def _outcome(done: Simulated, device: DeviceName, mode: Mode) -> list[str]:
     ]
     if done.skipped:
         first = "first step" if done.skipped == 1 else f"first {done.skipped} steps"
-        lines += [f"habana_perf_tool: the trace leaves out the {first}, as a warm-up; --skip-steps 0 keeps all"]
+        lines += [f"habana_perf_tool: the trace leaves out the {first}, as a warm-up; --skip-steps 0 keeps every step"]
     lines += [f"habana_perf_tool: note: {note}" for note in done.notes]
     if done.ranks > 1:
         traces = _shown(done.trace).replace(f".rank{done.rank}.", ".rank*.")

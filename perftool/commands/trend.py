@@ -25,7 +25,7 @@ class Format(str, Enum):
 def trend(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Summary file of analyze --summary-jsonl, or '-'.")],
     metric: Annotated[
-        str, typer.Option(metavar="NAME", help="Metric of the summary to show.", show_default=True)
+        str, typer.Option(metavar="NAME", help="Summary metric to show.", show_default=True)
     ] = DEFAULT_METRIC,
     threshold: Annotated[
         float,
@@ -55,7 +55,7 @@ def trend(
     A statistical method finds levels and the changes between them. Exit 1: the last level, of at least 3 runs, is worse
     than the best level before it by more than --threshold. Exit 2: the newest run does not show the metric, lacks
     the chosen rank or a rank that most runs have, had an input that could not be read in full, or has settings that
-    fewer than 6 of the file's runs have. Needs the extra trend.
+    fewer than 6 runs in the file share. Needs the extra trend.
 
     Examples:
 

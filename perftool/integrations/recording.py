@@ -112,7 +112,7 @@ class Recording:
         if os.getpid() != self._owner:
             return
         if not self._home.here:
-            warnings.warn("perftool: a step in a thread other than the recorded one does not count", stacklevel=2)
+            warnings.warn("perftool: a call of step() in a thread that is not recorded has no effect", stacklevel=2)
             return
         self._steps += 1
         with self._endings.undisturbed(), errors_become_warnings("the profiler failed"):

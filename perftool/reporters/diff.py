@@ -25,7 +25,7 @@ METHOD = "percentile bootstrap of the median, 2000 resamples"
 _MOST = 10
 _LONGEST_NAME = 80
 _LONGEST_PLACE = 60
-_MODULES = "Modules, without inner modules"
+_MODULES = "Modules, without submodules"
 _LONGEST_PART, _MOST_PARTS = 40, 4
 
 

@@ -62,7 +62,7 @@ def efficiency_notes(efficiency: Efficiency) -> list[str]:
         known = f"{format_ns(efficiency.bounded_ns)} of {format_ns(efficiency.work_ns)}"
         share = format_ratio(efficiency.best_ns / efficiency.bounded_ns)
         lines.append(
-            f"The peak is known for {known} of work: at the peak, this work takes "
+            f"The peak is known for {known} of work: at the peak, it would take "
             f"{format_ns(efficiency.best_ns)}, {share} of the measured time"
         )
     if efficiency.peaks:

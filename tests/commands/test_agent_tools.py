@@ -121,7 +121,7 @@ def test_a_link_named_like_an_escaped_folder_leads_nowhere(tmp_path: Path) -> No
     (root / "a[*]").symlink_to(outside)
 
     assert find_inputs([Workspace(root, 1).path("a*")]).traces == (str(root / "a*" / "run.json"),)
-    with pytest.raises(PerfToolError, match=r"^a\*/run\.json: a\[\*\]/run\.json exists, too; rename one$"):
+    with pytest.raises(PerfToolError, match=r"^a\*/run\.json: a\[\*\]/run\.json also exists; rename one of them$"):
         Workspace(root, 1).path("a*/run.json")
 
 
@@ -157,7 +157,7 @@ def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(agent_tools, "_LONGEST_ANSWER", 100)
     shutil.copy(SAMPLES / "gaudi2_optimised" / "rank0.pt.trace.json.gz", tmp_path)
 
-    with pytest.raises(PerfToolError, match=r"the answer is larger than 0 MiB; ask for less \(LIMIT\)"):
+    with pytest.raises(PerfToolError, match=r"the answer is larger than 0 MiB; request less, as with LIMIT"):
         Workspace(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path)])
 
 
@@ -242,7 +242,7 @@ def test_a_long_answer_is_cut_with_a_note() -> None:
     answer = small({"rows": [{"name": "x" * 100}] * 5_000, "few": [1, 2]})
 
     assert len(json.dumps(answer)) < 50_000
-    assert answer["data"]["cut"] == "the answer was too long; ask for less"
+    assert answer["data"]["cut"] == "the answer was too long; request less"
     assert answer["data"]["few"] == [1, 2]
     assert len(json.dumps(small({"text": "x" * 100_000}))) < 50_000
     rows = small({"rows": [{"name": "x" * 100}] * 5_000, "rows_left_out": 7})["data"]

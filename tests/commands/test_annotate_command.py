@@ -52,7 +52,7 @@ def test_the_copy_contains_the_trace_and_the_findings(trace: Path, run: Run) -> 
     said = run.err.splitlines()
     assert said[0].startswith("Wrote out.json with ")
     assert said[1:] == [
-        "Open it at https://ui.perfetto.dev, or with --open; the track group perftool comes first.",
+        "Open it at https://ui.perfetto.dev, or with --open; the findings are at the top, under perftool.",
         "To see the first finding there: Ctrl+Shift+P, 'Pan to timestamp', 10000",
     ]
 
@@ -314,7 +314,7 @@ def test_no_browser_gives_one_sentence(
 ) -> None:
     monkeypatch.setattr(serve, "_open_browser", lambda address: False)
     monkeypatch.setattr(serve, "_PATIENCE_S", 0.01)
-    with pytest.raises(PerfToolError, match=r"^nobody fetched x\.json for 0 minutes$"):
+    with pytest.raises(PerfToolError, match=r"^no browser fetched x\.json within 0 minutes$"):
         serve.serve_once(tmp_path / "x.json", DRAWN, port := free_port())
     said = capsys.readouterr().err.splitlines()
     assert said == [

@@ -152,7 +152,7 @@ def test_quick_reports_what_it_leaves_out() -> None:
     sentence = left_out(names)
 
     neither, simulated = (sentence.split(f" {what}: ")[1].split(".")[0] for what in (
-        "Neither measured nor simulated", "Simulated, and not measured"
+        "Neither measured nor simulated", "Simulated but not measured"
     ))  # fmt: skip
     assert ("torch_compile (" in neither, "loop_constants (" in simulated) == (True, True)
     assert all((f"{name} (" in simulated) == bool(find_benchmark(name).script) for name in names)

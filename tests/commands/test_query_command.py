@@ -60,7 +60,7 @@ def test_a_prompt_shows_the_first_rows(rows: int, cut: bool, note: str) -> None:
 
     text = query._on_screen(result, query.Format.csv, Bounds(1.0))
 
-    said = f"{note}; LIMIT and OFFSET pick others" if note else ""
+    said = f"{note}; LIMIT and OFFSET select others" if note else ""
     assert text == "\n".join(["a", *map(str, range(100)), said])
 
 

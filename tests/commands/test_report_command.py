@@ -53,7 +53,7 @@ def test_a_terminal_gets_a_sentence_instead_of_a_page(run, monkeypatch: pytest.M
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     code, out, err = run("run.json")
     assert (code, out) == (2, "")
-    assert err == "habana_perf_tool: a report is an HTML file: name it with -o, such as -o run.html\n"
+    assert err == "habana_perf_tool: report writes an HTML file; name it with -o, such as -o run.html\n"
 
 
 def test_rules_are_selected_as_everywhere(run) -> None:

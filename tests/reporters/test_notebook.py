@@ -50,7 +50,7 @@ def test_the_fragment_shows_verdict_steps_and_first_findings(report: Report) -> 
     assert report.verdict.headline in html
     assert "Not a measurement. Made by hand, not recorded on a device." in html
     assert html.count("<tr>") == 5
-    assert "Gains overlap: do not add them" in html
+    assert "Gains overlap, so do not add them up" in html
 
 
 def test_the_parts_of_the_bar_fill_it(report: Report) -> None:

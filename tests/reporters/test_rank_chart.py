@@ -24,4 +24,4 @@ def test_the_rank_that_others_wait_for_is_among_the_columns() -> None:
 
     assert chart.columns == 86
     assert chart.live["x"][84:] == ["254", "255"]
-    assert chart.note == "each column shows, of 3 neighbouring ranks, the one with the most time outside collectives"
+    assert chart.note == "each column shows one of 3 neighbouring ranks: the one with the most time outside collectives"

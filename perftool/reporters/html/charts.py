@@ -99,7 +99,7 @@ def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
     parts = [Series(part, kind_label(part), [float(rank.breakdown_ns[part]) for rank in shown]) for part in BREAKDOWN]
     series = [one for one in parts if any(one.values)]
     note = (
-        f"each column shows, of {per_column} neighbouring ranks, the one with the most time outside collectives"
+        f"each column shows one of {per_column} neighbouring ranks: the one with the most time outside collectives"
         if per_column > 1
         else ""
     )
@@ -201,7 +201,9 @@ def memory_steps_chart(drawn: MemorySteps, several: bool) -> Chart:
     size, unit = _byte_unit(highest)
     series = [Series(kind, kind_label(kind), values) for kind, values in drawn.kinds.items()]
     several_steps = (
-        f"each column shows, of {drawn.per_column} steps, the one with the highest peak" if drawn.per_column > 1 else ""
+        f"each column shows one of {drawn.per_column} steps: the one with the highest peak"
+        if drawn.per_column > 1
+        else ""
     )
     title = f"{f'Rank {drawn.rank}, ' if several else ''}{drawn.device}: memory in use at the peak of each step"
     chart = Chart(f"memory-steps-{drawn.rank}", title[:1].upper() + title[1:], several_steps)

@@ -193,7 +193,7 @@ def _all_tiles(report: Report, findings: Sequence[ShownFinding]) -> list[Tile]:
 def _step_tile(report: Report) -> Tile:
     summary, word = report.summary, report.run.step_word
     steps, window = summary["steps"], summary["window_ms"]
-    length = "" if window.value is None else f", {format_metric(window)} in all"
+    length = "" if window.value is None else f", {format_metric(window)} in total"
     if not steps.value:
         note = "the whole recording" if window.value is not None else ""
         return Tile("Window", None if window.value is None else format_metric(window), note)

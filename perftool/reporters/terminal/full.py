@@ -76,7 +76,7 @@ def print_full(report: Report, console: Console, choice: Choice | None = None) -
     _print_efficiency(report, console)
     for chain in report.chains:
         _print_table(chain_title(chain, device, report.run.step_word), chain_table(chain), console)
-    _print_table("Time on the device by module, with inner modules", modules_table(report.modules), console)
+    _print_table("Time on the device by module, including submodules", modules_table(report.modules), console)
     _print_table("Host ops by self time", shares_table(report.top_ops), console)
     _print_memory(report, console)
     _print_findings(report, console)
@@ -207,7 +207,7 @@ def _print_findings(report: Report, console: Console) -> None:
     for number, (first, *others) in enumerate(grouped(findings), 1):
         _print_finding(number, findings[first], [findings[at] for at in others], report, console)
     if any(finding.gain for finding in findings):
-        note = "Gains are predicted by replay, or upper bounds (up to). They overlap: do not add them."
+        note = "Gains are either predicted by replay or upper bounds (up to). They overlap, so do not add them up."
         console.print(Text(f"\n{note}", style="dim"))
     if advice := report.advice:
         code = advice[0].code
@@ -222,7 +222,7 @@ def _skipped(rules: Sequence[NotApplicable]) -> str:
     """The codes of a few rules, or the number of many."""
     if len(rules) <= _MOST_CODES:
         return ", ".join(rule.code for rule in rules)
-    return f"{len(rules)} rules; --output-format json has the reasons"
+    return f"{len(rules)} rules; --output-format json lists the reasons"
 
 
 def _print_finding(number: int, finding: Finding, others: Sequence[Finding], report: Report, console: Console) -> None:
