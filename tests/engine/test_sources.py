@@ -106,6 +106,29 @@ def test_functions_none_of_which_runs_for_most_of_the_time_are_named_by_their_ca
     assert lines(found("GAP106", *STARVED, stacks[0], *features))[0][2] == "main"
 
 
+def test_comprehensions_of_several_functions_are_named_after_their_functions() -> None:
+    stacks = (
+        function("train.py(10): main", 1, 998), function("crf.py(69): score", 10, 60),
+        function("crf.py(74): <listcomp>", 15, 50), function("crf.py(79): forward", 72, 723),
+        function("crf.py(88): <listcomp>", 75, 300), function("crf.py(133): log_sum_exp", 376, 419),
+        function("crf.py(135): <listcomp>", 378, 415), function("crf.py(124): argmax", 380, 190),
+    )  # fmt: skip
+    one = found("GAP106", *STARVED, *stacks)
+
+    # log_sum_exp and the function that it calls take more than half of the time, but line 88 takes more than either.
+    assert lines(one)[0] == ("crf.py", 79, "forward", 723_000)
+    assert [line[:3] for line in lines(one)[1:]] == [("crf.py", 88, "forward"), ("crf.py", 135, "log_sum_exp")]
+
+
+def test_output_is_placed_at_its_own_lines() -> None:
+    prints = [called("<built-in function print>", 1000 * n + 100, 50, 169) for n in range(3)]
+    waits = [called("<built-in function sum>", 1000 * n + 200, 700, 163) for n in range(3)]
+    steps = [event for n in range(3) for event in (step(n, 1000 * n, 990), kernel("gemm", 1000 * n + 950, 30))]
+    one = found("SYN103", *steps, function("train.py(10): main", 1, 2990), *prints, *waits)
+
+    assert lines(one) == [("train.py", 169, "main", 150_000)]
+
+
 def test_without_user_functions_modules_are_named() -> None:
     one = found("GAP106", *STARVED, function("nn.Module: Net_0", 1, 700), function("torch/nn/a.py(1): f", 2, 600))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from perftool.engine.rules.stretches import FeedingLines, lines_run
+from perftool.engine.rules.stretches import NOWHERE, FeedingLines, lines_run
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
 
@@ -142,8 +142,9 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
 
 
 def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Source | None:
-    """The innermost function whose calls contain most of the intervals from ``begins`` to ``ends``, which have a total
-    length of ``whole`` ns. None if, like the main function, it also contains nearly all of the recorded time.
+    """The innermost function that contains the functions with most of the time in the intervals from ``begins`` to
+    ``ends``, which have a total length of ``whole`` ns. If, like the main function, it also contains nearly all of the
+    recorded time: the innermost function whose calls contain most of the intervals; None if that one does so too.
     """
     import numpy as np
 
@@ -155,19 +156,41 @@ def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Sour
     for track in ran.tracks:
         np.add.at(spent, track.nodes, until(track.ends) - until(track.begins))
         np.add.at(recorded, track.nodes, track.ends - track.begins)
+    common = _common_caller(ran, spent, whole)
     # Callers include their callees, which follow them.
     for number in range(len(ran.tree) - 1, -1, -1):
         if (caller := ran.tree[number][0]) >= 0:
             spent[caller] += spent[number]
             recorded[caller] += recorded[number]
     most = np.flatnonzero(spent > _MOSTLY * whole)
-    if not len(most) or recorded[most[-1]] > _EVERYWHERE * recorded.max():
-        return None
-    file, line, function = ran.tree[most[-1]][1]
+    tried = (common, *map(int, most[-1:]))
+    number = next((one for one in tried if one >= 0 and recorded[one] <= _EVERYWHERE * recorded.max()), -1)
+    file, line, function = ran.tree[number][1] if number >= 0 else NOWHERE
     if file is None:
         return None
-    ns = int(spent[most[-1]])
+    ns = int(spent[number])
     return {"file": file, "line": line, "function": function, "ns": ns, "share": min(1.0, ns / whole)}
+
+
+def _common_caller(ran: FeedingLines, spent: Int64s, whole: int) -> int:
+    """The index in the tree of the innermost function that contains the functions with the most time of their own,
+    which together took most of ``whole``; -1 if there is none. ``spent`` is the own time of each function in ns.
+    """
+    import numpy as np
+
+    common: list[int] = []
+    left = _MOSTLY * whole
+    for heaviest in np.argsort(-spent, kind="stable"):
+        if left < 0 or not spent[heaviest]:
+            break
+        left -= spent[heaviest]
+        callers = [number := int(heaviest)]
+        while (number := ran.tree[number][0]) >= 0:
+            callers.append(number)
+        common = [one for one in common if one in callers] if common else callers
+        if not common:
+            return -1
+    return common[0] if common and left < 0 else -1
 
 
 def _shares(ran: FeedingLines, spent: Int64s, whole: int) -> tuple[Source, ...]:

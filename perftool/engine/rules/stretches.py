@@ -76,7 +76,7 @@ _Stretch = tuple[int, int, Line, Line, int]
 # A function in the call tree: the index of its caller (-1 if it has none), and the function.
 Node = tuple[int, Line]
 
-_NOWHERE: Line = (None, None, "")
+NOWHERE: Line = (None, None, "")
 # Functions of any library that only wait for the next batch or message.
 _WAITING = "SELECT DISTINCT name FROM roles WHERE cat = 'python_function' AND role = 'queue_wait'"
 _NUMBER = re.compile(r"\(\d+\): ")
@@ -225,7 +225,7 @@ def _calls(store: TraceStore, rank: int, installed: Collection[str]) -> dict[int
         (file, line, name, stack) for file, line, name, stack in store.iterate(_KINDS, {"rank": rank})
     ]
     waiting = {_NUMBER.sub(": ", row["name"], count=1) for row in store.select(_WAITING)}
-    lines = [_NOWHERE if line and _name(line) in waiting else line for line in _lines(kinds, installed)]
+    lines = [NOWHERE if line and _name(line) in waiting else line for line in _lines(kinds, installed)]
     own = [(kind, line) for kind, line in zip(kinds, lines, strict=True) if line is not None]
     named = ("files", "lines", "functions", "stacks")
     values = {name: [kind[at] for kind, _ in own] for at, name in enumerate(named)}
@@ -307,7 +307,7 @@ def _functions(
     calls: Sequence[Call], nested: Sequence[_Stretch], backward: Sequence[_Backward], begin: int, finish: int
 ) -> tuple[FunctionTime, ...]:
     """The user's outermost functions in the sorted ``calls``, with their time between ``begin`` and ``finish``."""
-    root = FunctionTime(_NOWHERE)
+    root = FunctionTime(NOWHERE)
     of_script = _with_lines({line for _, _, line, _ in calls if line and _is_of_script(line)})
     scripted = [
         (max(ts, begin), min(end, finish), of_script[line], None)
@@ -385,7 +385,8 @@ def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
     parents, pieces = _innermost(calls)
     lines: list[Line] = []
     for (_, _, line, called_at), parent in zip(calls, parents, strict=True):
-        lines.append(line or _at(lines[parent] if parent >= 0 else None, called_at))
+        around = lines[parent] if parent >= 0 else None
+        lines.append(_named_after(line, around) if line else _at(around, called_at))
     often = Counter(zip(parents, lines, strict=True))
     loops: list[Line] = []
     for number, parent in enumerate(parents):
@@ -401,14 +402,20 @@ def _nested(calls: Sequence[Call], tree: dict[Node, int]) -> list[_Stretch]:
         caller = nodes[parent] if parent >= 0 else -1
         # Comprehensions, recursive calls and calls out of the user's code are part of the function around them.
         part = line is None or _PART_OF_FUNCTION.fullmatch(line[2]) or (parent >= 0 and line == calls[parent][2])
-        nodes.append(caller if part and caller >= 0 else tree.setdefault((caller, line or _NOWHERE), len(tree)))
-    return [(ts, end, lines[at], loops[at], nodes[at]) for ts, end, at in pieces if lines[at] != _NOWHERE]
+        nodes.append(caller if part and caller >= 0 else tree.setdefault((caller, line or NOWHERE), len(tree)))
+    return [(ts, end, lines[at], loops[at], nodes[at]) for ts, end, at in pieces if lines[at] != NOWHERE]
+
+
+def _named_after(line: Line, around: Line | None) -> Line:
+    """``line``, with the name of the function ``around`` it if it is a comprehension or lambda of the same file."""
+    inner = around is not None and line[0] == around[0] and _PART_OF_FUNCTION.fullmatch(line[2])
+    return (*line[:2], around[2]) if around is not None and inner else line
 
 
 def _at(function: Line | None, line: int | None) -> Line:
     """``function`` at one of its lines, if known."""
     if function is None or function[0] is None:
-        return function or _NOWHERE
+        return function or NOWHERE
     return function[0], line or function[1], function[2]
 
 
