@@ -1,1 +1,1 @@
-"""Reads files into rows, with one module per file format. Readers do not depend on tables or rules."""
+"""Reads input files, with one module per format. Readers do not depend on tables or rules."""

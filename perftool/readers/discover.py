@@ -1,4 +1,4 @@
-"""Resolves command-line paths to input files: traces, and the logs and configuration next to them."""
+"""Finds the input files for command-line paths: traces, and the logs and configuration next to them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 # Traces with compressions that this program cannot read.
 _OTHER_SUFFIXES = (".json.br", ".json.bz2", ".json.lz4", ".json.lzma", ".json.xz", ".json.zip")
 _NAMES_OF_TRACES = (*TRACE_SUFFIXES, *_OTHER_SUFFIXES)
-# Reports and baselines of this program contain its name within this many bytes of their beginning or end.
+# Reports and baselines of this program contain its name this close to their beginning or end, in bytes.
 _CHECKED_BYTES = 4 << 10
-# Larger JSON files are not parsed to find out whether they belong to another program. Tokenizer files are about 10 MB.
+# Larger JSON files are not parsed to check whether they belong to another program. Tokenizer files have about 10 MB.
 _LARGEST_STATE = 64 << 20
-# At most this many unread files of a folder are named one by one.
+# At most this many unread files in a folder are listed one by one.
 _MOST_LISTED = 3
 
 
@@ -51,8 +51,8 @@ class Inputs:
     ``set_aside``: traces that duplicate others.
     ``captures``: traces recorded while device graphs were captured.
     ``left_out``: files of other runs.
-    ``device``: a name, or a file of peak rates; overrides the device that the traces name.
-    ``named``: the files that were given directly or by a pattern, rather than by their folder.
+    ``device``: the name of a device, or a file of peak rates. It overrides the device in the traces.
+    ``named``: files that were given directly or by a pattern rather than by their folder.
     ``unread_parts``: parts that are not read, because their folder contains traces.
     """
 
@@ -69,14 +69,14 @@ class Inputs:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All files that were found, including those not read. No output may overwrite them."""
+        """All files that were found, whether or not they are read. No output may overwrite them."""
         aside = (one.path for one in self.set_aside)
         device = [self.device] if self.device and os.path.isfile(self.device) else []
         return (*self.traces, *self.texts, *self.parts, *self.captures, *device, *aside, *self.left_out)
 
     @property
     def unread(self) -> tuple[SetAside, ...]:
-        """The named traces whose contents are not read: they were set aside, but not because they are copies."""
+        """The named traces whose contents are not used: they were set aside, but are not copies."""
         return tuple(one for one in self.set_aside if one.path in self.named and one.why != "copy")
 
 
@@ -89,12 +89,12 @@ def find_inputs(
     as_one_run: bool = False,
     run: str | None = None,
 ) -> Inputs:
-    """The files selected by ``paths`` (of any kind) and ``texts`` (no traces); folders and globs are sorted.
+    """Find the files selected by ``paths`` (of any kind) and ``texts`` (no traces), sorted within folders and globs.
 
-    From a folder with several runs, it picks the newest complete run, or the one called ``run``, or all of them with
-    ``as_one_run``. Without ``texts``, it adds logs and configuration found next to a trace. Raises InputError for a
-    missing path, a folder without inputs, a pattern without matches, and files of several runs that were named one by
-    one.
+    If a folder contains several runs, this picks the newest complete run, or the one called ``run``, or all of them
+    with ``as_one_run``. Without ``texts``, it adds logs and configuration found next to a trace. Raises InputError if a
+    path does not exist, a folder contains no inputs, a pattern matches nothing, or files that were named one by one
+    belong to several runs.
     """
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
@@ -109,7 +109,7 @@ def find_inputs(
     named = [file for found in of_texts for file in found.files]
     others = [file for file in selected if file in selected_texts]
     if not traces:
-        # An archive of Gaudi's profiler may contain host calls. Use them only if there is no other trace.
+        # An archive of Gaudi's profiler may contain host calls. They are used only if there is no other trace.
         traces = [file for file in (*others, *named) if not is_url(file) and holds_host_trace(file)]
     if not traces and not others and not named and not parts:
         raise NoInputError("no input is left after --exclude" if patterns else "no input")
@@ -130,7 +130,7 @@ def find_inputs(
     notes = tuple(one.note for one in chosen_by if one.note)
     if unread_parts:
         notes += (f"{unread_parts_text(unread_parts)}; name what to read",)
-    # A file may be given both directly and by its folder.
+    # Remove duplicates, because a file may be given both directly and by its folder.
     every = dict.fromkeys([*(one for found in expanded for one in found.aside), *aside])
     aside = [one for one in every if one.instead in chosen]
     read = {*chosen, *(one.path for one in aside)}
@@ -150,17 +150,17 @@ def find_inputs(
 
 
 def is_part(path: str) -> bool:
-    """Whether a file is named like a part of a run."""
+    """Whether the name of a file is that of a part."""
     return path.lower().endswith(PART_SUFFIX)
 
 
 def parts_below(folder: Path) -> list[str]:
-    """The files below ``folder`` that are named like parts, sorted."""
+    """The files below ``folder`` with names of parts, sorted."""
     return sorted(str(file) for file in folder.rglob("*.[pP][aA][rR][tT]") if is_kept(file))
 
 
 def unread_parts_text(parts: Sequence[str]) -> str:
-    """A clause about unread ``parts``. A part in a folder of traces usually repeats the rank of one of them."""
+    """A clause about unread ``parts``. A part in a folder with traces usually has the rank of one of them."""
     first, *more = parts
     if more:
         return f"{first} and {len(more)} more part{'s' if more[1:] else ''} were not read: their folder contains traces"
@@ -181,13 +181,13 @@ def _is_no_folder(path: str) -> bool:
 
 
 def _in_folder(path: str, wanted: Wanted) -> Chosen:
-    """The traces of one run in a folder, with the logs and the configuration there."""
+    """Pick the traces of one run in a folder, and the logs and configuration there."""
     place = Path(path)
     named, unread = _named_like_traces(place)
     files = [file for file in named if not is_own_output(file)]
     tables = _profiler_csvs(place, wanted.exclude)
     if tables and any(map(_is_trace, files)):
-        # They usually show the same recording as the traces.
+        # The tables usually come from the same recording as the traces.
         unread += [f"{file} is a table of the profiler beside a trace and was not read (name it)" for file in tables]
         tables = []
     profiled = newest_profiles(path, tables)
@@ -214,7 +214,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         strange = set()
     traces = sorted([*recordings, *(file for file in remaining if file not in strange and _is_run(file))])
     picked = wanted.pick(path, traces)
-    # Keep damaged files, so that they are reported, and metrics files, which have names like traces.
+    # Keep damaged files, which are then reported, and metrics files, whose names are like those of traces.
     remaining = [file for file in (*remaining, *profiled.files) if file not in strange and file not in traces]
     other_folders = {Path(file).parent for file in picked.others} - {Path(file).parent for file in picked.files}
     remaining = [
@@ -229,9 +229,9 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
 
 
 def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
-    """The files below ``folder`` that are named like traces, and a sentence about each path that is not read.
+    """The files below ``folder`` with names like those of traces, and a sentence about each path that is not read.
 
-    Links to folders are not followed.
+    Does not follow links to folders.
     """
     files: list[str] = []
     unread: list[str] = []
@@ -256,7 +256,7 @@ def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _few(sentences: Sequence[str]) -> str:
-    """The first few ``sentences``, and how many more there are."""
+    """Join the first few ``sentences``, and say how many more there are."""
     more = len(sentences) - _MOST_LISTED
     return "; ".join(
         [*sentences[:_MOST_LISTED], *([f"{more:,} more were not read for similar reasons"] if more > 0 else [])]
@@ -264,7 +264,7 @@ def _few(sentences: Sequence[str]) -> str:
 
 
 def _is_run(path: str) -> bool:
-    """Whether a file contains the events of a run, rather than only data about the run."""
+    """Whether a file contains the events of a run rather than only data about it."""
     try:
         return not _is_text(path) and _begins_trace(path)
     except InputError:
@@ -285,8 +285,8 @@ def _profiler_csvs(folder: Path, exclude: Sequence[str]) -> list[str]:
 
 
 def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
-    """The ``files`` that are well-formed JSON of other programs, such as a trainer's state, and the files that are
-    malformed or too long to check. Files with events are in neither set.
+    """The ``files`` that are valid JSON of other programs, such as a trainer's state, and those that are malformed or
+    too long to check. Files with events are in neither set.
     """
     strange: set[str] = set()
     unclear: set[str] = set()
@@ -309,7 +309,7 @@ def _shows_events(path: str) -> bool:
 
 
 def _whole_json(path: str) -> tuple[Any, bytes]:
-    """The parsed content and the bytes of a JSON file; ``(None, b"")`` if it is malformed, or has too much to parse."""
+    """The parsed content and the bytes of a JSON file; ``(None, b"")`` if it is malformed or too large to parse."""
     try:
         text = Path(path).read_bytes() if os.path.getsize(path) <= _LARGEST_STATE else b""
         return parsed(text), text
@@ -330,7 +330,7 @@ def _matching(path: str) -> list[str]:
         if path != STDIN and not _exists(path):
             raise InputError(f"{path}: no such file")
         return [path]
-    # The pattern may also be the name of a file, which must not hide the other matches.
+    # The pattern may also be the name of a file. That file must not hide the other matches.
     itself = [path] if _exists(path) else []
     found = list(dict.fromkeys([*itself, *(match for match in matches(path) if os.path.isfile(match))]))
     if not found:
@@ -339,7 +339,7 @@ def _matching(path: str) -> list[str]:
 
 
 def _exists(path: str) -> bool:
-    """Whether ``path`` exists. Raises InputError where access is denied."""
+    """Whether ``path`` exists. Raises InputError if access is denied."""
     try:
         os.stat(path)
     except PermissionError as error:
@@ -350,7 +350,7 @@ def _exists(path: str) -> bool:
 
 
 def _at_url(url: str) -> list[str]:
-    """The file at ``url``, or the traces in the folder or glob ``url``. Logs next to them are not looked for."""
+    """The file at ``url``, or the traces in the folder or glob ``url``, without logs next to them."""
     found = list_url(url)
     if not found:
         raise NoInputError(f"{shown_path(url)}: no files")
@@ -359,8 +359,8 @@ def _at_url(url: str) -> list[str]:
 
 
 def is_own_output(path: str) -> bool:
-    """Whether a file is a report or a baseline that this program wrote, that is, a complete JSON object without
-    events."""
+    """Whether a file is a report or a baseline of this program: a complete JSON object with the program's name but
+    without events."""
     if not path.lower().endswith(".json"):
         return False
     try:
@@ -376,7 +376,7 @@ def is_own_output(path: str) -> bool:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a file begins like a log, a metrics file or a configuration; compressed files, stdin and pipes count as
+    """Whether a file begins like a log, a metrics file or a configuration. Compressed files, stdin and pipes count as
     traces."""
     if is_url(path):
         return not without_query(path).lower().endswith(TRACE_SUFFIXES)
@@ -391,7 +391,7 @@ def _is_text(path: str) -> bool:
 
 
 def _text_kind(path: str) -> str:
-    # Imported here, because traces do not need the pattern tables of text readers.
+    # Imported here, because traces do not need the text readers and their pattern tables.
     from perftool.readers import text_input
 
     return text_input.sniff_input(path).kind
@@ -399,11 +399,12 @@ def _text_kind(path: str) -> str:
 
 @once_per_file
 def _begins_trace(path: str) -> bool:
-    """Whether a file begins like a trace: its first 8 MiB contain the start of an event array, or only metadata."""
+    """Whether a file begins like a trace: its first 8 MiB contain the start of an event array, or nothing but
+    metadata."""
     with ByteStream(path) as stream:
         head, data = envelope.head_of(stream)
     if head is None:
-        # A JSON object this long is the metadata of a trace, unless it is a flight recorder dump or a file of graphs.
+        # Such a long JSON object must be the metadata of a trace, unless it is a flight-recorder dump or a graph file.
         known = dump.begins_dump(data) or post_graph.begins_graphs(data)
         return len(data) >= BLOCK and data.lstrip()[:1] == b"{" and not known
     return not head.bare or EVENT_START.match(data[head.start : head.start + _CHECKED_BYTES].lstrip()) is not None
@@ -416,7 +417,7 @@ def _named_like_companion(path: str) -> bool:
 def _companions_of(traces: Iterable[str]) -> list[str]:
     folders = dict.fromkeys(Path(trace).parent for trace in traces if not (reads_once(trace) or is_url(trace)))
     read = set(traces)
-    # The folder may contain unrelated logs, so files not named by the user must be of a known kind.
+    # The folder may contain unrelated logs, so files that the user did not name must be of a known kind.
     return [
         file
         for folder in folders
@@ -426,7 +427,7 @@ def _companions_of(traces: Iterable[str]) -> list[str]:
 
 
 def _of_run(nearby: Sequence[str], traces: Sequence[str]) -> Chosen:
-    """The files of ``nearby`` that belong to the run of ``traces``, and a sentence about each of the others."""
+    """Choose the files in ``nearby`` that belong to the run of ``traces``, and say why the others are left out."""
     local = [trace for trace in traces if not (reads_once(trace) or is_url(trace))]
     foreign = dict(files_of_other_runs([(file, _text_kind(file)) for file in nearby], local))
     text = "is in the folder of the traces and is left out"

@@ -18,9 +18,9 @@ _PASSES = 3
 
 @dataclass(frozen=True)
 class Replay:
-    """The end of each node in the last pass, which begins at ``since``; ``step_ns`` is the mean step of that pass.
-    ``lag`` and ``dur`` are the delays of the links and the lengths of the nodes that were used. All times are ns on the
-    clock of the replay, which starts at 0.
+    """The end of each node (``done``) in the last pass, which begins at ``since``, and the mean step in that pass.
+    ``lag`` and ``dur`` are the delays of links and the lengths of nodes that were used. All times are ns on the clock
+    of the replay, which starts at 0.
     """
 
     done: Int64s

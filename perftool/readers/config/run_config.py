@@ -11,17 +11,17 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.quoted import keys_in
 from perftool.readers.text.text_lines import Source, read_lines
 
-# Real configurations are far smaller. A larger file is not used.
+# Real configurations are far smaller. Larger files are ignored.
 MAX_CHARACTERS = 8 << 20
 _MAX_DEPTH = 32
 _MAX_ENTRIES = 10_000
-# The longest dotted key, in characters. Nested keys repeat the names of their parents, which could fill the memory.
+# The longest dotted key, in characters. Nested keys repeat the names of their parents, which could exhaust the memory.
 _MAX_NAME = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class _Flavour:
-    """A kind of configuration file, recognised by any one of ``keys`` at its top level."""
+    """A kind of configuration file, recognised by any of ``keys`` at its top level."""
 
     source: ConfigSource
     keys: frozenset[str]
@@ -64,15 +64,15 @@ _FLAVOURS = (
 
 
 def json_flavour(keys: frozenset[str]) -> ConfigSource | None:
-    """The kind of configuration that has ``keys`` at its top level; None when unknown."""
+    """The kind of configuration that has ``keys`` at its top level; None if it is unknown."""
     return next((flavour.source for flavour in _FLAVOURS if flavour.keys & keys), None)
 
 
 def read(source: Source) -> LogReading:
-    """The settings of one JSON file, with dotted keys, and the import issues.
+    """Read the settings in a JSON file, with dotted keys.
 
     Values keep their JSON form (``true``, ``2``, whole lists), but strings lose their quotes. A file that is too large
-    or not a JSON object has no settings, only an issue. Raises InputError when the file cannot be opened or read.
+    or not a JSON object yields only an issue. Raises InputError if the file cannot be opened or read.
     """
     tally = IssueTally()
     entries: tuple[ConfigEntry, ...] = ()
@@ -135,7 +135,7 @@ def _spelled(value: object) -> str:
 
 
 def _key_lines(text: str) -> dict[str, int]:
-    """The line number of each key that occurs only once. The line of a repeated key would be ambiguous."""
+    """The line number of each key that occurs only once; for other keys, it would be ambiguous."""
     lines: dict[str, int] = {}
     repeated: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):

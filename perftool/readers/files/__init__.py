@@ -1,1 +1,1 @@
-"""Finds input files, reads their bytes, and determines the rank of each."""
+"""Finds input files, reads their bytes, and determines their ranks."""

@@ -1,7 +1,7 @@
 """Decides which logs, metrics files and configurations next to traces belong to the same run.
 
-A folder may contain the files of several runs. A file named after a run belongs to traces of that name, a file that
-names a rank to a trace of that rank, and a file that only Gaudi's software writes to traces of a Gaudi.
+A folder may contain files of several runs. A file whose name contains that of a run belongs to traces with this name; a
+file whose name contains a rank, to traces of this rank; a file that only Gaudi's software writes, to traces of a Gaudi.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from perftool.readers.files.runs import is_recording
 from perftool.readers.identity import identify
 
 # Name patterns of files next to a trace: logs, metrics files (also numbered), configuration, flight-recorder dumps,
-# files of Gaudi's profiler, results of benchmarks.
+# files of Gaudi's profiler, and benchmark results.
 COMPANIONS = (
     "*.log", "pytorch_log*.txt", "*fallback*.txt", "*metrics*.json", "*metrics*.json.*", "*metrics*.txt",
     "gaudi_config.json", "ds_config*.json", "*deepspeed*.json", "*.env", "env.txt",
     "nccl_trace_rank_*", "comm_lib_trace_rank_*", "*_analyzed_nodes.csv", "*.hltv",
     "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
 )  # fmt: skip
-# Words that describe the kind of a file, not its run.
+# Words that describe the kind of a file rather than its run.
 _GENERIC = {
     "console", "output", "out", "stdout", "stderr", "err", "log", "logs", "main", "run", "job", "train", "training",
     "eval", "test", "inference", "infer", "predict", "script", "pytorch", "torch", "hpu", "gaudi", "habana", "synapse",
@@ -42,13 +42,13 @@ _OF_GAUDI = {"fallback_log", "metrics", "nodes", "graph"}
 
 
 def companions_in(folder: Path, *, recursive: bool = False) -> list[str]:
-    """The files of ``folder`` whose names match COMPANIONS, sorted."""
+    """The files in ``folder`` whose names match COMPANIONS, sorted."""
     find = folder.rglob if recursive else folder.glob
     return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if is_kept(file)})
 
 
 def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
-    """The ``files`` (path and kind) that belong to a different run from ``traces``, each with the reason."""
+    """The ``files`` (path and kind) that belong to a run other than that of ``traces``, with the reasons."""
     candidates = list(files)
     if not candidates or not traces:
         return []
@@ -71,7 +71,7 @@ def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str])
 
 
 def _other_recording(path: str, traces: Sequence[str]) -> str | None:
-    """The reason to leave out ``path``, if it is the analyzed-nodes file of a profiler CSV outside ``traces``."""
+    """The reason to leave out ``path`` if it is the analyzed-nodes file of a profiler CSV that is not in ``traces``."""
     csv = path.removesuffix(_ANALYZED) + ".csv"
     is_other = path.endswith(_ANALYZED) and csv not in traces and Path(csv).exists()
     return f"it belongs to {csv}" if is_other else None
@@ -85,7 +85,7 @@ def _other_name(path: str, chosen: Sequence[set[str]], others: Callable[[Path], 
 
 
 def _other_run_words(folder: Path, traces: frozenset[str]) -> set[str]:
-    """The words in the names of those files in ``folder`` that may be traces of other runs."""
+    """The words in the names of files in ``folder`` that may be traces of other runs."""
     others = {str(file) for file in folder.glob("*.json*")} - traces
     return set().union(*(_words(other) for other in others if not _is_companion(other)))
 
@@ -95,7 +95,7 @@ def _is_companion(path: str) -> bool:
 
 
 def _words(path: str) -> set[str]:
-    """The words of a file name that identify its run; none for a name that the profiler generated."""
+    """The words in a file name that identify its run; none if the profiler generated the name."""
     if is_recording(path):
         return set()
     return set(re.findall(r"[a-z]{2,}", Path(path).name.lower())) - _GENERIC
@@ -111,9 +111,9 @@ def _other_device(kind: str, types: set[str | None]) -> str | None:
 
 
 def is_kept(file: Path) -> bool:
-    """Whether ``file`` is a regular file. A pipe or a device is not a trace, and may never end.
+    """Whether ``file`` is a regular file. Pipes and devices are not traces, and may never end.
 
-    Links to files of size 0 are also rejected, because endless system files report that size.
+    Rejects links to files of size 0, too, because endless system files report that size.
     """
     try:
         found = file.stat()

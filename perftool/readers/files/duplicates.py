@@ -1,4 +1,4 @@
-"""Finds duplicate traces of a rank: copies, and older recordings of the same process."""
+"""Finds duplicate traces of a rank: copies, and older or partial recordings of the same process."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from perftool.readers.files.stream import reads_once
 from perftool.readers.identity import Identity, identify
 from perftool.units import NS_PER_S
 
-# A profiler's schedule repeats within hours. Later, the system may have reused the process ID.
+# Recordings of one process are closer than this: a profiler's schedule repeats within hours, and the system may reuse
+# the process ID later.
 _ONE_RUN_NS = 6 * 3600 * NS_PER_S
 # A trace with less than this share of the size of another trace of its process was cut off: all recordings of a process
-# have equal numbers of steps, except for the last one if the program ends during it.
+# have the same number of steps, except the last one if the program ends during it.
 WHOLE_SHARE = 0.75
 _BLOCK = 1 << 20
-# Each trace is compared with at most this many earlier ones of its process, so that the time is linear.
+# Each trace is compared with at most this many earlier traces of its process, so that the total time is linear.
 _MOST_COMPARED = 64
 _Key = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
 class SetAside:
-    """The trace ``path``, which is not read because ``instead`` has the same rank."""
+    """The trace ``path``, which is not read because the trace ``instead`` replaces it."""
 
     path: str
     rank: int
@@ -46,9 +47,9 @@ _WORDS = {
 
 
 def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]]:
-    """``traces`` without copies, and with only the last complete recording of each process.
+    """Remove copies from ``traces``, and keep only the last complete recording of each process.
 
-    Also returns the traces set aside, with their replacements.
+    Returns the remaining traces, and the removed ones with their replacements.
     """
     kept: list[Identity] = []
     place: dict[str, int] = {}
@@ -74,14 +75,14 @@ def without_duplicates(traces: Sequence[str]) -> tuple[list[str], list[SetAside]
         for key in _keys(first, contents):
             seen[key].remove(first)
         _note_keys(seen, keys, own)
-        # Traces that were set aside in favour of ``first`` refer to its replacement from now on.
+        # Traces set aside in favour of ``first`` now refer to the trace that replaces it.
         aside = [SetAside(one.path, one.rank, trace, one.why) if one.instead == first.path else one for one in aside]
         aside.append(SetAside(first.path, own.rank, trace, _why(contents, first, own)))
     return [one.path for one in kept], aside
 
 
 def _keys(own: Identity, contents: _Contents) -> Iterator[_Key]:
-    """The keys of a trace; it shares at least one with each of its duplicates."""
+    """The keys of a trace. Duplicates share at least one key."""
     if own.rank is None:
         return
     if (digest := contents.content_digest(own)) is not None:
@@ -96,7 +97,7 @@ def _note_keys(seen: dict[_Key, list[Identity]], keys: Iterable[_Key], own: Iden
 
 
 class _Contents:
-    """Compares the contents of files, each of which is read at most once."""
+    """Compares the contents of files, and reads each file at most once."""
 
     def __init__(self, traces: Sequence[Identity]) -> None:
         self._sizes: dict[str, int | None] = {}
@@ -104,8 +105,8 @@ class _Contents:
         self._alike = Counter((own.rank, self._size(own.path)) for own in traces)
 
     def content_digest(self, own: Identity) -> bytes | None:
-        """A digest of the contents; None if no other file of the rank has the same size, or the file cannot be
-        compared.
+        """A digest of the contents; None if no other file of the rank has the same size, or if the file is remote or a
+        pipe.
         """
         size = self._size(own.path)
         return None if size is None or self._alike[own.rank, size] < 2 else self._digest(own.path)

@@ -1,4 +1,4 @@
-"""Detects finished traces in a folder by repeated polling."""
+"""Detects finished traces in a folder by polling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 @dataclass(frozen=True, order=True)
 class FileState:
-    """The state of a file: modification time in ns since 1970, path and size in bytes.
+    """The state of a file: modification time in ns since 1970, path, and size in bytes.
 
     The path is relative to the watched folder, with ``/`` on every system.
     """
@@ -22,15 +22,15 @@ class FileState:
 
 
 class Watched:
-    """Remembers the files of a folder between polls; ``done`` holds the states already returned."""
+    """Remembers the files of a folder between polls. ``done`` contains states that are already known to be finished."""
 
     def __init__(self, done: Iterable[FileState] = ()) -> None:
         self._done = set(done)
         self._last: frozenset[FileState] = frozenset()
 
     def finished(self, found: Collection[FileState]) -> list[FileState]:
-        """The files in ``found`` that have not changed since the last poll, the oldest first. Each is returned once,
-        and again when it has changed and is finished.
+        """The files in ``found`` that have not changed since the last poll, oldest first. A file is returned once, and
+        again each time that it has changed and is finished.
         """
         now = frozenset(found)
         still = (now & self._last) - self._done
@@ -40,9 +40,9 @@ class Watched:
 
 
 def files_below(folder: str, suffixes: tuple[str, ...]) -> list[FileState]:
-    """The regular files below ``folder`` with these suffixes; none if the folder cannot be read at the moment.
+    """The regular files below ``folder`` with one of ``suffixes``; none if the folder cannot be read at the moment.
 
-    Skips empty files, which are not written yet, and hidden files, which copying programs create.
+    Skips empty files, which have not been written yet, and hidden files, which programs create while copying.
     """
     return [state for path in _files_with_suffix(folder, suffixes) if (state := _state(folder, path))]
 

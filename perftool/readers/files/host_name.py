@@ -13,15 +13,15 @@ from perftool.readers.files.rank_name import rank_of
 # The default name from PyTorch's TensorBoard handler: `<host>_<pid>.<time>.pt.trace.json`.
 _HANDLER_NAME = re.compile(r"(?P<host>.+)_(?P<pid>\d+)\.\d{12,}\.pt\.trace\.json(?:\.gz|\.zst)?")
 HOST_KEYS = ("hostname", "host_name", "host")
-# Folder names that are a number or a rank, so not the name of a host.
+# Folder names that are a number or a rank rather than the name of a host.
 _NO_HOST = re.compile(r"(?:rank[_.-]?)?\d+", re.IGNORECASE)
 _LONGEST = 100
 
 
 def hosts_of(paths: Sequence[str], metadata: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The host of each of ``paths``, where it is known; ``metadata`` is keyed by path.
+    """The host of each of ``paths`` for which it is known. ``metadata`` is keyed by path.
 
-    A folder names a host when the traces are spread over several sibling folders: ``node0/...``, ``node1/...``.
+    The name of a folder is that of a host if the traces are in several sibling folders: ``node0/...``, ``node1/...``.
     """
     folders = _folders_beside(paths)
     named = {path: stated_host(metadata.get(path, {})) or host_in_name(path) or folders.get(path) for path in paths}
@@ -29,7 +29,7 @@ def hosts_of(paths: Sequence[str], metadata: Mapping[str, Mapping[str, Any]]) ->
 
 
 def stated_host(metadata: Mapping[str, Any]) -> str | None:
-    """The host named in the metadata of a trace, if any."""
+    """The host that the metadata of a trace states, if any."""
     info = metadata.get("distributedInfo")
     places = [metadata, info] if isinstance(info, dict) else [metadata]
     values = (top.get(key) for top in places for key in HOST_KEYS)
@@ -37,20 +37,20 @@ def stated_host(metadata: Mapping[str, Any]) -> str | None:
 
 
 def process_of(path: str) -> int | None:
-    """The ID of the process that wrote ``path``, where PyTorch's TensorBoard handler named the file."""
+    """The ID of the process that wrote ``path``; None unless PyTorch's TensorBoard handler named the file."""
     name = _HANDLER_NAME.fullmatch(PurePath(path).name)
     return int(name["pid"]) if name else None
 
 
 def host_in_name(path: str) -> str | None:
-    """The host in the name that PyTorch's TensorBoard handler gave the file."""
+    """The host in the name of ``path``; None unless PyTorch's TensorBoard handler named the file."""
     name = _HANDLER_NAME.fullmatch(PurePath(path).name)
     return name["host"] if name and rank_of(PurePath(path).name) is None else None
 
 
 def _folders_beside(paths: Sequence[str]) -> dict[str, str]:
-    """For each path, the first folder below the one that all paths share, unless it is the only such folder or names no
-    host."""
+    """For each path, the first folder below the common folder of all paths, unless it is a number or a rank. Empty if
+    there is only one such folder."""
     parents = {path: PurePath(path).parent.parts for path in paths}
     shared = len(list(takewhile(lambda level: len(set(level)) == 1, zip(*parents.values(), strict=False))))
     below = {path: parts[shared] for path, parts in parents.items() if len(parts) > shared}

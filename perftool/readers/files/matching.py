@@ -1,4 +1,4 @@
-"""Finds the paths that match a pattern with ``*`` and ``**``, in time linear in the number of folders."""
+"""Finds the paths that match a pattern with ``*`` or ``**``, in time linear in the number of folders."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def is_pattern(path: str) -> bool:
 
 
 class OutsideFolderError(Exception):
-    """A pattern would look outside the folder that it may select from."""
+    """A pattern leads outside the folder that it may select from."""
 
 
 def matches(pattern: str, within: Path | None = None) -> list[str]:
-    """The files and folders that ``pattern`` selects, sorted; hidden ones only if that part of the pattern begins with
-    a dot.
+    """The files and folders that match ``pattern``, sorted. A hidden one matches only if its part of the pattern begins
+    with a dot.
 
-    ``**`` follows no links, and no part of the pattern visits a folder twice, so that circular links and repeated
-    ``**`` take little time. Raises OutsideFolderError before it looks into a folder that is not below ``within``, a
-    path without links.
+    ``**`` follows no links, and no part of the pattern visits a folder twice, so circular links and repeated ``**``
+    take little time. Raises OutsideFolderError before it lists a folder that is not below ``within``, a path without
+    links.
     """
     whole = Path(pattern)
     places = [Path(whole.anchor)]
@@ -47,12 +47,12 @@ def _children(places: Iterable[Path], part: str, within: Path | None) -> Iterato
             found = [place / name for name in names_like(names, part)]
         else:
             continue
-        # If a link leads to the same folder, prefer the folder's own name.
+        # Folders come before links, so that a folder is visited under its own name rather than that of a link.
         yield from sorted(filter(os.path.lexists, found), key=os.path.islink)
 
 
 def _folders_below(places: Iterable[Path], within: Path | None) -> list[Path]:
-    """The folders ``places`` and all below them."""
+    """The folders ``places`` and all folders below them."""
     seen: _Seen = set()
     found, left = [], list(places)[::-1]
     while left:
@@ -65,7 +65,7 @@ def _folders_below(places: Iterable[Path], within: Path | None) -> list[Path]:
 
 
 def _is_first(place: Path, seen: _Seen) -> bool:
-    """Whether ``place`` is a folder that is not in ``seen``; adds it to ``seen``."""
+    """Whether ``place`` exists and is not in ``seen``; adds it to ``seen``."""
     try:
         known = place.stat()
     except OSError:

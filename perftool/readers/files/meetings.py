@@ -1,4 +1,4 @@
-"""Checks whether two traces share collectives. If they do, they belong to one run, even if neither states its rank."""
+"""Checks whether two traces share collectives. If so, they belong to one run, even if they do not state their ranks."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _ROLES = {"collective", "host_collective", "process_group"}
 _EVENT = re.compile(
     rb'"name"\s*:\s*"([^"\\]{1,200})"[^{}]{0,400}?"ts"\s*:\s*"?(\d{1,19})[\d.]*"?(?:\s*,\s*"dur"\s*:\s*"?(\d{1,15}))?'
 )
-# Ranks take part in collectives in every step, so the first part of a recording is enough.
+# Ranks take part in collectives in every step, so the beginning of a recording is enough.
 _MOST_BYTES = 64 << 20
 
-# The first start and the last end of the collectives of each name in a trace, in ns since 1970.
+# For each name of collectives in a trace, the first start and the last end, in ns since 1970.
 Collectives = dict[str, tuple[int, int]]
 
 
 def met(one: str, other: str) -> bool:
-    """Whether both traces contain a collective of the same name at overlapping times."""
+    """Whether both traces contain collectives with the same name at overlapping times."""
     first, second = _collectives(one), _collectives(other)
     return any(
         first[name][0] <= second[name][1] and second[name][0] <= first[name][1] for name in first.keys() & second.keys()

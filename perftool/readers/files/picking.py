@@ -13,7 +13,7 @@ from perftool.readers.files.runs import Chosen, is_recording, newest_run
 
 @dataclass(frozen=True)
 class Wanted:
-    """Selects files of a folder: the files of ``run``, of the newest run, or of all runs. Leaves out files that match
+    """Which files to select from a folder: those of ``run``, of the newest run, or of all runs, but none that match
     ``exclude``."""
 
     exclude: tuple[str, ...] = ()
@@ -24,12 +24,12 @@ class Wanted:
         return not is_excluded(file, self.exclude)
 
     def pick(self, folder: str, traces: Sequence[str]) -> Chosen:
-        """The selected ``traces`` of ``folder``, with those set aside as their duplicates."""
+        """Select from the ``traces`` in ``folder``, and set duplicates aside."""
         if self.all:
             return Chosen(tuple(traces))
         if self.run is not None:
             return newest_run(folder, traces, self.run)
-        # The names that a profiler's handler gives are unique, so only other files may be duplicates.
+        # A profiler's handler generates unique names, so only other files can be duplicates.
         named = [trace for trace in traces if is_recording(trace)]
         kept, aside = without_duplicates([trace for trace in traces if trace not in named])
         return replace(newest_run(folder, sorted([*named, *kept]), self.run), aside=tuple(aside))

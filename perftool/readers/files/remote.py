@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 from perftool.errors import LONGEST_REASON, InputError, MissingExtraError, is_interrupt
 from perftool.model.links import without_query
 
-# Only silence is treated as a failure, because a large file may take any time.
+# Only silence counts as a failure, because there is no limit to how long a large file may take.
 _SILENCE_S = 60.0
 # Private networks whose addresses older Python versions report as global: local NAT64 (RFC 8215) and site-local.
 _LOCAL = tuple(map(ip_network, ("64:ff9b:1::/48", "fec0::/10")))
-# The last 32 bits of these addresses are the IPv4 address that a packet reaches: NAT64, mapped, translated, compatible.
+# Packets to these addresses go to the IPv4 address in the last 32 bits: NAT64, mapped, translated, compatible.
 _HOLD_IPV4 = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "::/96")))
-# Hosts on the internet, known from the address of the first connection, because a name may later lead elsewhere.
+# Hosts whose first connection went to an address on the internet. Their names may later lead elsewhere.
 _PUBLIC: set[str | None] = set()
 _WEB = re.compile("https?(://|$)", re.IGNORECASE)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -36,21 +36,21 @@ def is_url(path: str) -> bool:
 
 
 def shown_path(path: str) -> str:
-    """``path`` for reports and messages: a URL without what looks like a secret, such as its signature."""
+    """``path`` for reports and messages, without parts of a URL that look like secrets, such as its signature."""
     return _without_secrets(path) if is_url(path) else path
 
 
 def _without_secrets(text: str) -> str:
-    # Imported here, because its patterns take 5 ms and most inputs are local.
+    # Imported here, because compiling its patterns takes 5 ms, and most inputs are local.
     from perftool.readers.secrets import without_secrets
 
     return without_secrets(text)
 
 
 def list_url(url: str) -> list[str]:
-    """The files selected by ``url`` (a file, a folder or a glob), sorted, as URLs. On the web, it selects one file.
+    """The URLs of the files that ``url`` (a file, a folder or a glob) selects, sorted. A web address selects one file.
 
-    Raises InputError for failed access, and MissingExtraError when fsspec or a backend of it is not installed.
+    Raises InputError if access fails, and MissingExtraError if fsspec or one of its backends is not installed.
     """
     system, path = _resolve(url)
     if _WEB.match(url):
@@ -69,18 +69,18 @@ def list_url(url: str) -> list[str]:
 
 @contextmanager
 def local_copy(path: str, size: int | None = None) -> Iterator[str]:
-    """A local path with the content of ``path``: the path itself or, for a URL, a temporary copy. Of a long file at a
-    URL, it may copy only the first ``size`` bytes or a little more.
+    """Provide a local path with the content of ``path``: the path itself or, for a URL, a temporary copy. The download
+    may end after ``size`` bytes if that is given.
 
-    Raises InputError when it cannot be fetched or takes more than half of the free disk space, and MissingExtraError
-    when fsspec or a backend of it is not installed.
+    Raises InputError if the file cannot be fetched or needs more than half of the free disk space, and
+    MissingExtraError if fsspec or one of its backends is not installed.
     """
     if not is_url(path):
         yield path
         return
     system, place = _resolve(path)
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
-        # Keep the name, which may contain the rank.
+        # Keep the file's name, which may contain the rank.
         copy = str(Path(folder) / PurePosixPath(without_query(place)).name)
         with _sentences(path), suppress(_EnoughError):
             system.get_file(place, copy, callback=_limit(folder, size))
@@ -88,7 +88,7 @@ def local_copy(path: str, size: int | None = None) -> Iterator[str]:
 
 
 class _EnoughError(Exception):
-    """The wanted beginning of a file was downloaded."""
+    """Enough of the file was downloaded."""
 
 
 def _resolve(url: str) -> tuple[Any, str]:
@@ -101,7 +101,7 @@ def _resolve(url: str) -> tuple[Any, str]:
         text = f"{shown_path(url)}: a URL needs fsspec (pip install 'habana-perf-tool[remote]')"
         raise MissingExtraError(text) from None
     try:
-        # Creating some file systems already opens a connection, which may fail.
+        # Some file systems open a connection when they are created, which may fail.
         with _sentences(url):
             if _WEB.match(url):
                 return fsspec.filesystem("http", **_web_options(url)), url
@@ -115,8 +115,8 @@ def _resolve(url: str) -> tuple[Any, str]:
 
 
 def _limit(folder: str, size: int | None) -> Any:
-    """A callback for fsspec that ends a download after ``size`` bytes, or when it fills more than half of the free
-    space of ``folder``. The analysis needs the rest.
+    """A callback for fsspec that ends a download after ``size`` bytes, or when it takes more than half of the free
+    space in ``folder``, because the analysis needs the rest.
     """
     from fsspec.callbacks import Callback
 
@@ -133,16 +133,16 @@ def _limit(folder: str, size: int | None) -> Any:
 
 
 def _web_options(url: str) -> dict[str, Any]:
-    """Options for ``url``: time limits, and protection from redirects and DNS names that lead from the internet into a
-    private network."""
+    """Options for ``url``: time limits, and protection against redirects and DNS names that lead from the internet into
+    a private network."""
     import aiohttp
 
     host = urlsplit(url).hostname
     public: bool | None = True if host in _PUBLIC else None
 
     class Answer(aiohttp.ClientResponse):
-        """A response that must begin in time, even if the server first sends interim responses, or sends a header byte
-        by byte."""
+        """A response that must begin in time, even if the server sends interim responses first, or the header byte by
+        byte."""
 
         async def start(self, connection: Any) -> Any:
             try:
@@ -151,7 +151,8 @@ def _web_options(url: str) -> dict[str, Any]:
                 raise OSError(f"it did not respond within {_SILENCE_S:.0f} s") from None
 
     def connect(place: Any) -> socket.socket:
-        # A name leads inside only if its first connection does: anybody may give private addresses to a name.
+        # A name may lead into a private network only if its first connection does, because anyone can point a name at
+        # private addresses.
         nonlocal public
         if not _is_private(str(place[4][0])):
             if public is None:
@@ -183,7 +184,7 @@ def _is_private(address: str) -> bool:
 
 @contextmanager
 def _sentences(url: str) -> Iterator[None]:
-    """Turn the errors of the block, which fsspec's file systems may raise with any type, into InputErrors."""
+    """Turn errors in the block into InputErrors. fsspec's file systems may raise errors of any type."""
     try:
         yield
     except FileNotFoundError:
@@ -194,6 +195,6 @@ def _sentences(url: str) -> Iterator[None]:
         if is_interrupt(error):
             raise KeyboardInterrupt from None
         plain = isinstance(error, OSError | ValueError) and str(error)
-        # The reason may repeat the URL in another spelling.
+        # The reason may contain the URL in another spelling.
         why = _without_secrets(" ".join((plain or f"{type(error).__name__}: {error}").split()))[:LONGEST_REASON]
         raise InputError(f"{shown_path(url)}: cannot fetch ({why})") from None

@@ -1,8 +1,8 @@
 """Groups traces into runs, and picks the run to analyse from a folder.
 
-Traces are ranks of one run if each states its rank, in its metadata or its name, and nothing else contradicts that. A
-trace without a rank belongs to the run of another trace if both took part in the same collectives at the same time.
-Every other trace is a separate run.
+Traces are ranks of one run if each states its rank, in its metadata or its name, and nothing contradicts that. A trace
+without a rank belongs to the run of another trace if both contain the same collectives at the same time. Every other
+trace is a separate run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perftool.units import NS_PER_MS, NS_PER_S, format_bytes, with_date
 
 _HANDLER_NAME = re.compile(r"(?P<worker>.+?)\.(?P<time>\d{12,})\.pt\.trace\.json(?:\.gz|\.zst)?")
 _ENDS = re.compile(r"(?:\.pt\.trace)?\.json(?:\.gz|\.zst)?$")
-# Lightning saves a file per rank and kind of step: `fit-<filename>-<rank>-[Strategy]DDPStrategy.training_step`.
+# Lightning saves one file per rank and kind of step: `fit-<filename>-<rank>-[Strategy]DDPStrategy.training_step`.
 _LIGHTNING_RANK = re.compile(r"(?:^|-)(\d+)-\[[A-Za-z]+\][^-]*$")
 _KIND_OF_STEP = re.compile(r"(training|validation|test|predict)_step(?:-|$)")
 # Traces of vLLM's API server (`<host>_<pid>.async_llm.<ns>...`), in which no model runs.
@@ -34,16 +34,16 @@ _FRONT_END = re.compile(r"\.async_llm$")
 _CARD = re.compile(r"(?:accel|hl)\d+")
 # The folder of one run: TensorBoard's `2026_01_31_10_00_00`, and `record`'s `2026-01-31_10-00-00`.
 _RUN_DATE = re.compile(r"(\d{4}(?:_\d{2}){5}|\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)(?:_\d+)?")
-# A smaller time in a file's name is in milliseconds, as earlier versions of TensorBoard's handler wrote it.
+# Smaller times in file names are in milliseconds, as written by earlier versions of TensorBoard's handler.
 _EARLIEST_NS = 10**15
-# Ranks of a run start recording within this time, including differences of their clocks.
+# The ranks of a run start recording within this time, including differences between their clocks.
 _APART_NS = 600 * NS_PER_S
-# The traces of a run that crashed early have less than 10 % of the size of other runs' traces.
+# If a run's traces are smaller than this share of other runs' traces, it crashed early.
 _BROKEN_OFF_SHARE = 0.1
 _MOST_LISTED = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Each trace is compared with at most this many of the latest runs, so that the time is linear in the number of traces.
-# Fewer other runs save their traces while the ranks of one run save theirs.
+# While the ranks of one run save their traces, fewer other runs save theirs.
 _MOST_GROWING = 256
 
 
@@ -52,7 +52,7 @@ class Run:
     """The traces of one run's ranks, in the order given, and what they state about the run.
 
     ``saved_ns``: when the last trace was saved.
-    ``span_ns``: the first and the last start of a trace; empty if no start is known.
+    ``span_ns``: the earliest and the latest start of a trace; empty if no start is known.
     ``lacks``: why the recording is incomplete; None if it is complete.
     """
 
@@ -75,7 +75,7 @@ class Run:
         return f"{self.files[0]}{more}{f' ({known})' if known else ''}"
 
     def is_contradicted_by(self, trace: _Recording) -> bool:
-        """Whether something that ``trace`` states shows that it is from another run."""
+        """Whether ``trace`` must be from another run."""
         own = trace.identity
         return (
             1 in (own.world_size, self.world_size)
@@ -89,11 +89,11 @@ class Run:
         )  # fmt: skip
 
     def holds_evidence_for(self, trace: _Recording) -> bool:
-        """Whether there is evidence that ``trace`` is a rank of this run."""
+        """Whether there is evidence that ``trace`` belongs to this run."""
         own = trace.identity
         if own.rank is not None and len(self.ranks) == len(self.files):
             return True
-        # All recordings of a process belong to one rank.
+        # A process has one rank, so its recordings are not from different ranks.
         return trace.process not in self.processes and met(self.files[0], own.path)
 
     def add(self, trace: _Recording) -> None:
@@ -131,10 +131,10 @@ class _Recording:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The files of the selected run, a sentence about the files of other runs, and those files (``others``).
+    """The files of the selected run, a note about files that are not read, and the files of other runs (``others``).
 
-    ``aside`` holds duplicates of other files, ``unread_parts`` the parts that are not read because their
-    folder has traces.
+    ``aside``: duplicates of other files. ``unread_parts``: parts that are not read, because their folder contains
+    traces.
     """
 
     files: tuple[str, ...]
@@ -145,14 +145,14 @@ class Chosen:
 
 
 def is_recording(path: str) -> bool:
-    """Whether a file follows TensorBoard's conventions for the names or the folders of recordings."""
+    """Whether the name or the folder of a file follows TensorBoard's conventions for recordings."""
     return _HANDLER_NAME.fullmatch(Path(path).name) is not None or _run_folder(path) is not None
 
 
 def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
-    """The runs of ``traces``, in the order of their first traces. Each has a unique name."""
+    """Group ``traces`` into runs with unique names, in the order of their first traces."""
     runs: list[Run] = []
-    # Runs that may still lack a trace.
+    # Runs to which more traces may belong.
     growing: deque[Run] = deque(maxlen=_MOST_GROWING)
     folders: dict[int, set[PurePath]] = {}
     recordings = [_describe(trace) for trace in traces]
@@ -180,9 +180,9 @@ def list_runs(traces: Sequence[str]) -> tuple[Run, ...]:
 
 
 def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) -> Chosen:
-    """The ``traces`` of the newest complete run in ``folder``, or of the run called ``wanted``.
+    """Pick the ``traces`` of the newest complete run in ``folder``, or of the run called ``wanted``.
 
-    Training is treated as newer than the validation that Lightning records in the same run. Raises InputError unless
+    Training counts as newer than the validation that Lightning records in the same run. Raises InputError unless
     exactly one run matches ``wanted``.
     """
     runs = list_runs(traces) if len(traces) > 1 or wanted is not None else ()
@@ -197,10 +197,11 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
 
 
 def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[str, ...]:
-    """``traces`` if they are one run, or those of the run ``wanted``; else raises InputError, which lists the runs."""
+    """``traces`` if they are one run, or those of the run called ``wanted``. Otherwise, raises an InputError that lists
+    the runs."""
     if any(map(reads_once, traces)) or (len(traces) < 2 and wanted is None):
         return tuple(traces)
-    # Unreadable files belong to no run. The analysis reports them.
+    # Unreadable files do not belong to any run. The analysis reports them.
     runs = list_runs([trace for trace in traces if identify(trace).readable])
     if wanted is not None:
         return tuple(_called(wanted, runs).files)
@@ -220,7 +221,7 @@ def _shown(run: Run) -> list[str]:
 
 
 def _called(wanted: str, runs: Sequence[Run]) -> Run:
-    """The run with the name ``wanted``, or the only one whose name contains it; accepts names as reports show them."""
+    """The run called ``wanted``, or the only one whose name contains it. Accepts names as reports show them."""
     exact = [run for run in runs if run.name == wanted or wanted in (*run.files, *_shown(run))]
     named = exact or [run for run in runs if any(wanted in name for name in (run.name, *_shown(run)))]
     if len(named) == 1:
@@ -248,7 +249,7 @@ def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
 
 
 def newest_profiles(folder: str, files: Sequence[str]) -> Chosen:
-    """The newest of ``files`` for each card: each invocation of Gaudi's native profiler writes a new CSV."""
+    """Pick the newest of ``files`` for each card, because Gaudi's native profiler writes a new CSV each time."""
     cards = defaultdict(list)
     for file in files:
         cards["".join(_CARD.findall(Path(file).name))].append(file)
@@ -269,12 +270,12 @@ def _start_distance_ns(run: Run, trace: _Recording) -> int:
 
 
 def _age(run: Run) -> tuple[bool, int, str]:
-    """The sort key; the run that is analysed by default comes last."""
+    """A sort key by which the run to analyse by default comes last."""
     return run.kind_of_step == "training", run.saved_ns, run.files[0]
 
 
 def _name(runs: Sequence[Run]) -> None:
-    """Name each run after the folder that contains only this run, else after its first trace."""
+    """Name each run after the folder that contains only this run or, failing that, after its first trace."""
     if not runs:
         return
     paths = [PurePath(file) for run in runs for file in run.files]
@@ -285,7 +286,7 @@ def _name(runs: Sequence[Run]) -> None:
         is_unique = users[folder] == 1 and folder != base
         place = folder if is_unique else PurePath(_ENDS.sub("", run.files[0]))
         name = (place.relative_to(base) if place.is_relative_to(base) else place).as_posix()
-        # A name with a line feed could fake a line of the output.
+        # A line feed in a name could fake a line of output.
         run.name = _CONTROL.sub("?", name)
 
 
@@ -297,11 +298,11 @@ def _common(folders: Sequence[PurePath]) -> PurePath:
 
 
 def _note_incomplete(runs: Sequence[Run]) -> None:
-    """Set ``lacks`` of the runs that are incomplete compared with others."""
+    """Set ``lacks`` for runs that are incomplete compared with others."""
     most = Counter[int | None]()
     for run in runs:
         most[run.world_size] = max(most[run.world_size], len(run.files))
-    # Comparing with only the largest run of each kind takes linear time.
+    # Compare each run only with the largest of its kind, which takes linear time.
     largest_of: dict[tuple[object, ...], float] = defaultdict(float)
     sizes = [_mean_bytes(run) for run in runs]
     for run, own in zip(runs, sizes, strict=True):
@@ -322,7 +323,7 @@ def _note_incomplete(runs: Sequence[Run]) -> None:
 
 
 def _place(run: Run) -> str:
-    """The folder with its numbers masked, because folders of ranks and recordings are numbered."""
+    """The folder of the first trace, with all numbers masked, because folders of ranks and recordings are numbered."""
     return re.sub(r"\d+", "0", str(PurePath(run.files[0]).parent))
 
 
@@ -332,7 +333,7 @@ def _mean_bytes(run: Run) -> float:
 
 
 def _suffix(run: Run) -> str:
-    """The suffix, which shows the compression; sizes are comparable only with the same compression."""
+    """The suffix, which shows the compression. Sizes are comparable only if the compression is the same."""
     return PurePath(run.files[0]).suffix
 
 
@@ -355,7 +356,8 @@ def _describe(path: str) -> _Recording:
 
 
 def _saved_ns(own: Identity, written: str | None, date: str | None) -> int:
-    """The time a recording was saved, in ns since 1970: from its name, its run's folder, its events, or its file."""
+    """When a recording was saved, in ns since 1970, according to its name, its run's folder, its events, or its
+    file."""
     if written:
         return int(written) if int(written) > _EARLIEST_NS else int(written) * NS_PER_MS
     if date:

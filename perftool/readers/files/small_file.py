@@ -6,17 +6,17 @@ import os
 import stat
 from pathlib import Path
 
-# The largest plausible configuration or rule, hundreds of times the usual size.
+# Larger than any plausible configuration or rule, and hundreds of times the usual size.
 MOST_TEXT = 1 << 20
 _BLOCK = 1 << 20
 
 
 def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
-    """The content of a regular file. Raises OSError for any other (a device has no end), and above ``most`` bytes."""
+    """Read a regular file. Raises OSError for anything else (a device may have no end), or above ``most`` bytes."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "not a regular file")
-        # Read in blocks: a single read would allocate the maximum for every file.
+        # Read in blocks, because a single read would allocate the maximum for every file.
         data = b""
         while len(data) <= most and (block := file.read(_BLOCK)):
             data += block
@@ -26,5 +26,5 @@ def read_small(path: Path, most: int = MOST_TEXT) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """The file descriptor of ``path``, opened without waiting for a writer if it is a FIFO."""
+    """Open ``path`` without waiting for a writer if it is a FIFO, and return the file descriptor."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

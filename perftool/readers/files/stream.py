@@ -1,7 +1,7 @@
-"""Streams any input as plain bytes: files or stdin, uncompressed, gzip or Zstandard.
+"""Streams any input as plain bytes: a file or stdin, uncompressed or compressed with gzip or Zstandard.
 
-The first bytes identify the compression, not the name. A compressed stream that is cut off or damaged yields everything
-before the damage, and an issue.
+The compression is identified by the first bytes, not by the name. A damaged stream yields everything before the damage,
+and an issue.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from perftool.errors import InputError
 from perftool.model.inputs import ImportIssue
 
 BLOCK = 8 << 20
-# Traces shrink 10 to 30 times, so this much compressed input gives an output block of about BLOCK.
+# Traces compress to between 1/10 and 1/30 of their size, so this much compressed input makes about one BLOCK of output.
 COMPRESSED_BLOCK = 256 << 10
-# Bytes given to the decompressor in one call: gzip expands them at most 1,000 times, Zstandard 32,000 times.
+# Bytes passed to the decompressor at once. gzip can expand them 1,000 times, Zstandard 32,000 times.
 _AT_ONCE = 2 << 10
-# After an error, the input is decompressed in pieces of this many bytes, to salvage the data before the damage.
+# After an error, the input is decompressed in pieces of this size, to salvage the data before the damage.
 _FINER = 32
 STDIN = "-"
-# Content may be this many times as large as its compressed form, about what gzip can reach. Zstandard could turn a
-# kilobyte into 32 MB. The first _ANY_RATIO_BYTES of the content are exempt.
+# The content may be this many times as large as its compressed form, which is about what gzip can achieve. Zstandard
+# could turn a kilobyte into 32 MB. The first _ANY_RATIO_BYTES of the content are exempt.
 MOST_RATIO = 1000
 _ANY_RATIO_BYTES = 64 << 20
-# Python cannot limit the other methods of a zip: a kilobyte of bzip2 may expand to a gigabyte at once.
+# Python cannot limit the output of other zip methods: a kilobyte of bzip2 may expand to a gigabyte at once.
 ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 @dataclass(frozen=True)
 class _Codec:
-    """A compression format: the bytes that begin a member, and a constructor for a decompressor (in the style of
-    zlib's decompressobj).
+    """A compression format: the bytes at the start of a member, a constructor for a decompressor (like zlib's
+    decompressobj), and the error that it raises.
     """
 
     name: str
@@ -52,27 +52,27 @@ CODECS = (
     _Codec("gzip", (b"\x1f\x8b",), lambda: zlib.decompressobj(wbits=31), zlib.error),
     _Codec(
         "zstd",
-        # A frame, or a skippable frame, which pzstd writes before each frame.
+        # A frame, or a skippable frame, such as pzstd writes before each frame.
         (b"\x28\xb5\x2f\xfd", *(bytes((0x50 + kind,)) + b"\x2a\x4d\x18" for kind in range(16))),
         lambda: zstandard.ZstdDecompressor().decompressobj(),
         zstandard.ZstdError,
     ),
 )
 _LONGEST_MAGIC = 4
-# Limits the time for empty members, each of which needs a decompressor. Real writers add at most one per member.
+# Limits the time spent on empty members, each of which needs a decompressor. Real writers add at most one per member.
 _MOST_EMPTY = 1000
 
 
 def codec_of(beginning: bytes) -> _Codec | None:
-    """The compression of a file with this ``beginning``; None when it is not compressed."""
+    """The compression of a file with this ``beginning``; None if it is not compressed."""
     return next((codec for codec in CODECS if beginning.startswith(codec.magic)), None)
 
 
 class ByteStream:
-    """The uncompressed bytes of one input, block by block; use as a context manager.
+    """The uncompressed bytes of one input, block by block. Use it as a context manager.
 
-    ``issues`` holds the problems with the compression, once the blocks are consumed. ``size`` is the number
-    of bytes read from the file so far, before decompression.
+    ``issues`` contains problems with the compression once all blocks are consumed. ``size`` is the number of bytes read
+    from the file so far, before decompression.
     """
 
     def __init__(self, path: str) -> None:
@@ -99,7 +99,7 @@ class ByteStream:
             block = self._read(BLOCK)
 
     def head(self, count: int) -> bytes:
-        """The first ``count`` bytes of the uncompressed content. The stream cannot be read afterwards."""
+        """The first ``count`` bytes of the uncompressed content. The stream cannot be read after that."""
         block = self._read(COMPRESSED_BLOCK)
         codec = codec_of(block)
         pieces = self._pieces(block, codec) if codec else iter([block])
@@ -117,7 +117,7 @@ class ByteStream:
         return block
 
     def _decompress(self, block: bytes, codec: _Codec) -> Iterator[bytes]:
-        """Decompress the members (gzip) or frames (zstd) of the stream one after the other."""
+        """Decompress all members (gzip) or frames (zstd) of the stream, and yield blocks of about 8 MiB."""
         gathered: list[bytes] = []
         size = 0
         for piece in self._pieces(block, codec):
@@ -130,7 +130,7 @@ class ByteStream:
             yield b"".join(gathered)
 
     def _pieces(self, block: bytes, codec: _Codec) -> Iterator[bytes]:
-        """The decompressed content in pieces that stay small even for highly compressed input."""
+        """Yield the decompressed content in pieces that are small even for highly compressed input."""
         member, at, produced, empty = codec.open(), 0, 0, 0
         while block:
             while at < len(block) and not member.eof:
@@ -168,8 +168,8 @@ class ByteStream:
         self._damaged(codec.name, "it ends before its end mark")
 
     def _next_member(self, block: bytes, at: int) -> tuple[bytes, int]:
-        """The block in which the next member begins, and its offset there: the end of the block if there is none. Skips
-        the zeros with which some storage pads files.
+        """The block in which the next member begins, and its offset in the block. If there is none, the offset is that
+        of the block's end. Skips zeros, which some storage pads files with.
         """
         while True:
             if block[at : at + 1] == b"\0":
@@ -183,9 +183,9 @@ class ByteStream:
 
 
 def whole(path: str, most: int, what: str = "such a file") -> bytes:
-    """The uncompressed content of a file; ``what`` names its kind in errors.
+    """The uncompressed content of a file. Error messages call the file ``what``.
 
-    Raises InputError when it cannot be read, its compression is damaged, or it is larger than ``most`` bytes.
+    Raises InputError if the file cannot be read, its compression is damaged, or it has more than ``most`` bytes.
     """
     data = bytearray()
     with ByteStream(path) as stream:
@@ -204,7 +204,7 @@ def reads_once(path: str) -> bool:
 
 
 def _salvage(member: Any, piece: bytes, error: type[Exception]) -> Iterator[bytes]:
-    """The decompressed part of ``piece`` before its damage, in linear time."""
+    """Decompress the part of ``piece`` before the damage, in linear time."""
     at, step = 0, _FINER
     while at < len(piece):
         undo = member.copy()

@@ -1,4 +1,4 @@
-"""Caches what was read from a file until the file changes."""
+"""Caches the results of reading files until the files change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _MOST = 16_384
 
 
 def once_per_file(read: Callable[[str], Read]) -> Callable[[str], Read]:
-    """``read`` with a cache: it reads a regular file again only if its size or times change, and other paths always."""
+    """Cache the results of ``read``. It runs again if the size or times of a regular file change, and always for other
+    paths."""
 
     @lru_cache(maxsize=_MOST)
     def remembered(path: str, _: tuple[int, ...]) -> Read:
