@@ -30,9 +30,10 @@ Report.notebook_view = staticmethod(render_notebook)
 
 
 class Trace:
-    """The tables of a trace, or of all ranks of a run, as returned by ``open_trace``. Use as a context manager.
+    """The tables of a trace, or of all ranks of a run, as returned by ``open_trace``. Use it as a context manager.
 
-    Times are integer ns. Missing values are NULL, in a DataFrame NA or NaN. Tables are built on first use.
+    Times are integers in ns. Missing values are NULL, which becomes NA or NaN in a DataFrame. Tables are built on first
+    use.
     """
 
     def __init__(self, store: TraceStore, open_until: ExitStack) -> None:
@@ -56,29 +57,29 @@ class Trace:
 
     @cached_property
     def _report(self) -> Report:
-        """The report of the shipped rules, made from the tables on first use."""
+        """The report with the shipped rules, made on first use."""
         return analysis.report_on(self._store, shipped_rules())
 
     @property
     def inputs(self) -> tuple[InputFile, ...]:
-        """The files that were read, with issues about dropped or repaired parts, and the unreadable files."""
+        """The files that were read, with their dropped or repaired parts as issues, and the unreadable files."""
         return (*self._store.inputs_with_issues(), *self._store.unreadable)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The table names for ``frame`` and ``query``; docs/tables.md describes them."""
+        """The names of the tables for ``frame`` and ``query``. docs/tables.md describes the tables."""
         return tuple(table.name for table in catalog().values() if table.public)
 
     def frame(self, name: str) -> pd.DataFrame:
-        """The table ``name`` as a pandas DataFrame. Raises QueryError for an unknown name."""
+        """Return the table ``name`` as a pandas DataFrame. Raises QueryError for an unknown name."""
         if name not in self.tables:
             raise QueryError(f"unknown table {name!r}; the tables are {', '.join(self.tables)}")
         return self._store.frame(name)
 
     def query(self, sql: str, params: Mapping[str, Any] | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The column names and rows of one SELECT; ``$name`` refers to a value in ``params``.
+        """Run one SELECT and return its column names and rows. ``$name`` refers to a value in ``params``.
 
-        The query can read only the tables. Raises QueryError when it fails or takes longer than a minute.
+        The query can read only the tables. Raises QueryError if it fails or takes longer than a minute.
         """
         return self._store.query(sql, dict(params or {}))
 
@@ -101,10 +102,10 @@ def analyze(
 
     ``paths`` are files, folders or globs; several traces are read as the ranks of one run. ``logs`` are logs, metrics
     files and configurations of the run; by default, those next to a trace are used. In a folder with several runs, the
-    newest complete one is analysed, or the one called ``run``. ``device`` overrides the device that the traces name: a
-    name such as MI300X, or a TOML file with peak rates. Raises InputError when no file can be read, and when named
-    traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. An unreadable file among
-    others is a TRC000 finding.
+    one called ``run`` is analysed, by default the newest complete one. ``device`` replaces the device named in the traces: a
+    name such as MI300X, or a TOML file with peak rates. Raises InputError if no file can be read, and if the given
+    traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. If only some
+    files are unreadable, each is a TRC000 finding.
     """
     several = [paths] if isinstance(paths, (str, PathLike)) else paths
     return analysis.analyze(
@@ -131,10 +132,10 @@ def whatif(
 ) -> WhatIf:
     """Predict the step time of the run at ``path`` with the fixes of the rules ``fixes`` (codes or names).
 
-    ``scale`` maps work to the remaining share of its time (``{"kernel:*gemm*": 0.5}``), ``without`` removes work and
-    everything it launches (``["op:aten::item"]``). ``rank`` selects the rank to replay, by default the slowest.
-    ``predicted_step_ns`` is None, and ``why_not`` gives the reason, if the steps cannot be replayed well enough. Raises
-    RuleError for an unknown rule, PerfToolError for a change that matches nothing in the steps, InputError like
+    ``scale`` multiplies the time of work by a factor (``{"kernel:*gemm*": 0.5}``), and ``without`` removes work and
+    everything it launches (``["op:aten::item"]``). ``rank`` selects the rank to replay, by default the slowest. If the
+    steps cannot be replayed well enough, ``predicted_step_ns`` is None, and ``why_not`` gives the reason. Raises
+    RuleError for an unknown rule, PerfToolError for a change that matches nothing in the steps, and InputError like
     ``analyze``.
     """
     known = tuple(rules) if rules is not None else shipped_rules()
@@ -157,9 +158,9 @@ def open_trace(
 ) -> Trace:
     """Open a trace (a file, a folder of ranks, or a glob) together with the logs next to it.
 
-    ``open_trace(path).frame("gaps")`` is a table as a pandas DataFrame; use it as a context manager to delete temporary
-    files early. ``run`` names one of several runs in a folder. Raises InputError when nothing can be read, and when
-    named traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them.
+    ``open_trace(path).frame("gaps")`` returns a pandas DataFrame. Use the trace as a context manager to delete
+    its temporary files early. ``run`` names one of several runs in a folder. Raises InputError if nothing can be read,
+    and if the given traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them.
     """
     inputs = find_inputs([fspath(path)], [fspath(log) for log in logs], as_one_run=as_one_run, run=run)
     with ExitStack() as open_until:

@@ -1,4 +1,4 @@
-"""The command line: options and subcommands, and the only place that maps errors to exit codes."""
+"""The command line. This is the only place that maps errors to exit codes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ app.callback(invoke_without_command=True)(with_options(ROOT, root))
 
 
 def _require_unset(context: typer.Context) -> None:
-    """Reject analysis options before a command, where they would have no effect."""
+    """Reject options of an analysis before a command, where they would have no effect."""
     for name in context.params:
         source = context.get_parameter_source(name)
         if source is None or source.name != "COMMANDLINE" or name == "verbose":
@@ -112,7 +112,7 @@ def _require_unset(context: typer.Context) -> None:
 
 
 def main() -> None:
-    """Run the program and exit: 0 if it ran, 1 if a check failed, 2 after an error, 129, 130 or 143 after a signal."""
+    """Run the program and exit with 0, 1 if a check failed, 2 after an error, or 129, 130 or 143 after a signal."""
     _prepare_streams()
     _require_working_directory()
     _use_named_shell(sys.argv[1:])
@@ -126,14 +126,14 @@ def _run(ending: Ending) -> None:
         try:
             app()
         finally:
-            # Flush now: if this fails at exit, Python prints an error message of its own.
+            # If flushing failed at exit, Python would print its own error message.
             sys.stdout.flush()
     except (OutputClosedError, BrokenPipeError) as closed:
         _discard_stdout()
         sys.exit(closed.exit_code if isinstance(closed, OutputClosedError) else 0)
     except PerfToolError as error:
         _exit_if_signalled(ending)
-        # A file name may contain a line feed; escaped, it cannot break a line of the message.
+        # A file name may contain a line feed, which must not split a line of the message.
         _fail("\n".join(one_line(str(line)) for line in error.args), error.exit_code)
     except KeyboardInterrupt:
         _fail(ending.word, ending.code)
@@ -151,7 +151,7 @@ def _run(ending: Ending) -> None:
             _fail(ending.word, ending.code)
         if (why := _full_disk_reason(error)) is not None:
             _discard_stdout()
-            # Python would print a traceback for files that cannot be closed.
+            # Otherwise, Python would print a traceback for each file that cannot be closed.
             sys.unraisablehook = lambda _: None
             _fail(f"cannot write the output: {why}", 2)
         cause = error.cause if isinstance(error, UnforeseenError) else error
@@ -161,7 +161,7 @@ def _run(ending: Ending) -> None:
 
 
 def _full_disk_reason(error: BaseException | None) -> str | None:
-    """The reason if ``error`` means that the disk is full, else None. Libraries wrap or quote the system's error."""
+    """Explain ``error`` if it means that the disk is full, else None. Libraries wrap or quote the system's error."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         seen.append(error)
@@ -173,14 +173,14 @@ def _full_disk_reason(error: BaseException | None) -> str | None:
 
 
 def _exit_if_signalled(ending: Ending) -> None:
-    """Exit with the code of a signal that arrived: a library may have turned the signal's exception into its own."""
+    """Exit with the code of a signal, if one arrived: a library may have replaced its exception by another."""
     if ending.signalled:
         _fail(ending.word, ending.code)
 
 
 def _refuse_options_that_are_files(arguments: Sequence[str]) -> None:
-    """Reject an option that is also the name of a file in the working directory: ``lint *`` and pre-commit pass such
-    names without ``--``."""
+    """Reject an option that is also the name of a file in the working directory: ``lint *`` and pre-commit do not put
+    ``--`` before file names."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for text in options:
         if text.startswith("-") and len(text) > 1 and os.path.lexists(text):
@@ -190,14 +190,14 @@ def _refuse_options_that_are_files(arguments: Sequence[str]) -> None:
 
 
 def _use_named_shell(arguments: Sequence[str]) -> None:
-    """Make ``--show-completion zsh`` use zsh. Without the variable, typer uses the shell that is running."""
+    """Make typer use the shell that the user names, as in ``--show-completion zsh``, not the one that is running."""
     for option, shell in pairwise(arguments):
         if option in ("--show-completion", "--install-completion") and shell in _SHELLS:
             os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
 
 
 def _require_working_directory() -> None:
-    """Exit with an error if the working directory no longer exists, because relative paths do not work then."""
+    """Exit with an error if the working directory no longer exists, because relative paths would not work."""
     try:
         os.getcwd()
     except OSError as error:
@@ -205,7 +205,7 @@ def _require_working_directory() -> None:
 
 
 def _prepare_streams() -> None:
-    """Redirect closed streams (``>&-``) to the null device, and escape characters missing from the encoding."""
+    """Redirect closed streams (``>&-``) to the null device, and escape characters that cannot be encoded."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:

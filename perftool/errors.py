@@ -1,14 +1,14 @@
-"""Every error that a user can cause, with its exit code."""
+"""The errors that users can cause, with their exit codes."""
 
 from __future__ import annotations
 
 _INTERRUPTED = "Query interrupted"
-# Characters to keep of an error message from a library, which may quote a whole file.
+# Error messages from libraries may quote a whole file; only this many characters are kept.
 LONGEST_REASON = 200
 
 
 class PerfToolError(Exception):
-    """A condition that the user can understand and act on. Each argument is a line of its text."""
+    """An error that the user can understand and act on. Each argument is a line of the message."""
 
     exit_code = 2
 
@@ -22,7 +22,7 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 class UnforeseenError(Exception):
-    """Wraps an internal error, ``cause``, so that no library handles it as one of its own errors."""
+    """Wraps the internal error ``cause``, so that no library mistakes it for one of its own."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
@@ -46,8 +46,7 @@ UNFORESEEN = (RecursionError, ValueError, TypeError, ArithmeticError, LookupErro
 
 
 def unexpected_input_error(path: str, error: Exception) -> InputError:
-    """An InputError for ``error``, which was raised while ``path`` was read. Only the contents of this file are
-    lost."""
+    """Turn an ``error`` raised while reading ``path`` into an InputError, so that only this file is lost."""
     if isinstance(error, InputError):
         return error
     reason = str(error).partition("\n")[0][:LONGEST_REASON]
@@ -63,14 +62,14 @@ class QueryError(PerfToolError):
 
 
 class QueryTimeoutError(QueryError):
-    """SQL that exceeded its time limit."""
+    """A query that exceeded its time limit."""
 
     def __init__(self, limit_s: float) -> None:
         super().__init__(f"the query took longer than {limit_s:g} s")
 
 
 class OutOfMemoryError(PerfToolError):
-    """Tables that exceed the memory this machine has left."""
+    """The tables need more memory than this machine has left."""
 
     def __init__(self, limit_mb: int | None) -> None:
         had = "" if limit_mb is None else f" than the {limit_mb:,} MB they had"
@@ -86,8 +85,8 @@ class NoInputError(InputError):
 
 
 class SettingsError(PerfToolError):
-    """A configuration file, or an option, with an unknown key or a value of the wrong type."""
+    """An unknown key or an invalid value in a configuration file or an option."""
 
 
 class BaselineError(PerfToolError):
-    """A baseline that is missing, damaged, or of another version."""
+    """A baseline that is missing, damaged, or from another version."""

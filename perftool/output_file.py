@@ -12,17 +12,17 @@ from pathlib import Path
 
 from perftool.errors import OutputClosedError, PerfToolError
 
-# This level is twice as fast as zlib's default level, with 10 % more output.
+# Twice as fast as zlib's default level, for 10 % more output.
 _GZIP_LEVEL = 3
 _GZIP_FORMAT = 31
 _PIECE_BYTES = 1 << 20
 
 
 def require_apart(targets: Iterable[str | None], inputs: Iterable[str]) -> None:
-    """Raises PerfToolError when one of ``targets`` is the same file as one of ``inputs``, or as another target, under
-    any name.
+    """Raise PerfToolError if one of ``targets`` is the same file as one of ``inputs`` or as another target, whatever
+    their names. None and '-' are stdout.
 
-    Call it before the inputs are read, because an output must not overwrite them. None and '-' are stdout.
+    Call it before reading the inputs, so that no output can overwrite them.
     """
     read: set[tuple[int, int] | str] = {key for path in inputs if (key := _identity(path))}
     written: set[tuple[int, int] | str] = set()
@@ -40,9 +40,9 @@ def require_apart(targets: Iterable[str | None], inputs: Iterable[str]) -> None:
 
 @contextmanager
 def write_errors_named(target: Path | str) -> Iterator[None]:
-    """Turn errors of the operating system while writing into a PerfToolError that names ``target``.
+    """Turn an OSError while writing into a PerfToolError that names ``target``.
 
-    A pipe whose reader has left raises OutputClosedError instead.
+    If the reader of a pipe has exited, it becomes OutputClosedError instead.
     """
     try:
         yield
@@ -53,11 +53,11 @@ def write_errors_named(target: Path | str) -> Iterator[None]:
 
 
 def write_file(blocks: Iterable[bytes], target: Path) -> None:
-    """Write ``blocks`` to ``target``. A regular file is replaced once the new one is complete; a device or a pipe is
-    written to directly.
+    """Write ``blocks`` to ``target``. A regular file is replaced once the new one is complete; blocks for a device or a
+    pipe are written directly.
 
-    Symbolic links are followed. Raises PerfToolError when the file cannot be written, and OutputClosedError when the
-    reader of the pipe has left.
+    Symbolic links are followed. Raises PerfToolError if the file cannot be written, and OutputClosedError if the
+    reader of the pipe has exited.
     """
     with write_errors_named(target):
         mode = target.stat().st_mode if target.exists() else None
@@ -71,11 +71,11 @@ def write_file(blocks: Iterable[bytes], target: Path) -> None:
 
 
 def append_to_file(block: bytes, target: Path) -> None:
-    """Append ``block``, which consists of whole lines, to ``target`` in one write, so that lines of several programs do
-    not mix.
+    """Append ``block``, which consists of whole lines, to ``target`` in one write, so that it does not mix with lines of
+    other programs.
 
-    A newline missing at the end of ``target`` is added first. Raises PerfToolError when the file cannot be
-    written, or accepts only part of the block.
+    If ``target`` does not end in a newline, one is added first. Raises PerfToolError if the file cannot be written, or
+    if only part of the block could be.
     """
     with write_errors_named(target), open(target, "ab", buffering=0) as file:
         found = os.fstat(file.fileno())
@@ -92,7 +92,7 @@ def _ends_a_line(target: Path) -> bool:
 
 
 def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` as one gzip stream, without a file name or a time."""
+    """Compress ``blocks`` into one gzip stream, without a file name or a time."""
     squeeze = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_FORMAT)
     for block in blocks:
         yield squeeze.compress(block)
@@ -101,9 +101,9 @@ def gzipped(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def gzip_when_done(target: Path) -> Iterator[Path]:
-    """Yields a path for plain data, which is gzipped into ``target`` at the end.
+    """Yield a path for uncompressed data, which is gzipped into ``target`` at the end.
 
-    Use it for writers such as torch.profiler, which compress line by line; compressing large pieces is much faster.
+    torch.profiler would compress line by line; compressing large pieces is much faster.
     """
     with tempfile.TemporaryDirectory(prefix="perftool-") as folder:
         plain = Path(folder) / target.name.removesuffix(".gz")
@@ -114,9 +114,9 @@ def gzip_when_done(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """Yields a temporary path of the same name; its file replaces ``target`` at the end, unless an error is raised.
+    """Yield a temporary path with the same name. Unless an error is raised, its file replaces ``target`` at the end.
 
-    The folder of ``target`` must exist. An existing file keeps its permissions. Raises PerfToolError when ``target`` is
+    The folder of ``target`` must exist. An existing file keeps its permissions. Raises PerfToolError if ``target`` is
     a device, a pipe or a folder, which cannot be replaced.
     """
     real = Path(os.path.realpath(target))
@@ -133,7 +133,7 @@ def whole_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Yields the path of a folder to make; it becomes ``target`` at the end, unless an error is raised.
+    """Yield the path of a folder to create. Unless an error is raised, it becomes ``target`` at the end.
 
     Raises PerfToolError if ``target`` exists.
     """
@@ -148,7 +148,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """The device and inode numbers of a regular file; None if ``path`` is anything else, or does not exist."""
+    """Return the device and inode numbers of ``path``; None if it is not a regular file."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -157,7 +157,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _new_file(path: str) -> str | None:
-    """The resolved ``path``, which identifies a file that does not exist yet; None if ``path`` exists."""
+    """Resolve ``path`` to identify a file that does not exist yet; None if it exists."""
     return None if os.path.exists(path) else os.path.realpath(path)
 
 

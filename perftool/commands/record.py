@@ -140,14 +140,14 @@ def _record_server(
 
 
 class _Estimate:
-    """Prints how long the recording will take, as soon as a process of the program has estimated it."""
+    """Prints how long the recording will take, once a process of the program has estimated it."""
 
     def __init__(self, plan: Plan, color: Color) -> None:
         self._plan = plan
         self._color = color
 
     def __call__(self) -> bool:
-        """Print the estimate once it is known; returns whether it was printed."""
+        """Print the estimate if it is known. Returns whether it was printed."""
         texts = [one.text for one in self._plan.notes_left() if one.stage == "recording" and one.text]
         print_notes([f"habana_perf_tool: {text}" for text in texts[:1]], self._color)
         return bool(texts)
@@ -160,7 +160,7 @@ def _notes(left: Sequence[Note], made: Sequence[Path], code: int) -> list[str]:
 
 
 def _require_writable(folder: Path) -> None:
-    """Make ``folder``. If it is not writable, raises InputError before the program runs, not hours later."""
+    """Create ``folder`` and check that it is writable before the program runs for hours. Raises InputError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:
@@ -174,14 +174,14 @@ def _traces(folder: Path) -> set[Path]:
 
 
 def _own_folder(folder: Path) -> Path:
-    """The folder in ``folder`` for this recording, named by date and time; created with the first trace."""
+    """Choose a new folder in ``folder`` for this recording, named after the date and time. It is created later."""
     date = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
     names = (date, *(f"{date}_{number}" for number in range(2, 1000)))
     return next(place for name in names if not (place := folder / name).exists())
 
 
 def _made(left: Sequence[Note], found: set[Path]) -> list[Path]:
-    """The traces that the program wrote, in the folder or elsewhere."""
+    """List the traces that the program wrote, in the folder or elsewhere."""
     here = {path.resolve() for path in found}
     for trace in (Path(one.trace) for one in left if one.trace):
         # A recorder compresses a trace after writing it, and may have noted the earlier name.
@@ -192,7 +192,7 @@ def _made(left: Sequence[Note], found: set[Path]) -> list[Path]:
 
 
 def why_nothing(left: Sequence[Note], code: int) -> str:
-    """Why nothing was recorded, in one line; ``left`` are the processes' notes, ``code`` is the exit code."""
+    """Explain in one line why nothing was recorded, from the processes' notes ``left`` and the exit ``code``."""
     furthest = max((STAGES.index(one.stage) for one in left), default=-1)
     stage = STAGES[furthest] if furthest >= 0 else None
     texts = [one.text for one in left if one.stage == stage and one.text]
@@ -229,11 +229,11 @@ def _signal_name(number: int) -> str:
 def run_program(
     command: Sequence[str], environment: Mapping[str, str], is_done: Callable[[], bool] | None = None
 ) -> int:
-    """Run the program to its end; returns its exit code, or 128 plus the number of the signal that ended it.
+    """Run the program to its end. Returns its exit code, or 128 plus the number of the signal that ended it.
 
     ``is_done`` is called a few times a second while the program runs, until it returns True.
     """
-    # A .py file runs with the Python that runs this command.
+    # Run a .py file with the Python that runs this command.
     whole = [sys.executable, *command] if command[0].endswith(".py") else list(command)
     with _signals_held() as held:
         try:
@@ -257,9 +257,9 @@ class _Held:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._before)
 
     def wait(self, process: subprocess.Popen[bytes], is_done: Callable[[], bool] | None) -> int:
-        """Forward signals to ``process`` until it ends; returns its exit code as in Popen.
+        """Forward signals to ``process`` until it ends. Returns its exit code as in Popen.
 
-        It does not forward Ctrl-C and Ctrl-\\, which the terminal sends to all processes in the foreground.
+        Ctrl-C and Ctrl-\\ are not forwarded, because the terminal sends them to all processes in the foreground.
         """
         while (code := process.poll()) is None:
             if is_done is not None and is_done():
@@ -275,7 +275,7 @@ class _Held:
 
 @contextmanager
 def _signals_held() -> Iterator[_Held | None]:
-    """Block signals; yields None on systems that do not report a signal's sender (macOS, Windows)."""
+    """Block signals within this block. Yields None on systems that do not report a signal's sender (macOS, Windows)."""
     if not hasattr(signal, "sigwaitinfo"):
         yield None
         return

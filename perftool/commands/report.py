@@ -54,8 +54,8 @@ def report(cli: CliSettings, paths: Paths = None, static: Static = False) -> Non
 def make_document(
     session: Session, inputs: Inputs, static: bool, target: str | None, redact: bool = False
 ) -> tuple[bytes, set[str]]:
-    """The report on ``inputs`` as one HTML file for ``target``, and the places of the secrets that it shows or leaves
-    out."""
+    """Render the report on ``inputs`` as one HTML file for ``target``. Also returns where the inputs contain secrets,
+    which the file shows or leaves out."""
     from perftool.readers.text.redaction import Redactor
     from perftool.reporters.html import render_html
 
@@ -69,7 +69,7 @@ def make_document(
 
 
 def _link_to_source(file: str, target: str | None, roots: Sequence[Path]) -> str:
-    """A link to ``file`` from the folder of the report; ``file`` is relative to the first of ``roots`` that has it."""
+    """Link from the report to ``file``, which is relative to the first of ``roots`` that contains it."""
     folder = Path(target).resolve().parent if target and is_file(target) else Path.cwd()
     root = next((root for root in roots if os.path.isfile(root / file)), roots[0])
     try:
@@ -81,7 +81,7 @@ def _link_to_source(file: str, target: str | None, roots: Sequence[Path]) -> str
 
 
 def _analysis(session: Session, inputs: Inputs, redactor: Redactor, redact: bool) -> tuple[Report, Pictures]:
-    """The report without absolute paths, and its pictures; ``redactor`` learns the secrets in the inputs."""
+    """Return the report without absolute paths, and its charts. ``redactor`` learns the secrets in the inputs."""
     from perftool.engine.drawing.rank_timelines import all_texts
     from perftool.engine.report.portable import make_portable, shown_paths
     from perftool.engine.report.source_places import place_sources

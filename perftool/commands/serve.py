@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self._head():
             with open(self.server.file, "rb") as file:
                 copyfileobj(file, self.wfile)
-            # Only the request of the UI ends the wait.
+            # Only a request from the UI ends the wait.
             if self.headers.get("Origin") == UI:
                 self.server.served.set()
 
@@ -75,8 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Suppress the request log."""
 
     def _head(self) -> bool:
-        """Send the headers of the file, or an error; returns whether the request was valid."""
-        # Protects against DNS rebinding, in which a page reaches this server under another host name.
+        """Send the headers of the file, or an error. Returns whether the request was valid."""
+        # Protects against DNS rebinding, where a page reaches this server through another host name.
         port = self.server.server_address[1]
         if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
@@ -95,10 +95,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
-    """Show ``file`` with the annotations ``drawn`` in the Perfetto UI: serve it until it has been fetched once.
+    """Show ``file``, with its annotations ``drawn``, in the Perfetto UI: serve it until it has been fetched once.
 
-    Prints the address when no browser can be opened. Raises PerfToolError when the port is taken, or when nobody
-    fetches the file for ten minutes.
+    Prints the address if no browser can be opened. Raises PerfToolError if the port is taken, or if no browser
+    fetches the file within ten minutes.
     """
     try:
         server = _Server(file, port)
@@ -121,7 +121,7 @@ def serve_once(file: Path, drawn: Annotations, port: int = PORT) -> None:
 
 
 def ui_address(name: str, drawn: Annotations, port: int = PORT) -> str:
-    """The UI address that loads ``name`` from this server, expands our tracks, and shows the first finding."""
+    """Build the UI address that loads ``name`` from this server, expands our tracks, and shows the first finding."""
     address = f"{UI}/#!/?url=http://127.0.0.1:{port}/{quote(name)}&startupCommands={quote(_EXPAND)}"
     if drawn.select:
         start, end = _shown(drawn.select)
@@ -134,13 +134,13 @@ def ui_address(name: str, drawn: Annotations, port: int = PORT) -> str:
 
 
 def _shown(place: Location) -> tuple[int, int]:
-    """Start and end of ``place``, rounded as in Perfetto."""
+    """Return the start and end of ``place`` in ns, rounded as Perfetto does."""
     start = place.ts_ns or 0
     return shown_ns(start), shown_ns(start + (place.dur_ns or 0))
 
 
 def _open_browser(address: str) -> bool:
-    """Open a browser, but not in CI or where only text browsers exist; returns whether one was opened."""
+    """Open a browser, unless this is CI or only text browsers exist. Returns whether one was opened."""
     graphical = sys.platform in ("darwin", "win32") or any(
         map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
     )

@@ -1,4 +1,4 @@
-"""Common code of all commands: loads settings and rules, finds input files, and analyses them."""
+"""Code shared by the commands: loads settings and rules, finds input files, and analyses them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _ROOT_VARIABLES = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 
 @dataclass(frozen=True)
 class RuleChoice:
-    """The rules to run, with adjusted thresholds and severities, and warnings about their selection. ``known`` holds
-    all rules, selected or not; ``file_ignores`` are the per-file ignores of the settings, with retired rules under
-    their current names.
+    """The rules to run, with adjusted thresholds and severities, and warnings about their selection. ``known`` contains
+    all rules, selected or not. ``file_ignores`` are the per-file ignores from the settings, in which retired rules
+    have their current names.
     """
 
     rules: tuple[Rule, ...]
@@ -46,11 +46,11 @@ class RuleChoice:
 
 
 class Session:
-    """The command line ``cli`` for the inputs ``paths``, and the configuration that applies to them.
+    """The options in ``cli``, and the configuration that applies to the inputs ``paths``.
 
-    The author of the inputs must not change the verdict of a ``gate``. So no configuration next to the inputs applies
-    to a gate unless the user trusts it. Raises SettingsError. With --show-settings, it prints the settings and ends the
-    program.
+    The author of the inputs must not be able to change the verdict of a ``gate``, so a gate ignores configurations
+    next to the inputs unless the user trusts them. With --show-settings, the constructor prints the settings and ends
+    the program. Raises SettingsError.
     """
 
     def __init__(self, cli: CliSettings, paths: Sequence[str], *, gate: bool = False) -> None:
@@ -95,10 +95,10 @@ class Session:
         return (*self.settings.log, *self.settings.metrics)
 
     def inputs(self, paths: Sequence[str], outputs: Sequence[str | None] = (), *, each: bool = False) -> Inputs:
-        """The files of the run at ``paths`` that the input options select; prints notes on files left out.
+        """Find the files of the run at ``paths`` that the input options select, and print notes on files left out.
 
-        With ``each``, the files may belong to several runs. Raises PerfToolError when there is nothing to read, when
-        ``require_apart`` rejects ``outputs``, and when a gate would not read a trace that the user named.
+        With ``each``, the files may belong to several runs. Raises PerfToolError if there is nothing to read, if
+        ``require_apart`` rejects ``outputs``, and if a gate would not read a trace that the user named.
         """
         from perftool.readers.discover import find_inputs
 
@@ -116,8 +116,8 @@ class Session:
         return found
 
     def require_apart(self, outputs: Sequence[str | None], inputs: Sequence[str] = ()) -> None:
-        """Raises PerfToolError when two of ``outputs`` are the same file, or one is a file that the run reads: one of
-        ``inputs``, a configuration, a rule or the baseline.
+        """Raise PerfToolError if two of ``outputs`` are the same file, or if one is also read: an input, a
+        configuration, a rule or the baseline.
         """
         from perftool.engine.rules.pack import pack_files
 
@@ -127,7 +127,7 @@ class Session:
         require_apart(outputs, [*inputs, *settings.files, *rules, *baseline])
 
     def side(self, path: str, run: str | None) -> Inputs:
-        """The files of one side of a comparison; ignores options that name logs or captures."""
+        """Find the files of one side of a comparison, without those that options name (logs, captures)."""
         from perftool.readers.discover import find_inputs
 
         found = find_inputs([path], (), self.settings.exclude, as_one_run=self.settings.as_one_run, run=run)
@@ -137,17 +137,17 @@ class Session:
         return replace(self._described(found), captures=())
 
     def alone(self, trace: str) -> Inputs:
-        """The files of a run that consists of ``trace`` only."""
+        """Find the files of a run that consists of ``trace`` only."""
         from perftool.readers.discover import find_inputs
 
         return self._described(find_inputs([trace]))
 
     def _described(self, found: Inputs) -> Inputs:
-        """``found`` with the captures and the device that the settings name."""
+        """Add the captures and the device from the settings to ``found``."""
         return replace(found, captures=self.settings.capture, device=self.settings.device)
 
     def note(self, messages: Sequence[str]) -> None:
-        """Print ``messages`` on stderr, unless the user wants no notes."""
+        """Print ``messages`` on stderr, unless --quiet or --silent is given."""
         print_notes(() if self.cli.is_quiet else messages, self.cli.color)
 
 
@@ -172,7 +172,7 @@ def _require_named(found: Inputs) -> None:
 def open_run(
     session: Session, inputs: Inputs, rules: Sequence[Rule] | None = None, schedule: Schedule | None = None
 ) -> Iterator[Run]:
-    """The run made of ``inputs``, with ``rules`` and ``schedule`` or, by default, those of ``session``."""
+    """Analyse ``inputs`` with ``rules`` and ``schedule``, by default those of ``session``."""
     from perftool.engine.analysis import analysed
     from perftool.engine.ranks.choice import choose_schedule
 
@@ -183,7 +183,7 @@ def open_run(
 
 
 def project_root() -> Path:
-    """The base for relative paths in artefacts: the CI checkout, the git repository, or the working directory."""
+    """Find the base of relative paths in outputs: the CI checkout, the git repository, or the working directory."""
     here = Path.cwd()
     for variable in _ROOT_VARIABLES:
         root = os.environ.get(variable)

@@ -43,7 +43,7 @@ def config(
 
 
 def show_settings(settings: Settings) -> None:
-    """Print every key as TOML with the place that set it."""
+    """Print every key as TOML, with the place where it was set."""
     from perftool.engine.settings.settings import describe
     from perftool.engine.settings.table import BY_KEY
 

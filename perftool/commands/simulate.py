@@ -1,4 +1,4 @@
-"""``simulate``: runs a script on a simulated Gaudi and reports on its trace."""
+"""``simulate``: runs a script on a simulated Gaudi and analyses the trace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Mode(str, Enum):
 
 
 class Steps(str, Enum):
-    """How steps are found."""
+    """What marks the steps."""
 
     profiler = "profiler"
     optimizer = "optimizer"
@@ -144,7 +144,7 @@ def _as_options(values: Mapping[str, object]) -> list[str]:
 
 
 def _report_ranks(written: Sequence[Path], report: bool, color: Color, quiet: bool) -> None:
-    """Report on the traces of several ranks together; ``written`` lacks the traces of ranks that failed."""
+    """Analyse the traces of all ranks together. ``written`` does not contain those of ranks that failed."""
     traces = [_shown(each) for each in written]
     sys.stdout.flush()
     if not quiet and traces:
@@ -154,7 +154,7 @@ def _report_ranks(written: Sequence[Path], report: bool, color: Color, quiet: bo
 
 
 def _shown(path: Path) -> str:
-    """``path``, relative to the working directory if it is inside that folder."""
+    """Return ``path``, relative to the working directory if it is inside."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
@@ -170,7 +170,7 @@ def _no_step_note(done: Simulated, skip_steps: int | None, steps_option: str | N
 
 
 def _causes(done: Simulated) -> list[str]:
-    """The script lines that cause recompilations, fallbacks, reads and graph cuts; mark_step is left out."""
+    """List the script lines that cause recompilations, fallbacks, reads and graph cuts, except calls of mark_step."""
     causes = [cause for cause in done.causes if cause.what != "host step marker"]
     if not causes:
         return []

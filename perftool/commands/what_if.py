@@ -1,4 +1,4 @@
-"""``whatif``: predicts the step after a fix by replaying the recorded steps."""
+"""``whatif``: predicts the step time after a fix by replaying the recorded steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """The changes given on the command line, and the rank."""
+    """The changes and the rank given on the command line."""
 
     fixes: tuple[str, ...]
     scale: tuple[str, ...]
@@ -91,7 +91,7 @@ def whatif(
 def _predicted(session: Session, trace: str, request: Request, output_file: str | None) -> WhatIf:
     from perftool.engine.what_if import parse_scale, parse_without, rules_named, what_if
 
-    # --fix works for rules that are not selected, too.
+    # --fix also accepts rules that are not selected.
     fixes = rules_named(request.fixes, session.choice.known)
     tasks = [*map(parse_scale, request.scale), *map(parse_without, request.without)]
     with open_run(session, session.inputs([trace], [output_file]), rules=()) as run:
