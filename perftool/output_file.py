@@ -71,7 +71,7 @@ def write_file(blocks: Iterable[bytes], target: Path) -> None:
 
 
 def append_to_file(block: bytes, target: Path) -> None:
-    """Append ``block``, which consists of whole lines, to ``target`` in one write, so that it does not mix with lines of
+    """Append ``block``, which consists of whole lines, to ``target`` in one write, to keep it apart from the lines of
     other programs.
 
     If ``target`` does not end in a newline, one is added first. Raises PerfToolError if the file cannot be written, or
