@@ -203,7 +203,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     remaining = [file for file in files if file not in recordings and wanted.allows(file)]
     strange, unclear = _of_other_programs(remaining)
     if recordings:
-        # With recordings in the folder, files that are malformed or too long to check are left out, except for damaged
+        # Since the folder contains recordings, leave out files that are malformed or too long to check, except damaged
         # traces.
         unclear = {file for file in unclear if not _shows_events(file)}
         strange |= unclear

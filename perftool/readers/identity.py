@@ -1,4 +1,4 @@
-"""Reads the metadata of a trace: its rank, run, device and clock."""
+"""Reads from a trace's metadata which rank, run, device and clock it belongs to."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _TAIL = 64 << 10
 _TS = re.compile(rb'"ts"\s*:\s*"?(\d{1,19})')
 _PID = re.compile(rb'"pid"\s*:\s*"?(\d{1,9})')
 _LARGEST_LANE = 99
-# Default descriptions of groups in PyTorch, which name no role.
+# PyTorch's default descriptions of groups, which do not name a role.
 _NO_ROLES = {"", "default_pg", "undefined"}
 # Generous limits: a rank belongs to a few groups, and a role is a short word.
 _MOST_GROUPS, _LONGEST_ROLE = 256, 60
 _FIRST_TIMES = 99
-# Times before 2001 do not count from 1970, but from another origin, such as the boot of the machine.
+# Times before 2001 count from another origin than 1970, such as the boot of the machine.
 _EARLIEST_NS = 10**18
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The identity of a trace in a run; None for missing values.
+    """What identifies a trace in a run; None for missing values.
 
-    ``start_ns`` counts from 1970; ``process`` is the ID of the process that recorded it on ``host``. ``readable``
-    is false for a file that does not begin like a trace.
+    ``start_ns`` counts from 1970; ``process`` is the ID of the process on ``host`` that recorded the trace.
+    ``readable`` is false if the file does not begin like a trace.
     """
 
     path: str
@@ -49,7 +49,7 @@ class Identity:
 
 
 def identify(path: str) -> Identity:
-    """The identity of the trace at ``path``, from its metadata, the times of its first events, and its name."""
+    """Identify the trace at ``path`` by its metadata, its first events and its name."""
     return _described(path)[0]
 
 
@@ -81,20 +81,20 @@ def _identity(path: str, head: bytes, metadata: Mapping[str, Any]) -> Identity:
 def metadata_of(path: str) -> dict[str, Any]:
     """The metadata of the trace at ``path``, without the members of process groups.
 
-    Omits metadata after the events if the whole file would have to be read for it. Empty for a damaged file, for
-    anything but a trace, and for an input that can be read only once.
+    Omits metadata after the events if that would require reading the whole file. Empty if the file is damaged, is not a
+    trace, or can be read only once.
     """
     return dict(_described(path)[1])
 
 
 def base_ns(path: str) -> int:
-    """The origin of the times in the trace at ``path``, in ns since 1970; 0 if the trace states none."""
+    """The origin of the times in the trace at ``path``, in ns since 1970; 0 if the trace does not state it."""
     return _whole(metadata_of(path).get("baseTimeNanoseconds")) or 0
 
 
 def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
-    """``metadata`` with the roles of the process groups by name (``pg_roles``) instead of the groups. The
-    groups of all traces have a size quadratic in the number of ranks, because each trace lists all members."""
+    """Replace the process groups in ``metadata`` with their roles, by name (``pg_roles``). Each trace lists the members
+    of all groups, so the groups of all traces together would take space quadratic in the number of ranks."""
     info = metadata.get("distributedInfo")
     if not isinstance(info, dict) or "pg_config" not in info:
         return metadata
@@ -104,7 +104,7 @@ def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _roles(groups: object) -> dict[str, str]:
-    """The purpose of each of ``groups``, by its name, if the program described it."""
+    """The role of each of ``groups`` that the program described, by name."""
     known = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
     described = ((group.get("pg_name"), group.get("pg_desc")) for group in known[:_MOST_GROUPS])
     return {
@@ -139,8 +139,8 @@ def _of_file(path: str) -> tuple[bytes, dict[str, Any]]:
 
 
 def _ends(path: str) -> tuple[bytes, bytes, bool]:
-    """The first and the last bytes of a file, and whether it is compressed; no last bytes for a long compressed
-    file."""
+    """The first and the last bytes of a file, and whether it is compressed. The last bytes are empty for a long
+    compressed file."""
     try:
         with open(path, "rb") as file:
             first = file.read(COMPRESSED_BLOCK)
@@ -153,7 +153,7 @@ def _ends(path: str) -> tuple[bytes, bytes, bool]:
 
 
 def _start_ns(events: bytes, base_ns: int) -> int | None:
-    """The start of the recording, from its first events; None when their clock has no date."""
+    """The start of the recording in ns since 1970, from its first events; None if their clock has no date."""
     from statistics import median
 
     times = [int(found[1]) for found, _ in zip(_TS.finditer(events), range(_FIRST_TIMES), strict=False)]
@@ -162,7 +162,7 @@ def _start_ns(events: bytes, base_ns: int) -> int | None:
 
 
 def _process(events: bytes) -> int | None:
-    """The process that most of the first events name. Small numbers are ignored, because they are device lanes."""
+    """The most frequent process ID among the first events. Ignores small numbers, which are device lanes."""
     numbers = [int(found[1]) for found, _ in zip(_PID.finditer(events), range(_FIRST_TIMES), strict=False)]
     processes = [number for number in numbers if number > _LARGEST_LANE]
     from statistics import mode

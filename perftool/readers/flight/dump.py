@@ -1,13 +1,13 @@
 """Reads a dump of torch.distributed's flight recorder: one rank's view of its collectives during a hang.
 
-A dump is a pickle (``nccl_trace_rank_3``) or JSON, of format 2.x: ``pg_config`` (the groups and their members),
-``pg_status`` (numbers of the last collectives, by ``pg_id``) and ``entries`` (a ring of the latest collectives). A
-finished entry has the state ``completed``; some backends set only ``retired``. NCCL also sets ``retired`` for entries
-that failed.
+A dump is a pickle (``nccl_trace_rank_3``) or JSON in format 2.x, with the keys ``pg_config`` (the groups and their
+members), ``pg_status`` (the numbers of the last collectives, by ``pg_id``) and ``entries`` (a ring buffer of the latest
+collectives). A finished entry has the state ``completed``; some backends set only ``retired``, which NCCL also sets for
+failed entries.
 
-Sends and receives have separate numbers (``p2p_seq_id``). The sends and receives of a batch share a number with the
-entry ``coalesced`` that follows them, and only that entry has their state. A batch also uses up a number of the group's
-collectives, but not on every rank, so these numbers are not comparable in such a group.
+Sends and receives are numbered separately (``p2p_seq_id``). Those of a batch share a number with the entry
+``coalesced`` that follows them, and only that entry has their state. A batch also takes a number from the group's
+collectives, but not on every rank, so these numbers are not comparable between ranks in a group with batches.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from perftool.readers.text.bounded_json import parsed
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.trace import envelope
 
-# Larger than any dump, which has thousands of entries of a few kB each.
+# Larger than any dump: a dump has thousands of entries of a few kB each.
 _MOST = 256 << 20
 _HEAD = 64 << 10
 _PICKLE = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
 _DUMP_KEYS = (b"collective_seq_id", b"pg_config")
 _PEERS = re.compile(r"\d(?:->|<-)(\d{1,6})$")
 _KEYS = {"pg_config", "pg_status", "entries"}
-# Files whose frames belong to libraries rather than to the program.
+# Paths of frames that belong to libraries rather than to the program.
 _LIBRARY = ("/torch/", "/contextlib.py", "/multiprocessing/", "/threading.py")
 _MOST_SIZES = 8
 _MOST_FRAMES = 200
 _LONGEST_TEXT = 1000
-# Entries of a pickle may share texts and lists, so that two bytes of the file become a long row. The rows may have
-# _MOST_PER_BYTE characters for each byte of the file, plus _MOST_FREE; an entry counts as its texts and _ENTRY more.
-# A real entry takes more than 80 bytes, and its texts take about as much.
+# Entries of a pickle may share strings and lists, so two bytes of the file can become a long row. The rows may have
+# _MOST_PER_BYTE characters per byte of the file, plus _MOST_FREE. An entry counts as the length of its strings plus
+# _ENTRY. A real entry takes more than 80 bytes, and its strings take about as much.
 _MOST_PER_BYTE, _MOST_FREE = 8, 1_000_000
 _ENTRY = 64
-# A file may have a member of a group for each byte, plus this many: in a small file, 50 groups may share 4,000 ranks.
+# A file may list one member per byte, plus this many, because 50 groups may share 4,000 ranks in a small file.
 _FREE_MEMBERS = 200_000
 # Enough for 1,000 groups of 4,000 ranks.
 _MOST_MEMBERS = 4_000_000
 
 
 def begins_dump(data: bytes) -> bool:
-    """Whether ``data`` is the beginning of a dump. A trace may contain the same keys, but not at the top level."""
+    """Whether ``data`` is the beginning of a dump. Traces may contain the same keys, but not at the top level."""
     head = data[:_HEAD]
     if head.startswith(_PICKLE):
         return any(word in head for word in _DUMP_KEYS)
@@ -63,9 +63,9 @@ def begins_dump(data: bytes) -> bool:
 
 
 def read(path: str, rank: int | None = None) -> LogReading:
-    """The groups and collectives of the dump at ``path``, whose name contains the rank or ends in it.
+    """Read the groups and collectives in the dump at ``path``, whose name must contain the rank unless that is given.
 
-    Raises InputError for a dump that is damaged or too large, has no rank, or contains more than plain values.
+    Raises InputError if the dump is damaged or too large, has no rank, or contains anything but plain values.
     """
     known = rank_of(path) if rank is None else rank
     known = _number_at_end(path) if known is None else known
@@ -104,7 +104,7 @@ def _load(data: bytes) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Config:
-    """A process group, as configured in a dump."""
+    """A process group, as a dump describes it."""
 
     description: str
     members: tuple[int, ...]
@@ -135,8 +135,8 @@ def _configs(found: Mapping[str, Any], members: _Members, texts: _Allowance, tal
 
 
 def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
-    """The entries except those that end a batch, and the groups with batches. The sends and receives of a batch get the
-    state of the entry that ends it."""
+    """Remove the entries that end batches, and give their state to the sends and receives of the batch. Also returns
+    the groups with batches."""
     entries = found if isinstance(found, list) else []
     sends = {_batch(entry) for entry in entries if isinstance(entry, dict) and entry.get("is_p2p") is True}
     closing = {
@@ -159,7 +159,7 @@ def _without_batches(found: Any) -> tuple[list[Any], set[str]]:
 
 
 def _batch(entry: Mapping[str, Any]) -> tuple[str, int, int] | None:
-    """The key that the sends of a batch share with the entry that ends the batch: the group and both numbers."""
+    """The key that the entries of a batch share with the entry that ends it: the group and both numbers."""
     name, numbers = _group_name(entry), [_whole(entry.get(key)) for key in ("collective_seq_id", "p2p_seq_id")]
     return None if name is None or numbers[0] is None or numbers[1] is None else (name, numbers[0], numbers[1])
 
@@ -180,7 +180,7 @@ def _entries(
 
 
 def _length(entry: FlightEntry) -> int:
-    """The characters that ``entry`` takes from the limit of its file."""
+    """How many characters of the file's limit ``entry`` uses."""
     texts = (entry.group, entry.name, entry.sizes, entry.place, entry.description)
     return _ENTRY + sum(len(text) for text in texts if text)
 
@@ -214,7 +214,7 @@ def _state(entry: Mapping[str, Any], name: str) -> str:
 
 
 def _peer(name: str, members: tuple[int, ...]) -> int | None:
-    """The peer's rank in ``nccl:send 1->2`` or ``nccl:recv 1<-0``, whose numbers are positions in the group."""
+    """The rank of the peer in ``nccl:send 1->2`` or ``nccl:recv 1<-0``. The numbers are positions in the group."""
     found = _PEERS.search(name[:_LONGEST_TEXT])
     at = int(found[1]) if found else len(members)
     return members[at] if at < len(members) else None
@@ -224,7 +224,7 @@ def _groups(
     found: Mapping[str, Any], entries: Iterable[FlightEntry], rank: int, configs: Mapping[str, _Config],
     batches: set[str],
 ) -> Iterable[FlightGroup]:  # fmt: skip
-    """The groups in the entries and in the configuration of the dump."""
+    """The groups in the entries and the configuration of the dump."""
     statuses = dict(_tables(found.get("pg_status")))
     by_name: dict[str, FlightEntry] = {}
     called: dict[str, int] = defaultdict(int)
@@ -246,14 +246,14 @@ def _groups(
         yield FlightGroup(
             rank, name, facts.description or (of_group.description if of_group else ""), facts.members,
             None if name in batches else max(called[name], _whole(known.get("last_enqueued_collective")) or 0),
-            # The status also counts collectives that ended with an error.
+            # The status also counts collectives that failed.
             None if name in batches else min(last, failed.get(name, last + 1) - 1),
         )  # fmt: skip
 
 
 class _Members:
-    """Parses the members of groups. A list that many groups share is parsed once; the total number of members is
-    limited."""
+    """Parses the members of groups. Parses a list that many groups share only once, and limits the total number of
+    members."""
 
     def __init__(self, most: int) -> None:
         self._read: dict[str, tuple[int, ...]] = {}
@@ -281,7 +281,7 @@ def _tables(found: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _ranks(found: Any) -> tuple[int, ...]:
-    """The members, given as a list or as the text of one, ``[0, 1]``; empty when unknown."""
+    """The members in ``found``, a list or its text, such as ``[0, 1]``; empty if they are unknown."""
     if isinstance(found, str):
         try:
             found = orjson.loads(found)
@@ -292,7 +292,7 @@ def _ranks(found: Any) -> tuple[int, ...]:
 
 
 def _sizes(found: Any) -> str | None:
-    """Shapes as text, ``[3, 4] [5]``, limited to the first few; None when there are none."""
+    """The first few shapes as text, such as ``[3, 4] [5]``; None if ``found`` is not a list of shapes."""
     first = found[:_MOST_SIZES] if isinstance(found, list) else None
     if first is None or not all(isinstance(size, list) for size in first):
         return None
@@ -316,10 +316,10 @@ def _text(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    """``text``, cut to a limit: all entries of a pickle may share one long text, which a table would repeat."""
+    """Limit the length of ``text``, because many entries of a pickle may share it, and a table would repeat it."""
     return text[:_LONGEST_TEXT]
 
 
 def _whole(value: Any) -> int | None:
-    """``value`` if it is a whole number that fits into a BIGINT column; else None."""
+    """``value`` if it is an integer that fits into a BIGINT column; else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 63 else None

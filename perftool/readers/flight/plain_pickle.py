@@ -1,7 +1,7 @@
 """Loads pickles that contain only plain values.
 
-Unpickling can call any function, and a few hundred bytes can build huge values. So nothing is unpickled: this module
-interprets only the operations that make plain values, and limits each value by the length of the data.
+Unpickling can call any function, and a few hundred bytes can build huge values. So this module does not unpickle: it
+interprets only the operations that create plain values, and limits the size of values by the length of the data.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from perftool.errors import InputError
 
 # Dumps of the flight recorder nest six levels deep.
 _DEEPEST = 64
-# Limits on the total number of values: this many per byte of data, plus a fixed number. A shared value is counted once
+# The limit on the total number of values: this many per byte of data, plus a fixed number. A shared value counts once
 # per use.
 _MOST_PER_BYTE, _MOST_FREE = 16, 100_000
-# A pickle may have one container for each this many bytes: an empty list takes one byte there, but 56 in memory.
+# A pickle may contain one container per this many bytes. An empty list takes one byte in the pickle, but 56 in memory.
 _BYTES_A_CONTAINER = 4
-# It may memoise as many values. At one time, it may hold a value for each this many bytes, plus a fixed number: writers
-# complete a list or dict of a dump before they begin the next one.
+# The same limit applies to memoised values. The stack may contain one value per _BYTES_A_VALUE, plus a fixed number,
+# because writers complete one list or dict of a dump before they begin the next.
 _BYTES_A_VALUE, _FREE_VALUES = 16, 100_000
 
 
@@ -31,8 +31,8 @@ class _Mark:
 
 @dataclass(slots=True)
 class _Made:
-    """A value with its cost: it consists of ``size`` values, nested ``depth`` deep. It is ``frozen`` once something
-    shares or contains it, and may not change then."""
+    """A value that consists of ``size`` values, nested ``depth`` levels deep. It is ``frozen`` and may not change once
+    it is shared or part of another value."""
 
     value: Any
     size: int = 1
@@ -41,7 +41,7 @@ class _Made:
 
 
 class _Refused(Exception):  # noqa: N818 - becomes one of our errors later
-    """The pickle has operations, keys or a nesting of values that no dump of a flight recorder has."""
+    """The pickle contains something that no flight-recorder dump contains."""
 
 
 _MARK = _Mark()
@@ -62,7 +62,7 @@ _NOTHING = {"PROTO", "FRAME", "STOP"}
 
 
 def load_plain(data: bytes) -> Any:
-    """The value of a pickle of plain values. Raises InputError for damage, or for any other values."""
+    """Load a pickle of plain values. Raises InputError if it is damaged or contains anything else."""
     machine = _Machine(len(data))
     try:
         for code, argument, _ in pickletools.genops(data):
@@ -85,7 +85,7 @@ class _Machine:
         self._most_held = length // _BYTES_A_VALUE + _FREE_VALUES
 
     def do(self, name: str, argument: Any) -> None:
-        """Carry out one operation. Raises _Refused for one that no flight recorder uses."""
+        """Execute one operation. Raises _Refused if no flight recorder uses it."""
         if name in _OF_ARGUMENT:
             self._stack.append(_Made(argument))
         elif name in _GETS:
@@ -136,7 +136,7 @@ class _Machine:
         return items[::-1]
 
     def _get(self, number: int) -> None:
-        """Share a value, which is immutable from then on, so that it cannot contain itself."""
+        """Share a memoised value. It may not change from then on, so that it cannot contain itself."""
         shared = self._memo[number]
         shared.frozen = True
         self._stack.append(shared)
@@ -166,8 +166,8 @@ class _Machine:
         if len(items) % 2:
             raise ValueError("a key without a value")
         for key, item in zip(items[::2], items[1::2], strict=True):
-            # Only strings may be keys: an attacker can choose numbers that collide, and hashing a tuple hashes all its
-            # contents.
+            # Only strings may be keys, because an attacker could choose numbers whose hashes collide, or tuples that
+            # take long to hash.
             if not isinstance(key.value, str):
                 raise _Refused("contains keys that are not strings")
             value[key.value] = item.value

@@ -1,4 +1,4 @@
-"""Reads all variables in the start-up banner of Gaudi's PyTorch bridge. Their names differ between releases."""
+"""Reads all variables in the start-up banner of Gaudi's PyTorch bridge, because their names differ between releases."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ TITLES = ("HABANA PT BRIDGE CONFIGURATION", "HABANA SW VERSION", ": System Confi
 _VARIABLE = re.compile(r"\s*(?P<key>[A-Z][A-Z0-9_]*) = ?(?P<value>.*)")
 _SYSTEM = re.compile(r"\s*(?P<key>Num CPU Cores|CPU RAM)\s*: (?P<value>.*)")
 _END = re.compile(r"\s*-{20,}\s*$")
-# A banner without an end is assumed to end after this many lines; a complete one has about twenty.
+# A banner without an end is assumed to end after this many lines. A complete banner has about twenty.
 _MAX_LINES = 60
 
 
 @dataclass
 class BannerScanner:
-    """Scans the lines of a log, fed in order; skips unrelated lines inside the banner."""
+    """Collects the settings in banners from the lines of a log, fed in order. Skips unrelated lines in between."""
 
     tally: IssueTally
     _left: dict[int | None, int] = field(default_factory=dict)
@@ -39,14 +39,14 @@ class BannerScanner:
         return bool(self._left)
 
     def reading(self) -> LogReading:
-        """One entry per variable, value and rank, in the order of the banner."""
+        """One entry per variable, value and rank, in the order of the log."""
         return LogReading(config=tuple(self._entries.values()), kind="runtime_log")
 
     def _inside(self, line: LogLine, left: int) -> None:
         match = _VARIABLE.match(line.text) or _SYSTEM.match(line.text)
         if match is not None:
             entry = ConfigEntry("banner", match["key"], match["value"].strip(), line.rank, line.number)
-            # Keep equal entries once: if the variable RANK is not set, every process prints the banner.
+            # Keep only one of equal entries, because every process prints the banner if the variable RANK is not set.
             self._entries.setdefault((entry.key, entry.value, entry.rank), entry)
         elif _END.match(line.text):
             del self._left[line.rank]

@@ -1,8 +1,8 @@
 """Patterns of performance-related log lines of the Gaudi software.
 
-``core`` is a literal part of the line, cheap to search for; the pattern is not anchored, because prefixes vary. The
-groups ``name``, ``value`` and ``limit`` of a pattern fill the fields of the event. The literals come from the source
-code of Gaudi's PyTorch bridge and from published documentation.
+``core`` is a literal part of the line that is cheap to search for. Patterns are not anchored, because prefixes vary.
+Their groups ``name``, ``value`` and ``limit`` fill the fields of the event. The literals come from the source code of
+Gaudi's PyTorch bridge and from published documentation.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """One known line; it becomes a LogEvent of ``kind`` whose number is in ``unit``.
+    """One known line, which becomes a LogEvent of ``kind`` whose number has the unit ``unit``.
 
-    With ``above_limit``, the line is used only if its value exceeds its limit. ``name`` is the name if the pattern
-    captures none.
+    With ``above_limit``, the line counts only if its value exceeds its limit. ``name`` is the event's name if the
+    pattern captures none.
     """
 
     core: str
@@ -30,7 +30,7 @@ class LinePattern:
 def known_line(
     core: str, pattern: str, kind: str, unit: str | None = None, *, above_limit: bool = False, name: str = ""
 ) -> LinePattern:
-    """A LinePattern from the text of its regular expression."""
+    """Make a LinePattern from the text of a regular expression."""
     return LinePattern(core, re.compile(pattern), kind, unit, above_limit, name)
 
 
@@ -57,7 +57,7 @@ DISK_CACHE = (
         "disk_cache_full",
         "bytes",
     ),
-    # Release 1.19 also prints this when the size does not exceed the limit.
+    # Release 1.19 prints this even if the size does not exceed the limit.
     known_line(
         "still exceeded the limit",
         rf"still exceeded the limit after eviction: (?P<value>{_NUMBER})/(?P<limit>{_NUMBER})",
@@ -124,7 +124,7 @@ GRAPH_STATISTICS = tuple(
 )
 
 FAILURES = (
-    # Printed by the default host allocator of a Gaudi container, for each allocation of 1 GiB or more.
+    # The default host allocator of a Gaudi container prints this for each allocation of 1 GiB or more.
     known_line("large alloc ", r"tcmalloc: large alloc (?P<value>\d{1,18}) bytes", "large_host_allocation", "bytes"),
     known_line("Defragmentation cannot be started", r"", "defragmentation_impossible"),
     known_line(

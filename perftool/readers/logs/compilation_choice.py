@@ -1,8 +1,8 @@
 """Chooses among several logs and metrics files of one run that report the same compilations.
 
 The metrics file, running totals, recipe-cache lines and other sources report the same compilations, with different
-details and gaps: metrics lack compilations in eager mode, and lines require a log level. So counts are compared, not
-added.
+details and gaps: metrics do not include compilations in eager mode, and log lines depend on the log level. So counts
+are compared rather than added.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from perftool.model.records import CompilationRecord, CompilationSource, LogReading
 
-# For equal counts, the more detailed source is chosen: times and recipes, then times, then steps, then recipes alone.
+# If counts are equal, the more detailed source wins: one with times and recipes, then times, then steps, then recipes.
 _PREFERENCE: tuple[CompilationSource, ...] = (
     "metrics",
     "print_stats",
@@ -24,7 +24,7 @@ _PREFERENCE: tuple[CompilationSource, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class _SourceRecords:
-    """The records of one source and rank, over all files, because compilation statistics have a file per graph."""
+    """The records of one source and rank from all files, because compilation statistics have one file per graph."""
 
     source: CompilationSource
     rank: int | None
@@ -36,9 +36,9 @@ class _SourceRecords:
 
 
 def chosen_compilations(readings: Sequence[LogReading]) -> tuple[CompilationRecord, ...]:
-    """For each rank, the records of the source with the most compilations; all readings must belong to one run.
+    """For each rank, choose the records of the source with the most compilations. All readings must be of one run.
 
-    A source without ranks is chosen instead if it has more compilations than these records together.
+    If a source without ranks has more compilations than these records together, it is chosen instead.
     """
     best: dict[int | None, _SourceRecords] = {}
     for witness in _source_records(readings):

@@ -2,7 +2,7 @@
 
 There are three sources: the recipe cache logs each recipe that it stores, ``PT_HPU_PRINT_STATS`` prints running totals,
 and ``detect_recompilation_auto_model`` prints one line per call of each module. From the third source, only lines with
-a step are used: they are about the outermost module, whose number of graphs includes the graphs of inner modules.
+a step are used, which are about the outermost module. Its number of graphs includes those of its submodules.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CompilationScanner:
                 take(line, match)
 
     def reading(self) -> LogReading:
-        """The compilations so far."""
+        """All compilations read so far."""
         return LogReading(compilations=tuple(self._records), kind="runtime_log")
 
     def _add(self, record: CompilationRecord) -> None:
@@ -65,7 +65,7 @@ class CompilationScanner:
         )
 
     def _stats(self, line: LogLine, match: re.Match[str]) -> None:
-        """Record the increase since the previous line, because the totals are cumulative."""
+        """Add the increase since the previous line, because the totals are cumulative."""
         total = _Total(int(match["count"]), int(match["sum"]))
         before = self._totals.get(line.rank, _Total(0, 0))
         if total.count < before.count:

@@ -1,4 +1,4 @@
-"""Reads a typical console log: fallback tables, banner and runtime lines of several ranks in one file."""
+"""Reads a console log, which may contain fallback tables, banners and runtime lines of several ranks."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import read_log_lines
 from perftool.readers.text.text_lines import Source, Wanted, shortest
 
-# The scanners need only lines with one of these texts, and lines with colour escapes, which may split such a text.
+# The scanners need only lines that contain one of these texts, or colour escapes, which may split such a text.
 _SERVING = (*serving_buckets.CORES, *serving_intervals.CORES, *serving_patterns.CORES, client_result.TITLE)
 _TEXTS = shortest((*fallback_log.CORES, *banner.TITLES, *runtime_log.CORES, *_SERVING, "\x1b"))
-# The rows of a fallback table contain "::" and may occur anywhere after its header.
+# The rows of a fallback table contain "::", and may occur anywhere after its header.
 _TEXTS_AND_ROWS = shortest((*_TEXTS, "::"))
 
 
 def read(source: Source, rank: int | None = None, wanted: Wanted | None = None) -> LogReading:
-    """Read a whole log in one pass; ``rank`` applies to lines without a rank.
+    """Read a whole log in one pass. ``rank`` applies to lines without a rank.
 
-    ``wanted`` is kept up to date with the lines that are needed, so that the reader of ``source`` can skip the others.
-    The kind is ``fallback_log`` when the log contains only fallbacks. Raises InputError when the file cannot be opened
-    or read.
+    Keeps ``wanted`` up to date, so that the reader of ``source`` can skip lines that are not needed. The kind is
+    ``fallback_log`` if the log contains only fallbacks. Raises InputError if the file cannot be opened or read.
     """
     tally = IssueTally()
     fallbacks, settings = FallbackScanner(tally), BannerScanner(tally)

@@ -1,7 +1,7 @@
-"""Reads environment variables: output of ``env`` or ``export -p``, ``.env``, ``/proc/<pid>/environ``.
+"""Reads environment variables from the output of ``env`` or ``export -p``, ``.env``, or ``/proc/<pid>/environ``.
 
-An environment may contain passwords and tokens, so only variables that configure the run are kept, except variables
-whose names look like secrets.
+An environment may contain passwords and tokens, so only variables that configure the run are kept, and none whose names
+look like those of secrets.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _RELEVANT = re.compile(
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """The variables that configure a run; a later assignment replaces an earlier one.
+    """Read the variables that configure a run. Later assignments replace earlier ones.
 
-    Raises InputError when the file cannot be opened or read.
+    Raises InputError if the file cannot be opened or read.
     """
     tally = IssueTally()
     entries: dict[str, ConfigEntry] = {}
@@ -48,7 +48,7 @@ def is_relevant(key: str) -> bool:
 
 
 def _assignments(lines: Iterator[TextLine]) -> Iterator[TextLine]:
-    """The lines that should be assignments; skips blank lines, comments and exported shell functions."""
+    """The lines that should be assignments: all except blank lines, comments and exported shell functions."""
     in_function = False
     for line in lines:
         for text in line.text.split("\0"):
@@ -63,5 +63,5 @@ def _unquoted(value: str) -> str:
     if len(value) >= 2 and value[0] in "'\"":
         end = value.find(value[0], 1)
         return value[1:end] if end > 0 else value
-    # In a .env file a comment may follow an unquoted value.
+    # In a .env file, a comment may follow an unquoted value.
     return re.split(r"\s#", value, maxsplit=1)[0].rstrip()

@@ -1,8 +1,8 @@
-"""Reads CPU fallbacks from logs: tables printed at exit, one line per call, refusals, graph cuts.
+"""Reads CPU fallbacks from logs: tables printed at exit, lines about single calls, refusals, and graph cuts.
 
-A table has a header, sometimes a hint, and rows with a count and an op. Only the header carries the logger's prefix.
-Every rank prints a table, rows of several tables can mix, and a console log appended to a log file shows the same table
-twice.
+A table consists of a header, sometimes a hint, and rows with a count and an op. Only the header has the logger's
+prefix. Every rank prints a table, so rows of several tables may be mixed. If a console log is appended to a log file,
+the file contains the same table twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HEADERS = ("CPU Fallback stats:", "Frequency of op and op name that were execute
 _HINT = re.compile(r"\s*\(Set env var \w+=\w+ to disable this print\)")
 _ROW = re.compile(r"\s*(?P<count>\d{1,15})[ \t]+(?P<op>[^\s:]+::\S+)\s*$")
 _ARGUMENT = re.compile(r"\b\w+=(\S+)")
-# Maximum number of unrelated lines between two rows of a table.
+# The maximum number of unrelated lines between two rows of a table.
 _MAX_FOREIGN_LINES = 20
 _MAX_OPEN = 256
 _MAX_KINDS_OF_CALL = 100_000
@@ -30,7 +30,7 @@ _MAX_KINDS_OF_CALL = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _LinePattern:
-    """A line that reports one execution on the CPU: ``core`` is a literal part of it, cheap to search for."""
+    """A line that reports one execution on the CPU. ``core`` is a literal part of it that is cheap to search for."""
 
     core: str
     pattern: re.Pattern[str]
@@ -54,7 +54,7 @@ _LINES = (
 
 @dataclass(frozen=True, slots=True)
 class _ReportedCall:
-    """One execution on the CPU, as a line reports it."""
+    """One execution on the CPU that a line reports."""
 
     origin: FallbackOrigin
     op: str
@@ -79,7 +79,7 @@ CORES = (*HEADERS, *(known.core for known in _LINES))
 
 @dataclass(eq=False)
 class _Table:
-    """A table whose rows are being read; up to ``left`` more unrelated lines may occur in it."""
+    """A table whose rows are being read. It may contain up to ``left`` more unrelated lines before its next row."""
 
     header: LogLine
     rows: dict[str, int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class _Table:
         self.left = _MAX_FOREIGN_LINES
 
     def identities(self) -> Iterator[tuple[object, ...]]:
-        """Keys that identify a table that is printed twice: its content, with its process or rank."""
+        """Keys by which a repeated table is recognised: its content, with its process or its rank."""
         content = frozenset(self.rows.items())
         prefix = self.header.prefix
         if prefix.time_ns is not None and prefix.tid is not None:
@@ -101,7 +101,7 @@ class _Table:
 
 @dataclass
 class _Call:
-    """The call lines about one op, rank and combination of argument types."""
+    """The call lines with the same op, rank and argument types."""
 
     first: LogLine
     detail: str
@@ -118,7 +118,7 @@ class FallbackScanner:
         self._calls: dict[tuple[FallbackOrigin, str, tuple[str, ...], int | None], _Call] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Keep what ``line`` adds to a table of fallbacks, and the calls that it reports."""
+        """Keep the row of a fallback table or the calls that ``line`` reports, if any."""
         text = line.text
         if HEADERS[0] in text or HEADERS[1] in text:
             table = _Table(line.without_text)
@@ -138,11 +138,11 @@ class FallbackScanner:
 
     @property
     def has_seen_table(self) -> bool:
-        """Whether a table header has occurred. Rows of a table may occur anywhere after it."""
+        """Whether there was a table header. Rows may occur anywhere after it."""
         return bool(self._tables)
 
     def reading(self) -> LogReading:
-        """The records so far; call lines are summed by op, argument types and rank."""
+        """All records read so far, with call lines summed by op, argument types and rank."""
         return LogReading(fallbacks=(*self._table_records(), *self._call_records()), kind="fallback_log")
 
     def _row(self, line: LogLine, row: re.Match[str]) -> None:
@@ -153,14 +153,14 @@ class FallbackScanner:
             return
         if not line.ended:
             self._tally.note("cut line", "the last row of a fallback table has no line end", line.number)
-        # A process lists an op once, so a second row for the op is from another process.
+        # A process lists each op once, so a second row for an op is from another process.
         table = next((table for table in tables if row["op"] not in table.rows), tables[0])
         table.add(row["op"], int(row["count"]))
 
     def _open_tables(self, label: int | None) -> list[_Table]:
-        """The open tables that a line with this launcher label can belong to, newest first.
+        """The open tables that a line with this launcher label may belong to, newest first.
 
-        Only the header has the logger's prefix, so a line without a label can belong to any.
+        A line without a label may belong to any table, because only headers have the logger's prefix.
         """
         return [table for table in reversed(self._open) if label is None or table.header.rank == label]
 

@@ -1,8 +1,8 @@
-"""Counts CPU executions of each op, when several files and lines report the same executions.
+"""Counts the CPU executions of each op when several files and lines report the same executions.
 
 A table printed at exit, the metrics file, call lines and graph cuts count the same executions, so the counts of
-different sources (one kind of record in one file) are compared, not added. Sources with ranks are compared rank by
-rank, and their maxima are added; a source without ranks counts all ranks together.
+different sources (kinds of records in a file) are compared rather than added. Sources with ranks are compared rank by
+rank, and the maxima are added; a source without ranks counts all ranks together.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from dataclasses import dataclass, field
 from perftool.model.records import FallbackOrigin, FallbackRecord, LogReading
 from perftool.readers.text.log_time import time_of_day
 
-# The types of one op are listed up to this number of characters. Each overload of the op repeats the list.
+# The longest list of an op's argument types, in characters. Each overload of the op repeats the list.
 _LONGEST_LIST = 1000
-# Records of these origins name the overload and count every execution; other origins count lines of one kind.
+# Records with these origins name the overload and count every execution. Records with other origins count lines.
 _COMPLETE: frozenset[FallbackOrigin] = frozenset({"table", "metrics"})
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackTotal:
-    """The total for one op over all inputs: ``count`` CPU executions, a lower bound when a process was killed.
+    """The total for one op over all inputs. ``count`` is its number of CPU executions, or a lower bound if a process
+    was killed.
 
-    ``dtypes`` holds the argument types from call lines, one tuple per combination, and ``more_dtypes`` counts the
-    combinations that are left out; ``ranks`` holds the ranks that executed the op, as far as known; ``origins`` the
-    kinds of records that report it.
+    ``ranks``: the ranks that executed the op, as far as they are known. ``origins``: the kinds of records that report
+    it. ``dtypes``: the argument types from call lines, one tuple per combination. ``more_dtypes``: the number of
+    combinations that are left out.
     """
 
     op: str
@@ -39,7 +40,7 @@ class FallbackTotal:
 
 @dataclass
 class _Calls:
-    """What lines about single calls add to an op, or to all overloads of an op: origins and argument types."""
+    """The origins and argument types that call lines report for an op, or for all overloads of an op."""
 
     origins: set[FallbackOrigin] = field(default_factory=set)
     dtypes: dict[tuple[str, ...], None] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class _Calls:
 
 @dataclass
 class _Evidence:
-    """The counts of one op by source and rank; a source is the position of a file and an origin."""
+    """The counts of one op by source and rank. A source is a file (by its position) and an origin."""
 
     base: str
     calls: _Calls
@@ -71,14 +72,14 @@ class _Evidence:
 
 
 def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]:
-    """One total per op over all ``readings`` (one reading per file), most frequent first.
+    """One total per op over all ``readings`` (one per file), most frequent first.
 
-    Call lines name no overload. They are counted only if neither a table nor the metrics list the op; otherwise they
-    only add argument types.
+    Call lines do not name the overload. They are counted only if neither a table nor the metrics list the op;
+    otherwise, they only add argument types.
     """
     evidence: dict[str, _Evidence] = {}
     loose: list[tuple[int, FallbackRecord]] = []
-    # The lines about calls of each op that a table or the metrics list, for all of its overloads together.
+    # The call lines of ops that a table or the metrics list, for all overloads of an op together.
     listed: dict[str, _Calls] = {}
     for file, record in _without_repeats(readings):
         if record.origin in _COMPLETE:
@@ -98,7 +99,7 @@ def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]
 
 
 def _without_repeats(readings: Iterable[LogReading]) -> Iterator[tuple[int, FallbackRecord]]:
-    """The records, without tables that an earlier file also contains, as when the console shows a log file."""
+    """The records, without tables that an earlier file also contains, as if the console output repeats a log file."""
     seen: dict[tuple[object, ...], int] = {}
     for file, reading in enumerate(readings):
         for record in reading.fallbacks:

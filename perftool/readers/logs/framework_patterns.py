@@ -1,8 +1,8 @@
-"""A table of log lines of training frameworks that name the batch size, the model and the precision.
+"""Patterns of log lines in which training frameworks state the batch size, the model, the precision and other settings.
 
 The lines come from Hugging Face Trainer, Lightning, DeepSpeed, Megatron, MLPerf loggers, and dumps of arguments. The
-``name`` of a ``batch_size`` event says which batch: ``per_device_train``, ``global_train``, ``eval``, ``inferred``
-(Lightning examined a batch) or ``argument`` (of a script).
+``name`` of a ``batch_size`` event is ``per_device_train``, ``global_train``, ``eval``, ``inferred`` (by Lightning, from
+a batch) or ``argument`` (of a script).
 """
 
 from __future__ import annotations

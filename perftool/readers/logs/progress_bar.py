@@ -9,7 +9,7 @@ from perftool.model.records import LogEvent, LogReading
 from perftool.readers.text.log_lines import LogLine
 
 # tqdm, as used by Lightning and Hugging Face: `Training:  3%|▎  | 3/100 [00:01<00:32,  3.01it/s, loss=0.1]`.
-# The pattern starts at the percent sign, because a search for the name would start at every character.
+# The pattern starts at the percent sign, because a pattern for the name would be tried at every character.
 _BAR = re.compile(
     r"%\|[^|]*\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
     r"\[[\d:]{1,20}<[^,\]]{0,40},\s*[\d.?]{1,20}\s*(?:s/\w+|\w{1,20}/s)"
@@ -34,17 +34,17 @@ class _Bar:
 
 
 class ProgressScanner:
-    """Collects progress bars from the lines of a log, fed in order. A bar that restarts for the next epoch is the same
-    bar.
+    """Collects progress bars from the lines of a log, fed in order. A bar that restarts in the next epoch counts as the
+    same bar.
 
-    Only distances between refreshes are used, because the log may begin in the middle of a run.
+    Uses only the distances between refreshes, because the log may begin in the middle of a run.
     """
 
     def __init__(self) -> None:
         self._bars: dict[tuple[str, int | None], _Bar] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Add the progress that a bar in ``line`` shows since its previous line."""
+        """Add the progress of the bar in ``line``, if any, since its previous line."""
         match = _bar(line.text)
         if match is None:
             return
@@ -60,7 +60,7 @@ class ProgressScanner:
         bar.done, bar.last_line = done, line.number
 
     def reading(self) -> LogReading:
-        """One ``progress_bar`` event per bar; ``value`` is iterations per refresh, ``limit`` the bar's total."""
+        """One ``progress_bar`` event per bar: ``value`` is the iterations per refresh, ``limit`` the bar's total."""
         events = tuple(
             LogEvent(
                 "progress_bar",
@@ -81,7 +81,7 @@ class ProgressScanner:
 
 
 def _bar(text: str) -> re.Match[str] | None:
-    """The first progress bar of ``text``, from its percent sign on."""
+    """The first progress bar in ``text``, starting at its percent sign."""
     at = text.find(CORE)
     while at >= 0:
         if text[at - 1 : at].isdecimal() and (match := _BAR.match(text, at, at + _AFTER)):
@@ -91,7 +91,7 @@ def _bar(text: str) -> re.Match[str] | None:
 
 
 def _name_of(text: str, percent: int) -> str:
-    """The name that a colon separates from the number before ``percent``; empty without a colon."""
+    """The name before the colon and the number that precede ``percent``; empty if there is no colon."""
     before, colon, number = text[max(percent - _BEFORE, 0) : percent].rpartition(":")
     if not colon or not number.strip().isdecimal():
         return ""

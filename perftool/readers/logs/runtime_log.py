@@ -1,4 +1,4 @@
-"""Reads known lines of a log, about the recipe cache, graph cuts, recompilations, failures, start-up and progress."""
+"""Reads log lines about the recipe cache, graph cuts, recompilations, failures, start-up and progress."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PA
 CORES = (*(core for core, _ in _CORES), *compilation_lines.CORES, progress_bar.CORE)
 _MAX_EVENTS = 100_000
 _MAX_NAME = 200
-# The reason of all graph cuts at CPU fallbacks. Their lines also name the op, but so do the fallback records.
+# The common name of all graph cuts at CPU fallbacks. Their lines also name the op, but so do the fallback records.
 _CPU_FALLBACK = "cpu fallback"
 
 
 @dataclass
 class _Seen:
-    """Totals of the lines of one kind, name and rank."""
+    """Totals over the lines with the same kind, name and rank."""
 
     pattern: LinePattern
     first: LogLine
@@ -38,18 +38,18 @@ class _Seen:
 
 @dataclass
 class EventScanner:
-    """Sums the known lines of a log, fed in order, into events."""
+    """Combines known lines of a log, fed in order, into events."""
 
     tally: IssueTally
     _seen: dict[tuple[str, str, int | None], _Seen] = field(default_factory=dict)
 
     def feed(self, line: LogLine) -> None:
-        """Process one line; it can contain several known texts."""
+        """Process one line, which may match several patterns."""
         for known in _known_in(line.text):
             self._search(known, line)
 
     def reading(self) -> LogReading:
-        """The events so far, in the order of their first lines."""
+        """All events so far, in the order of their first lines."""
         return LogReading(events=tuple(_event(key, seen) for key, seen in self._seen.items()), kind="runtime_log")
 
     def _search(self, known: LinePattern, line: LogLine) -> None:
@@ -72,7 +72,7 @@ class EventScanner:
 # Cached, because most lines of a log differ only in their prefix.
 @cached_for_short
 def _known_in(text: str) -> tuple[LinePattern, ...]:
-    # The shapes of a server's warm-up are not batch sizes of the run.
+    # The shapes in a server's warm-up are not batch sizes of the run.
     return () if WARMUP in text else tuple(known for core, known in _CORES if core in text)
 
 

@@ -1,7 +1,7 @@
-"""Reads the shapes (buckets) that vLLM on Gaudi prepared before serving, and shapes without a bucket.
+"""Reads the shapes (buckets) that vLLM on Gaudi prepared before serving, and shapes that had no bucket.
 
-vLLM's plugin for Gaudi logs batch, tokens per request and blocks of context. The older fork of vLLM logs two of them:
-batch and tokens for a prompt, batch and blocks for a decode.
+vLLM's plugin for Gaudi logs the batch size, the tokens per request and the blocks of context. The older fork of vLLM
+logs only two of these: batch size and tokens for a prompt, batch size and blocks for a decode.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _DIGITS = re.compile(r"\d+")
 
 
 class BucketScanner:
-    """Collects buckets from the lines of a log, fed in order; each once."""
+    """Collects the distinct buckets from the lines of a log, fed in order."""
 
     def __init__(self, tally: IssueTally) -> None:
         self._tally = tally
         self._buckets: dict[tuple[object, ...], Bucket] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Keep the shapes that ``line`` names, and whether they were warmed up, missed or added."""
+        """Keep the shapes in ``line``, and whether they were warmed up, missed or added."""
         text = line.text
         if _MISSED in text and (found := _SHAPE.search(text)):
             self._keep(found["phase"], _sizes(found["phase"], found["sizes"]), "missed", line)
@@ -53,7 +53,7 @@ class BucketScanner:
             self._keep(found["phase"].lower(), (int(found["batch"]), query, blocks), "warmed", line)
 
     def reading(self) -> LogReading:
-        """The buckets so far, in the order of the log."""
+        """All buckets so far, in the order of the log."""
         return LogReading(buckets=tuple(self._buckets.values()), kind="runtime_log")
 
     def _keep(self, phase: str, sizes: tuple[int, int | None, int | None], origin: BucketOrigin, line: LogLine) -> None:
@@ -65,8 +65,8 @@ class BucketScanner:
 
 
 def _sizes(phase: str, text: str) -> tuple[int, int | None, int | None]:
-    """The batch, tokens and blocks in ``text``. If it has only two numbers, tokens or blocks are None, depending on the
-    phase."""
+    """The batch size, tokens and blocks in ``text``. If it contains only two numbers, tokens or blocks are None,
+    depending on the phase."""
     batch, *others = map(int, _DIGITS.findall(text))
     if len(others) == 2:
         return batch, others[0], others[1]

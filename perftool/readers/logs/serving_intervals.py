@@ -1,5 +1,5 @@
-"""Reads what a language-model server logs about its load: statistics every few seconds (vLLM V0 and V1, SGLang),
-and each iteration (vLLM with --enable-logging-iteration-details)."""
+"""Reads what an LLM server logs about its load: statistics every few seconds (vLLM V0 and V1, SGLang), and single
+iterations (vLLM with --enable-logging-iteration-details)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ITERATION = "iteration elapsed time: "
 CORES = (_VLLM, _SGLANG, _DRAFTS, _DRAFTS_V0, _ITERATION)
 # Enough for two hours of iterations of 7 ms.
 _MOST = 1_000_000
-# Limits the memory: a row of statistics takes 1.5 kB.
+# Limits the memory, because a row of statistics takes 1.5 kB.
 _MOST_INTERVALS = 500_000
 
 _REAL, _WHOLE = r"(\d{1,15}(?:\.\d{1,9})?)", r"(\d{1,12})"
-# Limits times to 64 bits of nanoseconds.
+# At most nine digits, so that times fit into 64 bits as nanoseconds.
 _MS = r"(\d{1,9}(?:\.\d{1,9})?)"
 _ENGINE = re.compile(r"(Engine \d{1,6}|\d{1,6} Engines Aggregated): ")
 _Fields = dict[str, tuple[re.Pattern[str], float]]
@@ -53,7 +53,7 @@ _DRAFT_COUNTS = {
     "accepted": re.compile(rf"Accepted: {_WHOLE} tokens"),
     "drafted": re.compile(rf"Drafted: {_WHOLE} tokens"),
 }
-# V0 prints totals since its start. Emitted tokens are used, because accepted tokens may follow a rejected one.
+# V0 prints totals since its start. Emitted tokens are used instead of accepted ones, which may follow a rejected token.
 _TOTALS_V0 = re.compile(
     rf"Number of speculative tokens: {_WHOLE}, Number of accepted tokens: {_WHOLE}, "
     rf"Number of draft tokens: {_WHOLE}, Number of emitted tokens: {_WHOLE}"
@@ -77,7 +77,8 @@ class IntervalScanner:
         self._drafted, self._emitted = 0, 0
 
     def feed(self, line: LogLine) -> None:
-        """Keep the statistics or the iteration in ``line``; counts of draft tokens are added to the last statistics."""
+        """Keep the statistics or the iteration in ``line``. Counts of draft tokens are added to the previous
+        statistics."""
         text = line.text
         if _VLLM in text:
             self._add(line, {**_rates(_VLLM_RATES, text), **_counts(_VLLM_COUNTS, text)})
@@ -93,7 +94,7 @@ class IntervalScanner:
             self._add_iteration(line, found)
 
     def reading(self) -> LogReading:
-        """The intervals and iterations so far."""
+        """All intervals and iterations so far."""
         return LogReading(intervals=tuple(self._intervals), iterations=tuple(self._iterations), kind="runtime_log")
 
     def _add(self, line: LogLine, numbers: dict[str, Any]) -> None:
@@ -120,8 +121,8 @@ class IntervalScanner:
         )  # fmt: skip
 
     def _drafts_v0(self, text: str) -> dict[str, Any]:
-        """The counts of drafted tokens since the previous line or, after a restart of the server, since its start."""
-        # Early releases of V1 restart their counts in each interval; an efficiency of nan shows such a release.
+        """The counts of draft tokens since the previous line or, if the server was restarted, since its start."""
+        # Early releases of V1 reset their counts in each interval. They are recognised by an efficiency of nan.
         totals = None if "efficiency: nan" in text else _TOTALS_V0.search(text)
         if not totals or not int(totals[1]):
             return {}
@@ -136,7 +137,7 @@ class IntervalScanner:
         return {**counts, "acceptance_length": kept / steps}
 
     def _time(self, time_ns: int | None) -> int | None:
-        """``time_ns``, plus the days since the first line if the lines have no date but only the time of day."""
+        """``time_ns``, plus the days since the first line if the lines contain only the time of day."""
         if time_ns is None or time_ns >= DAY_NS:
             return time_ns
         # Lines of several processes may be out of order, but by less than half a day.
