@@ -1,6 +1,6 @@
-"""Checks advice: measures both forms of a benchmark (naive and advised), and runs the rules on their traces.
+"""Checks advice: measures the naive and the advised form of a benchmark, and runs the rules on their traces.
 
-Benchmarks, simulator and rules are independent of each other; only this module combines them.
+This is the only module that combines benchmarks, simulator and rules.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from perftool.bench.harness.case import Benchmark, FormName
     from perftool.bench.harness.launch import Plan, Recorded
 
-# The slowest Gaudi: small models keep no faster one busy, and a CPU takes too long to simulate larger models.
+# The slowest Gaudi: a faster one is not kept busy by small models, and larger models take too long to simulate.
 SIMULATED_DEVICE = "gaudi"
-# The simulated steps in which graphs are compiled; they are left out of the trace.
+# Graphs are compiled in these simulated steps, so they are left out of the trace.
 WARM_UP_STEPS = 4
 _SIMULATION_TIMEOUT_S = 300.0
 # A benchmark fails as slower only if the whole confidence interval of its ratio (naive / advised) is below this.
 _HARM = 0.9
 # Why a simulated result proves less than a measured one.
 CIRCULAR = "circular: our own rule judges a device that our own model simulates"
-# Tolerance of a prediction as a share of the step, in addition to the interval of the measurement (docs/gains.md).
+# How far, as a share of the step, a prediction may lie outside the measured interval (docs/gains.md).
 _PREDICTION_ERROR = 0.1
 _NO_WIN = "no win measured on this device"
 _ONE_PAIR = "the ratio comes from one pair of runs, so its uncertainty is unknown"
 SCRIPTS = Path(__file__).parent / "bench" / "scripts"
-# A function that is called with a description of the current stage of a benchmark.
+# Called with a description of the stage that a benchmark has reached.
 Stage = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Request:
-    """How to run benchmarks: ``folder`` receives the traces, one subfolder per benchmark."""
+    """How to run benchmarks. Traces are written to ``folder``, in one subfolder per benchmark."""
 
     device: str
     quick: bool
@@ -89,7 +89,7 @@ def prove(benchmark: Benchmark, request: Request, stage: Stage) -> BenchmarkResu
 
 
 def why_not_measured(benchmark: Benchmark, device: str, quick: bool = False) -> str | None:
-    """Why ``benchmark`` cannot be measured on ``device``, or in the time of ``--quick``; None if it can."""
+    """Explain why ``benchmark`` cannot be measured on ``device``, or takes too long for ``--quick``; None if it can."""
     if device not in benchmark.devices:
         return benchmark.reason
     too_long = f"not measured by --quick: {benchmark.not_quick}" if quick and benchmark.not_quick else None
@@ -99,7 +99,7 @@ def why_not_measured(benchmark: Benchmark, device: str, quick: bool = False) -> 
 def judge(
     benchmark: Benchmark, reason: str | None, measurements: Sequence[Measurement], proof: Proof | None
 ) -> tuple[BenchmarkStatus, str | None]:
-    """The status of ``benchmark``, and the reason if it is not simply ``validated``.
+    """Return the status of ``benchmark``, and the reason unless it is simply ``validated``.
 
     It is ``failed`` if the forms give different results, a rule is silent on the naive form or fires on the advised
     form, or the advice slows down the first size. A benchmark without rules never fails for being slower: its advice
@@ -136,7 +136,7 @@ def judge(
 
 
 def _disagreement(proof: Proof) -> str | None:
-    """How the measured gain contradicts the predicted or estimated gain; None if it does not."""
+    """Explain how the measured gain contradicts the predicted or estimated gain; None if it does not."""
     if proof.gain is None:
         return None
     low, high = proof.interval or (proof.gain, proof.gain)
@@ -159,9 +159,9 @@ def proof_of(
     measured_ratio: float | None = None,
     work: float = 1.0,
 ) -> Proof:
-    """What all rules find in the traces of the two forms, which are simulated unless a measured ratio is given.
+    """Run all rules on the traces of the two forms, which are simulated unless a measured ratio is given.
 
-    The gains are those of ``rules``. ``work`` is the work of an advised step divided by the work of a naive step.
+    Only the gains of ``rules`` count. ``work`` is the work of an advised step divided by the work of a naive step.
     """
     own = set(rules)
     before, after = analyze(naive), analyze(advised)
@@ -190,8 +190,8 @@ def _step_ratio(naive: Report, advised: Report, work: float) -> float | None:
 
 
 def _mean_step_ns(report: Report) -> float | None:
-    """The mean step time. If the host runs ahead of its device, many steps are short and a few long, so a median would
-    mislead."""
+    """Return the mean step time. The median would mislead if the host runs ahead of the device: then most steps are
+    short and a few are long."""
     complete = [step.dur_ns for step in report.steps if not step.partial]
     return sum(complete) / len(complete) if complete else None
 
@@ -199,7 +199,7 @@ def _mean_step_ns(report: Report) -> float | None:
 def _measure(
     benchmark: Benchmark, request: Request, folder: Path, stage: Stage
 ) -> tuple[tuple[Measurement, ...], Recorded | None]:
-    """The times at all sizes (with ``--quick``, the first), and the recorded traces; None if they are simulated."""
+    """Measure all sizes (with ``--quick``, the first) and record traces, unless they are to be simulated."""
     from perftool.bench.harness.launch import Plan, measure, measure_and_record
 
     plan, device, first = Plan.of(request.quick), request.device, benchmark.sizes[0]
@@ -221,9 +221,9 @@ def _measure(
 
 
 def leave_traces(benchmark: Benchmark, device: str, plan: Plan, folder: Path) -> Recorded:
-    """The traces of both forms in ``folder``: simulated if ``benchmark`` has a script, recorded otherwise.
+    """Write traces of both forms to ``folder``: simulated if ``benchmark`` has a script, otherwise recorded.
 
-    Raises BenchmarkError or InputError when a form fails.
+    Raises BenchmarkError or InputError if a form fails.
     """
     from perftool.bench.harness.launch import record_traces
 
@@ -245,7 +245,7 @@ def _proof_of_traces(benchmark: Benchmark, recorded: Recorded, measurements: Seq
 
 
 def _simulate(benchmark: Benchmark, name: str, folder: Path) -> Recorded:
-    """Run both forms of the script ``name`` in parallel on a simulated Gaudi; each writes a folder."""
+    """Run both forms of the script ``name`` in parallel on a simulated Gaudi. Each writes to its own folder."""
     from perftool.bench.harness.case import FORM_NAMES
     from perftool.bench.harness.launch import Recorded
 
@@ -270,7 +270,7 @@ def _start(benchmark: Benchmark, script: Path, form: FormName, folder: Path) -> 
 
 
 def _result_of(run: subprocess.Popen[str], name: str) -> float | None:
-    """The result that the script ``name`` prints last, if any. Raises InputError if it fails or takes too long."""
+    """Read the result that the script ``name`` prints last, if any. Raises InputError if it fails or is too slow."""
     try:
         stdout, stderr = run.communicate(timeout=_SIMULATION_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -283,6 +283,6 @@ def _result_of(run: subprocess.Popen[str], name: str) -> float | None:
 
 
 def leave_settings(benchmark: Benchmark, form: FormName, folder: Path) -> None:
-    """Copy the configuration of a run of ``form`` next to its trace."""
+    """Copy the configuration of ``form``, if the benchmark has one, into the folder of its trace."""
     if benchmark.settings is not None:
         shutil.copyfile(SCRIPTS / benchmark.name / form / benchmark.settings, folder / benchmark.settings)

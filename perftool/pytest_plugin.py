@@ -1,6 +1,6 @@
-"""The pytest plugin: a fixture that lints the traces a test records.
+"""The pytest plugin: a fixture that lints the traces recorded by a test.
 
-The analysis is imported only when a test uses ``lint_trace``.
+The analysis is imported only if a test uses ``lint_trace``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPTIONS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the command line flags, and for each an ini key that sets its default."""
+    """Add the command line flags, each with an ini key for its default."""
     group = parser.getgroup("habana_perf_tool", "habana_perf_tool: lint traces that tests record")
     for name, text in _OPTIONS.items():
         group.addoption(f"--perf-{name.replace('_', '-')}", dest=f"perf_{name}", default=None, help=text)
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reject a wrong ``--perf-fail-on`` before any test runs."""
+    """Reject an invalid ``--perf-fail-on`` before any test runs."""
     chosen = _option(config, "fail_on")
     if not chosen:
         return
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print one line per test whose traces had findings."""
     reports = [report for reports in terminalreporter.stats.values() for report in reports]
-    # Reports contain their sections, even if they come from xdist workers.
+    # Sections are part of a report, so this also works with xdist workers.
     found = {
         report.nodeid: text
         for report in reports
@@ -68,16 +68,16 @@ class TraceLinter:
     def __call__(
         self, *paths: str | PathLike[str], select: Sequence[str] = (), budgets: Iterable[str] = ()
     ) -> LintReport:
-        """Lint ``paths`` together, as ranks of one run; fails the test as ``lint`` would fail a build.
+        """Lint ``paths`` as the ranks of one run, and fail the test where ``lint`` would fail a build.
 
-        ``select`` and ``budgets`` have command line syntax. Returns the report when nothing fails. Raises PerfToolError
-        for unreadable inputs and wrong settings.
+        ``select`` and ``budgets`` have command line syntax. Returns the report if the test does not fail. Raises
+        PerfToolError for unreadable inputs and invalid settings.
         """
         __tracebackhide__ = True
         result = _lint([str(path) for path in paths], self.request.config, select, budgets)
         text = _text(result)
         if result.findings:
-            # A failed test already shows its findings, so its section has only the summary line.
+            # A failed test already shows its findings, so its section contains only the summary line.
             section = text.splitlines()[-1] if result.fails else text
             self.request.node.add_report_section("call", _SECTION, section)
         if result.fails:
@@ -115,7 +115,7 @@ def _text(result: LintReport) -> str:
 
 
 def _option(config: pytest.Config, name: str) -> str | None:
-    """The value of the flag, or else of the ini key; paths in the ini file are relative to its folder."""
+    """Return the value of the flag or, without it, of the ini key. Paths in the ini file are relative to its folder."""
     flag: str | None = config.getoption(f"perf_{name}")
     written = str(config.getini(f"perf_{name}"))
     if flag or not written:

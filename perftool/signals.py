@@ -9,16 +9,16 @@ from importlib.machinery import ExtensionFileLoader
 from types import FrameType
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
-"""The signals sent by a scheduler that ends the job, by Ctrl-C, and by a terminal that closes."""
+"""Sent by a scheduler that ends the job, by Ctrl-C, and by a terminal that closes."""
 _LATER_S = 0.02
 
 Handler = Callable[[int, FrameType | None], object]
 
 
 def after_native_imports(handler: Handler) -> Handler:
-    """Wraps ``handler`` so that a signal that arrives while a native module is loading is handled after the loading.
+    """Wrap ``handler`` so that it is delayed while a native module is loading.
 
-    Some native modules, such as DuckDB, abort the process if a handler raises an exception while they are initialised.
+    Some native modules, such as DuckDB, abort the process if a handler raises an exception during their initialisation.
     """
 
     def handle(number: int, frame: FrameType | None) -> None:
@@ -44,7 +44,7 @@ _LOADING = {ExtensionFileLoader.create_module.__code__, ExtensionFileLoader.exec
 
 
 def _send(number: int) -> None:
-    """Send the main thread a signal, which interrupts its system calls."""
+    """Send a signal to the main thread, where it interrupts system calls."""
     main = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main is not None:
         signal.pthread_kill(main, number)

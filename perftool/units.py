@@ -1,7 +1,7 @@
 """Formats times, sizes, shares and ranks as text.
 
-Internally, every time is an integer number of nanoseconds. Text shows the largest unit in which the number is at least
-1; JSON has the unit in the key.
+Internally, every time is an integer number of nanoseconds. Texts use the largest unit in which the number is at least
+1; in JSON, the key contains the unit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
 _TIME_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "us"))
-# A value of at least this share of a unit is shown in that unit: in the next smaller one, it would round up to it.
+# A value of at least this share of a unit is shown in that unit, because it would be rounded up to it anyway.
 _ROUNDS_UP = 0.9995
 # PyTorch puts the time in ns since 1970 into the names of its traces: 19 digits are the years 2001 to 2286.
 _EPOCH_NS = re.compile(r"(?<!\d)[1-9]\d{18}(?!\d)")
@@ -23,7 +23,7 @@ _BYTE_STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "
 
 
 def format_ns(ns: float) -> str:
-    """A duration in nanoseconds as text: ``1.23 ms``, ``450 ns``, ``-2.00 us``."""
+    """Format a duration in nanoseconds: ``1.23 ms``, ``450 ns``, ``-2.00 us``."""
     for size, unit in _TIME_STEPS:
         if abs(ns) >= _ROUNDS_UP * size:
             return f"{_three_digits(ns / size)} {unit}"
@@ -31,9 +31,9 @@ def format_ns(ns: float) -> str:
 
 
 def format_alike(*times_ns: float) -> list[str]:
-    """Durations for comparison, with the unit and digits of the longest: ``28.5 ms``, ``0.0 ms``.
+    """Format durations for comparison, with the unit and digits of the longest: ``28.5 ms``, ``0.0 ms``.
 
-    A non-zero value too small for these digits reads ``<0.1 ms``.
+    A positive value that would be rounded to zero becomes ``<0.1 ms``.
     """
     longest = max(map(abs, times_ns), default=0)
     size, unit = next(((size, unit) for size, unit in _TIME_STEPS if longest >= _ROUNDS_UP * size), (1, "ns"))
@@ -46,7 +46,7 @@ def format_alike(*times_ns: float) -> list[str]:
 
 
 def format_bytes(size: float) -> str:
-    """A size in bytes as text with binary units: ``1.50 MiB``, ``12 B``."""
+    """Format a size in bytes with binary units: ``1.50 MiB``, ``12 B``."""
     for step, unit in _BYTE_STEPS:
         if abs(size) >= _ROUNDS_UP * step:
             return f"{_three_digits(size / step)} {unit}"
@@ -54,27 +54,27 @@ def format_bytes(size: float) -> str:
 
 
 def format_ratio(ratio: float) -> str:
-    """A share between 0 and 1 as text: ``31.4 %``."""
+    """Format a share between 0 and 1: ``31.4 %``."""
     return f"{100 * ratio:.1f} %"
 
 
 def format_count(count: float) -> str:
-    """A count with thousands separated: ``12,345``; fractions keep two digits."""
+    """Format a count with thousands separators, ``12,345``, or with two decimals if it is not an integer."""
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.2f}"
 
 
 def format_times(count: float) -> str:
-    """How often something happens: ``once``, ``12 times``."""
+    """Say how often something happens: ``once``, ``12 times``."""
     return "once" if count == 1 else f"{format_count(count)} times"
 
 
 def quantity(count: int, one: str, many: str) -> str:
-    """``count`` with the words for one or for many: ``1 event was left out``, ``1,234 events were left out``."""
+    """Put ``count`` before the singular or plural words: ``1 event was left out``, ``1,234 events were left out``."""
     return f"{count:,} {one if count == 1 else many}"
 
 
 def _three_digits(value: float) -> str:
-    """``value`` with about three significant digits, never in scientific notation."""
+    """Format ``value`` with about three significant digits, never in scientific notation."""
     size = abs(value)
     if size >= 100:
         return f"{value:.0f}"
@@ -82,7 +82,7 @@ def _three_digits(value: float) -> str:
 
 
 def ranks_text(ranks: Sequence[int], most: int = 8) -> str:
-    """``ranks`` (sorted) as text such as ``0-3, 6``; only the first ``most`` numbers and ranges are listed."""
+    """Format sorted ``ranks`` as in ``0-3, 6``, and list only the first ``most`` numbers and ranges."""
     pieces: list[list[int]] = []
     for rank in ranks:
         if not pieces or rank != pieces[-1][-1] + 1:
@@ -96,12 +96,12 @@ def ranks_text(ranks: Sequence[int], most: int = 8) -> str:
 
 
 def _range_texts(piece: Sequence[int]) -> list[str]:
-    """Consecutive ranks as texts: one range for three or more, else each number."""
+    """Format consecutive ranks: three or more as one range, fewer as single numbers."""
     return [f"{piece[0]}-{piece[-1]}"] if len(piece) > 2 else list(map(str, piece))
 
 
 def with_date(name: str) -> str:
-    """A file name in which PyTorch's timestamp (ns since 1970) is replaced by a date in UTC."""
+    """Replace PyTorch's timestamp (ns since 1970) in a file name by a date in UTC."""
     return _EPOCH_NS.sub(_date, name)
 
 

@@ -1,4 +1,4 @@
-"""Texts on chains (sequences of kernels that repeat), shared by the text report and the HTML page."""
+"""Texts on chains (repeated sequences of kernels), shared by the text report and the HTML page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from perftool.units import format_count, format_ns, format_ratio
 
 
 def chain_title(chain: Chain, device: str = "device", word: str = "step") -> str:
-    """A heading with the number of kernels (ops on the CPU), their repeats and their time per ``word``, a step."""
+    """Build a heading: how many kernels (on a CPU, ops) there are, how often they repeat, and their time. ``word`` is the
+    run's word for a step."""
     what = "ops" if device == "CPU" else "kernels"
     return (
         f"A sequence of {format_count(len(chain.places))} {what} runs {format_count(chain.repeats)} times in a row: "
@@ -18,5 +19,5 @@ def chain_title(chain: Chain, device: str = "device", word: str = "step") -> str
 
 
 def kernel_text(place: ChainPlace) -> str:
-    """The kernel's name without return type, template arguments and parameters."""
+    """Strip the return type, template arguments and parameters from a kernel's name."""
     return re.sub(r"^void |\(anonymous namespace\)::|[<(].*$", "", place.kernel)

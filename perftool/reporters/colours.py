@@ -1,5 +1,5 @@
 """The colour of each kind of time or memory, for light and dark backgrounds. Based on the palette of Okabe and Ito,
-which people with colour blindness can read.
+which colour-blind readers can distinguish.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _KINDS: dict[str, str] = {
 
 
 def colour(kind: str, *, dark: bool = False) -> str:
-    """The colour of ``kind`` as ``#rrggbb``; an unknown kind has the colour ``other``."""
+    """Return the colour of ``kind`` as ``#rrggbb``; unknown kinds get the colour ``other``."""
     return COLOURS[_KINDS.get(kind, "other")][dark]
 
 
 def style_sheet() -> str:
-    """The colours as CSS: a variable for each, and a class ``k-KIND`` that sets ``--c``."""
+    """Write the colours as CSS: a variable for each colour, and for each kind a class ``k-KIND`` that sets ``--c``."""
     variables = "".join(f"--{name}:light-dark({light},{dark});" for name, (light, dark) in COLOURS.items())
     classes = "".join(f".k-{kind.replace('_', '-')}{{--c:var(--{name})}}" for kind, name in _KINDS.items())
     return f":root{{{variables}}}{classes}"

@@ -1,4 +1,4 @@
-"""Makes rich consoles that escape text from traces and follow the usual environment variables for colour."""
+"""Creates rich consoles that escape text from traces and respect the usual environment variables for colour."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perftool.errors import OutputClosedError
 from perftool.reporters.escape import commands_in, escaped_mark, on_terminal
 
 ColorMode = Literal["auto", "always", "never"]
-# In columns: wide enough that rich does not break lines in a pipe.
+# Wide enough, in columns, that rich does not break lines in a pipe.
 _PIPE_WIDTH = 10_000
 
 
@@ -41,7 +41,7 @@ def _trimmed(line: list[Segment]) -> list[Segment]:
 
 
 def _harmless(line: list[Segment]) -> list[Segment]:
-    """``line`` with CI commands escaped; a command may span several segments."""
+    """Escape the CI commands in ``line``; a command may span several segments."""
     marks = commands_in("".join(segment.text for segment in line if not segment.control))
     if not marks:
         return line
@@ -65,24 +65,24 @@ class _Trim(RenderHook):
 
 class _Console(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Escape control characters in names from a trace; only the console's own may reach the terminal."""
+        """Escape control characters in names from a trace; only those of the console itself may reach the terminal."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=on_terminal(segment.text))
 
     def on_broken_pipe(self) -> None:
-        """Raise an error that ``main`` handles when the pipe is closed; rich would exit with status 1."""
+        """Raise an error that ``main`` handles, because rich would exit with status 1."""
         raise OutputClosedError
 
 
 def make_console(color: ColorMode = "auto", *, stderr: bool = False, file: TextIO | None = None) -> Console:
-    """A console on stdout (or stderr, or ``file``), coloured when ``color`` and the environment allow it.
+    """Create a console on stdout (or stderr, or ``file``), with colours if ``color`` and the environment allow it.
 
-    ``color`` overrides NO_COLOR, which overrides FORCE_COLOR and CLICOLOR_FORCE. Without any of them, only a terminal
+    ``color`` overrides NO_COLOR, which overrides FORCE_COLOR and CLICOLOR_FORCE. By default, only a terminal
     gets colours. Without colours, the console writes no escape codes at all.
     """
     stream = file or (sys.stderr if stderr else sys.stdout)
     if isinstance(stream, TextIOWrapper):
-        # Characters missing from the encoding are shown as escapes instead of ending the report.
+        # Escape characters that cannot be encoded, instead of failing in the middle of the report.
         stream.reconfigure(errors="backslashreplace")
     terminal = stream.isatty()
     coloured = _wants_color(color, terminal)

@@ -30,7 +30,7 @@ _LONGEST_PART, _MOST_PARTS = 40, 4
 
 
 def render_diff_text(result: Comparison) -> bytes:
-    """The comparison as text: caveats, the verdict, then the changes."""
+    """Render the comparison as text: caveats, the verdict, then the changes."""
     lines = [*_caveats(result), *([text, ""] if (text := headline(result)) else [])]
     lines += [f"  {part:14}{before:>12} -> {after:>10}  {delta:>12}" for part, before, after, delta in _parts(result)]
     if result.served:
@@ -62,7 +62,7 @@ def render_diff_text(result: Comparison) -> bytes:
 
 
 def render_diff_markdown(result: Comparison) -> bytes:
-    """The comparison as a pull request comment."""
+    """Render the comparison as a pull request comment."""
     lines = ["### habana_perf_tool", "", *(part for text in _caveats(result) for part in (markdown_cell(text), ""))]
     lines += [markdown_cell(headline(result)), ""]
     lines += [f"| part of the {_word(result)} | base | new | change |", "|---|--:|--:|--:|"]
@@ -98,7 +98,7 @@ def render_diff_markdown(result: Comparison) -> bytes:
 
 
 def render_diff_json(result: Comparison) -> bytes:
-    """The whole comparison as one object, times in ns."""
+    """Render the whole comparison as one JSON object, with times in ns."""
     data = {
         "version": VERSION,
         "tool": {"name": "habana_perf_tool", "version": __version__},
@@ -127,7 +127,7 @@ def render_diff_json(result: Comparison) -> bytes:
 
 
 def _caveats(result: Comparison) -> list[str]:
-    """A sentence for each incomplete run, and one on settings that differ."""
+    """Return a sentence for each incomplete run, and one about different settings."""
     lost = [
         f"The {which} run is incomplete: {one_line('; '.join(side.lost))}."
         for which, side in (("base", result.base), ("new", result.new))
@@ -146,16 +146,16 @@ def _findings(result: Comparison) -> tuple[tuple[str, Sequence[Finding]], ...]:
 
 
 def _word(result: Comparison) -> str:
-    """The word for a step in both runs, such as ``iteration``; ``step`` if the runs use different words."""
+    """Return the word for a step, such as ``iteration``; ``step`` if the runs use different words."""
     words = {result.base.step_word, result.new.step_word}
     return words.pop() if len(words) == 1 else "step"
 
 
 def headline(result: Comparison) -> str:
-    """The step times, their change with its interval, and the verdict, in one sentence."""
+    """State the step times, their change with its interval, and the verdict in one sentence."""
     before, after = _median(result.base), _median(result.new)
     if before is None or after is None:
-        # A serving engine can be compared by its own metrics, without steps.
+        # A serving engine without steps is compared by its metrics.
         return "" if result.served else "Step times cannot be compared: one side has no complete step."
     times = f"Median {_word(result)} {format_ns(before)} -> {format_ns(after)}"
     interval = result.interval
@@ -202,7 +202,7 @@ def _name(change: OpChange) -> str:
 
 
 def _place(change: OpChange) -> str:
-    """The module's class, the classes around it as far as they fit, and its time on both sides."""
+    """Return the module's class with as many enclosing classes as fit, and its time on both sides."""
     times = " -> ".join(format_ns(total.ns) if total else "none" for total in (change.base, change.new))
     return f"{path_tail(one_line(change.name), _LONGEST_PLACE)}  {times}"
 
@@ -212,7 +212,7 @@ def _device(side: RunSide) -> str:
 
 
 def _rates(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
-    """For each op: its name and shapes, its rates in both runs, and the time of a new call relative to the base."""
+    """Yield for each op its name and shapes, its rates in both runs, and how the time of a call changed."""
     for change in result.rates[:_MOST]:
         shapes = shapes_text(change.base) if change.shapes else "all shapes"
         times = "" if change.factor is None else f"x{change.factor:.2f}{_split(change, result)}"
@@ -220,7 +220,7 @@ def _rates(result: Comparison) -> Iterable[tuple[str, str, str, str]]:
 
 
 def _split(change: RateChange, result: Comparison) -> str:
-    """The factors of the change due to the devices' peaks and due to their kernels; empty for the same device."""
+    """Split the change into factors due to the devices' peaks and to their kernels; empty for the same device."""
     if not _other_device(result) or change.by_peaks is None:
         return ""
     return f" (peaks x{change.by_peaks:.2f}, kernels x{change.by_kernels:.2f})"
@@ -231,8 +231,8 @@ def _other_device(result: Comparison) -> bool:
 
 
 def _combined_lines(result: Comparison) -> list[str]:
-    """A sentence on all ops with equal shapes and known best times on both devices: their time, and the time that the
-    peaks predict."""
+    """Compare the time of all ops that have the same shapes and known peaks on two different devices with the time that
+    the peaks predict."""
     known = [change for change in result.rates if change.factor is not None and change.by_peaks is not None]
     if not known or not _other_device(result):
         return []
@@ -262,7 +262,7 @@ def _fusions(result: Comparison) -> Iterable[str]:
 
 
 def _some(side: FusedSide) -> str:
-    """The first few names, cut if long, with their time and calls."""
+    """List the first few names, shortened, with their time and calls."""
     names = side.names
     shown = [name if len(name) <= _LONGEST_PART else f"{name[: _LONGEST_PART - 1]}…" for name in names[:_MOST_PARTS]]
     more = len(names) - len(shown)
@@ -271,7 +271,7 @@ def _some(side: FusedSide) -> str:
 
 
 def _reached(op: OpRate) -> str:
-    """The mean time of a call, its rate, and its share of the device's peak."""
+    """Return the mean time of a call, its rate, and its share of the device's peak."""
     share = "" if op.roofline_ratio is None else share_text(op.roofline_ratio, " of peak")
     return ", ".join(filter(None, (format_ns(op.kernel_ns / max(op.calls, 1)), rate_text(op), share)))
 

@@ -10,14 +10,14 @@ from perftool.model.unmodelled import why_no_model
 from perftool.units import format_ns, format_ratio
 
 _MOST_PEAKS = 4
-# Lower rates, in TFLOP/s or TB/s, are shown in GFLOP/s or GB/s.
+# Rates below this, in TFLOP/s or TB/s, are shown in GFLOP/s or GB/s.
 _SMALL_RATE = 0.1
-# A kernel may need fewer operations or bytes than the model counts, due to Winograd convolutions or caches.
+# Winograd convolutions and caches need fewer operations or bytes than the model counts.
 ABOVE_MODEL = "faster than modelled"
 
 
 def shapes_text(op: OpRate | ChainPlace) -> str:
-    """The shapes of the input tensors, such as ``8x16, 16x4``; empty if not recorded."""
+    """Format the shapes of the input tensors, as in ``8x16, 16x4``; empty if not recorded."""
     try:
         dims = json.loads(op.input_dims) if op.input_dims else []
     except (ValueError, RecursionError):
@@ -29,7 +29,7 @@ def shapes_text(op: OpRate | ChainPlace) -> str:
 
 
 def rate_text(op: OpRate) -> str:
-    """The achieved rate: in bytes/s if memory bounds the op, otherwise in FLOP/s; empty if unknown."""
+    """Format the achieved rate: in bytes/s if the op is bound by memory, otherwise in FLOP/s; empty if unknown."""
     if op.tflops and (op.bound != "memory" or not op.tbytes):
         return _flops_text(op.tflops)
     return _bytes_text(op.tbytes) if op.tbytes else ""
@@ -44,19 +44,19 @@ def _bytes_text(tera: float) -> str:
 
 
 def best_text(op: OpRate) -> str:
-    """The op's rate as a share of the device's peak, and what bounds the op; or why the share is unknown."""
+    """Return the op's share of the device's peak and what bounds it, or why the share is unknown."""
     if op.roofline_ratio is None:
         return why_no_model(op)
     return share_text(op.roofline_ratio, f" ({op.bound or 'differs'})")
 
 
 def share_text(roofline_ratio: float, after: str = "") -> str:
-    """A share of the device's peak followed by ``after``; above 100 %, ``ABOVE_MODEL`` instead."""
+    """Format a share of the device's peak, followed by ``after``; above 100 %, return ``ABOVE_MODEL``."""
     return ABOVE_MODEL if roofline_ratio > 1 else format_ratio(roofline_ratio) + after
 
 
 def efficiency_notes(efficiency: Efficiency) -> list[str]:
-    """Sentences on the share of the peak that all ops reach together, the assumed peaks, and what the input lacks."""
+    """Say which share of the peak all ops reach together, which peaks are assumed, and what the input lacks."""
     lines = []
     if efficiency.best_ns is not None and efficiency.bounded_ns:
         known = f"{format_ns(efficiency.bounded_ns)} of {format_ns(efficiency.work_ns)}"

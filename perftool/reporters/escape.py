@@ -16,14 +16,14 @@ _ANYWHERE = re.compile(r"#(?=#[\w.]*\[)")
 # CI commands that work at the start of a line, after blanks: ::error::...
 _AT_START = re.compile(r"^[^\S\n]*:(?=:)", re.MULTILINE)
 _ANYWHERE_IN_JSON = re.compile(rb"#(?=#[\w.]*\[)")
-# Every character that XML 1.0 forbids (section 2.2 of the recommendation). The negated class of all allowed characters
-# would take 5 ms to compile.
+# The characters that XML 1.0 forbids (section 2.2 of the recommendation). A negated class of the allowed ones would take
+# 5 ms to compile.
 _NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def one_line(text: str) -> str:
-    """``text`` on one line: control characters as escapes (``\\n``, ``\\x1b``), and ``##[`` broken up."""
+    """Put ``text`` on one line: escape control characters (``\\n``, ``\\x1b``), and break up ``##[``."""
     escaped = _UNUSUAL.sub(_escape_hidden, text)
     return _ANYWHERE.sub(r"\\x23", escaped) if "##" in escaped else escaped
 
@@ -42,7 +42,7 @@ def _escape_hidden(found: re.Match[str]) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    """``found`` as an escape; a byte of a file name that is not UTF-8 is shown as that byte."""
+    """Escape the character in ``found``; a byte of a file name that is not UTF-8 becomes ``\\xNN``."""
     code = ord(found[0])
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
@@ -50,12 +50,12 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def on_terminal(text: str) -> str:
-    """``text`` with all hidden characters except the line feed escaped."""
+    """Escape all hidden characters in ``text`` except line feeds."""
     return _UNUSUAL_IN_LINES.sub(_escape_hidden, text)
 
 
 def shown(text: str) -> str:
-    """``text`` made safe for a terminal or a CI log: it contains no control characters and no CI commands.
+    """Make ``text`` safe for a terminal or a CI log by escaping control characters and CI commands.
 
     All printed output passes through this function or ``make_console``, which escapes the same characters.
     """
@@ -68,7 +68,7 @@ def shown(text: str) -> str:
 
 
 def commands_in(text: str) -> list[int]:
-    """Positions in ``text`` where ``#`` or ``:`` starts a CI command."""
+    """Find the positions in ``text`` where ``#`` or ``:`` starts a CI command."""
     if "##" not in text and "::" not in text:
         return []
     found = [*_ANYWHERE.finditer(text), *_AT_START.finditer(text)]
@@ -76,12 +76,12 @@ def commands_in(text: str) -> list[int]:
 
 
 def escaped_mark(mark: str) -> str:
-    """``#`` or ``:`` as an escape that no CI system recognises."""
+    """Escape ``#`` or ``:``, so that no CI system recognises a command."""
     return f"\\x{ord(mark):02x}"
 
 
 def shown_document(document: bytes) -> bytes:
-    """``document`` made safe to print: text as in ``shown``, JSON with escapes that keep its values."""
+    """Make ``document`` safe to print: text as in ``shown``, JSON with escapes that keep its values."""
     if document[:1] in (b"{", b"["):
         document = _ANYWHERE_IN_JSON.sub(rb"\\u0023", document)
         if not document.isascii() or b"\x7f" in document:
@@ -91,7 +91,7 @@ def shown_document(document: bytes) -> bytes:
 
 
 def _as_json_escape(found: re.Match[str]) -> str:
-    """A hidden character as a JSON escape; a byte that is not text stays, because JSON has no escape for it."""
+    """Write a hidden character as a JSON escape. A byte that is not text stays, because JSON has no escape for it."""
     character = found[0]
     if not _is_hidden(character) or _LONE_SURROGATE.match(character):
         return character
@@ -100,12 +100,12 @@ def _as_json_escape(found: re.Match[str]) -> str:
 
 
 def xml_text(text: str) -> str:
-    """``text`` without characters forbidden by XML 1.0. Markup is not escaped: the XML writer does that."""
+    """Remove the characters that XML 1.0 forbids. Markup is not escaped: the XML writer does that."""
     return _NO_XML.sub("", json_text(text))
 
 
 def json_text(text: str) -> str:
-    """``text`` with lone surrogates escaped, because UTF-8 cannot encode them."""
+    """Escape lone surrogates, because UTF-8 cannot encode them."""
     return _LONE_SURROGATE.sub(_escape, text)
 
 
@@ -115,17 +115,17 @@ _LINKED = re.compile(r"@|:(?=//)|\bwww(?=\.)|#(?=\d)", re.IGNORECASE)
 
 
 def markdown_cell(text: str) -> str:
-    """``text`` for a cell of a Markdown table: on one line, without markup, mentions of users, and links."""
+    """Escape ``text`` for a cell of a Markdown table: one line without markup, mentions of users, and links."""
     escaped = re.sub(r"([\\`*_\[\]|~])", r"\\\1", one_line(text))
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _LINKED.sub(r"\g<0>&#8203;", escaped)
 
 
 def github_message(text: str) -> str:
-    """``text`` as the message of a workflow command; escapes ``%`` first, which avoids double escaping."""
+    """Escape ``text`` as the message of a workflow command: ``%`` first, which avoids double escaping."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def github_property(text: str) -> str:
-    """``text`` as a property value of a workflow command."""
+    """Escape ``text`` as the value of a property of a workflow command."""
     return github_message(text).replace(":", "%3A").replace(",", "%2C")

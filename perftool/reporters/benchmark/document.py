@@ -17,7 +17,7 @@ _PROOF_KEYS = (
 
 
 def render_benchmarks_json(results: Sequence[BenchmarkResult], machine: Machine) -> bytes:
-    """The machine and the results: times in seconds, sizes in bytes, null for a number that was not measured."""
+    """Render the machine and the results: times in seconds, sizes in bytes, null for numbers that were not measured."""
     rows = [_row(result) for result in results]
     return dump({"version": VERSION, "machine": asdict(machine), "benchmarks": rows}, indent=True)
 

@@ -10,7 +10,7 @@ from perftool.reporters.benchmark.text import measurement_line
 
 
 def render_benchmarks_markdown(results: Sequence[BenchmarkResult], machine: Machine, left_out: str = "") -> bytes:
-    """A paragraph on ``machine`` and on ``left_out``, a table with one row per benchmark, and all measurements."""
+    """Render ``machine`` and ``left_out`` as a paragraph, a table with a row per benchmark, and all measurements."""
     lines = [f"Measured on {machine}. {left_out}".rstrip(), "", _row(COLUMNS), _row(["---"] * len(COLUMNS))]
     lines += [*(_row(validation_cells(result)) for result in results), "", f"{counted(results)}."]
     for result in results:

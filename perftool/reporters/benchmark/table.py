@@ -25,7 +25,7 @@ class _Column:
     justify: Literal["left", "right"] = "right"
 
 
-# The least widths; ``ValidationTable`` widens ``benchmark`` and ``before`` for the rows that it expects.
+# Minimum widths; ``ValidationTable`` widens ``benchmark`` and ``before`` to fit the expected rows.
 _COLUMNS = (
     _Column("status", 9, "left"),
     _Column("benchmark", 9, "left"),
@@ -45,8 +45,8 @@ _INDENT = "    "
 
 
 class ValidationTable:
-    """Prints a row to ``console`` for each finished benchmark. The names and rules of all benchmarks, ``expected``, set
-    the widths of the columns.
+    """Prints a row to ``console`` for each finished benchmark. ``expected`` contains the names and rules of all
+    benchmarks, which determine the widths of the columns.
     """
 
     def __init__(self, console: Console, expected: Sequence[tuple[str, Sequence[str]]]) -> None:
@@ -59,7 +59,7 @@ class ValidationTable:
         self._print([column.name for column in _COLUMNS], "bold", "bold")
 
     def add(self, result: BenchmarkResult) -> None:
-        """Print a row; below it, the rules that newly fire, and why the benchmark was skipped or failed."""
+        """Print a row, and below it the rules that newly fire and the reason for the status."""
         *cells, newly, reason = validation_cells(result)
         self._print(cells, STATUS_STYLE[result.status], "")
         for text in (f"newly fires: {newly}" if newly else "", reason):
@@ -67,7 +67,7 @@ class ValidationTable:
                 self._console.print(Text(f"{_INDENT}{text}", style="dim"), soft_wrap=True)
 
     def end(self, results: Sequence[BenchmarkResult]) -> None:
-        """Print the number of rows of each status."""
+        """Print how many rows have each status."""
         self._console.print()
         self._console.print(counted(results))
 
@@ -81,13 +81,13 @@ class ValidationTable:
 
 
 def counted(results: Sequence[BenchmarkResult]) -> str:
-    """The number of rows of each status, such as ``3 validated, 1 failed``."""
+    """Count the rows by status, as in ``3 validated, 1 failed``."""
     counts: Counter[str] = Counter(result.status for result in results)
     return ", ".join(f"{counts[status]} {status}" for status in STATUS_STYLE if counts[status])
 
 
 def validation_cells(result: BenchmarkResult) -> tuple[str, ...]:
-    """One row of the validation table, in the order of ``COLUMNS``."""
+    """Return a row of the validation table, in the order of ``COLUMNS``."""
     proof = result.proof
     first = result.measurements[0] if result.measurements else None
     error = first.max_error if first else proof.max_error if proof else None

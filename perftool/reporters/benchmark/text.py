@@ -32,7 +32,7 @@ def print_result(result: BenchmarkResult, console: Console) -> None:
 
 
 def measurement_line(measured: Measurement) -> str:
-    """One measurement as a line: size, times, ratio, memory and error, and whether the result is uncertain."""
+    """Format a measurement as a line: size, times, ratio, memory, error, and doubts about the result."""
     naive, advised, ratio = measured.naive, measured.advised, measured.ratio
     heap = ", tuned heap" if measured.heap == "tuned" else ""
     parts = [
@@ -53,7 +53,7 @@ def measurement_line(measured: Measurement) -> str:
 
 
 def ratio_text(measured: Measurement) -> str:
-    """The speed of the advised form relative to the naive form with its confidence interval, or the saved memory."""
+    """Format the speedup of the advised form with its confidence interval, or how much less memory it needs."""
     ratio = measured.ratio
     if measured.quantity == "memory":
         return f"{ratio.value:.2f} x less memory"
@@ -63,7 +63,7 @@ def ratio_text(measured: Measurement) -> str:
 
 
 def proof_line(proof: Proof) -> str:
-    """The rules that fire on the traces before and after the fix, and the gains as shares of the step."""
+    """List the rules that fire on the traces before and after the fix, and the gains as shares of the step."""
     parts = []
     if proof.fired_before or proof.fired_after:
         after = ", ".join(proof.fired_after) or "nothing"
@@ -84,7 +84,7 @@ def proof_line(proof: Proof) -> str:
 
 
 def print_results(results: Sequence[BenchmarkResult], console: Console) -> None:
-    """Print every benchmark with ``print_result``."""
+    """Print all ``results``."""
     for result in results:
         print_result(result, console)
 
