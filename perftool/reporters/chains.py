@@ -9,8 +9,8 @@ from perftool.units import format_count, format_ns, format_ratio
 
 
 def chain_title(chain: Chain, device: str = "device", word: str = "step") -> str:
-    """Build a heading: how many kernels (on a CPU, ops) there are, how often they repeat, and their time. ``word`` is the
-    run's word for a step."""
+    """Build a heading with the number of kernels (on a CPU, ops), their repeats and their time. ``word`` is the run's
+    word for a step."""
     what = "ops" if device == "CPU" else "kernels"
     return (
         f"A sequence of {format_count(len(chain.places))} {what} runs {format_count(chain.repeats)} times in a row: "
