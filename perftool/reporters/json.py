@@ -1,4 +1,4 @@
-"""The report as JSON: contract version 1, documented in docs/json.md."""
+"""The report as JSON, in version 1 of the format that docs/json.md describes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TOOL = {"name": "habana_perf_tool", "version": __version__}
 
 
 def render_json(report: Report) -> bytes:
-    """The report as one UTF-8 JSON object with sorted keys and a trailing newline; absent values are null."""
+    """Render the report as one UTF-8 JSON object with sorted keys and a trailing newline. Missing values are null."""
     return dump(as_dict(report), indent=True)
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """The report as plain values, in the shape that docs/json.md describes."""
+    """Convert the report to plain values, in the form that docs/json.md describes."""
     return {
         "version": VERSION,
         "tool": TOOL,
@@ -95,7 +95,7 @@ def _serving(serving: Serving) -> dict[str, Any]:
 
 
 def finding_dict(finding: Finding) -> dict[str, Any]:
-    """One finding as plain values."""
+    """Convert a finding to plain values."""
     gain = finding.gain
     return {
         "code": finding.code, "name": finding.name, "severity": finding.severity,
@@ -117,7 +117,7 @@ def _place(place: Location) -> dict[str, Any]:
 
 
 def _sources(place: Location) -> dict[str, Any]:
-    """The line with the most time, or null, and all lines with their time."""
+    """Return the line with the most time, or null, and all lines with their times."""
     first = place.source
     return {
         "source": first and {"file": first.file, "line": first.line, "function": first.function},
@@ -130,7 +130,7 @@ def _shares(rows: tuple[Share, ...]) -> list[dict[str, Any]]:
 
 
 def dump(data: Any, *, indent: bool = False) -> bytes:
-    """``data`` as UTF-8 JSON with sorted keys and a trailing newline."""
+    """Write ``data`` as UTF-8 JSON with sorted keys and a trailing newline."""
     options = orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     return orjson.dumps(cleaned(data), option=options | (orjson.OPT_INDENT_2 if indent else 0))
 
@@ -141,8 +141,7 @@ def plain(value: Any) -> Any:
 
 
 def cleaned(value: Any) -> Any:
-    """``value`` without values that JSON cannot represent: replaces lone surrogates, integers beyond 64 bits, and
-    decimals."""
+    """Replace what JSON cannot represent in ``value``: lone surrogates, integers beyond 64 bits, and decimals."""
     if isinstance(value, str):
         return json_text(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The summary's metrics, and what bounds a step, as text."""
+"""Formats the metrics of the summary, and what bounds a step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMED = 0.005
 
 
 def listed_metrics(report: Report) -> Iterator[tuple[str, Metric]]:
-    """The label and value of every metric that applies to the device; serving metrics only where known."""
+    """Yield the label and value of every metric that applies to the device; serving metrics only if known."""
     for kind in metric_kinds():
         metric = report.summary[kind.name]
         is_missing = metric.value is None and kind.serving
@@ -25,13 +25,13 @@ def listed_metrics(report: Report) -> Iterator[tuple[str, Metric]]:
 
 
 def format_metric(metric: Metric) -> str:
-    """The value of ``metric``, which must have one, with its unit."""
+    """Format the value of ``metric``, which must not be None, with its unit."""
     assert metric.value is not None
     return format_value(metric.value, metric.unit)
 
 
 def format_value(value: float, unit: Unit) -> str:
-    """A number of the summary with its unit."""
+    """Format the value of a metric with its unit."""
     if unit == "ratio":
         return format_ratio(value)
     if unit == "ms":
@@ -42,5 +42,5 @@ def format_value(value: float, unit: Unit) -> str:
 
 
 def bounds_text(bounds: Sequence[BoundShare]) -> str:
-    """What bounds the step, in shares of the step: ``host 62.0 %, kernels 30.1 %``."""
+    """List what bounds the step, as shares of the step: ``host 62.0 %, kernels 30.1 %``."""
     return ", ".join(f"{kind_label(b.kind)} {format_ratio(b.share)}" for b in bounds if b.share >= _NAMED)

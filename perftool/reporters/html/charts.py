@@ -1,6 +1,6 @@
-"""Geometry of the charts: stacked columns and lines as SVG paths, and the same data for the interactive charts.
+"""Lays out the charts: stacked columns and lines as SVG paths, with the same data for the interactive charts.
 
-Paths use a view box that stretches with the page; labels are placed in percent, so that text keeps its size.
+The view box of the paths stretches with the page. Labels are positioned in percent, so that text keeps its size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perftool.model.words import kind_label
 from perftool.units import format_bytes, format_ns
 
 _MOST_COLUMNS = 120
-# With more columns, there is no space for gaps.
+# With more columns, there is no room for gaps.
 _MOST_GAPS = 60
 _DWARFED = 4
 # The kinds of work in the chart of a device's activity, from bottom to top.
@@ -55,7 +55,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart as SVG paths, which need no script. The page's script redraws it from ``live``, interactively."""
+    """A chart as SVG paths, which need no script. The page's script draws an interactive chart of ``live`` instead."""
 
     id: str
     title: str
@@ -69,7 +69,7 @@ class Chart:
 
 
 def step_charts(steps: Sequence[Step], ranks: int) -> list[Chart]:
-    """The breakdown of the steps over time, one chart for each of the first ``ranks`` ranks."""
+    """Chart the breakdown of the steps over time, for each of the first ``ranks`` ranks."""
     shown = sorted({step.rank for step in steps})
     several = len(shown) > 1
     return [_step_chart([step for step in steps if step.rank == rank], rank, several) for rank in shown[:ranks]]
@@ -93,7 +93,7 @@ def _group_name(group: Sequence[Step]) -> str:
 
 
 def rank_chart(ranks: Sequence[RankTimes]) -> Chart:
-    """The mean step of each rank. With many ranks, a column shows only one of several neighbouring ranks."""
+    """Chart the mean step of each rank. With many ranks, a column shows only one of several neighbouring ranks."""
     per_column = -(-len(ranks) // _MOST_COLUMNS)
     shown = [max(ranks[at : at + per_column], key=_own_ns) for at in range(0, len(ranks), per_column)]
     parts = [Series(part, kind_label(part), [float(rank.breakdown_ns[part]) for rank in shown]) for part in BREAKDOWN]
@@ -111,8 +111,9 @@ def _own_ns(rank: RankTimes) -> float:
 
 
 def strip_chart(strip: Strip, several: bool, device: str) -> Chart:
-    """The activity of a rank's device over the window: work at the bottom, idle time by cause above. The title uses
-    ``device``, the word for the device.
+    """Chart the activity of a rank's device over the window: work at the bottom, idle time by cause above.
+
+    ``device`` is the word for the device in the title.
     """
     idle = sorted((kind for kind in strip.shares if kind.startswith("idle:")), key=lambda k: -sum(strip.shares[k]))
     series = [Series(kind, kind_label(kind), strip.shares[kind]) for kind in BUSY_KINDS if kind in strip.shares]
@@ -128,7 +129,7 @@ def strip_chart(strip: Strip, several: bool, device: str) -> Chart:
 
 @dataclass(frozen=True)
 class _Scale:
-    """The scale of an axis: ``size`` is one ``unit`` in the values of the series, and ``top`` a fixed upper end."""
+    """The scale of an axis: one ``unit`` is ``size`` in the values of the series. ``top`` is a fixed upper end."""
 
     unit: str
     size: float
@@ -143,7 +144,7 @@ _SHARE = _Scale("%", 0.01, lambda value: f"{value:.0%}", 1.0)
 
 
 def _stacked(chart: Chart, names: Sequence[str], series: Sequence[Series], scale: _Scale) -> Chart:
-    """``chart`` with columns ``names``, each stacked from the values of ``series``."""
+    """Fill ``chart`` with the columns ``names``, each stacked from the values of ``series``."""
     highest = scale.top or max((sum(one.values[at] for one in series) for at in range(len(names))), default=0) or 1.0
     ceiling, ticks = (scale.top, (0.0, 0.5, 1.0)) if scale.top else nice_ticks(highest / scale.grid)
     ceiling, ticks = ceiling * scale.grid, tuple(tick * scale.grid for tick in ticks)
@@ -163,7 +164,7 @@ def _stacked(chart: Chart, names: Sequence[str], series: Sequence[Series], scale
 
 
 def _columns(base: Sequence[float], values: Sequence[float], ceiling: float, gap: float) -> str:
-    """A path of rectangles, one per column, in a box one unit wide per column and 100 high."""
+    """Build a path of rectangles, one per column, in a box that is 100 high and one unit wide per column."""
     path = []
     for at, (low, value) in enumerate(zip(base, values, strict=True)):
         height = 100 * value / ceiling
@@ -174,7 +175,7 @@ def _columns(base: Sequence[float], values: Sequence[float], ceiling: float, gap
 
 
 def memory_chart(curve: MemoryCurve, several: bool) -> Chart:
-    """Allocated and reserved memory over time, as lines."""
+    """Chart allocated and reserved memory over time as lines."""
     begin = curve.ts_ns[0]
     span = max(curve.ts_ns[-1] - begin, 1)
     xs = [(at - begin) / span * 100 for at in curve.ts_ns]
@@ -196,7 +197,7 @@ def memory_chart(curve: MemoryCurve, several: bool) -> Chart:
 
 
 def memory_steps_chart(drawn: MemorySteps, several: bool) -> Chart:
-    """The memory in use at the peak of each step, by kind."""
+    """Chart the memory in use at the peak of each step, by kind."""
     highest = max(map(sum, zip(*drawn.kinds.values(), strict=True)))
     size, unit = _byte_unit(highest)
     series = [Series(kind, kind_label(kind), values) for kind, values in drawn.kinds.items()]
@@ -211,13 +212,13 @@ def memory_steps_chart(drawn: MemorySteps, several: bool) -> Chart:
 
 
 def _byte_unit(highest: float) -> tuple[int, str]:
-    """The largest unit that is not above ``highest``, in bytes, and its name."""
+    """Return the largest unit up to ``highest``, in bytes, and its name."""
     return next((size, name) for size, name in _BYTE_UNITS if highest >= size or size == 1)
 
 
 def _memory_lines(curve: MemoryCurve) -> tuple[list[tuple[str, str, list[int]]], str]:
-    """The lines to draw, and a note on the chart. A very large reserve is left out, because it would flatten the other
-    lines."""
+    """Return the lines to draw, and a note. A very large reserve is not drawn, because it would flatten the other
+    line."""
     thinned = "; thinned, peaks kept" if len(curve.ts_ns) < curve.samples else ""
     note = f"{curve.samples:,} readings{thinned}"
     lines = [("kernel", "allocated", list(curve.allocated))]
@@ -231,7 +232,7 @@ def _memory_lines(curve: MemoryCurve) -> tuple[list[tuple[str, str, list[int]]],
 
 
 def _line(xs: Sequence[float], values: Sequence[int], ceiling: float) -> str:
-    """An SVG path of horizontal and vertical lines, because memory keeps its value until the next reading."""
+    """Build an SVG path of horizontal and vertical lines, because memory keeps its value until the next reading."""
     path: list[str] = []
     for x, value in zip(xs, values, strict=True):
         y = _short(100 - 100 * value / ceiling)
@@ -240,7 +241,7 @@ def _line(xs: Sequence[float], values: Sequence[int], ceiling: float) -> str:
 
 
 def nice_ticks(highest: float, parts: int = 4) -> tuple[float, tuple[float, ...]]:
-    """A round ceiling at or above ``highest``, and about ``parts`` round values up to it as labels."""
+    """Return a round ceiling at or above ``highest``, and ticks that divide it into about ``parts`` parts."""
     rough = highest / parts
     power = 10.0 ** floor(log10(rough)) if rough > 0 else 1.0
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
@@ -249,13 +250,13 @@ def nice_ticks(highest: float, parts: int = 4) -> tuple[float, tuple[float, ...]
 
 
 def round_label(text: str) -> str:
-    """A round value without trailing zeros: ``50.0 ms`` as ``50 ms``, zero as ``0``."""
+    """Remove the trailing zeros of a round value: ``50.0 ms`` becomes ``50 ms``, and zero becomes ``0``."""
     short = re.sub(r"\.(\d*?)0+ ", lambda found: f".{found[1]} " if found[1] else " ", text)
     return "0" if re.fullmatch(r"0 ?\D*", short) else short
 
 
 def _time_ticks(span_ns: float) -> tuple[Tick, ...]:
-    """Ticks at round times since the start of a chart that spans ``span_ns``."""
+    """Place ticks at round times since the start of a chart that spans ``span_ns``."""
     _, times = nice_ticks(span_ns, 6)
     return tuple(Tick(round(100 * at / span_ns, 2), round_label(format_ns(at))) for at in times if at <= span_ns)
 
@@ -273,5 +274,5 @@ def _rounded(value: float) -> float:
 
 
 def _short(value: float) -> str:
-    """At most two decimals: enough for a screen."""
+    """Format ``value`` with at most two decimals, which is enough for a screen."""
     return f"{value:.2f}".rstrip("0").rstrip(".") or "0"

@@ -50,19 +50,19 @@ def _capital(word: str) -> str:
 
 
 def asset(name: str) -> str:
-    """The text of a file in ``static``."""
+    """Read a file in ``static``."""
     return (HERE / "static" / name).read_text(encoding="utf-8")
 
 
 def _visible(value: Any) -> Any:
-    """Text with control characters escaped, including those that reverse the text direction."""
+    """Escape control characters in texts, including those that reverse the text direction."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return one_line(value)
     return value
 
 
 def _code(text: str) -> Markup:
-    """Source code with line ends kept and comments highlighted."""
+    """Format source code: keep its lines, and highlight comments."""
     lines = []
     for line in json_text(text).strip("\n").split("\n"):
         shown = Markup.escape(one_line(line.replace("\t", "    ")))
@@ -71,19 +71,19 @@ def _code(text: str) -> Markup:
 
 
 def _prose(text: str) -> str:
-    """Wrapped paragraphs joined into one line."""
+    """Join wrapped lines into one."""
     return " ".join(text.split())
 
 
 def _sentence(text: str) -> str:
-    """``text`` on one line, with a capital first letter unless the text starts with a name from the trace."""
+    """Put ``text`` on one line, and capitalise its first letter unless it starts with a name from the trace."""
     prose = _prose(text)
     first = prose.split(" ", 1)[0]
     return prose[:1].upper() + prose[1:] if first.isalpha() and first.islower() else prose
 
 
 def _unbroken(text: str) -> str:
-    """Text with no-break spaces between numbers and units."""
+    """Put no-break spaces between numbers and units."""
     return re.sub(r"(\d) (%|[num]?s\b|[KMGT]iB\b)", "\\1\N{NO-BREAK SPACE}\\2", text)
 
 
@@ -94,5 +94,5 @@ def _short(name: str | None) -> str:
 
 
 def _class_name(kind: str) -> str:
-    """A kind as part of a CSS class name."""
+    """Turn a kind into a part of a CSS class name."""
     return "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in kind)

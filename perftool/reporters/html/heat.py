@@ -1,4 +1,4 @@
-"""Geometry of heat maps: one path per shade; adjacent equal cells are joined."""
+"""Lays out heat maps: each shade is one path, in which adjacent cells are joined."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TICKS = 8
 
 
 def heat_chart(heat: HeatMap) -> Chart:
-    """``heat`` as a chart: the darker a cell, the larger its share of a step."""
+    """Build the chart of ``heat``: the darker a cell, the larger its share of a step."""
     width = -(-len(heat.columns) // _MOST_COLUMNS)
     columns = -(-len(heat.columns) // width)
     height = 100 / len(heat.rows)
@@ -33,13 +33,13 @@ def heat_chart(heat: HeatMap) -> Chart:
 
 
 def _ticks(labels: Sequence[str]) -> tuple[Tick, ...]:
-    """Each label in the middle of its cell; if there are many, every n-th."""
+    """Place each label in the middle of its cell; if there are many, only every n-th."""
     every = -(-len(labels) // _TICKS)
     return tuple(Tick(100 * (at + 0.5) / len(labels), labels[at]) for at in range(0, len(labels), every))
 
 
 def _stretches(shades: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Runs of equal cells as (shade, begin, end)."""
+    """Return the runs of equal cells as (shade, begin, end)."""
     found, at = [], 0
     for shade, group in groupby(shades):
         length = len(list(group))

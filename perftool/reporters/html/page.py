@@ -1,4 +1,4 @@
-"""Builds the HTML page: its content, and its bytes."""
+"""Builds the HTML page."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Page:
 
     @property
     def missing(self) -> int:
-        """The number of unknown metrics that the page leaves out; 0 for an accelerator, whose page lists them."""
+        """The number of unknown metrics that the page leaves out; 0 for an accelerator, for which it lists them."""
         without = self.report.summary["device_busy_ratio"].value is None and self.report.device.type in (None, "cpu")
         return sum(metric.value is None for metric in self.metrics) if without else 0
 
@@ -83,7 +83,7 @@ class Page:
         return list(server_lines(self.report))
 
     def of_steps(self, text: str) -> str:
-        """``text`` with the word step replaced by the run's word for a step, such as iteration."""
+        """Replace the word step in ``text`` by the run's word for a step, such as iteration."""
         return of_steps(text, self.report.run.step_word)
 
     @property
@@ -99,7 +99,7 @@ class Page:
 
     @property
     def strip_legend(self) -> list[Layer]:
-        """The legend of ``strips``: each kind once, in the order of the first rank's chart."""
+        """The legend of ``strips``: each kind once, in the order of the first chart."""
         return list({(layer.kind, layer.idle): layer for chart in reversed(self.strips)
                      for layer in reversed(chart.layers)}.values())[::-1]  # fmt: skip
 
@@ -112,12 +112,10 @@ class Page:
 def render_html(
     report: Report, pictures: Pictures = NO_PICTURES, interactive: bool = True, link: Callable[[str], str] = quote
 ) -> bytes:
-    """The report as one UTF-8 HTML file; equal reports give equal bytes.
+    """Render the report as one UTF-8 HTML file; equal reports yield equal bytes.
 
-    ``link`` gives the address of a source file on this machine, by its name in the report; without it, names are
-    relative to the page.
-
-    Without ``interactive``, the file has no script and no plotly: it is small, with the same content.
+    ``link`` turns the name of a source file in the report into an address; by default, names are relative to the page.
+    If not ``interactive``, the file contains no scripts: it is small, and has the same content.
     """
     page = replace(make_page(report, pictures), link=link)
     script = page_script() if interactive else None
@@ -130,7 +128,7 @@ def render_html(
 
 
 def make_page(report: Report, pictures: Pictures) -> Page:
-    """The page's content: everything that is computed from ``report`` and ``pictures``."""
+    """Compute the page's content from ``report`` and ``pictures``."""
     findings = view.shown_findings(report, pictures)
     several = len({strip.rank for strip in pictures.strips} | {step.rank for step in report.steps}) > 1
     full, rest = findings[: view.MOST_FINDINGS], findings[view.MOST_FINDINGS :]
@@ -163,6 +161,6 @@ def make_page(report: Report, pictures: Pictures) -> Page:
 
 
 def _ranks_to_list(report: Report, pictures: Pictures) -> list[RankTimes]:
-    """The ranks to list in the table: those named by findings, and those that differ most."""
+    """Choose the ranks to list in the table: those named in findings, and those that differ most."""
     shown_ranks = {row.rank for row in ranks_to_show(report.ranks, report.findings, _MOST_STEPS_LISTED)}
     return [row for row in pictures.ranks if row.rank in shown_ranks]

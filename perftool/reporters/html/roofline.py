@@ -1,7 +1,7 @@
-"""Geometry of the roofline chart: ops by their arithmetic intensity and achieved rate, on logarithmic axes.
+"""Lays out the roofline chart: ops by arithmetic intensity and achieved rate, on logarithmic axes.
 
-Williams, Waterman and Patterson, Roofline (2009): an op reaches at most the peak rate of its type, and at most its
-operations per byte times the memory bandwidth.
+Williams, Waterman and Patterson, Roofline (2009): the rate of an op is at most the peak rate for its type, and at most
+its operations per byte times the memory bandwidth.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Point:
-    """An op: position and size in the view box, its colour class, and its tooltip."""
+    """An op in the chart: its position and size in the view box, its colour class, and its tooltip."""
 
     x: float
     y: float
@@ -42,7 +42,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Roof:
-    """The roof of a peak: rises from (x1, y1), where memory is the limit, to (x2, y2), then runs flat to its label."""
+    """The roof of a peak: rises from (x1, y1) to (x2, y2), where memory is the limit, then runs flat to its label."""
 
     x1: float
     y1: float
@@ -87,7 +87,7 @@ class _Axis:
 
 
 def roofline_chart(efficiency: Efficiency) -> RooflineChart | None:
-    """The chart of ``efficiency``; None where no op has both operations and bytes."""
+    """Build the chart of ``efficiency``; None if no op has both operations and bytes."""
     shown = [op for op in efficiency.ops if op.tflops and op.tbytes]
     if not shown:
         return None
@@ -113,13 +113,13 @@ def _axis(values: Sequence[float], begin: float, end: float) -> _Axis:
 
 
 def _highest(peaks: Sequence[AssumedPeak]) -> list[AssumedPeak]:
-    """One peak per rate, the highest first."""
+    """Keep one peak per rate, the highest first."""
     ordered = sorted(peaks, key=lambda peak: (-peak.rate, peak.dtype))
     return list({peak.rate: peak for peak in reversed(ordered)}.values())[::-1]
 
 
 def _roof(peak: AssumedPeak, x: _Axis, y: _Axis) -> Roof | None:
-    """The roof of ``peak`` within the axes; None if it is outside."""
+    """Clip the roof of ``peak`` to the axes; None if it is outside."""
     ridge = peak.rate / peak.bandwidth
     low, high = 10.0**x.low, 10.0**x.high
     floor_rate = 10.0**y.low * 1e12

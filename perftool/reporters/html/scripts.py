@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perftool.reporters.html.environment import asset
 
-# Forbids network access, and all scripts except the page's own (by its hash) and plotly, which it unpacks to a blob.
+# Forbids network access, and all scripts except the page's own (by its hash) and plotly, which it unpacks into a blob.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {}; "
     "base-uri 'none'; form-action 'none'"
@@ -23,7 +23,7 @@ def page_script() -> str:
 
 
 def policy(script: str | None) -> str:
-    """The content security policy of a page with ``script``, or without scripts."""
+    """Return the content security policy of a page with this ``script``; None means no scripts."""
     if script is None:
         return _POLICY.format("'none'")
     digest = base64.b64encode(sha256(script.encode("utf-8")).digest()).decode()
@@ -31,7 +31,7 @@ def policy(script: str | None) -> str:
 
 
 def packed_plotly() -> str | None:
-    """plotly.js as base64 of zlib data, which browsers can inflate; None if plotly is not installed."""
+    """Return plotly.js as zlib data in base64, which browsers can inflate; None if plotly is not installed."""
     spec = find_spec("plotly")
     if spec is None or not spec.submodule_search_locations:
         return None

@@ -1,4 +1,4 @@
-"""Draws the small timeline next to a finding: lanes of bars in percent of the width, to fit any screen."""
+"""Lays out the small timeline next to a finding. Positions are in percent of the width, to fit any screen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_NAME = 100
 @dataclass(frozen=True)
 class Box:
     """A drawn bar: horizontal position and width in percent, vertical offset in pixels, tooltip, and label. A
-    ``dense`` bar stands for several stretches of work."""
+    ``dense`` bar combines several stretches of work."""
 
     kind: str
     x: float
@@ -33,7 +33,7 @@ class Box:
 
 @dataclass(frozen=True)
 class DrawnLane:
-    """A drawn lane: ``height`` in pixels; ``lit`` holds critical path stretches as position and width in percent."""
+    """A drawn lane: ``height`` is in pixels, ``lit`` are positions and widths on the critical path, in percent."""
 
     name: str
     side: str
@@ -44,7 +44,7 @@ class DrawnLane:
 
 @dataclass(frozen=True)
 class DrawnTimeline:
-    """A drawn timeline. The mark highlights an interval, in percent of the width; ticks count from its start."""
+    """A drawn timeline. The mark highlights an interval, in percent of the width; tick labels count from its start."""
 
     mark_x: float
     mark_width: float
@@ -89,7 +89,7 @@ def _box(bar: Bar, lane: Lane, timeline: Timeline) -> Box:
 
 
 def _ticks(timeline: Timeline) -> tuple[Tick, ...]:
-    """Ticks at round times relative to the start of the mark, within the view."""
+    """Place ticks at round times relative to the start of the mark."""
     before = timeline.mark_ts_ns - timeline.ts_ns
     _, values = nice_ticks(timeline.dur_ns, 9)
     step = int(values[1]) or 1

@@ -13,7 +13,7 @@ from perftool.reporters.labels import format_value
 from perftool.reporters.trend import level_rows, trend_headline, trend_notes
 
 _WIDTH, _HEIGHT = 960, 260
-# Margins in pixels: for dots and half a line of text, for the axis labels on the left, and for the dates below.
+# Margins in pixels: room for dots and half a line of text, for the axis labels on the left, and for the dates below.
 _EDGE, _LEFT, _BELOW = 12, 76, 28
 _MINUTE = len("2026-01-01T00:00")
 
@@ -37,7 +37,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Bar:
-    """A horizontal line in the chart, for a level: consecutive runs with similar values."""
+    """A horizontal line for a level: consecutive runs with similar values."""
 
     x: float
     end: float
@@ -45,9 +45,9 @@ class Bar:
 
 
 def render_trend_html(trend: Trend, source: str) -> bytes:
-    """The trend as a self-contained page."""
+    """Render the trend as a self-contained page."""
     values = [point.value for point in trend.points]
-    # The axis starts at 0, so that noise looks small.
+    # The axis starts at 0, so that noise does not look large.
     top = max([*values, 0.0]) or 1.0
     wide = (_WIDTH - _LEFT - _EDGE) / max(len(values) - 1, 1)
 

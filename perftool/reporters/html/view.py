@@ -1,4 +1,4 @@
-"""The content of the page, ready for the template."""
+"""Prepares the content of the page for the template."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from perftool.reporters.sources import plain_source, weighed_source
 from perftool.reporters.verdict import finding_title
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
-# Findings shown in full, and after them on one line each. The page counts the others; the JSON report lists them.
+# The first findings are shown in full, further ones on one line each, and the rest are only counted.
 MOST_FINDINGS = 40
 MOST_LISTED = 200
 OPEN_FINDINGS = 1
 _LONGEST_TEXT = 300
-# Suffixes of evidence names, each with its word in labels and the function that formats the value.
+# Suffixes of evidence names, with the word that replaces them in labels and the function that formats the value.
 _PARTS = (("_ns", "time", format_ns), ("_bytes", "size", format_bytes), ("_ratio", "share", format_ratio))
 # These names need no word for the unit: "Longest" rather than "Longest time".
 _MEASURES = {
@@ -51,7 +51,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class ShownSource:
-    """A line of the user's code; ``file`` is its path in the report, None if it is not on this machine."""
+    """A line of the user's code. ``file`` is its path in the report; None if it is not on this machine."""
 
     text: str
     weight: str
@@ -63,8 +63,8 @@ class ShownSource:
 class ShownFinding:
     """A finding as shown on the page.
 
-    ``subject`` distinguishes it from other findings of its rule, None if it is the only one; ``elsewhere`` lists the
-    same finding on other ranks.
+    ``subject`` distinguishes it from other findings of the same rule; None if there are no others. ``elsewhere`` lists
+    the same finding on other ranks.
     """
 
     number: int
@@ -82,7 +82,7 @@ class ShownFinding:
 
 @dataclass(frozen=True)
 class ShownMetric:
-    """A number of the summary; ``value`` is None if missing, ``parts`` its fraction, such as ``2 ms of 5 ms``."""
+    """A metric of the summary. ``value`` is None if missing; ``parts`` is its fraction, such as ``2 ms of 5 ms``."""
 
     label: str
     value: str | None
@@ -90,7 +90,7 @@ class ShownMetric:
 
 
 def shown_findings(report: Report, pictures: Pictures) -> list[ShownFinding]:
-    """The findings in order; a finding repeated on several ranks is shown once and lists the other ranks.
+    """List the findings in order. A finding on several ranks appears once, with the other ranks.
 
     The anchor of a finding depends on its position among the findings with its code.
     """
@@ -128,7 +128,7 @@ def _shown_source(source: Source) -> ShownSource:
 
 
 def evidence_of(finding: Finding) -> tuple[tuple[str, str], ...]:
-    """The evidence as labels and values with units, without texts that the message contains and without records."""
+    """Format the evidence as labels and values with units, without records and without texts from the message."""
     rows = []
     for key, value in finding.evidence.items():
         if value is None or (isinstance(value, str) and value in finding.message) or _has_records(value):
@@ -157,7 +157,7 @@ def _evidence(key: str, value: Any) -> tuple[str, str]:
 
 
 def _words(key: str) -> str:
-    """A column name in words."""
+    """Turn a column name into words."""
     text = " ".join(_SPELT.get(word, word) for word in key.split("_"))
     return text[:1].upper() + text[1:]
 
@@ -226,7 +226,7 @@ def _findings_tile(findings: Sequence[ShownFinding]) -> Tile:
 
 
 def metrics(report: Report) -> list[ShownMetric]:
-    """The numbers of the summary that apply to this kind of device, as text; serving numbers only where known."""
+    """Format the metrics that apply to this kind of device; serving metrics only if known."""
     return [
         ShownMetric(label, None if metric.value is None else format_metric(metric), _fraction(metric))
         for label, metric in listed_metrics(report)

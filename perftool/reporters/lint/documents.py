@@ -1,4 +1,4 @@
-"""Findings of a lint run as JSON: the JSON report, extended by whether and why the run fails."""
+"""Findings of a lint run as JSON: the JSON report, with additional keys for the gate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perftool.reporters.json import as_dict, dump, finding_dict
 
 
 def render_lint_json(result: LintReport) -> bytes:
-    """One object: the report, each finding with ``file``, ``help`` and ``baseline_state``, and ``lint`` with counts."""
+    """Render the report with the key ``lint`` and, in each finding, ``file``, ``help`` and ``baseline_state``."""
     data = as_dict(result.report)
     data["findings"] = [lint_finding_dict(found) for found in result.findings]
     data["lint"] = {
@@ -25,12 +25,12 @@ def render_lint_json(result: LintReport) -> bytes:
 
 
 def render_json_lines(result: LintReport) -> bytes:
-    """One object per finding, one per line; empty without findings."""
+    """Render each finding as one line of JSON; empty without findings."""
     return b"".join(dump(lint_finding_dict(found)) for found in result.findings)
 
 
 def lint_finding_dict(found: LintFinding) -> dict[str, Any]:
-    """One finding as plain values, with its file."""
+    """Convert a finding to plain values, with its file."""
     return {
         **finding_dict(found.finding),
         "file": found.file,

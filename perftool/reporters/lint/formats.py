@@ -1,6 +1,6 @@
 """The renderer of each ``lint`` format.
 
-To add a format, write a module with a :class:`Renderer`, and add a line here and its name in
+To add a format, write a module with a :class:`Renderer`, and add it to ``RENDERERS`` and to
 ``perftool.model.choices.LintFormat``.
 """
 
@@ -20,7 +20,7 @@ class Renderer(Protocol):
     def __call__(self, result: LintReport, /) -> bytes: ...
 
 
-# Module and function of each format except text, which the module ``text`` prints; modules are imported on demand.
+# The module and function of each format except text, which the module ``text`` prints. Modules are imported on demand.
 RENDERERS: Mapping[LintFormat, tuple[str, str]] = {
     LintFormat.json: ("documents", "render_lint_json"),
     LintFormat.json_lines: ("documents", "render_json_lines"),
@@ -32,6 +32,6 @@ RENDERERS: Mapping[LintFormat, tuple[str, str]] = {
 
 
 def renderer(form: LintFormat) -> Renderer:
-    """The renderer of ``form``, which must not be text."""
+    """Import the renderer of ``form``, which must not be text."""
     module, function = RENDERERS[form]
     return cast(Renderer, getattr(import_module(f"perftool.reporters.lint.{module}"), function))

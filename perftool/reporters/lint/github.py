@@ -1,4 +1,4 @@
-"""Findings as annotations of GitHub Actions, and as the Markdown summary of a job's step."""
+"""Findings as annotations for GitHub Actions, and as the Markdown summary of a job."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _LEVEL = {"error": "error", "warning": "warning", "info": "notice"}
 
 
 def render_github(result: LintReport) -> bytes:
-    """One workflow command per finding that is not suppressed, the worst first: GitHub shows only the first few."""
+    """Render each finding that is not suppressed as a workflow command, the worst first: GitHub shows only a few."""
     return "".join(f"{_command(found)}\n" for found in result.active).encode("utf-8", "replace")
 
 
 def render_step_summary(result: LintReport) -> bytes:
-    """All findings that are not suppressed as a Markdown table, for the file in GITHUB_STEP_SUMMARY."""
+    """Render the findings that are not suppressed as a Markdown table, for the file in GITHUB_STEP_SUMMARY."""
     lines = ["### habana_perf_tool", "", summary_line(result), ""]
     if any(found.finding.advice for found in result.active):
         lines += [f"**{markdown_cell(result.report.verdict.headline)}**", ""]

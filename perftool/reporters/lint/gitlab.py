@@ -16,7 +16,7 @@ _SEVERITY = {"error": "major", "warning": "minor", "info": "info"}
 
 
 def render_gitlab(result: LintReport) -> bytes:
-    """A JSON array with one object per finding that is not suppressed."""
+    """Render a JSON array with one object per finding that is not suppressed."""
     return dump(list(_entries(result)), indent=True)
 
 
@@ -37,7 +37,7 @@ def _entries(result: LintReport) -> Iterable[dict[str, Any]]:
 
 
 def _unique(fingerprint: str, occurrence: int) -> str:
-    """A different fingerprint for each occurrence, because GitLab shows equal fingerprints as one finding."""
+    """Give each occurrence its own fingerprint, because GitLab shows equal fingerprints as one finding."""
     if not occurrence:
         return fingerprint
     return hashlib.sha256(f"{fingerprint}\n{occurrence}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Findings as JUnit XML: a suite per input and a case per rule, so that a report without findings lists the checks."""
+"""Findings as JUnit XML: a suite per input and a case per rule, so that reports without findings still list checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUFFIXES = (".gz", ".zst", ".json", ".trace", ".pt")
 
 
 def render_junit(result: LintReport) -> bytes:
-    """The XML document, without times and host names, so that equal runs give equal output."""
+    """Render the XML document, without times and host names, so that equal runs yield equal output."""
     suites = [_suite(read, result) for read in result.report.inputs]
     root = Element("testsuites", name="habana_perf_tool")
     root.extend(suite for suite in suites if len(suite))
@@ -30,7 +30,7 @@ def render_junit(result: LintReport) -> bytes:
 
 
 def _suite(read: InputFile, result: LintReport) -> Element:
-    """The suite of an input: a case for each rule if the input represents the run, else only for rules that fired."""
+    """Build the suite of an input: a case for each rule if it represents the run, else only for rules that fired."""
     here = [found for found in result.findings if found.file == read.path]
     whole = _represents_run(read, result.report.inputs)
     suite = Element("testsuite", name=xml_text(read.path), hostname="localhost")
@@ -46,14 +46,14 @@ def _suite(read: InputFile, result: LintReport) -> Element:
 
 
 def _represents_run(read: InputFile, inputs: Sequence[InputFile]) -> bool:
-    """Whether ``read`` lists every rule: it is a readable trace or, without traces, the first readable input."""
+    """Whether ``read`` lists every rule: if it is a readable trace or, without traces, the first readable input."""
     readable = [one for one in inputs if one.status != "unreadable"]
     traces = [one for one in readable if one.kind == "trace"]
     return read in (traces or readable[:1])
 
 
 def _case_of(found: LintFinding) -> str:
-    """The rule whose case shows ``found``; for a crash, the rule that crashed."""
+    """Return the rule whose case shows ``found``; for a crash, the rule that crashed."""
     return found.finding.subject if found.finding.code == _CRASHED else found.finding.code
 
 

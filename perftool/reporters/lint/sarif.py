@@ -22,12 +22,12 @@ _PROBLEM = {"error": "error", "warning": "warning", "info": "recommendation"}
 # GitHub code scanning's limits on descriptions and tags.
 _LONGEST = 1024
 _MOST_TAGS = 10
-# A trace has no lines: a place in time is a logical location, and the physical location is the start of the file.
+# A trace has no lines, so a place in time is a logical location, and the physical location is the start of the file.
 _REGION = {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 2}
 
 
 def render_sarif(result: LintReport) -> bytes:
-    """One log with one run: all selected rules and all findings, with suppressed ones marked."""
+    """Render one log with one run: all selected rules and all findings, with suppressed ones marked."""
     index = {rule.code: at for at, rule in enumerate(result.rules)}
     driver = {
         "name": "habana_perf_tool",
@@ -106,7 +106,7 @@ def _result(found: LintFinding, rule_index: int, occurrence: int) -> dict[str, A
 
 
 def _visible(value: Any) -> Any:
-    """``value`` with the hidden characters of all texts as escapes."""
+    """Escape the hidden characters in all texts of ``value``."""
     if isinstance(value, dict):
         return {_visible(key): _visible(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -115,7 +115,7 @@ def _visible(value: Any) -> Any:
 
 
 def _plain(text: str) -> str:
-    """``text`` without SARIF's link syntax (2.1.0, section 3.11.6), which a name in a trace may contain."""
+    """Break up SARIF's link syntax (2.1.0, section 3.11.6), which a name in a trace may contain."""
     return text.replace("](", "] (")
 
 
@@ -128,7 +128,7 @@ def _location(found: LintFinding, place: str) -> dict[str, Any]:
 
 
 def _code(found: LintFinding) -> dict[str, Any]:
-    """The source location of a finding."""
+    """Return the location of a finding in the user's code."""
     file, line = found.place
     region = {"startLine": line, "startColumn": 1, "endLine": line, "endColumn": 2}
     physical = {"artifactLocation": {"uri": quote(file.encode("utf-8", "replace"))}, "region": region}

@@ -1,4 +1,4 @@
-"""Findings as text for people and grep: one line each, and a summary line."""
+"""Findings as text: one line each, and a summary line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RELATED = 3
 def print_lint(result: LintReport, console: Console, *, quiet: bool = False) -> None:
     """Print the findings that are not suppressed, with evidence and help on a terminal, and the summary line.
 
-    The same finding on many ranks is one line.
+    A finding that several ranks have is printed once.
     """
     active = list(result.active)
     for group in grouped([found.finding for found in active]):
@@ -36,7 +36,7 @@ def print_lint(result: LintReport, console: Console, *, quiet: bool = False) -> 
 
 
 def print_statistics(result: LintReport, console: Console) -> None:
-    """Print how often each rule fired, the most frequent first: count, code and name."""
+    """Print the count, code and name of each rule that fired, the most frequent first."""
     tally = Counter((found.finding.code, found.finding.name) for found in result.active)
     for (code, name), count in sorted(tally.items(), key=lambda item: (-item[1], item[0])):
         console.print(Text(f"{count:>5}  {code}  {name}"), soft_wrap=True)
@@ -44,7 +44,7 @@ def print_statistics(result: LintReport, console: Console) -> None:
 
 
 def summary_line(result: LintReport) -> str:
-    """``Found 3 findings (1 error, 2 warnings), 12 suppressed.``, ``All checks passed!`` or ``Nothing to check.``"""
+    """Return a summary such as ``Found 3 findings (1 error, 2 warnings), 12 suppressed.`` or ``All checks passed!``"""
     unseen = ((result.suppressed, "suppressed"), (result.hidden, "hidden"))
     accepted = ", ".join(f"{count} {why}" for count, why in unseen if count)
     total = len(result.active)
@@ -58,7 +58,7 @@ def summary_line(result: LintReport) -> str:
 
 
 def place_of(found: LintFinding) -> str:
-    """The position of a finding in its file: ``rank0/MME:step 3``; empty when it concerns the whole file."""
+    """Return the position of a finding in its file, ``rank0/MME:step 3``; empty if it concerns the whole file."""
     finding = found.finding
     track = finding.location.track
     rank = "" if finding.rank is None else f"rank{finding.rank}"
