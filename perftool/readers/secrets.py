@@ -1,6 +1,6 @@
-"""Recognises passwords and tokens by their names, by their place in a text, and by their prefixes.
+"""Recognises passwords and tokens by their names, their places in a text, or their prefixes.
 
-Every function takes time linear in the length of its text.
+All functions take time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-# Prefixes of the keys and tokens of services.
+# The forms of keys and tokens of well-known services.
 _KINDS = {
     "AWS key": r"A(?:KIA|SIA)[0-9A-Z]{16}",
     "GitHub token": r"gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}",
@@ -26,7 +26,7 @@ _KINDS = {
     "Stripe key": r"[rs]k_live_[A-Za-z0-9]{16,}",
     "npm token": r"npm_[A-Za-z0-9]{30,}",
     "PyPI token": r"pypi-[\w\-]{20,}",
-    # The longest header keeps failing matches from taking quadratic time.
+    # The limit on the header keeps failing matches from taking quadratic time.
     "signed token": r"eyJ[\w\-]{10,2000}\.[\w\-]{10,}\.[\w\-]*",
     "private key": r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]{0,20}-----|\Z)",
 }
@@ -36,17 +36,17 @@ _BEGUN = re.compile(
 _KIND_OF = {f"k{at}": kind for at, kind in enumerate(_KINDS)}
 
 REPLACEMENT = "redacted"
-# The mark where a text was shortened, and characters that can continue a token which was cut there.
+# The mark where a text was cut, and characters that could continue a token that was cut there.
 CUT = "…"
 _REST = f"{'0' * 40}.{'0' * 10}."
 
-# Patterns for names whose words ``_certainty`` has separated. Numbers of tokens or of passes are not secrets.
+# Patterns for names that ``_certainty`` has divided into words. Numbers of tokens or of passes are not secrets.
 _CERTAIN = re.compile(
     r"pass_?(?:w(?:or)?d|phrase|code)|pswd|secret|credential|_(?:proxy_)?authorization_$|_(?:set_)?cookies?_$"
     r"|[a-z0-9]_pwd_$|(?:api|access|account|auth|encryption|licen[cs]e|master|private|service|signing|ssh|storage"
     r"|subscription)_?keys?_$"
 )
-# Every name of a secret contains one of these. Most texts contain none, so they need no further check.
+# The names of all secrets contain one of these. Most texts contain none, and need no further check.
 _HINT = re.compile(r"pass|pwd|pswd|secret|credential|auth|cookie|key|token|sig", re.IGNORECASE)
 _POSSIBLE = re.compile(r"token_$|[a-z0-9]_pass_$|^_pwd_$|_auth_")
 _UNIT = re.compile(
@@ -54,23 +54,23 @@ _UNIT = re.compile(
     r"|audio|video|text|pad|padding|eos|eot|bos|sos|unk|sep|cls|mask|special|start|end|stop|think|sub)_token_$"
     r"|_(?:forward|backward|fwd|bwd|first|second|last|pre|post|graph|fusion|compiler|optimizer)_pass_$"
 )
-# Names that end in these words describe a secret, or say where it is.
+# Names that end in these words only describe a secret or say where it is.
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
-# Only the end of a longer name is examined.
+# Of longer names, only the end is examined.
 _LONGEST_NAME = 100
 
-# Shorter texts are not treated as secrets, because they would also occur in other words.
+# Shorter texts do not count as secrets, because they could occur in other words.
 SHORTEST = 8
-# A longer text is not a token, unless it has a known prefix.
+# Longer texts do not count as tokens unless they have a known prefix.
 _LONGEST = 256
 _PLAIN = re.compile(rf"\S{{{SHORTEST},{_LONGEST}}}")
 _MEASURE = re.compile(r"[+\-]?[\d.,:]+(?:e[+\-]?\d+)?[A-Za-z%]{0,3}(?:/\w{1,9})?", re.IGNORECASE)
 _NUMBER = re.compile(r"[+\-]?\d+(?:\.\d+)?(?:e[+\-]?\d+)?", re.IGNORECASE)
 _NONE = re.compile(r"none|null|nil|true|false|yes|no|redacted|[*.x]*", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z_]+")
-# The variable PWD of a shell is the working directory.
+# A shell's variable PWD is the working directory.
 _FOLDER = re.compile(r"[/~$.]|[A-Za-z]:[/\\]")
 # Special tokens of language models, such as <|begin_of_text|> or [MASKED].
 _SPECIAL = re.compile(r"<\|[^|]*\|>|<[/\w]+>|\[\w+\]")
@@ -83,17 +83,16 @@ _NAMED = re.compile(
 )
 _QUOTE = re.compile(r"""\\*["']""")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
-# An ``&`` ends a value only if another name follows, as in an address. Quotes, angle brackets and semicolons also end
-# it if a space or punctuation follows.
+# An ``&`` ends a value only if another name follows, as in a URL. Quotes, angle brackets and semicolons also end it if
+# a space or punctuation follows.
 _BARE = re.compile(
     r"""(?:[^\s"'`&;<>\\]|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])|["'`;<>]+(?![\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
 )
-# A header with cookies extends to the end of its line, or of the argument that contains it.
+# A cookie header extends to the end of its line, or of the argument that contains it.
 _COOKIES = re.compile(r"(?:set-)?cookie", re.IGNORECASE)
 _HEADER = re.compile(r"""[^"'`\r\n]*""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
-# JSON inside a string may escape the slashes. A quote or an angle bracket ends the address if a space or punctuation
-# follows.
+# JSON in a string may escape the slashes. A quote or an angle bracket ends the URL if a space or punctuation follows.
 _IN_USER = r"""(?:[^\s/@:"'<>]|["'<>](?![\s,:;)\]}\\]))"""
 _ADDRESS = re.compile(
     rf""":\\{{0,9}}/\\{{0,9}}/(?:{_IN_USER}*:(?P<password>(?:{_IN_USER}|[@:])+)|(?P<user>{_IN_USER}{{16,}}))@"""
@@ -101,7 +100,7 @@ _ADDRESS = re.compile(
 
 
 class Certainty(IntEnum):
-    """Whether a name is the name of a secret. ``POSSIBLE`` means that the value must also look like one."""
+    """Whether a name is that of a secret. ``POSSIBLE`` means that it depends on the value."""
 
     NO = 0
     POSSIBLE = 1
@@ -109,7 +108,7 @@ class Certainty(IntEnum):
 
 
 class Found(NamedTuple):
-    """A secret from ``start`` to ``end`` of a text, with the name of the value or the kind of token."""
+    """A secret at ``start`` to ``end`` in a text. ``kind`` is the name of the value or the kind of token."""
 
     start: int
     end: int
@@ -117,7 +116,7 @@ class Found(NamedTuple):
 
 
 def certainty(name: str) -> Certainty:
-    """Whether ``name``, a key or an option in any style (``apiToken``, ``db-password``), is the name of a secret."""
+    """Whether ``name``, a key or an option in any style (``apiToken``, ``db-password``), is that of a secret."""
     return _certainty(name[-_LONGEST_NAME:])
 
 
@@ -132,20 +131,20 @@ def _certainty(name: str) -> Certainty:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether the text ``value`` of the setting or option ``name`` is a secret."""
+    """Whether ``value``, the text of the setting or option ``name``, is a secret."""
     if certainty(name) == Certainty.CERTAIN:
         return not _NONE.fullmatch(value)
-    # A plain word is a token of a language model, not a secret.
+    # A plain word is a token of a language model rather than a secret.
     word = name == "token" and _WORD.fullmatch(value)
     folder = name.strip("-").lower() == "pwd" and _FOLDER.match(value)
     other = word or folder or any(one.fullmatch(value) for one in (_MEASURE, _NONE, _SPECIAL))
     fits = _PLAIN.fullmatch(value) and not other
-    # The parts of an address are judged on their own.
+    # The parts of a URL are checked separately.
     return certainty(name) == Certainty.POSSIBLE and bool(fits) and "://" not in value
 
 
 def is_secret_number(name: str, digits: str) -> bool:
-    """Whether the number ``digits`` is a secret, such as a PIN named like a password, and not a count of tokens."""
+    """Whether the number ``digits`` is a secret, such as a PIN called a password, rather than a count of tokens."""
     return (
         certainty(name) == Certainty.CERTAIN and bool(_NUMBER.fullmatch(digits)) and sum(map(str.isdigit, digits)) >= 4
     )
@@ -168,12 +167,12 @@ def secrets_in(text: str) -> Iterator[Found]:
 
 
 def without_secrets(text: str) -> str:
-    """``text`` with each of its secrets replaced by the word REPLACEMENT."""
+    """Replace each secret in ``text`` with REPLACEMENT."""
     return replaced(text, ((found.start, found.end) for found in secrets_in(text)))
 
 
 def replaced(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """``text`` with REPLACEMENT for each of ``spans``; spans that overlap or touch are replaced together."""
+    """Replace each of ``spans`` in ``text`` with REPLACEMENT. Spans that overlap or touch are replaced together."""
     parts, at = [], 0
     for start, end in joined(sorted(spans)):
         parts += [text[at:start], REPLACEMENT]
@@ -182,7 +181,7 @@ def replaced(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """``spans``, which are in order, with overlapping and touching ones joined."""
+    """Join overlapping and touching ``spans``, which must be sorted."""
     found: list[tuple[int, int]] = []
     for start, end in spans:
         if found and start <= found[-1][1]:
@@ -193,11 +192,11 @@ def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _begun_in(text: str) -> Iterator[Found]:
-    """The keys and tokens in ``text`` that are cut off."""
+    """The keys and tokens in ``text`` that were cut off."""
     start = 0
     while (at := text.find(CUT, start)) >= 0:
         rest = text[start:at]
-        # The beginning of a token is found if it could continue as a token.
+        # The text before the cut is the beginning of a token if there is a continuation that makes it one.
         for found in _BEGUN.finditer(rest + _REST) if len(rest) >= SHORTEST else ():
             if found.end() > len(rest) >= found.start() + SHORTEST:
                 yield Found(start + found.start(), at, _KIND_OF[found.lastgroup or ""])
@@ -220,7 +219,7 @@ def _named_in(text: str) -> Iterator[Found]:
         found_certainty = certainty(name)
         if not found_certainty and found["lead"] and _IN_ADDRESS.fullmatch(name):
             found_certainty = Certainty.POSSIBLE
-        # An option without a value is followed by the next option.
+        # If an option has no value, the next option follows.
         next_one = not assigned and (not name.startswith("-") or text.startswith("-", found.end()))
         if not found_certainty or found.start() < after or next_one:
             continue
@@ -230,7 +229,7 @@ def _named_in(text: str) -> Iterator[Found]:
             # The quote may be part of the secret.
             end = _bare_end(text, end) if text.startswith(quote, end) else end
         else:
-            # All names within a run of characters share the end of the run, which is computed once.
+            # All names in a run of characters share the end of the run, so it is computed once.
             run = run if start < run else _bare_end(text, start)
             end = _header_end(text, start) if _COOKIES.fullmatch(name) and assigned else run
         if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
@@ -241,7 +240,7 @@ def _named_in(text: str) -> Iterator[Found]:
 
 
 def _begin(text: str, at: int) -> tuple[int, str]:
-    """The start of the value at ``at``, and the quote before it, if any."""
+    """The start of the value at ``at``, and the quote before it (or an empty text)."""
     quote = _QUOTE.match(text, at)
     start = quote.end() if quote else at
     scheme = _SCHEME.match(text, start)
@@ -249,7 +248,7 @@ def _begin(text: str, at: int) -> tuple[int, str]:
 
 
 def _closed(text: str, start: int, quote: str, most: int) -> int:
-    """The end of the quoted value, at most ``most`` characters after its ``start``."""
+    """The end of the quoted value at ``start``, after at most ``most`` characters."""
     end = text.find(quote, start, start + most)
     return end if end >= 0 else min(start + most, len(text))
 
@@ -260,7 +259,7 @@ def _header_end(text: str, start: int) -> int:
 
 
 def _bare_end(text: str, start: int) -> int:
-    """The end of an unquoted value, which a space ends; commas and closing brackets directly before the space do not
-    belong to it."""
+    """The end of the unquoted value at ``start``. A space ends it; commas and closing brackets just before that are not
+    part of it."""
     bare = _BARE.match(text, start)
     return start + len(bare[0].rstrip(",)]}")) if bare else start

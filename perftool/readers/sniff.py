@@ -1,4 +1,4 @@
-"""Selects the reader of a text input by its first lines and, in doubt, by its name."""
+"""Selects the reader for a text input by its first lines and, if in doubt, by its name."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ TextForm = Literal[
     "nodes_view", "post_graph", "bundle", "compiler_advice", "client_result", "metrics_page", "log", "unknown",
 ]  # fmt: skip
 
-# The part of an input to examine. A console log can begin with the output of package installation.
+# How much of an input to examine. A console log may begin with the output of a package installation.
 HEAD_CHARACTERS = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Sniffed:
-    """``kind`` is the kind of input that users see, ``form`` selects the reader.
+    """The class of a text input: ``kind`` is the kind of input that users see; ``form`` selects the reader.
 
     The kind of a console log depends on its contents (fallback tables, the banner, runtime lines), but its form is
     always ``log``.
@@ -61,7 +61,7 @@ UNKNOWN = Sniffed("unknown", "unknown")
 
 
 def sniff(lines: Sequence[str], name: str = "") -> Sniffed:
-    """Classify a text by its first lines and the file's name; a trace is not text and stays unknown."""
+    """Classify a text by its first lines and the file's name. A trace is not a text, so it stays unknown."""
     filled = [line for line in lines if line.strip()]
     if not filled:
         return UNKNOWN
@@ -69,7 +69,7 @@ def sniff(lines: Sequence[str], name: str = "") -> Sniffed:
     return next((sniffed for test, sniffed in tests if test(filled, name)), UNKNOWN)
 
 
-# A log line may also begin with [, as in [INFO].
+# Requires more than a bracket, because a log line may also begin with one, as in [INFO].
 _JSON = re.compile(r'\s*(?:\{\s*(?:["}]|$)|\[\s*(?:[{"\]]|$))')
 _METRIC = re.compile(r'\[?\s*\{\s*"metric_name"\s*:')
 _TOP_KEY = re.compile(r'"([^"\\]+)"\s*:')
@@ -149,7 +149,7 @@ def _is_runtime_log(lines: list[str], _name: str) -> bool:
     )
 
 
-# JSON is classified only by these tests, because it may contain texts that identify a log.
+# JSON is classified by these tests only, because it may contain texts that identify a log.
 _JSON_TESTS: tuple[tuple[Callable[[list[str], str], bool], Sniffed], ...] = (
     (_is_json_metrics, Sniffed("metrics", "metrics")),
     (_is_compilation_stats, Sniffed("metrics", "compilation_stats")),

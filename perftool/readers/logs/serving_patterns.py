@@ -1,4 +1,4 @@
-"""Log lines of vLLM, and of its plugin for Gaudi, that state an event or a setting."""
+"""Patterns of log lines in which vLLM or its plugin for Gaudi reports an event or a setting."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ SERVING_PATTERNS = (
     ),
     known_line(" KV cache size: ", r"KV cache size: (?P<value>\d[\d,]{0,17}) tokens", "kv_cache", "tokens"),
 )
-# Texts of the lines with settings. V0 prints all arguments, V1 those that are not defaults.
+# Literal parts of lines with settings. V0 prints all arguments, V1 only those that are not defaults.
 CORES = ("non-default args: ", "args: Namespace(", "LLM engine (v", "Chunked prefill is enabled with ")
-# Read only the settings that findings use, because the list may contain API keys and paths.
+# Only the settings that findings use are read, because the list may contain API keys and paths.
 _SETTING = re.compile(
     r"(?<!\w)'?(?P<key>max_num_seqs|max_num_batched_tokens|max_model_len|gpu_memory_utilization|tensor_parallel_size|"
     r"num_gpu_blocks_override|enable_prefix_caching|enable_chunked_prefill|num_speculative_tokens|block_size|enforce_eager)"
@@ -41,13 +41,13 @@ _SETTING = re.compile(
 
 
 class SettingScanner:
-    """Collects the settings that a server prints at its start."""
+    """Collects the settings that a server prints when it starts, from the lines of a log, fed in order."""
 
     def __init__(self) -> None:
         self._entries: dict[str, ConfigEntry] = {}
 
     def feed(self, line: LogLine) -> None:
-        """Keep the settings in one line; a later value replaces an earlier one, which may be a default."""
+        """Keep the settings in ``line``. Later values replace earlier ones, which may be defaults."""
         if any(core in line.text for core in CORES):
             for found in _SETTING.finditer(line.text):
                 if found["value"] != "None":

@@ -1,1 +1,1 @@
-"""Readers of metrics: files of the Gaudi bridge, and summaries of runs."""
+"""Readers of metrics: files of Gaudi's bridge, and summaries of runs."""

@@ -1,7 +1,7 @@
 """Reads the files that Gaudi's bridge writes to ``PT_COMPILATION_STATS_PATH``, one per graph and process.
 
-A file is an array of objects ``{"<nine-digit step>": {"shapes": ..., "compilations": [...], ...}}``; a step without
-``compilations`` found its recipe in the cache.
+A file is an array of objects ``{"<nine-digit step>": {"shapes": ..., "compilations": [...], ...}}``. If a step has no
+``compilations``, its recipe was in the cache.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _FILE_NAME = re.compile(r"_(\d{1,6})_[0-9A-Fa-f]+\.json$")
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """One record per compilation; ``step`` is the number of the run of this graph that needed it.
+    """Read one record per compilation. ``step`` counts the runs of the graph up to the one that needed the compilation.
 
-    ``reason`` is ``new shapes`` when no earlier step had the same input shapes; ``trigger`` is the policy for
-    dynamic shapes at its compilation. The rank comes from the file's name unless given. Raises
-    InputError when the file cannot be opened or read.
+    ``reason`` is ``new shapes`` if no earlier step had the same input shapes. ``trigger`` is the policy for dynamic
+    shapes under which the graph was compiled. The rank comes from the file's name unless it is given. Raises InputError
+    if the file cannot be opened or read.
     """
     if rank is None and isinstance(source, (str, PathLike)) and (match := _FILE_NAME.search(fspath(source))):
         rank = int(match[1])

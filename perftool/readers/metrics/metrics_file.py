@@ -15,10 +15,10 @@ from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """The snapshots of one file, the fallbacks and compilations in them, and the import issues.
+    """Read the snapshots in a file, and the fallbacks and compilations that they report.
 
-    The rank comes from the file's name (``m-rank3.json.1``) unless given. Raises InputError when the file
-    cannot be opened or read.
+    The rank comes from the file's name (``m-rank3.json.1``) unless it is given. Raises InputError if the file cannot be
+    opened or read.
     """
     if rank is None and isinstance(source, (str, PathLike)):
         rank = rank_of(fspath(source))

@@ -15,7 +15,7 @@ _START = re.compile(r'\{\s*"metric_name"')
 
 
 def json_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRecord]:
-    """Yield the complete records; ``tally`` counts dropped and missing ones."""
+    """Yield the complete records. ``tally`` counts dropped and missing records."""
     for value in array_objects(lines, _START, tally):
         record = _record(value)
         if record is None:

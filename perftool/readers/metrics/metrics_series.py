@@ -1,6 +1,6 @@
-"""Turns cumulative records of a metrics file into snapshots, fallbacks and compilations.
+"""Converts the cumulative records of a metrics file into snapshots, fallbacks and compilations.
 
-Every record has the totals since the process started. A counter that decreased was reset, and counts from zero.
+Every record contains totals since the process started. A counter that decreases was reset to zero in between.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perftool.readers.text.op_names import op_name
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record as found in the file; the values in ``statistics`` are not checked."""
+    """A record as it is in the file. The values in ``statistics`` are not checked yet."""
 
     metric: str
     trigger: str | None
@@ -33,7 +33,7 @@ class RawRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """The format of a key: ``scale`` converts a time to nanoseconds; a gauge does not accumulate."""
+    """The format of a key. ``scale`` converts times to nanoseconds. A gauge does not accumulate."""
 
     unit: Literal["count", "ns"] = "count"
     scale: int = 1
@@ -54,7 +54,7 @@ _LIMIT = 2**63
 
 @dataclass
 class _Metric:
-    """The state of one metric after the records so far."""
+    """The state of one metric after the latest record."""
 
     snapshots: int = 0
     totals: dict[tuple[str, str | None], float] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class _Metric:
 
 @dataclass
 class MetricsSeries:
-    """Collects snapshots from the records of one file, fed in order."""
+    """Collects snapshots from the records of a file, fed in order."""
 
     tally: IssueTally
     rank: int | None = None
@@ -73,7 +73,8 @@ class MetricsSeries:
     _fallbacks: dict[str, int] = field(default_factory=dict)
 
     def feed(self, record: RawRecord) -> None:
-        """Add a snapshot with the totals in ``record`` and their growth, and count its fallbacks and compilations."""
+        """Add a snapshot with the totals in ``record`` and their increments, and count its fallbacks and
+        compilations."""
         state = self._metrics.setdefault(record.metric, _Metric())
         totals = dict(self._numbers(record))
         counters = {place: total for place, total in totals.items() if not _key(record.metric, place[0]).gauge}
@@ -96,7 +97,7 @@ class MetricsSeries:
             self._count_compilations(snapshot, self._new_recipes(record, state))
 
     def reading(self) -> LogReading:
-        """Every snapshot, the compilations between them, and one fallback record per op with its total."""
+        """All snapshots, the compilations that they report, and one fallback record per op with its total."""
         fallbacks = tuple(
             FallbackRecord(op_name(op).full, op_name(op).base, count, "metrics", self.rank)
             for op, count in self._fallbacks.items()
@@ -109,7 +110,7 @@ class MetricsSeries:
         )
 
     def _numbers(self, record: RawRecord) -> Iterator[tuple[tuple[str, str | None], float]]:
-        """Every usable number of a record, by key and, for counters per op or recipe, by name."""
+        """The usable numbers in a record, by key and, for counters per op or recipe, by name."""
         for key, value in record.statistics.items():
             if key == _RECIPES:
                 continue
@@ -126,7 +127,7 @@ class MetricsSeries:
                 self._fallbacks[value.name] = self._fallbacks.get(value.name, 0) + int(value.increment)
 
     def _new_recipes(self, record: RawRecord, state: _Metric) -> list[tuple[str, int]]:
-        """Name and time in ns of the recipes that are new in this record."""
+        """The names and times (ns) of recipes that are new in this record."""
         listed = record.statistics.get(_RECIPES)
         if not isinstance(listed, (list, tuple)):
             return []
@@ -141,7 +142,7 @@ class MetricsSeries:
         increments = {value.key: int(value.increment or 0) for value in snapshot.values if value.name is None}
         for name, dur_ns in recipes:
             self._compilations.append(self._compilation(snapshot, 1, dur_ns, name))
-        # If there is no list of recipes, or after a reset, the totals include compilations that the list lacks.
+        # If there is no list of recipes, or after a reset, the totals include compilations that are not in the list.
         rest = increments.get("TotalNumber", 0) - len(recipes)
         if rest > 0:
             rest_ns = max(increments.get("TotalTime", 0) - sum(dur_ns for _, dur_ns in recipes), 0)

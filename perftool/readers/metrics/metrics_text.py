@@ -1,4 +1,4 @@
-"""Reads metrics files in the text format: blocks of labelled lines, values printed by Python's ``repr``."""
+"""Reads metrics files in the text format: blocks of labelled lines, with values printed by Python's ``repr``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Block:
 
 
 def text_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRecord]:
-    """Yield the records that have statistics; ``tally`` counts dropped ones."""
+    """Yield the records that have statistics. ``tally`` counts dropped records."""
     block: _Block | None = None
     for line in lines:
         if not line.ended and line.text.strip():

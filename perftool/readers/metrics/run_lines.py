@@ -1,4 +1,4 @@
-"""Reads summary files: a JSON line for each run, and for each of its ranks, from ``analyze --summary-jsonl``."""
+"""Reads summary files from ``analyze --summary-jsonl``: one JSON line per run, and one per rank."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from perftool.model.trend import LINE_VERSION, History, RunLine
 from perftool.readers.files.finished import FileState
 from perftool.readers.files.stream import ByteStream
 
-# A line is about 2 kB long. The limit bounds the memory for files that are not summaries.
+# A line has about 2 kB. The limit bounds the memory for files that are not summaries.
 _LONGEST = 1 << 20
 # Larger than any metric of a run.
 _LARGEST = 1e30
 
 
 def read_history(path: str) -> History:
-    """The runs and ranks of the summary file ``path`` ('-' is stdin), and the number of unreadable lines. Damaged
-    compression counts as one more such line, at the end.
+    """Read the runs and ranks in the summary file ``path`` ('-' is stdin), and count unreadable lines. Damaged
+    compression counts as one more unreadable line, at the end.
 
-    Raises InputError when the file cannot be opened or contains no summary line.
+    Raises InputError if the file cannot be opened or contains no summary.
     """
     lines, damaged = [], 0
     line: RunLine | None = None
@@ -41,7 +41,7 @@ def read_history(path: str) -> History:
 
 
 def read_done(path: str) -> list[FileState]:
-    """The traces of a watched folder already listed in the summary file ``path``; none when it does not exist."""
+    """The traces of a watched folder that the summary file ``path`` already lists; none if it does not exist."""
     if not Path(path).exists():
         return []
     with ByteStream(path) as stream:
@@ -61,7 +61,7 @@ def _file_of(text: bytes) -> FileState | None:
 
 
 def require_summaries(path: str) -> None:
-    """Raise InputError when ``path`` contains anything but summaries."""
+    """Raise InputError if ``path`` is a file with content but without summaries."""
     target = Path(path)
     if target.is_file() and target.stat().st_size:
         try:
@@ -71,7 +71,7 @@ def require_summaries(path: str) -> None:
 
 
 def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines that are not blank, each cut after ``_LONGEST`` + 1 bytes."""
+    """The lines that are not blank, each cut to ``_LONGEST`` + 1 bytes."""
     rest = b""
     for block in blocks:
         first, *others = block.split(b"\n")
@@ -120,7 +120,7 @@ def _run_line(text: bytes) -> RunLine | None:
 
 
 def _possible(value: Any) -> bool:
-    """Whether ``value`` is a plausible metric, small enough that its square is finite."""
+    """Whether ``value`` is a plausible number for a metric, small enough for its square to be finite."""
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and abs(value) < _LARGEST
 
 

@@ -12,14 +12,14 @@ from perftool.errors import InputError
 from perftool.readers.files.stream import reads_once
 
 HOST_TRACE = ".host_trace.json"
-# Bytes of a name without its suffix. File systems allow 255 for the whole name.
+# The longest file name without its suffix, in bytes. File systems allow 255 for the whole name.
 _LONGEST_STEM = 200
 
 
 def is_bundle(path: str) -> bool:
-    """Whether the file is named like a native profiler's archive and is not the JSON that old releases wrote.
+    """Whether the file has the name of a native profiler's archive, and is not the JSON that old releases wrote.
 
-    Raises InputError when it cannot be opened.
+    Raises InputError if it cannot be opened.
     """
     return path.lower().endswith(".hltv") and not first_bytes(path).lstrip().startswith((b"{", b"["))
 
@@ -36,9 +36,9 @@ def holds_host_trace(path: str) -> bool:
 
 @contextmanager
 def as_trace(path: str) -> Iterator[str]:
-    """The file with the trace of ``path``: the file itself, or a copy of the host calls in an archive.
+    """Provide a file with the trace in ``path``: the file itself or, for an archive, a copy of its host calls.
 
-    Raises InputError for an archive without host calls; errors inside the block name ``path`` instead of the copy.
+    Raises InputError for an archive without host calls. Errors in the block contain ``path`` instead of the copy's.
     """
     if reads_once(path) or not is_bundle(path):
         yield path
@@ -55,7 +55,7 @@ def as_trace(path: str) -> Iterator[str]:
 
 
 def first_bytes(path: str) -> bytes:
-    """The first four bytes. Raises InputError when the file cannot be opened."""
+    """The first four bytes of a file. Raises InputError if it cannot be opened."""
     try:
         with open(path, "rb") as file:
             return file.read(4)

@@ -1,7 +1,7 @@
-"""Reads node data of Intel's trace analyzer: ``*_analyzed_nodes.csv``, ``views/trace_analyzer.json`` of an .hltv.
+"""Reads node data of Intel's trace analyzer: ``*_analyzed_nodes.csv``, or ``views/trace_analyzer.json`` in an .hltv.
 
-The columns of both have equal names except for the unit in brackets. ``nan``, ``[Error]`` and empty cells mean that a
-value is unknown. A node that ran several times has the number of the run after its name: ``conv iter 2``.
+The columns of both have the same names except for the unit in brackets. ``nan``, ``[Error]`` and empty cells stand for
+unknown values. If a node ran several times, the number of the run follows its name: ``conv iter 2``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def begins_view(data: bytes) -> bool:
 
 
 def read_csv(source: Source, rank: int | None = None) -> LogReading:
-    """The node runs in the CSV. Raises InputError when it cannot be read or has other columns."""
+    """Read the node runs in a CSV. Raises InputError if it cannot be read or has other columns."""
     path = fspath(source) if isinstance(source, (str, PathLike)) else "input"
     tally = IssueTally()
     lines = (line.text.replace("\0", "") for line in read_lines(source, tally))
@@ -60,12 +60,14 @@ def read_csv(source: Source, rank: int | None = None) -> LogReading:
 
 
 def read_file(path: str, rank: int | None = None) -> LogReading:
-    """The node runs in the JSON file ``path``, of the rank in its name unless given. Raises the errors of read_view."""
+    """Read the node runs in the JSON file ``path``. The rank comes from its name unless it is given. Raises the errors
+    of read_view."""
     return read_view(whole(path, MOST_BYTES), rank_of(path) if rank is None else rank, path)
 
 
 def read_view(data: bytes, rank: int | None, path: str) -> LogReading:
-    """The node runs in the JSON ``data``. Raises InputError, naming ``path``, for damage or other content."""
+    """Read the node runs in the JSON ``data`` of the file ``path``. Raises InputError if it is damaged or has other
+    content."""
     rows = list_under(_KEY, data, path)
     if rows is None:
         raise InputError(f"{path}: not a table of analyzed nodes")
@@ -79,7 +81,7 @@ def read_view(data: bytes, rank: int | None, path: str) -> LogReading:
 
 
 def _runs(rows: Iterable[Mapping[str, str]], rank: int | None, tally: IssueTally) -> Iterator[NodeRun]:
-    """The runs in ``rows``, whose columns are named by ``_plain``."""
+    """The node runs in ``rows``, whose column names come from ``_plain``."""
     for row in rows:
         made = _run({column: value.strip() for column, value in row.items()}, rank)
         if made is None:
@@ -117,7 +119,7 @@ def _run(row: Mapping[str, str], rank: int | None) -> NodeRun | None:
         input_shapes=_known(row.get("input shapes")),
         output_shapes=_known(row.get("output shapes")),
         dtype=_known(row.get("output datatype")) or _known(row.get("input datatype")),
-        # The estimate is for the whole op. It does not apply to a node that is one slice of the op.
+        # The estimate is for the whole op, so it does not apply to a node that is only a slice of it.
         expected_ns=expected or (_ns(row.get("mme origin expected")) if own else None) or None,
         utilisation=_share(row.get("mme compute utilization")),
         strategy=_known(row.get("mme node strategy")),
@@ -128,7 +130,7 @@ def _run(row: Mapping[str, str], rank: int | None) -> NodeRun | None:
 def _plain(column: str) -> str:
     name = column.strip()
     before, bracket, unit = name.rpartition("(")
-    # No regular expression, which would take quadratic time for many spaces.
+    # A regular expression would take quadratic time for many spaces.
     return (before.rstrip() if bracket and unit.find(")") == len(unit) - 1 else name).lower()
 
 
@@ -153,7 +155,7 @@ def _decimal(text: str | None) -> Decimal | None:
 
 
 def _ns(text: str | None) -> int | None:
-    """Exact nanoseconds from printed microseconds."""
+    """Convert printed microseconds to nanoseconds exactly."""
     value = _decimal(text)
     return round(value * _NS_PER_US) if value is not None and 0 <= value < _MOST_NS // _NS_PER_US else None
 

@@ -1,7 +1,7 @@
-"""Reads ``.hltv`` archives of Gaudi's native profiler for its viewer: a zip or a gzipped tar, by its first bytes.
+"""Reads the ``.hltv`` archives that Gaudi's native profiler writes for its viewer. They are zips or gzipped tars.
 
-It reads ``views/trace_analyzer.json``, ``prof-data/post-graph/*.json`` and ``prof-data/host/host_trace.json``; only
-``synprof_parser`` reads the raw hardware trace in ``prof-data/bin``. Archives are untrusted: members are matched by
+Reads ``views/trace_analyzer.json``, ``prof-data/post-graph/*.json`` and ``prof-data/host/host_trace.json``; only
+``synprof_parser`` can read the raw hardware trace in ``prof-data/bin``. Archives are untrusted: members are matched by
 their full names, which are never used for writing; links, nested archives and repeated names are ignored; and the
 number of members, their sizes and the compression ratio are limited.
 """
@@ -33,19 +33,19 @@ MOST_MEMBER_BYTES = 1 << 30
 # JSON compresses to 1/20 of its size, rarely to 1/100.
 MOST_RATIO = 200
 _ANY_RATIO_BYTES = 32 << 20
-# A directory entry of a zip takes 46 bytes plus the name.
+# A directory entry in a zip takes 46 bytes plus the name.
 _MOST_DIRECTORY_BYTES = MOST_MEMBERS * 512
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _ZIP_END, _ZIP64_END = b"PK\x05\x06", b"PK\x06\x06"
 _LONGEST_END = (64 << 10) + 22 + 20 + 56
 _BLOCK = 1 << 20
-# tarfile copies the global headers of an archive into each member. The archives of git have one.
+# tarfile copies the global headers of an archive into each member. Archives made by git have one.
 _MOST_GLOBAL, _LONGEST_GLOBAL = 16, 1000
-# Before Python 3.11.10 and 3.12.6, tarfile takes time quadratic in the length of an extended header. This limits the
-# sum of their squared lengths: enough for 20,000 headers of 150 bytes.
+# Before Python 3.11.10 and 3.12.6, tarfile takes time quadratic in the length of an extended header. So the sum of the
+# squared lengths is limited, to enough for 20,000 headers of 150 bytes.
 _MOST_STEPS = 500_000_000
 _EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
-# At most this many damaged members are reported one by one; the others are counted.
+# At most this many damaged members are reported one by one; the rest are counted.
 _MOST_ISSUES = 10
 
 _ANALYZER = "views/trace_analyzer.json"
@@ -55,9 +55,9 @@ _RAW = re.compile(r"prof-data/bin/[^/\\]+")
 
 
 def read(path: str, rank: int | None = None) -> LogReading:
-    """The nodes in the archive, and a note about members that only ``synprof_parser`` reads.
+    """Read the nodes in an archive, and report members that only ``synprof_parser`` can read.
 
-    Damaged members are left out and counted. Raises InputError when nothing useful remains, or when the archive exceeds
+    Leaves out damaged members, and counts them. Raises InputError if nothing useful remains, or if the archive exceeds
     a limit.
     """
     rank = rank_of(path) if rank is None else rank
@@ -99,7 +99,7 @@ def _reader(name: str) -> Callable[[bytes, int | None, str], LogReading] | None:
 
 
 def has_host_trace(path: str) -> bool:
-    """Whether the archive contains host calls. False if damage or a limit is reached before they are found."""
+    """Whether the archive contains host calls. False if it is damaged before them, or exceeds a limit."""
     try:
         with _Members(path) as members:
             return any(name == _HOST for name, _ in members)
@@ -108,7 +108,7 @@ def has_host_trace(path: str) -> bool:
 
 
 def copy_host_trace(path: str, into: Path) -> None:
-    """Write the trace of host calls to the file ``into``. Raises InputError when there is none."""
+    """Write the trace of host calls to the file ``into``. Raises InputError if there is none."""
     with _Members(path) as members:
         for name, content in members:
             if name == _HOST:
@@ -127,9 +127,9 @@ _Content = Callable[[], Iterator[bytes]]
 
 
 class _Members:
-    """The names and contents of the regular files of an archive, in order; use as a context manager.
+    """The names and contents of the regular files in an archive, in order. Use it as a context manager.
 
-    Read the content of a member before the next member. ``issues`` reports a tar that is damaged or cut off.
+    Read the content of a member before you go on to the next. ``issues`` reports a tar that is damaged or cut off.
     """
 
     def __init__(self, path: str) -> None:
@@ -173,7 +173,7 @@ class _Members:
             raise InputError(f"{self._path}: {info.filename} is encrypted")
         if info.compress_type not in ZIP_METHODS:
             raise InputError(f"{self._path}: {info.filename} is packed in a way that no profiler uses")
-        # Limit the total, because several members may share the same compressed bytes.
+        # Limit the total rather than each ratio, because several members may share the same compressed bytes.
         most = max(_ANY_RATIO_BYTES, MOST_RATIO * Path(self._path).stat().st_size) - self._unpacked
         try:
             with archive.open(info) as file:
@@ -185,17 +185,17 @@ class _Members:
 
     def _tar(self) -> Iterator[tuple[str, _Content | None]]:
         stream = self._open.enter_context(ByteStream(self._path))
-        # A new class for each archive, because the class counts what remains of the limit.
+        # Each archive needs its own class, because the class counts what is left of the limit.
         counted = type("_Counted", (_Header,), {})
         try:
             with tarfile.open(fileobj=_Decompressed(stream), mode="r|", tarinfo=counted) as archive:
                 while info := archive.next():
-                    # tarfile keeps all members in memory for lookups, which are not needed here.
+                    # tarfile would keep all members in memory for lookups, which are not needed here.
                     archive.members.clear()  # type: ignore[attr-defined]
                     # A sparse file may be huge; no profiler writes one.
                     plain = info.isreg() and not info.issparse()
                     yield info.name, partial(self._untarred, archive, info) if plain else None
-                # tarfile stops at the end mark, but the checksum of the compression is behind it.
+                # tarfile stops at the end mark, but the checksum of the compression comes after it.
                 if any(block.strip(b"\0") for block in iter(partial(archive.fileobj.read, _BLOCK), b"")):
                     raise tarfile.ReadError("other bytes follow its end mark")
                 if stream.issues:
@@ -222,7 +222,7 @@ class _Members:
             yield block
 
 
-# Damaged headers can make tarfile recurse, seek to any offset, or read behind a block, so the last three errors occur,
+# Damaged headers can make tarfile recurse, seek to any offset, or read beyond a block, so the last three errors occur,
 # too.
 _DAMAGE = (
     zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError,
@@ -234,17 +234,17 @@ _Info = TypeVar("_Info", bound="_Header")
 
 
 class _Header(tarfile.TarInfo):
-    """A header of a tar; refuses archives whose extended and global headers are too many or too long."""
+    """A header of a tar. Refuses archives with too many or too long extended or global headers."""
 
     _left = _MOST_STEPS
 
     @classmethod
     def frombuf(cls: type[_Info], buf: bytes | bytearray, encoding: str, errors: str) -> _Info:
-        """The header in ``buf``. Raises ReadError for a damaged one and after too many extended headers."""
+        """Parse the header in ``buf``. Raises ReadError if it is damaged, or if extended headers exceed the limit."""
         try:
             info = super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
-            # tarfile ends the archive silently at a damaged or missing header. The end mark has only zeros.
+            # tarfile would silently end at a damaged or missing header. Only the end mark consists of zeros.
             if buf and not any(buf):
                 raise
             raise tarfile.ReadError(str(error)) from None
@@ -256,14 +256,15 @@ class _Header(tarfile.TarInfo):
 
     @classmethod
     def fromtarfile(cls: type[_Info], archive: tarfile.TarFile) -> _Info:
-        """The next header of ``archive``. Raises ReadError after too many global headers."""
+        """Read the next header of ``archive``. Raises ReadError if the global headers exceed a limit."""
         shared = archive.pax_headers
         if len(shared) > _MOST_GLOBAL or any(len(value) > _LONGEST_GLOBAL for value in shared.values()):
             raise tarfile.ReadError("more global headers than any profiler writes")
         return super().fromtarfile(archive)
 
     def _proc_gnusparse_10(self, following: tarfile.TarInfo, *_: object) -> None:
-        """Mark ``following`` as sparse. tarfile would read its list of blocks, which may be as long as the archive."""
+        """Only mark ``following`` as sparse. tarfile would read its list of blocks, which may be as long as the
+        archive."""
         following.sparse = b""
 
 
@@ -279,7 +280,7 @@ class _Decompressed(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Fill ``buffer`` and return the number of bytes, 0 at the end. Raises InputError for an archive bomb."""
+        """Fill ``buffer`` and return the number of bytes; 0 at the end. Raises InputError for an archive bomb."""
         if not self._rest:
             self._rest = memoryview(next(self._blocks, b""))
             self._given += len(self._rest)
@@ -292,7 +293,7 @@ class _Decompressed(io.RawIOBase):
 
 
 def _require_small_directory(path: str) -> None:
-    """Raise InputError for a zip with a huge directory, because zipfile reads all of it."""
+    """Raise InputError for a zip with a huge directory, because zipfile would read all of it."""
     with open(path, "rb") as file:
         size = file.seek(0, io.SEEK_END)
         file.seek(-min(size, _LONGEST_END), io.SEEK_END)

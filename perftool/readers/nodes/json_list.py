@@ -1,4 +1,4 @@
-"""Reads the list in a JSON file of compiled or analyzed nodes."""
+"""Reads the list in a JSON file with compiled or analyzed nodes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from perftool.readers.trace.envelope import holds_events
 
 
 def list_under(key: str, data: bytes, path: str) -> list[Any] | None:
-    """The list under ``key`` of the JSON object ``data``; None if there is none. Raises InputError for damaged JSON,
-    for more lists and objects than a real file has, and for a trace.
+    """The list under ``key`` in the JSON object ``data``; None if there is none. Raises InputError if ``data`` is
+    damaged, is a trace, or contains more lists and objects than a real file.
     """
     if holds_events(data):
         raise InputError(

@@ -1,8 +1,8 @@
-"""Reads compiled graphs as Gaudi's graph compiler writes them: ``prof-data/post-graph/*.json`` of an archive, or with
-GRAPH_VISUALIZATION=1.
+"""Reads compiled graphs from Gaudi's graph compiler: ``prof-data/post-graph/*.json`` in an archive, or files that it
+writes with GRAPH_VISUALIZATION=1.
 
 The keys are defined in ``post_graph_serializer.cpp`` in the open Gaudi software. In the file, a shape begins with the
-fastest-changing dimension; this reader reverses it, as PyTorch writes shapes.
+fastest-changing dimension; this reader reverses it to match PyTorch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from perftool.readers.nodes.json_list import list_under
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.trace import envelope
 
-# Larger than any graph: the graph of a large model has about ten thousand nodes of a few kB each.
+# Larger than any graph. The graph of a large model has about ten thousand nodes of a few kB each.
 MOST_BYTES = 512 << 20
 _HEAD = 256 << 10
 _KEY = b'"graphs"'
@@ -31,7 +31,7 @@ _MOST_NUMBER = 1 << 48
 _LONGEST_TEXT = 1000
 # Each node repeats the name of its graph.
 _LONGEST_GRAPH_NAME = 200
-# All operands together may have one dimension for each this many bytes, because many nodes may refer to one tensor.
+# All operands together may have one dimension per this many bytes of the file, because many nodes may share a tensor.
 _BYTES_PER_DIMENSION = 8
 
 
@@ -42,12 +42,13 @@ def begins_graphs(data: bytes) -> bool:
 
 
 def read_file(path: str, rank: int | None = None) -> LogReading:
-    """The device nodes of the file at ``path``, of the rank in its name unless given. Raises the errors of ``read``."""
+    """Read the device nodes in the file ``path``. The rank comes from its name unless it is given. Raises the errors of
+    ``read``."""
     return read(whole(path, MOST_BYTES), rank_of(path) if rank is None else rank, path)
 
 
 def read(data: bytes, rank: int | None, path: str) -> LogReading:
-    """The device nodes in ``data``. Raises InputError, naming ``path``, for any other content."""
+    """Read the device nodes in ``data``, the content of ``path``. Raises InputError if it has other content."""
     graphs = list_under("graphs", data, path)
     if graphs is None:
         raise InputError(f"{path}: not a post-graph file: no list of graphs")
@@ -59,7 +60,7 @@ def read(data: bytes, rank: int | None, path: str) -> LogReading:
 
 @dataclass
 class _Operands:
-    """Reads the operands of nodes, until they have more than ``left`` dimensions in all."""
+    """Looks up the operands of nodes until these have more than ``left`` dimensions in total."""
 
     left: int
     tally: IssueTally
@@ -79,7 +80,7 @@ def _nodes(graph: Mapping[str, Any], rank: int | None, operands: _Operands, tall
         for one in _tables(graph.get("tensors"))
         if isinstance(one.get("name"), str) and (tensor := _tensor(one)) is not None
     }
-    # Cut once: the rows of the nodes share the text.
+    # Cut the name once, so that the rows of all nodes share it.
     name = (_text(graph.get("name")) or "")[:_LONGEST_GRAPH_NAME] or None
     for node in _tables(graph.get("nodes")):
         if node.get("is_logical") is True:
@@ -113,7 +114,7 @@ def _node(
         guid=_text(node.get("guid")) or "",
         inputs=operands.of(node.get("input_tensors"), tensors),
         outputs=operands.of(node.get("output_tensors"), tensors),
-        # The compiler writes zero for a missing estimate.
+        # The compiler writes 0 if it has no estimate.
         expected_cycles=_whole(node.get("mme_expected_compute_cycles")) or None,
         expected_dma_us=_number(node.get("dma_expected_duration")) or None,
         utilisation=_number(node.get("mme_compute_utilization")) or None,
@@ -143,12 +144,12 @@ def _tables(found: object) -> list[Mapping[str, Any]]:
 
 
 def _text(value: object) -> str | None:
-    """``value`` if it is a text, cut because nodes may repeat a long name."""
+    """``value`` if it is a string, cut to a limit because many nodes may repeat a long name."""
     return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None
 
 
 def _whole(value: object) -> int | None:
-    """``value`` if it is a whole number from 0 to 2**48 - 1; else None."""
+    """``value`` if it is an integer from 0 to 2**48 - 1; else None."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value < _MOST_NUMBER else None

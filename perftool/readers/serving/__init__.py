@@ -1,1 +1,1 @@
-"""Readers of benchmark results and metrics pages of a server."""
+"""Readers of benchmark results and of servers' metrics pages."""

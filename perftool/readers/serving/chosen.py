@@ -10,16 +10,16 @@ _TIME = "_ms"
 
 
 def chosen_result(results: Sequence[ClientResult]) -> ClientResult | None:
-    """The result with the most requests; with equal numbers, an exact result before a printed one, then the last one.
+    """The result with the most requests. Among equals, exact results win over printed ones, then later over earlier.
     Smaller results are warm-ups.
     """
     return max(reversed(results), key=lambda one: (one.requests, one.exact), default=None)
 
 
 def server_numbers(pages: Iterable[MetricsPage]) -> Iterator[ServingNumber]:
-    """The numbers between the first and the last page of one server, or since its start if there is one page. Uses the
-    server with the most output tokens, because a folder may contain pages of a restarted server. Pages are ordered by
-    their totals.
+    """The numbers between the first and the last page of a server, or since its start if there is only one page. Pages
+    are ordered by their totals. A folder may contain pages from before and after a restart, so this uses the server
+    with the most output tokens.
     """
     ordered = sorted(pages, key=lambda page: page.totals.get("output_tokens", 0))
     if not ordered:

@@ -54,7 +54,7 @@ def is_result(keys: Iterable[str]) -> bool:
 
 
 class ResultScanner:
-    """Collects the printed results from the lines of a log, fed in order."""
+    """Collects printed results from the lines of a log, fed in order."""
 
     def __init__(self) -> None:
         self._results: list[ClientResult] = []
@@ -80,7 +80,7 @@ class ResultScanner:
                 self._numbers[_LABELS[found[1]]] = float(found[2])
 
     def reading(self) -> LogReading:
-        """The results so far; a truncated result keeps the numbers that were printed."""
+        """All results so far. A truncated result contains the numbers that were printed."""
         self._close()
         return LogReading(results=tuple(self._results), kind="runtime_log")
 
@@ -91,7 +91,7 @@ class ResultScanner:
 
 
 def read(source: Source, _rank: int | None = None) -> LogReading:
-    """Read one or more JSON results. Raises InputError when the file cannot be opened or read."""
+    """Read one or more JSON results. Raises InputError if the file cannot be opened or read."""
     tally = IssueTally()
     text = "\n".join(line.text for line in read_lines(source, tally, MAX_JSON_LINE))
     try:
@@ -114,7 +114,7 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
 
 
 def _counts(key: str, value: object) -> bool:
-    """Whether ``value`` is a possible number of a known ``key``."""
+    """Whether ``key`` is known and ``value`` is a plausible number."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return key in _KEYS and number and 0 <= value < _MOST  # type: ignore[operator]
 

@@ -1,7 +1,7 @@
 """Reads a saved ``/metrics`` page of vLLM or SGLang, in the text format of Prometheus.
 
-Values of several engines are added. Only the sum and the count of a histogram are kept: their mean is exact, while
-percentiles would be as coarse as the buckets.
+Values of several engines are added up. Only the sum and the count of a histogram are kept: they give the exact mean,
+whereas percentiles would be as coarse as the buckets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SAMPLE = re.compile(
     r"(?P<name>(?:vllm|sglang):\w{1,100})(?:\{(?P<labels>.*)\})? (?P<value>[-+.\w]{1,40})(?: -?\d+)?\s*$"
 )
 _OF_SERVER = re.compile(r"# (?:HELP|TYPE) (?:vllm|sglang):")
-# Our names for totals, with their names in pages, the newest first. Histograms append _sum and _count.
+# Our names for totals, and the names in pages, newest first. Histograms append _sum and _count.
 _TOTALS = {
     "preemptions": ("vllm:num_preemptions_total",),
     "prompt_tokens": ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total"),
@@ -60,12 +60,12 @@ _LABEL = re.compile(r'\b(\w{1,60})="([^"\\]{0,200})"')
 
 
 def is_page(lines: Iterable[str]) -> bool:
-    """Whether a text is a metrics page of a known server."""
+    """Whether a text is the metrics page of a known server."""
     return any(_OF_SERVER.match(line) for line in lines)
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """The totals of one page, and the settings in it. Raises InputError when the file cannot be opened or read."""
+    """Read the totals and the settings in a page. Raises InputError if the file cannot be opened or read."""
     tally = IssueTally()
     sums: dict[str, float] = {}
     settings: tuple[ConfigEntry, ...] = ()
@@ -103,7 +103,7 @@ def _number(text: str) -> float | None:
 
 
 def _known(sums: dict[str, float]) -> dict[str, float]:
-    """The totals by our names. A time has two totals: its sum in ms, and its count under the name ``<name> count``."""
+    """The totals under our names. A time has two totals: its sum in ms, and its count under ``<name> count``."""
     found = {name: sums[one] for name, spellings in _TOTALS.items() for one in spellings[::-1] if one in sums}
     for name, spellings in _TIMES.items():
         for one in spellings[::-1]:

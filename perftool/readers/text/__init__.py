@@ -1,1 +1,1 @@
-"""What readers of text share: lines, times, names, strings, import issues, redaction."""
+"""Shared parts of text readers: lines, times, names, strings, import issues and redaction."""
