@@ -6,14 +6,14 @@ from perftool.model.modules import INSIDE, NO_MODULE, ModuleTime
 
 
 def module_label(module: ModuleTime) -> str:
-    """The class of the module; ``Block x12`` for twelve modules at the same place in the hierarchy."""
+    """Return the class of the module; ``Block x12`` for twelve modules at the same place in the hierarchy."""
     if module.module is None:
         return NO_MODULE
     return f"{module.module} x{module.modules}" if module.modules > 1 else module.module
 
 
 def path_tail(path: str, width: int) -> str:
-    """The innermost classes of ``path``, as many as fit into ``width``; at least one."""
+    """Keep as many of the innermost classes of ``path`` as fit into ``width``, at least one."""
     if len(path) <= width:
         return path
     kept, *outer = reversed(path.split(INSIDE))

@@ -1,4 +1,4 @@
-"""The names that reports use for a run and its device."""
+"""How reports describe a run and its device."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _CLEARLY = 1.05
 
 
 def device_word(report: Report) -> str:
-    """``CPU`` for a run without an accelerator, otherwise ``device``."""
+    """Return ``CPU`` for a run without an accelerator, otherwise ``device``."""
     return "CPU" if report.device.type == "cpu" else "device"
 
 
 def run_title(report: Report) -> str:
-    """The name of the run, with a date in UTC in place of a timestamp in nanoseconds."""
+    """Return the name of the run, with its timestamp in nanoseconds replaced by a date in UTC."""
     return with_date(run_name(report))
 
 
 def run_name(report: Report) -> str:
-    """The name of the trace, of the folder of several ranks, or of the inputs when none is a trace."""
+    """Return the name of the trace, of the folder of several traces, or of other inputs."""
     traces = [read for read in report.inputs if read.kind == "trace"] or list(report.inputs)
     if not traces:
         return "no input"
@@ -39,19 +39,19 @@ def run_name(report: Report) -> str:
 
 
 def run_folder(report: Report) -> str:
-    """The name of the folder that contains the traces; empty for the working directory, and for several folders."""
+    """Return the name of the folder of the traces; empty for the working directory and for several folders."""
     return _folder([read for read in report.inputs if read.kind == "trace"])
 
 
 def device_name(device: Device) -> str:
-    """The name of the device, or its type, prefixed with the count of several; empty without a device."""
+    """Return the name or type of the device, prefixed with the count if there are several; empty without a device."""
     name = device.name or device.type or ""
     return f"{device.count} x {name}" if name and device.count > 1 else name
 
 
 def facts(report: Report) -> list[str]:
-    """The known facts, as short texts: the device, how the ranks are parallelised, their hosts, the kind of run, its
-    steps and their length, the busy share of the device."""
+    """List what is known, as short texts: the device, how the ranks are parallelised, their hosts, the kind of run, its
+    steps and their length, and the busy share of the device."""
     summary = report.summary
     known = [name for name in [device_name(report.device)] if name]
     steps, window = summary["steps"].value, summary["window_ms"].value
@@ -78,18 +78,17 @@ def facts(report: Report) -> list[str]:
 
 
 def step_time(report: Report) -> tuple[str, str]:
-    """The average that describes a step, and its value: the median, or the mean of uneven steps."""
+    """Return the name and value of the average that describes a step: the median, or the mean if steps are uneven."""
     mean_ns = report.run.mean_step_ns
     return ("mean", format_ns(mean_ns)) if mean_ns else ("median", _median_step(report))
 
 
 def _median_step(report: Report) -> str:
-    """The median of the steps of all ranks."""
     return format_ns(median_step_ns(report.steps))
 
 
 def _slowest_rank(report: Report) -> str:
-    """The median step of the slowest rank if it is clearly longer than the median of all ranks."""
+    """Return the median step of the slowest rank if it is clearly longer than that of all ranks."""
     slowest = of_slowest_rank(report.steps)
     slowest_ns = median_step_ns(slowest)
     clear = slowest_ns > _CLEARLY * median_step_ns(report.steps)
@@ -97,7 +96,7 @@ def _slowest_rank(report: Report) -> str:
 
 
 def _hosts(ranks: Sequence[RankSummary]) -> str:
-    """The ranks of each host; empty if a host is unknown, and for a single host or more than ``_MOST_HOSTS``."""
+    """List the ranks of each host; empty if a host is unknown, for a single host, and for more than ``_MOST_HOSTS``."""
     places: dict[str, list[int]] = {}
     for rank in ranks:
         places.setdefault(one_line(rank.host or ""), []).append(rank.rank)
@@ -107,7 +106,7 @@ def _hosts(ranks: Sequence[RankSummary]) -> str:
 
 
 def steps_text(report: Report, steps: int) -> str:
-    """The number of recorded steps, on each rank if there are several."""
+    """Return the number of recorded steps, per rank if there are several."""
     counts = sorted({rank.steps for rank in report.ranks if rank.status == "ok" and rank.steps})
     least, most = (counts[0], counts[-1]) if counts else (steps, steps)
     ending = "s" if most > 1 else ""
@@ -115,7 +114,7 @@ def steps_text(report: Report, steps: int) -> str:
 
 
 def _busy(report: Report, ratio: float) -> str:
-    """The busy share of the device, without the time in which a collective waits for another rank."""
+    """Return the busy share of the device, without the time in which collectives wait for other ranks."""
     # On a CPU, collectives run on their own threads, so compute goes on while they wait.
     if report.device.type == "cpu":
         return f"busy {format_ratio(ratio)}"
@@ -128,8 +127,8 @@ def _busy(report: Report, ratio: float) -> str:
 
 
 def _waiting_ns(rank: RankSummary) -> int:
-    """A lower bound on the time in ns that the rank waits for others while nothing else runs, because all of the
-    overlapped collective time may be waiting."""
+    """Return how long the rank waits for others while nothing else runs, in ns. This is a lower bound: it assumes that
+    all overlapped collective time is waiting."""
     return max(0, (rank.waited_ns or 0) - ((rank.collective_ns or 0) - (rank.exposed_ns or 0)))
 
 
@@ -139,7 +138,7 @@ def _folder(files: Sequence[InputFile]) -> str:
 
 
 def _parent(files: Sequence[InputFile]) -> str:
-    """The name of the last folder that all ``files`` are in; empty for the working directory."""
+    """Return the name of the innermost folder that contains all ``files``; empty for the working directory."""
     parts = zip(*(read.path.replace("\\", "/").split("/")[:-1] for read in files), strict=False)
     common = [same[0] for same in takewhile(lambda part: len(set(part)) == 1, parts)]
     return common[-1] if common else ""

@@ -1,6 +1,6 @@
-"""The terminal's report as HTML for a notebook cell, with the colours of the HTML page.
+"""The one-screen report as HTML for a notebook cell, with the colours of the HTML page.
 
-The fragment has no scripts or style sheets, and inherits the notebook's text and background colours.
+The fragment contains no scripts or style sheets, and inherits the notebook's text and background colours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SOFT = 'style="margin:0;opacity:.75"'
 
 
 def render_notebook(report: Report) -> str:
-    """``report`` as an HTML fragment; every name from the trace is escaped."""
+    """Render ``report`` as an HTML fragment, with all names from the trace escaped."""
     headline = f'<p style="margin:.2em 0;font-size:115%"><b>{escape(one_line(report.verdict.headline))}</b></p>'
     parts = (_head(report), _notes(report), headline, _bar(time_parts(report)), _findings(report.advice))
     return f'<div style="line-height:1.5;max-width:60em">{"".join(parts)}</div>'
@@ -35,7 +35,7 @@ def _head(report: Report) -> str:
 
 
 def _notes(report: Report) -> str:
-    """The origin of inputs that no device recorded, and problems with the inputs."""
+    """Label inputs that were not recorded on a device, and list problems with the inputs."""
     strange = [f"Not a measurement. {text}." for text in origins(report)]
     issues = [f"{read.path}: {issue.message}" for read in report.inputs for issue in read.issues
               if issue.kind not in ("handMade", "simulated")]  # fmt: skip
@@ -43,7 +43,7 @@ def _notes(report: Report) -> str:
 
 
 def _bar(parts: Sequence[TimePart]) -> str:
-    """The parts of the time as one bar and in words; idle parts are pale."""
+    """Show the parts of the time as a bar with a legend; idle parts are pale."""
     if not parts:
         return ""
     pieces = "".join(

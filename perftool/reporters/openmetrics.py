@@ -1,7 +1,7 @@
 """The numbers of a run as OpenMetrics text, which Prometheus also reads as its own text format.
 
-Uses only gauges in base units (seconds, bytes, ratio), which the node exporter's textfile collector accepts, too. Names
-and escapes follow the OpenMetrics 1.0 specification. Numbers missing from the input are left out.
+All metrics are gauges in base units (seconds, bytes, ratio), which the node exporter's textfile collector also accepts.
+Names and escapes follow the OpenMetrics 1.0 specification. Numbers missing from the input are left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MS_PER_S = 1e3
 
 @dataclass(frozen=True)
 class _Family:
-    """One gauge: ``samples`` are its values by labels."""
+    """A gauge; ``samples`` are its labels and values."""
 
     name: str
     unit: str
@@ -34,7 +34,7 @@ class _Family:
 
 
 def render_openmetrics(report: Report) -> bytes:
-    """The report's summary, the numbers of each of several ranks, and the counts of findings; ends with ``# EOF``."""
+    """Render the summary, the metrics of each rank if there are several, and the counts of findings."""
     lines = [line for family in _families(report) for line in _lines(family)]
     return "".join(f"{line}\n" for line in [*lines, "# EOF"]).encode()
 
@@ -66,7 +66,7 @@ def _families(report: Report) -> Iterable[_Family]:
 
 
 def _family(scope: str, kind: MetricKind, values: Iterable[tuple[Mapping[str, str], float]]) -> _Family:
-    """A summary metric as a gauge: its name ends in the unit, and milliseconds become seconds."""
+    """Turn a summary metric into a gauge: its name ends in the unit, and milliseconds become seconds."""
     seconds = kind.unit == "ms"
     unit = "seconds" if seconds else "" if kind.unit == "count" else kind.unit
     name = kind.name.removesuffix("_ms") + "_seconds" if seconds else kind.name

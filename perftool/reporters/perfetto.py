@@ -1,4 +1,4 @@
-"""Annotations, and recordings of several ranks, as events of a Chrome trace for Perfetto."""
+"""Writes annotations, and recordings of several ranks, as events of a Chrome trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import orjson
 from perftool.model.annotations import CATEGORY, RANKS_KEY, Annotations, Counter, Flow, Lane, RankTimeline
 from perftool.reporters.json import cleaned
 
-# Perfetto sorts processes by this number. Profilers use 0 and more, some -1, so the annotations come first.
+# Perfetto sorts processes by this number. Profilers use -1 and above, so the annotations come first.
 _SORT_INDEX = -1_000_000
 _EVENTS_PER_BLOCK = 1000
-# In a file with several ranks each process has its own number: above thread ids, which Linux limits to 2**22, and below
-# 2**31 for 200,000 ranks.
+# In a file with several ranks, processes get new numbers: above thread ids, which Linux limits to 2**22, and below
+# 2**31 for up to 200,000 ranks.
 _FIRST_OF_RANKS, _PER_RANK, _MOST_PROCESSES = 10_000_000, 10_000, 5_000
-# Viewers require numeric flow ids, which are made from the recorded id and the rank. Annotations use larger ids.
+# Viewers require numeric flow ids. They are computed from the recorded id and the rank; annotations use larger ids.
 _RANKS, _IDS = 2**12, 2**40
 # Numbers that some profilers write but JSON does not allow; a viewer may reject the file because of them.
 _NOT_FINITE = re.compile(r"([:\[,]\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,\]}])", re.IGNORECASE)
@@ -28,8 +28,8 @@ _NOT_FINITE = re.compile(r"([:\[,]\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,\]}])", re.
 
 @dataclass(frozen=True)
 class _Place:
-    """Where to put the annotations of a rank: the offset of their times in ns, their order among processes, and the id
-    of their first flow."""
+    """Where the annotations of a rank go: the offset of their times in ns, their position among the processes, and the
+    id of their first flow."""
 
     offset_ns: int = 0
     sort_index: int = _SORT_INDEX
@@ -43,15 +43,15 @@ _ALONE = _Place()
 
 
 def render_events(annotations: Annotations) -> Iterator[bytes]:
-    """The events as JSON text, separated by commas, in large non-empty blocks.
+    """Yield the events as JSON, separated by commas, in large non-empty blocks.
 
-    Times are in microseconds with three decimals, which keep every nanosecond.
+    Times are in microseconds with three decimals, to keep every nanosecond.
     """
     return _blocks(_events(annotations, _ALONE))
 
 
 def render_ranks(timelines: Iterable[RankTimeline]) -> Iterator[bytes]:
-    """A whole trace file with the recordings of all ranks, each below its annotations, in blocks of JSON text."""
+    """Yield, in blocks of JSON, a trace file with the recordings of all ranks, each below its annotations."""
     ranks: list[int] = []
     yield b'{"traceEvents":[\n'
     for place, timeline in enumerate(timelines):
@@ -67,8 +67,8 @@ def _blocks(events: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 
 def _of_rank(timeline: RankTimeline, place: int) -> Iterator[dict[str, Any]]:
-    """The events of the ``place``-th rank; its processes are named after it and follow the processes of the previous
-    rank."""
+    """Yield the events of the ``place``-th rank. Its processes follow those of the previous rank and are named after
+    it."""
     first, offset = _FIRST_OF_RANKS + place * _PER_RANK, timeline.offset_ns or 0
     shown = timeline.processes[:_MOST_PROCESSES]
     numbers = {pid: first + at for at, pid in enumerate(shown, 1)}
@@ -109,7 +109,7 @@ def _process_name(args: str | None) -> str:
 
 
 def _readable(args: str) -> str | None:
-    """``args`` as the JSON object that viewers expect; None for other values."""
+    """Make ``args`` a JSON object that viewers accept; None if it is not an object."""
     if not _NOT_FINITE.search(args):
         return args if args.startswith("{") else None
     # If the match was inside a string, ``args`` was already valid.
@@ -120,7 +120,7 @@ def _readable(args: str) -> str | None:
 
 
 def _parsed(text: str) -> Any:
-    """``text`` as a value; None if it is not JSON, or nested too deeply."""
+    """Parse ``text``; None if it is not JSON or is nested too deeply."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -128,12 +128,12 @@ def _parsed(text: str) -> Any:
 
 
 def _number(text: str | None) -> int | str:
-    """The number of a thread or stream, else its recorded name."""
+    """Return the number of a thread or stream if it has one, otherwise its recorded name."""
     return int(text) if text and text.isdecimal() and len(text) < 10 else text or 0
 
 
 def _id(text: str) -> int:
-    """The id of a flow or an asynchronous event as a number; the same text gives the same number."""
+    """Turn the id of a flow or an asynchronous event into a number that depends only on its text."""
     return int(text) % _IDS if text.isdecimal() and len(text) < 20 else crc32(text.encode())
 
 
@@ -152,7 +152,7 @@ def _events(annotations: Annotations, place: _Place) -> Iterator[dict[str, Any]]
 
 
 def _lane(lane: Lane, pid: int, tid: int, place: _Place) -> Iterator[dict[str, Any]]:
-    """The lane as begin and end events: rounding cannot make them overlap, unlike starts with durations."""
+    """Yield the lane as begin and end events, which rounding cannot make overlap, unlike events with durations."""
     where = {"pid": pid, "tid": tid}
     open_ends: list[int] = []
     for mark in lane.marks:
@@ -166,7 +166,7 @@ def _lane(lane: Lane, pid: int, tid: int, place: _Place) -> Iterator[dict[str, A
 
 
 def _flow(flow: Flow, number: int, pid: int, place: _Place) -> Iterator[dict[str, Any]]:
-    """An arrow between two slices, identified by their tracks and start times."""
+    """Yield an arrow between two slices, which are identified by their tracks and start times."""
     shared = {"cat": CATEGORY, "name": "critical path", "id": number, "pid": pid}
     yield {**shared, "ph": "s", "tid": pid + 1 + flow.source, "ts": place.us(flow.source_ts_ns)}
     yield {**shared, "ph": "f", "bp": "e", "tid": pid + 1 + flow.target, "ts": place.us(flow.target_ts_ns)}
@@ -185,12 +185,12 @@ def _name(event: str, pid: int, tid: int, **args: Any) -> dict[str, Any]:
 
 
 def shown_ns(ns: int) -> int:
-    """The time in ns that Perfetto shows for ``ns``: version 52 reads microseconds as a double, which rounds."""
+    """Round ``ns`` as Perfetto does: version 52 reads microseconds as a double."""
     return int(float(_text(ns)) * 1000 + 0.5)
 
 
 def _us(ns: int) -> orjson.Fragment:
-    """Microseconds as a JSON number with three decimals; a double would round times since 1970."""
+    """Write ``ns`` as microseconds with three decimals; a double would round times since 1970."""
     return orjson.Fragment(_text(ns).encode())
 
 

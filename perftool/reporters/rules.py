@@ -11,7 +11,7 @@ from perftool.reporters.json import dump
 
 
 def render_rules_text(rules: Sequence[Rule]) -> bytes:
-    """A single rule in full; several as a table of code, status, severity, name and summary."""
+    """Render a single rule in full, and several as a table of code, status, severity, name and summary."""
     if len(rules) == 1:
         return _page(rules[0]).encode()
     width = max((len(rule.name) for rule in rules), default=0)
@@ -22,22 +22,22 @@ def render_rules_text(rules: Sequence[Rule]) -> bytes:
 
 
 def render_rules_markdown(rules: Sequence[Rule]) -> bytes:
-    """The pages of all ``rules``, concatenated."""
+    """Concatenate the pages of all ``rules``."""
     return "\n".join(_page(rule) for rule in rules).encode()
 
 
 def render_rule_json(rule: Rule) -> bytes:
-    """One rule as an object."""
+    """Render a rule as a JSON object."""
     return dump(rule_dict(rule), indent=True)
 
 
 def render_rules_json(rules: Sequence[Rule]) -> bytes:
-    """All rules as an array of objects."""
+    """Render all rules as a JSON array."""
     return dump([rule_dict(rule) for rule in rules], indent=True)
 
 
 def rule_dict(rule: Rule) -> dict[str, Any]:
-    """One rule as plain values; ``url`` is its page."""
+    """Convert a rule to plain values."""
     return {
         "name": rule.name, "code": rule.code, "summary": rule.summary, "message": rule.message,
         "explanation": _page(rule), "severity": rule.severity, "confidence": rule.confidence,

@@ -1,4 +1,4 @@
-"""A run, and each of its ranks, as JSON lines to append to a summary file."""
+"""Writes a run and its ranks as JSON lines for a summary file."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from perftool.reporters.verdict import origin
 from perftool.units import NS_PER_MS, NS_PER_S
 
 _MOST_CODES = 5
-# Earlier times (before 2001) have another origin, such as the start of the machine.
+# Times before this (2001) do not count from 1970, but for example from the boot of the machine.
 _EARLIEST_NS = 10**18
 
 
 def render_run_lines(report: Report, time: datetime, file: FileState | None = None) -> bytes:
-    """One line for the run and, if it has several ranks, one for each: UTF-8 JSON with sorted keys.
+    """Write a line of JSON for the run and, if it has several ranks, one for each rank.
 
-    ``time`` (UTC) is when the run was analysed, ``file`` a trace from a watched folder. Numbers missing from the input
-    are null.
+    ``time`` (UTC) is when the run was analysed. ``file`` is its trace, if that comes from a watched folder.
+    Unknown numbers are null.
     """
     head: dict[str, Any] = {
         "version": LINE_VERSION, "tool": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -58,7 +58,7 @@ def render_unread_line(name: str, time: datetime) -> bytes:
 
 
 def _recorded(report: Report) -> str:
-    """The start of the first step, as ISO 8601 in UTC; empty if the clock of the trace has no date."""
+    """Return the start of the first step as ISO 8601 in UTC; empty if times do not count from 1970."""
     first = min((step.ts_ns for step in report.steps), default=0)
     if first < _EARLIEST_NS:
         return ""
@@ -66,8 +66,8 @@ def _recorded(report: Report) -> str:
 
 
 def _recorded_per_step_ms(report: Report) -> float | None:
-    """The length of the recording per step, in ms, of the rank with the largest value. ``trend`` compares it, as
-    ``diff --fail-if`` does. None for a server, where it depends on the requests."""
+    """Return the length of the recording per step, in ms, of the rank where it is largest. ``trend`` compares it, like
+    ``diff --fail-if``. None for a server, where it depends on the requests."""
     if report.run.steps_from == "iteration":
         return None
     recorded = {one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None}
@@ -76,7 +76,7 @@ def _recorded_per_step_ms(report: Report) -> float | None:
 
 
 def _lost_kernels_ratio(report: Report) -> float | None:
-    """The largest share of missing kernels of all ranks; None if it is unknown for all."""
+    """Return the largest share of missing kernels on any rank; None if it is unknown for all."""
     return max((one.lost_kernels_ratio for one in report.ranks if one.lost_kernels_ratio is not None), default=None)
 
 
@@ -89,7 +89,7 @@ def _of_rank(rank: RankSummary, report: Report) -> dict[str, Any]:
 
 
 def rank_metrics(rank: RankSummary) -> dict[str, float | None]:
-    """The numbers of the summary known for a single rank, by name."""
+    """Return the summary metrics that are known for a single rank, by name."""
     known = None if rank.busy_ns is None or rank.idle_ns is None else rank.busy_ns + rank.idle_ns
     return {
         "steps": float(rank.steps),

@@ -1,4 +1,4 @@
-"""The iterations of a serving engine as lines of text, the same in every report."""
+"""Describes the iterations of a serving engine in lines of text, shared by all reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STAGES = {
 
 
 def server_lines(report: Report) -> Iterator[str]:
-    """Lines on the recorded iterations, on what clients measured, and on the server's counters."""
+    """Describe the recorded iterations, and what the client or the server measured."""
     if report.serving:
         yield from serving_lines(report.serving)
     known = {name: format_metric(metric) for name, metric in report.summary.items() if metric.value is not None}
@@ -36,7 +36,7 @@ def server_lines(report: Report) -> Iterator[str]:
         yield f"According to the log, {decode}."
     rates = [f"{known[name].removesuffix('/s')} {what}" for name, what in _RATES.items() if name in known]
     times = [f"{what} {known[name]}{_p99(name, known)}" for name, what in _TIMES.items() if name in known]
-    # An idle server reports only its count of preemptions, which is not worth a line.
+    # An idle server reports only its number of preemptions, which is not worth a line.
     if set(known) & {*_RATES, *_TIMES} - {"preemptions"}:
         yield f"Measured by the client or the server: {', '.join(rates + times)}."
 
@@ -47,7 +47,7 @@ def _p99(name: str, known: Mapping[str, str]) -> str:
 
 
 def serving_lines(serving: Serving) -> Iterator[str]:
-    """Lines on throughput, on each phase, and on the time of a decode."""
+    """Describe the throughput, each phase, and where the time of a decode goes."""
     yield f"{_throughput(serving)}."
     for phase in serving.phases:
         if phase.share >= _NAMED and phase.name != "idle":

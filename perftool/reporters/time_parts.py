@@ -1,4 +1,4 @@
-"""The parts of the time for the bar in the terminal, the HTML page and a notebook."""
+"""Divides the time into parts, for the bar in the terminal, the HTML page and notebooks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perftool.model.words import kind_label
 
 @dataclass(frozen=True)
 class TimePart:
-    """A part of the time: its kind (which has a colour), label and share of the time; ``idle`` if no device works."""
+    """A part of the time. Its kind determines its colour; ``idle`` means that no device works."""
 
     kind: str
     label: str
@@ -21,9 +21,9 @@ class TimePart:
 
 
 def time_parts(report: Report) -> tuple[TimePart, ...]:
-    """The parts of the window, which add up to it: device work, then the causes of idle time, largest first.
+    """Divide the window into device work and the causes of idle time, largest first.
 
-    Without a device, the parts of the complete steps. Empty if the input shows no time, or no state of the device.
+    If the device is not recorded, divide the complete steps instead. Empty if the state of the device is unknown.
     """
     summary = report.summary
     busy, kernels = (summary[name].value for name in ("device_busy_ratio", "kernel_busy_ratio"))

@@ -23,7 +23,7 @@ _MARKS = "▁▂▃▄▅▆▇█"
 _PLAIN_MARKS = "_.-=+*%#"
 _WIDEST = 72
 _MOST_LEVELS = 8
-# Times are shown to the minute; the JSON has them in full.
+# Times are shown to the minute; the JSON contains them in full.
 _MINUTE = len("2026-01-01T00:00")
 
 
@@ -41,7 +41,7 @@ def print_trend(trend: Trend, source: str, console: Console) -> None:
 
 
 def trend_headline(trend: Trend) -> str:
-    """The verdict on the runs in one sentence."""
+    """State the verdict on the runs in one sentence."""
     name, levels = trend.kind.name, trend.levels
     if trend.verdict == "cannot be judged":
         return f"{name}: too few runs to judge (fewer than {2 * FEWEST_RUNS})."
@@ -56,7 +56,7 @@ def trend_headline(trend: Trend) -> str:
 
 
 def trend_notes(trend: Trend) -> list[str]:
-    """A sentence on the runs and lines that were left out; nothing if none were."""
+    """Say which runs and lines were left out, if any."""
     other = f"{_runs(trend.left_out)} of another device, world size or origin"
     absent = f"{_runs(trend.absent)} whose inputs do not show {trend.kind.name}"
     incomplete = f"{_runs(trend.incomplete)} with inputs that could not be read in full"
@@ -69,7 +69,7 @@ def trend_notes(trend: Trend) -> list[str]:
 
 
 def sparkline(values: Sequence[float], marks: str = _MARKS) -> str:
-    """One mark per value, the lowest for the smallest; a longer series shows medians of groups."""
+    """Draw one mark per value, the lowest for the smallest. In a long series, each mark is the median of a group."""
     count = min(len(values), _WIDEST)
     edges = [round(at * len(values) / count) for at in range(count + 1)]
     drawn = [median(values[edges[at] : edges[at + 1]]) for at in range(count)]
@@ -80,7 +80,7 @@ def sparkline(values: Sequence[float], marks: str = _MARKS) -> str:
 
 
 def render_trend_json(trend: Trend) -> bytes:
-    """The whole trend as one object; values are in the unit of the metric."""
+    """Render the whole trend as one JSON object, with values in the unit of the metric."""
     data: dict[str, Any] = asdict(trend)
     kind = data.pop("kind")
     data["runs"] = data.pop("points")
@@ -92,7 +92,7 @@ def render_trend_json(trend: Trend) -> bytes:
 
 
 def level_rows(trend: Trend) -> list[tuple[str, str, str, str, str, str]]:
-    """The texts for each level: median, change from the previous level, runs, first, last, and new findings."""
+    """Format each level: median, change from the previous level, number of runs, first, last, and new findings."""
     return [
         (_value(trend, level.median), _change(level), f"{level.runs}", level.first[:_MINUTE], level.last[:_MINUTE],
          ", ".join(level.new_codes))

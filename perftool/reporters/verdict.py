@@ -1,4 +1,4 @@
-"""Texts around the verdict: titles of findings, gains, and the origin of inputs."""
+"""Texts about findings and inputs: titles, gains, and where the inputs come from."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _ORIGINS = ("handMade", "simulated")
 
 
 def finding_title(finding: Finding, report: Report) -> str:
-    """A short title of a finding: the summary of its rule, or its name if the rule is unknown."""
+    """Return a title for a finding: the summary of its rule, or its name if the rule is unknown."""
     name = finding.name.replace("-", " ")
     title = next((rule.summary for rule in report.rules if rule.code == finding.code), name)
     return of_steps(title, report.run.step_word)
 
 
 def origins(report: Report) -> list[str]:
-    """Sentences on simulated and hand-made inputs, with their paths unless there is only one trace."""
+    """Say which inputs are simulated or made by hand, with their paths unless there is only one trace."""
     is_single = sum(read.kind == "trace" for read in report.inputs) == 1
     stated = {(issue.message, read.path) for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
     messages = sorted({message for message, _ in stated})
@@ -26,13 +26,13 @@ def origins(report: Report) -> list[str]:
 
 
 def origin(report: Report) -> str:
-    """The origin of the inputs for other programs: ``simulated``, ``handMade``, both, or empty for recorded traces."""
+    """Return the source of the inputs for other programs: ``simulated``, ``handMade``, both, or empty if recorded."""
     kinds = {issue.kind for read in report.inputs for issue in read.issues if issue.kind in _ORIGINS}
     return " ".join(sorted(kinds))
 
 
 def gain_text(finding: Finding) -> str:
-    """``≤ 221 ms (57.8 %)``: the gain per step, an upper bound unless predicted; empty without a gain."""
+    """Format the gain per step, ``≤ 221 ms (57.8 %)``: an upper bound unless predicted; empty without a gain."""
     gain = finding.gain
     if gain is None:
         return ""

@@ -1,4 +1,4 @@
-"""Texts on which ranks wait in the process groups of a role, and how long."""
+"""Describes which ranks wait in the process groups of a role, and how long."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_SETS, _MOST_PIECES = 4, 4
 
 
 def waiting_text(role: GroupRole) -> str:
-    """The ranks that wait, how long (a range if the times differ much), and whether all groups have equally fast
+    """Say which ranks wait, how long (as a range if many times differ), and whether all groups have equally fast
     links."""
     return f"{_times(role.waiting)}{'   even links' if role.even_links else ''}"
 

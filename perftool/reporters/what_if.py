@@ -20,7 +20,7 @@ _LONGEST_NAME = 60
 
 
 def render_what_if_json(result: WhatIf) -> bytes:
-    """``result`` as one JSON object; times in ns, null if unknown."""
+    """Render ``result`` as one JSON object, with times in ns and null for unknown values."""
     return dump(
         {
             "version": VERSION,

@@ -29,7 +29,7 @@ MOST_LINES = 25
 _MOST_FINDINGS = 5
 _MOST_NOTES = 2
 _MOST_NAMED = 4
-# The characters of context: five lines of 80 columns.
+# The most characters of context: five lines of 80 columns.
 _MOST_CONTEXT = 400
 # From this width on, a finding and its fix are on one line.
 _WIDE = 150
@@ -40,7 +40,7 @@ _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold 
 
 @dataclass(frozen=True)
 class _Row:
-    """A finding and its row of the table. ``cells``: its name with the number of ranks, its gain, its source."""
+    """A row of the table. ``cells`` are the finding's name with the number of ranks, its gain, and its line of code."""
 
     finding: Finding
     cells: tuple[str, str, str]
@@ -74,7 +74,7 @@ def print_answer(report: Report, console: Console, choice: Choice | None = None)
 
 
 def _most_important(sentences: Sequence[str]) -> str:
-    """As many ``sentences``, from the first, as fit in ``_MOST_CONTEXT``; at least one. ``--full`` prints all."""
+    """Keep as many of the first ``sentences`` as fit in ``_MOST_CONTEXT``, at least one. ``--full`` prints all."""
     ends = accumulate(len(one) + 1 for one in sentences)
     return " ".join(one for at, (one, end) in enumerate(zip(sentences, ends, strict=True))
                     if not at or end <= _MOST_CONTEXT)  # fmt: skip
@@ -85,7 +85,7 @@ def _heads(report: Report) -> tuple[str, str, str]:
 
 
 def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) -> Sequence[_Row]:
-    """The ``rows`` that fit in ``room`` lines together with the lines below them; at least the first."""
+    """Keep the first ``rows`` that fit in ``room`` lines together with the lines below them, at least one."""
     for count in range(min(_MOST_FINDINGS, len(rows)), 1, -1):
         fitting = rows[:count]
         lines = len(_table(fitting, console, _heads(report))) + 1 + len(_below(report, Choice(), fitting, console))
@@ -102,7 +102,7 @@ def _header(report: Report, console: Console) -> list[Text]:
 
 
 def _shortened(name: str, width: int) -> str:
-    """``name`` in at most ``width`` cells: drops its suffixes, then cuts it."""
+    """Shorten ``name`` to ``width`` cells: drop its suffixes, then cut it."""
     short = name
     for ending in _ENDINGS:
         if len(short) > width and name.endswith(ending):
@@ -111,7 +111,7 @@ def _shortened(name: str, width: int) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """``text`` in at most ``width`` cells, cut in the middle."""
+    """Cut out the middle of ``text`` if it is longer than ``width``."""
     if len(text) <= width:
         return text
     tail = width // 2
@@ -119,7 +119,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _notes(report: Report, console: Console) -> list[Text]:
-    """Important notes on the inputs: that they do not come from a device, and what was dropped or repaired."""
+    """List important notes on the inputs: that no device recorded them, and what was dropped or repaired."""
     strange = [f"Not a measurement. {text}." for text in origins(report)]
     printed = set(strange)
     issues = [_remark(read, issue.message) for read in report.inputs for issue in read.issues
@@ -131,13 +131,13 @@ def _notes(report: Report, console: Console) -> list[Text]:
 
 
 def _remark(read: InputFile, message: str) -> str:
-    """``message``, prefixed with the name of its file if missing."""
+    """Prefix ``message`` with the path of its file, unless it has that prefix."""
     return one_line(message if message.startswith(f"{read.path}: ") else f"{read.path}: {message}")
 
 
 def _rows(report: Report, choice: Choice) -> list[_Row]:
-    """The advice that is severe enough, most worthwhile first: one row per rule and fix, with the first finding's
-    gain."""
+    """List the advice that is severe enough, most worthwhile first: one row per rule and fix, with the gain of its
+    first finding."""
     chosen = choice.of(report.findings)
     of_fix: dict[tuple[str, str], list[Sequence[int]]] = {}
     for group in grouped(chosen):
@@ -163,7 +163,7 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
 
 
 def _awaited(findings: Sequence[Finding]) -> str:
-    """The rank that the others wait for, if the findings name one."""
+    """Return the subject of a finding about a rank that others wait for; otherwise an empty text."""
     first = findings[0]
     return f": {one_line(first.subject)}" if len(findings) == 1 and first.late_ranks else ""
 
@@ -193,7 +193,7 @@ def _table(rows: Sequence[_Row], console: Console, names: tuple[str, str, str]) 
 
 
 def _without_leading_folders(place: str, width: int) -> str:
-    """A line of code in at most ``width`` cells: drops leading folders if it is too long."""
+    """Shorten a line of code to ``width`` cells by dropping leading folders."""
     shown = place
     while cell_len(shown) > width and "/" in shown:
         shown = shown.split("/", 1)[1]
@@ -201,7 +201,7 @@ def _without_leading_folders(place: str, width: int) -> str:
 
 
 def _spelled(row: _Row, console: Console) -> _Row:
-    """``row`` without characters that the console's encoding lacks."""
+    """Replace ``≤`` if the console's encoding does not support it."""
     if console.encoding.lower().startswith("utf"):
         return row
     name, gain, where = row.cells
@@ -218,7 +218,7 @@ def _padded(text: str, width: int) -> str:
 
 
 def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Console) -> list[Text]:
-    """The gain of all fixes together, then one line on the remaining findings, and one on what to do next."""
+    """State the gain of all fixes together, the remaining findings, and what to do next."""
     seen = {row.finding.code for row in shown}
     rest = [finding for finding in choice.of(report.findings) if finding.code not in seen]
     parts = [f"{len(rest)} more finding{'s' if len(rest) > 1 else ''} ({_names(rest)})"] if rest else []
@@ -228,7 +228,7 @@ def _below(report: Report, choice: Choice, shown: Sequence[_Row], console: Conso
     together = report.verdict.together
     lines = _wrapped(Text(one_line(together)), console) if together else []
     lines += _wrapped(Text(f"Also: {'; '.join(parts)}.", style="dim"), console) if parts else []
-    # A recording without host ops cannot have lines of code; one with modules has stacks.
+    # Without host ops, there can be no lines of code; with modules, the recording already has stacks.
     recorded = bool(report.top_ops) and not report.modules and not origins(report)
     if shown and not any(row.cells[2] for row in shown) and recorded:
         lines += _wrapped(Text(_NO_STACKS, style="dim"), console)
@@ -247,7 +247,7 @@ def _next(shown: Sequence[_Row]) -> str:
 
 
 def _wrapped(text: Text, console: Console, indent: int = 0) -> list[Text]:
-    """``text`` wrapped for a terminal, or on one line for a pipe."""
+    """Wrap ``text`` for a terminal, or keep it on one line for a pipe."""
     width = max(20, console.width - indent)
     lines = list(text.wrap(console, width)) if text.cell_len > width else [text]
     for line in lines:

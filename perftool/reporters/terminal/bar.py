@@ -1,4 +1,4 @@
-"""A bar of the time by kind, readable without colour."""
+"""Draws the time by kind as a bar that is readable without colour."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from perftool.units import format_ratio
 
 _WIDEST = 100
 _PIPE = 80
-# Device work is dark, idle time light; encodings without block characters get ASCII characters of similar weight.
+# Device work is dark, and idle time is light. Encodings without block characters get similar ASCII characters.
 _MARKS = {False: "█▓▒", True: "░:·"}
 _PLAIN_MARKS = {False: "#%=", True: "-:."}
 _SMALLEST = 0.005
 
 
 def bar(parts: Sequence[TimePart], console: Console) -> list[Text]:
-    """The bar, then its legend: one line for work, and one for the causes of idle time."""
+    """Draw the bar and its legend: one line for work, and one for the causes of idle time."""
     if not parts:
         return []
     width = min(console.width, _WIDEST) if console.width <= _WIDEST * 10 else _PIPE
@@ -35,7 +35,7 @@ def bar(parts: Sequence[TimePart], console: Console) -> list[Text]:
 
 
 def _marked(parts: Sequence[TimePart], console: Console) -> list[tuple[TimePart, str]]:
-    """Each part with its mark; parts beyond the available marks share the last one."""
+    """Assign a mark to each part. If there are too few marks, several parts share the last one."""
     marks = _MARKS if console.encoding.lower().startswith("utf") else _PLAIN_MARKS
     used = {False: 0, True: 0}
     pairs = []
@@ -47,7 +47,7 @@ def _marked(parts: Sequence[TimePart], console: Console) -> list[tuple[TimePart,
 
 
 def _cells(shares: Sequence[float], width: int) -> list[int]:
-    """``width`` cells divided such that each part ends where its cumulative share ends."""
+    """Divide ``width`` cells so that each part ends where its cumulative share ends."""
     whole, ends = sum(shares), [0]
     for at in range(len(shares)):
         ends.append(round(sum(shares[: at + 1]) / whole * width))
@@ -55,7 +55,7 @@ def _cells(shares: Sequence[float], width: int) -> list[int]:
 
 
 def _legend(marked: Sequence[tuple[TimePart, str]], width: int) -> Text:
-    """The largest parts that fit on one line, and the sum of the rest."""
+    """List the largest parts that fit on one line, and the sum of the rest."""
     wanted = sorted((pair for pair in marked if pair[0].share >= _SMALLEST), key=lambda pair: -pair[0].share)
     while wanted:
         line = _entries([pair for pair in marked if pair in wanted], marked)

@@ -13,12 +13,12 @@ _ORDER: dict[str, int] = {severity: at for at, severity in enumerate(SEVERITIES)
 
 @dataclass(frozen=True)
 class Choice:
-    """The findings to show: at most ``top`` (or, if None, as many as fit the screen), of at least ``severity``."""
+    """Which findings to show: at most ``top`` (if None, as many as fit the screen), of at least ``severity``."""
 
     top: int | None = None
     severity: str = "info"
 
     def of(self, findings: Sequence[Finding]) -> list[Finding]:
-        """The ``findings`` that are severe enough."""
+        """Keep the ``findings`` that are severe enough."""
         worst = _ORDER[self.severity]
         return [finding for finding in findings if _ORDER[finding.severity] <= worst]

@@ -1,4 +1,4 @@
-"""One line for each of many unrelated runs."""
+"""Describes each of many unrelated runs in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perftool.units import format_ratio
 
 
 def line_of(trace: str, report: Report, width: int) -> Text:
-    """A line with ``trace``, device, step time, busy share, and the first finding; names take ``width`` cells."""
+    """Format the name, device, step time, busy share and first finding of a run. The name takes ``width`` cells."""
     step, busy = report.summary["step_time_ms"], report.summary["device_busy_ratio"].value
     cells = (
         f"{device_name(report.device) or 'no device':<24}",
@@ -29,5 +29,5 @@ def line_of(trace: str, report: Report, width: int) -> Text:
 
 
 def line_of_failure(trace: str, error: Exception, width: int) -> Text:
-    """A line on why ``trace`` has no result."""
+    """Say why ``trace`` has no result."""
     return Text(f"{one_line(trace):<{width}}  {one_line(str(error))}", style="red")

@@ -99,7 +99,7 @@ def _print_serving(report: Report, console: Console) -> None:
 
 
 def _print_inputs(inputs: Sequence[InputFile], console: Console) -> None:
-    """Each input; many traces without issues are listed on one line."""
+    """Print each input; many traces without issues share one line."""
     plain = [read for read in inputs if read.kind == "trace" and read.status == "ok" and not read.issues]
     many = plain if len(plain) > _MOST_INPUTS else []
     if many:
@@ -184,7 +184,7 @@ def _print_bounds(report: Report, console: Console) -> None:
 
 
 def _print_efficiency(report: Report, console: Console) -> None:
-    """The rates of the ops that take the most time, compared with the device's best, and the assumed peaks."""
+    """Print the rates of the ops that take the most time, compared with the peaks of the device."""
     efficiency = report.efficiency
     if efficiency is None or (efficiency.bounded_ns == 0 and not efficiency.missing):
         return
@@ -219,7 +219,7 @@ def _print_findings(report: Report, console: Console) -> None:
 
 
 def _skipped(rules: Sequence[NotApplicable]) -> str:
-    """The codes of a few rules, or the number of many."""
+    """List the codes of a few rules, or count many."""
     if len(rules) <= _MOST_CODES:
         return ", ".join(rule.code for rule in rules)
     return f"{len(rules)} rules; --output-format json lists the reasons"
@@ -255,7 +255,7 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], rep
 
 
 def _paragraph(text: Text, console: Console) -> None:
-    """Prints ``text`` indented and wrapped on terminals, or on one line for pipes."""
+    """Print ``text`` indented: wrapped on a terminal, on one line in a pipe."""
     if console.is_terminal or console.width < _WIDEST_PAGE:
         console.print(Padding(text, (0, 0, 0, 4)))
     else:

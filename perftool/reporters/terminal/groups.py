@@ -1,4 +1,4 @@
-"""The process groups of a run of many ranks: their transfer time, and which ranks wait."""
+"""Describes the process groups of a run: their transfer time, and which ranks wait."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from perftool.reporters.escape import one_line
 from perftool.reporters.waiting import waiting_text
 from perftool.units import format_ns
 
-# Share of a step below which waiting is not noticeable.
+# Waiting below this share of a step is not noticeable.
 _NOTICEABLE = 0.03
 _MOST_ROLES = 4
 
 
 def group_lines(report: Report, noticeable: float = _NOTICEABLE) -> list[Text]:
-    """A header, and a line for each role of process groups (such as data parallel); nothing if no rank waits for
-    ``noticeable``, a share of a step."""
+    """Return a header and a line for each role of process groups (such as data parallel); nothing if no rank waits for
+    at least ``noticeable``, a share of a step."""
     step_ns = median_step_ns(report.steps)
     longest = max((wait.ns_per_step for role in report.groups for wait in role.waiting), default=0)
     if not report.groups or not step_ns or longest < noticeable * step_ns:

@@ -1,4 +1,4 @@
-"""The tables of the text report: steps, rankings, and Gaudi-specific ones."""
+"""The tables of the text report."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _MOST_MODULES, _LEAST_MODULE = 30, 0.01
 _LONGEST_NAME = 72
 _SHORTEST_NAME = 32
 _UNLIMITED = 10_000
-# Short names let the table fit 100 columns.
+# Short names make the table fit into 100 columns.
 _SHORT = {"communication": "comm", "dataloader": "loader"}
 
 
 def steps_table(steps: Sequence[Step], word: str) -> Table:
-    """The breakdown of each step in ms, without parts absent in all steps; if there are many steps, the first and the
-    last two."""
+    """Show the breakdown of each step in ms, without parts that no step has. Of many steps, only the first and the last
+    two are shown."""
     used = [part for part in BREAKDOWN if any(step.parts_ns[part] for step in steps)]
     table = table_of(word, "total", *(_SHORT.get(part, part) for part in used))
     shown = steps if len(steps) <= _MOST_STEPS else [*steps[: _MOST_STEPS - 2], *steps[-2:]]
@@ -54,7 +54,7 @@ def steps_table(steps: Sequence[Step], word: str) -> Table:
 
 
 def efficiency_table(efficiency: Efficiency) -> Table:
-    """The ops that take the most time: their rates, and their share of the best possible rate."""
+    """Show the ops that take the most time, with their rates and their share of the peak."""
     table = table_of("op", "shapes", "calls", "time", "reached", "of peak")
     for op in efficiency.ops[:_MOST_OPS]:
         shapes = Text(one_line(shapes_text(op))[:_SHORTEST_NAME])
@@ -70,7 +70,7 @@ def efficiency_table(efficiency: Efficiency) -> Table:
 
 
 def chain_table(chain: Chain) -> Table:
-    """One repeat of a sequence of kernels: the op that launched each, its time and its share of the sequence."""
+    """Show one repeat of a sequence of kernels: for each, the op that launched it, its time and its share."""
     table = table_of("op", "kernel", "time", "share", "of peak")
     for place in chain.places[:_MOST_PLACES]:
         best = "" if place.roofline_ratio is None else share_text(place.roofline_ratio)
@@ -84,7 +84,7 @@ def chain_table(chain: Chain) -> Table:
 
 
 def modules_table(modules: Sequence[ModuleTime]) -> Table:
-    """The modules that take the most time, indented below the outer module."""
+    """Show the modules that take the most time, indented below their parents."""
     trained = any(module.backward_ns for module in modules)
     table = table_of("module", "calls", *(("forward", "backward") if trained else ("time",)), "itself", "share")
     for module in [module for module in modules if module.share >= _LEAST_MODULE][:_MOST_MODULES]:
@@ -96,7 +96,7 @@ def modules_table(modules: Sequence[ModuleTime]) -> Table:
 
 
 def memory_table(uses: Sequence[MemoryUse]) -> Table:
-    """The kinds of memory blocks in use at the peak."""
+    """Show the kinds of memory blocks in use at the peak."""
     table = table_of("use", "bytes", "share", "blocks", "made by")
     table.columns[-1].justify = "left"
     for use in uses:
@@ -108,7 +108,7 @@ def memory_table(uses: Sequence[MemoryUse]) -> Table:
 
 
 def ranks_table(ranks: Sequence[RankSummary], findings: Sequence[Finding] = (), word: str = "step") -> Table:
-    """One line per rank; times are shares of its window. With many, only those in ``findings`` and unusual ones."""
+    """Show one line per rank, with times as shares of its window; of many, only unusual ones and those in findings."""
     table = table_of("rank", f"{word}s", f"median {word}", "busy", "compute", "exposed", "waiting", "clock")
     for row in ranks_to_show(ranks, findings, _MOST_RANKS):
         step = "" if row.step_ns is None else format_ns(row.step_ns)
@@ -125,7 +125,7 @@ def _share(ns: int | None, whole: int | None) -> str:
 
 
 def shares_table(rows: Sequence[Share]) -> Table:
-    """A ranking: name, time, share of the window, count."""
+    """Show a ranking: name, time, share of the window, count."""
     table = table_of("", "time", "of window", "times")
     for row in rows[:_MOST_ROWS]:
         table.add_row(_name(row.name), format_ns(row.total_ns), format_ratio(row.share), format_count(row.count))
@@ -133,7 +133,7 @@ def shares_table(rows: Sequence[Share]) -> Table:
 
 
 def engines_table(engines: Sequence[Engine]) -> Table:
-    """Engine groups: the union over their lanes, and the mean share of it that a lane fills."""
+    """Show the engines: the time in which any lane is busy, and the mean share of it in which a lane is busy."""
     table = table_of("engine", "busy (union)", "of window", "lanes", "mean lane use", "events")
     ranks = len({engine.rank for engine in engines}) > 1
     for row in engines:
@@ -146,7 +146,7 @@ def engines_table(engines: Sequence[Engine]) -> Table:
 
 
 def recipes_table(recipes: Sequence[Recipe]) -> Table:
-    """Recipes by device time: the union over all lanes, and per engine."""
+    """Show the recipes by device time: the union over all lanes, and per engine."""
     table = table_of("recipe", "device time", "MME", "TPC", "DMA", "launches", "first step")
     for row in recipes[:_MOST_ROWS]:
         name = (row.name or f"recipe {row.recipe}").rsplit("/", 1)[-1]
@@ -157,7 +157,7 @@ def recipes_table(recipes: Sequence[Recipe]) -> Table:
 
 
 def fallbacks_table(fallbacks: Sequence[Fallback]) -> Table:
-    """Operators that ran on the CPU: executions in the run, and time in the trace."""
+    """Show the ops that ran on the CPU: how often in the run, and their time in the trace."""
     table = table_of("operator", "runs", "traced", "time", "types", "recorded in")
     table.columns[-1].no_wrap = False
     for row in fallbacks[:_MOST_ROWS]:
@@ -193,7 +193,7 @@ def _measure(table: Table, console: Console) -> Measurement:
 
 
 def table_of(first: str, *others: str) -> Table:
-    """An empty table: names in the first column, numbers in the others."""
+    """Create an empty table with names in the first column and numbers in the others."""
     table = Table(box=None, pad_edge=True, padding=(0, 1, 0, 2), header_style="dim")
     table.add_column(first, no_wrap=True)
     for column in others:
@@ -202,7 +202,7 @@ def table_of(first: str, *others: str) -> Table:
 
 
 def _name(name: str) -> Text:
-    # Escape before the table measures it, because an escape is longer than the character.
+    # Escape before the table is measured, because an escape is longer than the character.
     shown = one_line(name)
     return Text(shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…")
 
