@@ -1,4 +1,4 @@
-"""Imports torch.profiler, or raises an error that says how to install it; finds what it can record on this machine."""
+"""Imports torch.profiler, or says how to install it, and finds what it can record on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ProfilerAction", "ProfilerActivity", "activities_here", "torch_profi
 
 
 def activities_here() -> set[ProfilerActivity]:
-    """The host, and every kind of device that this machine and this PyTorch can record."""
+    """Return the host and every kind of device that this PyTorch can record on this machine."""
     supported: Callable[[], Iterable[ProfilerActivity]] = torch_profiler.supported_activities
     found = set(supported())
     hpu = getattr(torch, "hpu", None)

@@ -1,6 +1,6 @@
-"""Adds the line of each call to a trace: PyTorch records that line, but its trace gives only a function's first line,
-which is not enough for a training loop. The events of Python functions get the argument ``Call line``: the line of the
-user's own code that made the call.
+"""Adds the line of each call to a trace. PyTorch records that line, but its trace contains only the first line of each
+function, which is not enough for a training loop. The events of Python functions get the argument ``Call line``, the
+line in the user's own code that made the call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FUNCTION = re.compile(rb'"ts": (\d+)\.(\d{3})\b[^{}]*\{(\s*)(?="Python parent i
 
 @dataclass(frozen=True)
 class Calls:
-    """Start (in ns) and line of each call made by the user's own code, and the installed packages whose code ran."""
+    """The line of each call from the user's own code, by its start in ns, and the installed packages whose code ran."""
 
     lines: Mapping[int, int]
     installed: Collection[str]
@@ -34,13 +34,13 @@ NO_CALLS = Calls({}, ())
 
 
 def calls_of(profiler: torch_profiler.profile) -> Calls:
-    """The calls that ``profiler`` recorded; ``NO_CALLS`` without stacks."""
+    """Collect the calls that ``profiler`` recorded; ``NO_CALLS`` if it recorded no stacks."""
     result = getattr(profiler.profiler, "kineto_results", None) if profiler.with_stack else None
     return NO_CALLS if result is None else _calls(result.experimental_event_tree())
 
 
 def with_lines(pieces: Iterable[bytes], calls: Calls) -> Iterator[bytes]:
-    """The trace in ``pieces``, each of which ends after an event, with the lines of ``calls``."""
+    """Add the lines of ``calls`` to the trace in ``pieces``, each of which must end after an event."""
     base: int | None = None
 
     def with_line(function: re.Match[bytes]) -> bytes:
@@ -69,7 +69,7 @@ def _calls(events: Iterable[Any]) -> Calls:
         left += event.children
         fields = event.extra_fields
         caller, callsite = getattr(fields, "caller", None), getattr(fields, "callsite", None)
-        # Code of a package that calls no other code appears only as the called function.
+        # If the code of a package calls no other code, it appears only as the called function.
         if (called := _file(callsite)) is not None:
             is_users(called)
         file = _file(caller)
@@ -82,8 +82,8 @@ def _calls(events: Iterable[Any]) -> Calls:
 
 
 def is_installed(file: str, folders: Iterable[str]) -> bool:
-    """Whether ``file``, a path relative to its import folder, belongs to an installed package: the first of ``folders``
-    that has the file is for installed packages, or pip left a list of the files there (``pip install --target``).
+    """Whether ``file``, a path relative to its import folder, belongs to an installed package: if the first of
+    ``folders`` that contains it is for installed packages, or if pip listed it there (``pip install --target``).
     """
     if "\0" in file:
         return False
@@ -95,13 +95,13 @@ def is_installed(file: str, folders: Iterable[str]) -> bool:
 
 @cache
 def _listed(folder: str) -> frozenset[str]:
-    """The packages that pip lists as installed in ``folder``."""
+    """Return the packages that pip lists as installed in ``folder``."""
     lists = (record.read_text(errors="replace") for record in Path(folder).glob("*.dist-info/RECORD"))
     return frozenset(package_of(line.partition(",")[0]) for text in lists for line in text.splitlines())
 
 
 def _file(frame: Any) -> str | None:
-    """The file of ``frame``. The name may be garbage: PyTorch keeps no copy, and the code may have been freed."""
+    """Return the file of ``frame``. Its name may be garbage: PyTorch keeps no copy, and the code may be gone."""
     try:
         return None if frame is None else str(frame.file_name)
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""File descriptors in a user's program, which may close them, as daemons do, and reuse their numbers."""
+"""File descriptors inside a user's program, which may close them, as daemons do, and reuse their numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Descriptor:
 
     @property
     def number(self) -> int | None:
-        """The number; None if it no longer belongs to this file."""
+        """The number of the descriptor; None if it no longer belongs to this file."""
         same = self._identity is not None and _identity(self._number) == self._identity
         return self._number if same else None
 

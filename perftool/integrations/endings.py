@@ -1,6 +1,6 @@
-"""Saves a recording before the process ends, and handles forked children of a recording process. A program may end by a
-signal, by ``os._exit`` or by ``exec``, which do not run Python's ``atexit``. During a recording we intercept these,
-save, and then let the program end.
+"""Saves a recording before the process ends, and handles forked children of a recording process. A program may end
+through a signal, ``os._exit`` or ``exec``, which do not run Python's ``atexit``. We intercept these during a recording,
+save it, and then let the program end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 
 from perftool.integrations.descriptors import Descriptor
 
-# Signals that end a program by default. Ctrl-C is missing, because Python then leaves ``with`` blocks and runs
+# Signals that end a program by default. SIGINT is missing, because Python then leaves ``with`` blocks and runs
 # ``atexit``.
 _ENDING = [
     getattr(signal, name)
@@ -39,7 +39,7 @@ class Endings:
     def __init__(self, save: Callable[[], None]) -> None:
         self._save = save
         self._lock = threading.RLock()
-        # True while the profiler works or a recording is saved; signals wait until then.
+        # True while the profiler works or a recording is being saved; signals are delayed until it is false.
         self.busy = False
         self._saving = False
         self._pending: int | None = None
@@ -67,7 +67,7 @@ class Endings:
             self._watchman = _Watchman(self._handled, lambda: self.busy)
 
     def release(self) -> None:
-        """Stop intercepting, and restore what other code has not changed since."""
+        """Stop intercepting, and restore everything that other code has not changed since."""
         if not self._watching:
             return
         self._watching = False
@@ -88,7 +88,7 @@ class Endings:
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Delay signals that would end the process until this block, in which the profiler works, is done."""
+        """Delay signals that would end the process until the end of this block, in which the profiler works."""
         with self._lock:
             outer, self.busy = self.busy, True
             try:
@@ -103,7 +103,7 @@ class Endings:
             try:
                 if self._watching and not self._saving:
                     self._saving = True
-                    # When one rank ends, launchers often signal the others while they save; that signal waits, too.
+                    # When a rank ends, launchers often signal the others, which are still saving; delay that signal.
                     with self.undisturbed():
                         try:
                             self._save()
@@ -163,7 +163,7 @@ class _Watchman:
         self._write.close()
 
     def _next_signals(self) -> bytes:
-        """The next signals; empty once the pipe is closed, by ``close`` or by the program."""
+        """Wait for the next signal; empty once ``close`` or the program has closed the pipe."""
         number = self._read.number
         if number is None:
             return b""
@@ -191,8 +191,8 @@ _fork_handled = False
 
 
 def stop_recording_in_children() -> None:
-    """Switch recording off in forked children of this process. Otherwise, a child would hang at its end, waiting for a
-    thread of PyTorch's profiler that only the parent has (libkineto's ConfigLoader).
+    """Switch recording off in forked children of this process. Otherwise, a child would hang when it ends, waiting
+    for a thread of PyTorch's profiler that exists only in the parent (libkineto's ConfigLoader).
     """
     global _fork_handled
     if not _fork_handled and hasattr(os, "register_at_fork"):
@@ -209,6 +209,6 @@ def _forked() -> None:
         torch.autograd._enable_record_function(False)  # type: ignore[attr-defined]
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
-        # Registered last, so these run first: they flush C's buffers and skip all destructors.
+        # These are registered last, so they run first: they flush C's buffers and skip all destructors.
         libc.on_exit(libc._exit, None)
         libc.__cxa_atexit(libc.fflush, None, None)

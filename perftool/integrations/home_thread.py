@@ -1,5 +1,5 @@
-"""The thread to which a recording belongs. PyTorch's profiler can only be stopped by the thread that started it: if
-another one stops it, or if that thread ends first, the process crashes with a segmentation fault.
+"""The thread to which a recording belongs. PyTorch's profiler can only be stopped by the thread that started it. If
+another thread stops it, or if that thread ends first, the process crashes with a segmentation fault.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class HomeThread:
-    """The thread that called ``move_here`` last; calls ``leaving`` in it before it ends.
+    """Remembers the thread that last called ``move_here``, and calls ``leaving`` in it before it ends.
 
     Threads are identified by their local variables, because thread IDs are reused.
     """
@@ -23,11 +23,11 @@ class HomeThread:
 
     @property
     def here(self) -> bool:
-        """Whether this thread is the home."""
+        """Whether this is the home thread."""
         return hasattr(self._local, "last_words") or self._ending == threading.get_ident()
 
     def move_here(self) -> None:
-        """Make this thread the home."""
+        """Make this the home thread."""
         if not self.here:
             self._moves += 1
             self._local = threading.local()

@@ -1,4 +1,4 @@
-"""A callback for the Trainer of Hugging Face (also optimum-habana's, which takes the same callbacks)."""
+"""A callback for Hugging Face's Trainer, and for optimum-habana's, which accepts the same callbacks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ProfileCallback(TrainerCallback):
     """Records a few training steps, and prints what slows them down when the training ends.
 
-    Use it as ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is an optimizer step, also with gradient
+    Use it as ``Trainer(..., callbacks=[ProfileCallback("runs/x")])``. A step is an optimizer step, even with gradient
     accumulation. ``options`` are the options of ``perftool.profile``; every rank saves its own trace in ``folder``. If
     the training ends with an error, the recording is saved, but no report is printed.
     """
@@ -29,12 +29,12 @@ class ProfileCallback(TrainerCallback):
         self._folder = folder
         self._options = options
         self._recording: Recording | None = None
-        # This call only makes wrong options raise an error before the training begins.
+        # Called only so that invalid options raise an error before the training begins.
         profile(folder, **options)
 
     @property
     def report(self) -> Report:
-        """The report on the trace of this rank. Raises PerfToolError when nothing was recorded."""
+        """The report on the trace of this rank. Raises PerfToolError if nothing was recorded."""
         if self._recording is None:
             raise PerfToolError("nothing was recorded: no training has begun")
         return self._recording.report

@@ -34,7 +34,7 @@ _STEP_FUNCTIONS = ("training_step", "validation_step", "test_step", "predict_ste
 
 
 class HPUProfiler(_PyTorchProfiler):
-    """Records a few steps of a Trainer, host and device, and says at the end what slows them down.
+    """Records a few steps of a Trainer on host and device, and reports at the end what slows them down.
 
     Use it as ``Trainer(profiler=HPUProfiler())``. It is Lightning's PyTorchProfiler; by default it records the host and
     every device of this machine. Every rank saves its trace in ``dirpath`` (else the Trainer's log directory, else
@@ -47,7 +47,7 @@ class HPUProfiler(_PyTorchProfiler):
     """
 
     def __new__(cls, *arguments: Any, **named: Any) -> HPUProfiler:
-        """A profiler for the Lightning package in use. Raises MissingExtraError if there is none."""
+        """Create a profiler for the Lightning package in use. Raises MissingExtraError if none is installed."""
         base = _pytorch_profiler()
         made: HPUProfiler = super().__new__(cls if issubclass(cls, base) else _joined(cls, base))
         return made
@@ -82,16 +82,16 @@ class HPUProfiler(_PyTorchProfiler):
 
     @property
     def report(self) -> Report:
-        """The report on the newest trace of this rank. Raises PerfToolError when nothing was recorded."""
+        """The report on the newest trace of this rank. Raises PerfToolError if nothing was recorded."""
         if not self.traces:
             raise PerfToolError("nothing was recorded yet; Lightning records from the third step on")
         return analyze_trace(self.traces[-1])
 
     def stop(self, action_name: str) -> None:
-        """End the action ``action_name``. Actions of the sanity check before the training are not recorded."""
+        """End an action. Actions of the sanity check before the training are not recorded."""
         module = self._lightning_module
         if module is not None and module.trainer.sanity_checking:
-            # Lightning would count the sanity check before the training as steps.
+            # Lightning would count steps of the sanity check.
             if recording := self._recording_map.pop(action_name, None):
                 recording.__exit__(None, None, None)
             return
@@ -150,7 +150,7 @@ class HPUProfiler(_PyTorchProfiler):
 
 
 def _pytorch_profiler() -> type:
-    """The base class: from the package that the script has imported, else from the installed one."""
+    """Find the base class, in the package that the script has imported or else in the installed one."""
     loaded = [name for name in _HOMES if name.split(".")[0] in sys.modules]
     for name in dict.fromkeys((*loaded, *_HOMES)):
         try:

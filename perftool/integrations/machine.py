@@ -1,5 +1,5 @@
 """Measures the machine during the recorded steps: its cores, which processes used them, and how long threads waited for
-a core. The result is stored in the trace as a JSON object, which docs/recording.md describes and
+a core. The trace stores the result as a JSON object, which docs/recording.md describes and
 ``perftool/store/machines.py`` reads.
 """
 
@@ -26,9 +26,9 @@ from perftool.model.processors import cores_allowed, cores_quota, instruction_se
 from perftool.model.usage import page_bytes, page_faults, resident_bytes, system_ns
 
 VERSION = 1
-# Only the threads that waited longest are listed, at most this many.
+# At most this many threads are listed: those that waited longest.
 _MOST_THREADS = 64
-# Number of steps right before the recording from which the step time without the profiler is computed.
+# The step time without the profiler is computed from this many steps right before the recording.
 _FEWEST_QUIET, _MOST_QUIET = 3, 5
 # Settings that change how libraries use the processor and the memory.
 _LIMITS = (
@@ -41,7 +41,7 @@ Schedule = Callable[[int], ProfilerAction]
 
 @dataclass(frozen=True)
 class _Usage:
-    """Usage of one thread or process since its start, in ns: time on a core, and time ready to run without a core."""
+    """Usage of a thread or process since its start, in ns: time on a core, and time in which it waited for a core."""
 
     name: str
     cpu_ns: int
@@ -61,7 +61,7 @@ class _Process:
 
 @dataclass(frozen=True)
 class _Moment:
-    """Usage at one moment: of this process, of its threads and its worker processes, of the allowed cores (``busy_ns``,
+    """Usage up to a moment: by this process, its threads and its worker processes, of the allowed cores (``busy_ns``,
     ``stolen_ns``), and of the machine.
     """
 
@@ -77,7 +77,7 @@ class _Moment:
 class Watch:
     """Measures from the first recorded step to the last. The profiler calls ``schedule`` when a step begins.
 
-    Errors are suppressed: the measurement is an addition, and must not disturb the program or the recording.
+    Errors are suppressed, because the measurement must not disturb the program or the recording.
     """
 
     def __init__(self, usual: Schedule | None) -> None:
@@ -92,7 +92,7 @@ class Watch:
         self._steps: list[int] = []
 
     def schedule(self, step: int) -> ProfilerAction:
-        """The action of the wrapped schedule for ``step``, which begins now."""
+        """Return the action of the wrapped schedule for ``step``, which begins now."""
         assert self._usual is not None
         action = self._usual(step)
         with suppress(Exception):
@@ -112,18 +112,18 @@ class Watch:
 
     @property
     def usual_step_ns(self) -> int | None:
-        """The median time of the last steps without the profiler; None if there were too few of them. Earlier steps are
-        left out, because the first steps are slow."""
+        """The median time of the last steps without the profiler; None if there were too few. Earlier steps do not
+        count, because the first steps of a run are slow."""
         last = self._quiet_steps[-_MOST_QUIET:]
         return round(median(last)) if len(last) >= _FEWEST_QUIET else None
 
     @property
     def recorded_ns(self) -> int | None:
-        """How long the recorded steps took together; None before they ended."""
+        """How long the recorded steps took in total; None until they have ended."""
         return None if self._window is None else self._window[1].process.at_ns - self._window[0].process.at_ns
 
     def facts(self) -> dict[str, Any]:
-        """The object for the trace. Values that this system does not report are None."""
+        """Return the object for the trace. Values that this system does not report are None."""
         self.end()
         allowed = cores_allowed()
         found: dict[str, Any] = {
@@ -207,7 +207,7 @@ def _used_between(begin: _Moment, end: _Moment) -> dict[str, Any]:
 
 
 def _differences(begin: Mapping[int, _Usage], end: Mapping[int, _Usage]) -> list[dict[str, Any]]:
-    """The usage of each thread or process of ``end`` since ``begin``; a new one starts from zero."""
+    """Return the usage of each thread or process in ``end`` since ``begin``; new ones start from zero."""
     found = []
     for tid, used in end.items():
         before = begin.get(tid, _Usage("", 0, 0))
@@ -240,7 +240,7 @@ def _process() -> _Process:
 
 
 def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]]:
-    """The usage of the threads or processes with folders in ``folder``, without those that end during the call."""
+    """Yield the usage of the threads or processes in ``folder``, except those that end during the call."""
     with suppress(OSError):
         for tid in os.listdir(folder) if chosen is None else map(str, chosen):
             with suppress(OSError, ValueError):
@@ -250,7 +250,7 @@ def _used(folder: Path, chosen: list[int] | None) -> Iterator[tuple[int, _Usage]
 
 
 def _machine() -> tuple[int | None, int | None]:
-    """Time in ns that the allowed cores were busy with any process, and that a hypervisor took from them."""
+    """Return how long the allowed cores were busy with any process, and how long a hypervisor took them, in ns."""
     allowed = cores_allowed()
     if allowed is None:
         return None, None
@@ -270,7 +270,7 @@ def _machine() -> tuple[int | None, int | None]:
 
 
 def _pressure() -> int | None:
-    """Time in ns in which at least one thread of the machine waited for a core."""
+    """Return how long, in ns, at least one thread of the machine waited for a core."""
     with suppress(OSError, ValueError, LookupError):
         some = Path("/proc/pressure/cpu").read_text(encoding="ascii").splitlines()[0]
         return 1000 * int(some.rpartition("total=")[2])
@@ -278,6 +278,6 @@ def _pressure() -> int | None:
 
 
 def _loader_workers() -> int | None:
-    """The number of workers of the data loader with the most workers; None without a loader."""
+    """Return the largest number of workers of any data loader; None without a loader."""
     found = [one for one in gc.get_objects() if issubclass(type(one), (DataLoader, _BaseDataLoaderIter))]
     return max((getattr(one, "num_workers", getattr(one, "_num_workers", 0)) for one in found), default=None)

@@ -1,7 +1,7 @@
-"""Measured peaks of a device: the rate of matmuls by type, and the memory bandwidth.
+"""Measures the peaks of a device: the rate of matmuls by dtype, and the memory bandwidth.
 
-Rates are measured rather than computed, because the clock rate under load is unknown, and because PyTorch's limits
-matter: its number of threads, ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA.
+They are measured rather than computed, because the clock rate under load is unknown, and because they depend on
+PyTorch's limits: its number of threads, ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from itertools import cycle
 
 import torch
 
-# Bytes of the copied buffer, larger than the caches of most machines. Two such buffers are allocated.
+# The bytes of a copied buffer: more than the caches of most machines. Two buffers are allocated.
 _COPIED_BYTES = 64 << 20
 # A buffer is copied in this many parts, because other processes rarely interrupt a short copy.
 _COPIES = 16
 _SIZES = (256, 512, 1024, 2048, 4096, 8192)
-# A size is skipped if its matmul would take longer than both this and the time for the measurement: types without
-# instructions of their own are emulated, and large matmuls would take seconds.
+# A size is skipped if its matmul would take longer than both this and the time for the measurement: dtypes without
+# their own instructions are emulated, and their large matmuls take seconds.
 _LONGEST_S = 0.02
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-# Accelerators have units for more types, and larger caches; launching a short copy would take longer than the copy.
+# Accelerators support more dtypes and have larger caches, and launching a short copy takes longer than the copy.
 _MORE_DTYPES = {"fp16": torch.float16}
 _MORE_BYTES, _FEWER_COPIES = 1 << 30, 2
-# The process must be on a core for this share of a run because a matmul takes a hundred times as long if one of its
-# threads has no core.
+# A run counts only if the process was on a core for this share of it: a matmul takes a hundred times as long if one of
+# its threads has no core.
 _ON_A_CORE = 0.9
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """FLOP/s of matmuls by type, and bytes/s of memory (bytes read plus bytes written).
+    """FLOP/s of matmuls by dtype, and bytes/s of memory (bytes read plus bytes written).
 
     A rate is missing if other processes disturbed every run.
     """
@@ -43,7 +43,7 @@ class Peaks:
 
 
 def measured_peaks(seconds: float = 0.05, device: str = "cpu") -> Peaks:
-    """The best rates measured within ``seconds`` per kind of work on ``device``; a CPU uses PyTorch's threads."""
+    """Measure the best rates on ``device``, within ``seconds`` per kind of work. A CPU uses PyTorch's threads."""
     dtypes = _DTYPES if device == "cpu" else _DTYPES | _MORE_DTYPES
     with torch.inference_mode(), torch.device(device):
         rates = {name: _product_rate(dtype, seconds, device) for name, dtype in dtypes.items()}
@@ -51,7 +51,7 @@ def measured_peaks(seconds: float = 0.05, device: str = "cpu") -> Peaks:
 
 
 def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
-    """The best rate of a matmul of ``dtype`` over several sizes, in FLOP/s; 0 if every run was disturbed."""
+    """Measure the best rate of a matmul of ``dtype`` over several sizes, in FLOP/s; 0 if every run was disturbed."""
     best = 0.0
     for size in _SIZES:
         operand = torch.ones(size, size, dtype=dtype)
@@ -65,7 +65,7 @@ def _product_rate(dtype: torch.dtype, seconds: float, device: str) -> float:
 
 
 def _bandwidth(seconds: float, device: str) -> float | None:
-    """The highest bandwidth of short copies of uncached memory, in bytes/s; None if every copy was disturbed."""
+    """Measure the highest bandwidth of short copies of uncached memory, in bytes/s; None if all were disturbed."""
     size, copies = (_COPIED_BYTES, _COPIES) if device == "cpu" else (_MORE_BYTES, _FEWER_COPIES)
     source, target = (torch.ones(size // 4).chunk(copies) for _ in range(2))
     pairs = cycle(zip(source, target, strict=True))
@@ -78,7 +78,7 @@ def _bandwidth(seconds: float, device: str) -> float | None:
 
 
 def _least(work: Callable[[], object], seconds: float, device: str) -> float:
-    """The time in s of the shortest undisturbed run of ``work`` within ``seconds``, after a warm-up run; infinite if
+    """Time the shortest undisturbed run of ``work`` within ``seconds``, after a warm-up run. Returns s, or infinity if
     every run was disturbed."""
     work()
     _wait(device)
@@ -95,6 +95,6 @@ def _least(work: Callable[[], object], seconds: float, device: str) -> float:
 
 
 def _wait(device: str) -> None:
-    """Wait for the launched work of an accelerator; the CPU works synchronously."""
+    """Wait for the work launched on an accelerator; a CPU works synchronously."""
     if device != "cpu":
         torch.get_device_module(device).synchronize()

@@ -14,7 +14,7 @@ _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
 def rank_here() -> int | None:
-    """The rank of this process; None without a launcher."""
+    """Return the rank of this process; None without a launcher."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
     values = (os.environ.get(name, "") for name in _RANK_VARIABLES)
@@ -22,10 +22,9 @@ def rank_here() -> int | None:
 
 
 def new_trace(folder: Path, name: str = "") -> Path:
-    """A path in ``folder`` that is unique to this process and recording.
+    """Return a path in ``folder`` that is unique to this process and recording.
 
-    It has the form that TensorBoard's handler uses, ``[name-]<rank or host and process>.<ns>.pt.trace.json.gz``, so
-    that TensorBoard finds the file.
+    It has the form that TensorBoard expects: ``[name-]<rank or host and process>.<ns>.pt.trace.json.gz``.
     """
     rank = rank_here()
     source = f"rank{rank}" if rank is not None else f"{socket.gethostname()}_{os.getpid()}"

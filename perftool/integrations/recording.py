@@ -1,4 +1,4 @@
-"""``perftool.profile``: record a few steps of a run, save the trace, and report at the end what slows the run down."""
+"""``perftool.profile``: records a few steps of a run, saves the trace, and reports what slows the run down."""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ def profile(
     steps, ``active`` steps are recorded, and this cycle runs ``repeat`` times (0: until the block ends). If the block
     never calls ``step()``, all of it is recorded. ``activities`` are those of torch.profiler; by default the host and
     every device. With ``quiet``, no report is printed. The profiler never ends a run: once it has started, its errors
-    become warnings. An exception of the block passes through unchanged, after the recording is saved. The recording is
-    also saved if a signal or ``os._exit`` ends the process. Raises PerfToolError for a ``folder`` that cannot be made
-    or a schedule without active steps.
+    become warnings. If the block raises an exception, or if a signal or ``os._exit`` ends the process, the recording is
+    saved first. Raises PerfToolError if ``folder`` cannot be created or the schedule has no active steps.
     """
     place = Path(folder)
     if place.name.endswith(TRACE_SUFFIXES):
@@ -65,7 +64,7 @@ def profile(
 
 
 class Recording:
-    """A recording: ``traces`` holds the files saved so far, ``report`` the report on the newest one."""
+    """A recording: ``traces`` are the files saved until now, and ``report`` is the report on the newest one."""
 
     def __init__(self, folder: Path, profiler: torch_profiler.profile, watch: Watch, before: int, quiet: bool) -> None:
         self.traces: list[Path] = []
@@ -119,7 +118,7 @@ class Recording:
             self._end_trial() if self._steps == 1 else self._profiler.step()
 
     def close(self) -> None:
-        """Stop, and save what is still being recorded; does nothing the second time."""
+        """Stop, and save what is still being recorded. Further calls do nothing."""
         if self._running and os.getpid() == self._owner:
             if not self._home.here:
                 warnings.warn("perftool: a recording can only be saved by the thread that began it", stacklevel=2)
@@ -132,13 +131,13 @@ class Recording:
 
     def _end_trial(self) -> None:
         with warnings.catch_warnings():
-            # Hides the warning that the first recording is dropped.
+            # Hide the warning that the first recording is dropped.
             warnings.filterwarnings("ignore", message=".*Profiler clears events")
             self._profiler.step()
 
     @property
     def report(self) -> Report:
-        """The report on the newest trace of this rank. Raises PerfToolError when nothing was recorded."""
+        """The report on the newest trace of this rank. Raises PerfToolError if nothing was recorded."""
         if self._report is None:
             if not self.traces:
                 raise PerfToolError(self._nothing())
@@ -162,14 +161,14 @@ class Recording:
 
 
 def analyze_trace(path: Path) -> Report:
-    """The report over one trace and the logs next to it."""
+    """Analyse a trace and the logs next to it."""
     from perftool.api import analyze
 
     return analyze(path)
 
 
 def show(report: Report, path: Path) -> None:
-    """Print ``report``, and the path of the trace."""
+    """Print ``report`` and the path of its trace."""
     from perftool.reporters.console import make_console
     from perftool.reporters.terminal.answer import print_answer
 

@@ -26,10 +26,10 @@ from perftool.output_file import gzipped, whole_file
 Made = TypeVar("Made")
 Facts = Mapping[str, Any]
 
-# A folder for the trace if its own folder is full.
+# Where to save a trace if its folder is full.
 _SHARED_MEMORY = Path("/dev/shm")
 _ELSEWHERE = "perftool-trace-"
-# Most traces need less space than this. If less is free, the disk with the most space is used right away.
+# Most traces need less space than this. If less is free, use the disk with the most free space right away.
 _PLENTY_BYTES = 1 << 30
 _PIECE_BYTES = 4 << 20
 _EVENT_START = b"\n  {"
@@ -45,7 +45,7 @@ class Additions:
 
 
 def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[], Facts] | None = None) -> Path:
-    """Save what ``profiler`` recorded, and return the file: ``path``, which ends in ``.json.gz``, if all goes well.
+    """Save what ``profiler`` recorded. Returns the file: ``path``, which ends in ``.json.gz``, if all goes well.
 
     The plain trace is written first, under the same name without ``.gz``. Then the lines of the calls (if stacks were
     recorded) and ``facts`` are added, and the result is compressed into a new file, which replaces the plain one once
@@ -66,7 +66,7 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
 
 @contextmanager
 def _may_fail(missing: str) -> Iterator[None]:
-    """Turn a failure into a warning that the trace is saved without ``missing``; no warning if that is empty."""
+    """Turn an error into a warning that the trace is saved without ``missing``; no warning if that is empty."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the trace is saved already
@@ -78,7 +78,7 @@ def _may_fail(missing: str) -> Iterator[None]:
 
 
 def _extra(what: str, made: Callable[[], Made]) -> Made | None:
-    """The result of ``made``; if it raises, None and a warning."""
+    """Return the result of ``made``; if it raises an error, warn and return None."""
     found: list[Made] = []
     with _may_fail(what):
         found.append(made())
@@ -86,7 +86,7 @@ def _extra(what: str, made: Callable[[], Made]) -> Made | None:
 
 
 def _export(profiler: torch_profiler.profile, path: Path) -> Path:
-    """Write the plain trace to the folder of ``path``, or to another one if that is full; return the file.
+    """Write the plain trace to the folder of ``path``, or to another one if that is full. Returns the file.
 
     PyTorch can write a recording only once. If writing fails, PyTorch prints an error, raises nothing, and leaves a
     file that ends in ``.tmp``. Newer versions can write again with their exporter in Python.
@@ -129,7 +129,7 @@ def _written(profiler: torch_profiler.profile, path: Path, folder_in: Callable[[
 
 
 def _other_places() -> Iterator[Path]:
-    """Where a trace may go if its own folder is full."""
+    """Yield folders for a trace whose own folder is full."""
     with suppress(OSError):
         yield Path(tempfile.gettempdir())
     yield _SHARED_MEMORY
@@ -137,7 +137,7 @@ def _other_places() -> Iterator[Path]:
 
 @contextmanager
 def _new_folders() -> Iterator[Callable[[Path], Path]]:
-    """Yields a function that makes one new folder in each place. New folders that stay empty are removed."""
+    """Yield a function that creates one new folder in each place. New folders that stay empty are removed."""
     made: dict[Path, Path] = {}
 
     def folder_in(place: Path) -> Path:
@@ -154,7 +154,7 @@ def _new_folders() -> Iterator[Callable[[Path], Path]]:
 
 
 def _free_bytes(folder: Path) -> int:
-    """The number of bytes that can still be written to ``folder``; 0 if none."""
+    """Return how many bytes can still be written to ``folder``; 0 if it is not writable."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"0")
@@ -174,7 +174,7 @@ def _is_whole(file: Path) -> bool:
 
 
 def _remove(files: Iterable[Path]) -> None:
-    """Remove ``files``, which need not exist, and their folders if we created them and they are then empty."""
+    """Remove ``files``, which need not exist, and folders that we created for them, if these are now empty."""
     for file in files:
         file.unlink(missing_ok=True)
         if file.parent.name.startswith(_ELSEWHERE):
@@ -183,7 +183,7 @@ def _remove(files: Iterable[Path]) -> None:
 
 
 def _why_not(folder: Path) -> str:
-    """Why nothing more can be written to ``folder``, if that is known."""
+    """Explain why nothing more can be written to ``folder``."""
     if not folder.is_dir():
         return f"{folder} no longer exists"
     try:
@@ -208,7 +208,7 @@ def _packed(plain: Path, target: Path, additions: Additions) -> Path:
 
 
 def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """The output of ``read``, in large pieces, each of which ends at the end of an event."""
+    """Yield the output of ``read`` in large pieces, each of which ends after an event."""
     rest = b""
     while data := read(_PIECE_BYTES):
         data = rest + data
@@ -222,7 +222,7 @@ def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
 
 
 def with_additions(pieces: Iterable[bytes], additions: Additions) -> Iterator[bytes]:
-    """The trace in ``pieces`` with ``additions``: facts at its top level, and a line in each call."""
+    """Add ``additions`` to the trace in ``pieces``: facts at the top level, and the line of each call."""
     top: dict[str, Any] = {}
     if additions.facts:
         top[RECORDED_KEY] = additions.facts

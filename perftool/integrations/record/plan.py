@@ -1,5 +1,5 @@
-"""What to record, passed to the program through its environment. Does not import PyTorch, because the command line
-imports this module."""
+"""Describes what to record. The plan is passed to the program through its environment. This module does not import
+PyTorch, because the command line imports it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ STEPS_FROM: tuple[StepsFrom, ...] = get_args(StepsFrom)
 WAIT, WARMUP, ACTIVE = 1, 1, 5
 VARIABLE = "PERFTOOL_RECORD"
 _HOOK = Path(__file__).parent / "hook"
-# The stages of a process of the program, in order: ``stranger`` lacks this package, ``ready`` has imported PyTorch,
-# ``recording`` has begun to record, and ``explained`` has a reason why it recorded nothing.
+# The stages of a process of the program, in order: ``stranger`` cannot import this package, ``ready`` has imported
+# PyTorch, ``recording`` has begun to record, ``explained`` knows why it recorded nothing, and ``saved`` has a trace.
 Stage = Literal["stranger", "ready", "recording", "explained", "saved"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
 @dataclass(frozen=True)
 class Note:
-    """A message from a process of the program: a sentence, and the trace that it saved."""
+    """A message from a process of the program, with the trace that it saved, if any."""
 
     stage: Stage
     text: str = ""
@@ -37,7 +37,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan for each process of the program: skip ``wait`` steps after its first, start the profiler during
+    """The plan for each process of the program: skip ``wait`` steps after the first one, start the profiler during
     ``warmup`` steps, record ``active`` steps, and write the trace into ``folder``. The recorder's messages go to files
     in ``notes``, so that they do not mix with the program's output.
     """
@@ -58,15 +58,15 @@ class Plan:
         return 1 + self.wait + self.warmup
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The environment for the program: ``base``, this plan, and a module path that begins with our hook."""
+        """Build the environment of the program: ``base``, this plan, and a module path that begins with our hook."""
         path = os.pathsep.join(part for part in (str(_HOOK), base.get("PYTHONPATH", "")) if part)
         return {**base, "PYTHONPATH": path, VARIABLE: json.dumps(asdict(self))}
 
     def note(self, note: Note) -> None:
         """Leave ``note`` for the command that started the program, unless that command has ended.
 
-        The file is opened early, because a program may change its user, change its root or lower its limits. If the
-        file's disk is full, a note that says why nothing was recorded is printed instead.
+        The file is opened early, because a program may change its user or its root, or lower its limits. If the
+        disk is full, a note that says why nothing was recorded is printed instead.
         """
         line = json.dumps(asdict(note)).encode() + b"\n"
         with suppress(OSError):
@@ -79,13 +79,13 @@ class Plan:
                 sys.stderr.write(f"habana_perf_tool: {note.text}\n")
 
     def notes_left(self) -> list[Note]:
-        """The distinct notes of the program's processes, in the order of the processes."""
+        """Read the distinct notes of the program's processes, in the order of their files."""
         files = sorted(Path(self.notes).glob("*.json"))
         return list(dict.fromkeys(Note(**json.loads(line)) for file in files for line in _whole_lines(file)))
 
 
 def plan_here() -> Plan | None:
-    """The plan in the environment of this process."""
+    """Read the plan from the environment of this process, if there is one."""
     text = os.environ.get(VARIABLE)
     return Plan(**json.loads(text)) if text else None
 
@@ -94,7 +94,7 @@ _files: dict[tuple[str, int], Descriptor] = {}
 
 
 def _own_file(folder: str) -> int:
-    """The descriptor of this process's file in ``folder``. Raises OSError if it cannot be opened."""
+    """Open this process's file in ``folder``, once, and return its descriptor. Raises OSError on failure."""
     key = folder, os.getpid()
     number = _files[key].number if key in _files else None
     if number is None:
@@ -107,5 +107,5 @@ def _own_file(folder: str) -> int:
 
 
 def _whole_lines(file: Path) -> Iterator[bytes]:
-    """The complete lines of ``file``; a process may still be writing the last one."""
+    """Yield the complete lines of ``file``; a process may still be writing the last one."""
     return (line for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))

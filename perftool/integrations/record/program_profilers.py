@@ -25,7 +25,7 @@ _FOUND = "the program uses torch.profiler itself, so `record` does not record; t
 
 
 class ProgramProfilers:
-    """Watches the profilers of the program, and saves unsaved recordings when the program ends."""
+    """Watches the program's own profilers, and saves an unsaved recording when the program ends."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -94,5 +94,5 @@ class ProgramProfilers:
 
 
 def _result(profiler: torch_profiler.profile) -> Any:
-    """The recording held by ``profiler``, or None."""
+    """Return the recording of ``profiler``, or None."""
     return getattr(profiler.profiler, "kineto_results", None)

@@ -33,7 +33,7 @@ _LOST = "the recording is lost: the program ended in a different thread from the
 
 
 def begin() -> None:
-    """Start watching for steps as planned in the environment; does nothing without a plan."""
+    """Start watching for steps if the environment contains a plan."""
     plan = plan_here()
     if plan is not None:
         with errors_become_warnings("the recorder could not start"):
@@ -91,13 +91,13 @@ class Recorder:
                 raise SystemExit(0)
 
     def _action(self, step: int) -> ProfilerAction:
-        """What the profiler does in ``step``, counted from its start."""
+        """Return what the profiler does in ``step``, counted from its start."""
         plan = self._plan
         planned: Schedule = torch_profiler.schedule(wait=plan.wait, warmup=plan.warmup, active=plan.active, repeat=1)
         return planned(step)
 
     def _estimate(self) -> str:
-        """How long the recording will probably take, estimated after its first step."""
+        """Estimate how long the recording will take, after its first step."""
         step, planned = self._watch.usual_step_ns, self._plan.active
         quiet = "" if step is None else f"{format_ns(step)} a step without the profiler; "
         whole = format_ns((time.monotonic_ns() - self._began_ns) * planned)
@@ -139,7 +139,7 @@ class Recorder:
         return runs and not self._home.here
 
     def _finish(self) -> None:
-        """Stop and save. If the recording belongs to another thread, it ends when that thread ends."""
+        """Stop and save. A recording that belongs to another thread ends with that thread."""
         if self._is_elsewhere():
             self._over = True
             self._steps.close()
@@ -179,7 +179,7 @@ class Recorder:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Marks a profiler started in this block as ours. An error becomes a note and ends only the recording."""
+        """Mark a profiler started in this block as ours. An error becomes a note and ends only the recording."""
         self._ours = True
         try:
             with warnings.catch_warnings():

@@ -1,6 +1,6 @@
-"""Detects the end of a step of the user's program: by its optimizer, its data loader, or its first module. A step
-ends after ``optimizer.step()``. Without an optimizer, a step begins with a fetch from a data loader; without a loader,
-with a call of the module that was called first. If an optimizer steps soon after, that call only inspected the module.
+"""Detects the steps of the user's program. A step ends after ``optimizer.step()``. Without an optimizer, each batch
+fetched from a data loader begins a step; without a loader, each call of the module that ran first. If an optimizer
+steps after at most two such calls, they only inspected the module, and the optimizer is used.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from perftool.integrations.record.plan import StepsFrom
 
 # After this many batches without a step, an existing optimizer is treated as unused.
 _PATIENCE = 50
-# A program that calls a module at most this often before it first updates parameters only inspects the module (its
-# size, its operations, its lazy layers).
+# If a program calls a module at most this often before its optimizer first steps, the calls only inspect the module
+# (its size, its operations, its lazy layers).
 _INSPECTIONS = 2
 # Modules that observe weights while a model is quantised. Their calls come before the model's own.
 _OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
@@ -55,7 +55,7 @@ class Steps:
 
     @property
     def batches(self) -> int:
-        """The number of batches fetched from data loaders; 0 if steps are those of an optimizer or of a module."""
+        """The number of batches fetched from data loaders; 0 if steps come from an optimizer or a module."""
         return self._fetches if self._source in ("auto", "loader") else 0
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Steps:
         """Use only ``source`` from now on."""
         if self._source == "auto":
             self._source = source
-            # The first hook is that of the optimizer.
+            # The optimizer's hook comes first.
             keep = self._handles[:1] if source in ("optimizer", "forward") else []
             for handle in self._handles[len(keep) :]:
                 handle.remove()
@@ -116,7 +116,7 @@ class Steps:
             self._ended()
 
     def _called(self, module: torch.nn.Module, args: Any) -> None:
-        """Handle the first call of a module: remove the global module hook before anything is compiled."""
+        """Handle the first call of a module. This removes the global module hook before anything is compiled."""
         if type(module).__module__ in _OBSERVERS:
             return
         self._first_call.remove()
@@ -129,7 +129,7 @@ class Steps:
         self._call_begun()
 
     def _call_begun(self) -> None:
-        """End a step, and count the call: if an optimizer steps after few calls, these only inspected the module."""
+        """End a step, and count the call: if an optimizer steps after a few calls, they only inspected the module."""
         self._calls += 1
         self._ended()
 

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 from perftool.errors import InputError
 
 _SHORT_S = 30
-# A server answers once its profile is written, which takes minutes for long profiles with stacks.
+# A server answers when its profile is written, which takes minutes for long profiles with stacks.
 _STOP_S = 1800
 # More than the metrics page of a large server, which is about 100 kB long.
 _LONGEST = 64 << 20
-# http.client keeps each chunk of a piece as an object, however short the chunks are.
+# http.client keeps every chunk of a piece as an object, even if chunks are very short.
 _PIECE = 64 << 10
 _NO_PROFILER = """\
 the server has no profiler: start vLLM with \
@@ -27,7 +27,7 @@ the server has no profiler: start vLLM with \
 
 @dataclass(frozen=True)
 class Server:
-    """A server by its address. Its methods raise InputError, naming the address, if the request fails."""
+    """A server at an address. Its methods raise InputError, with the address, if a request fails."""
 
     scheme: str
     host: str
@@ -40,7 +40,7 @@ class Server:
         return f"{self.scheme}://{host}:{self.port}"
 
     def metrics(self) -> bytes | None:
-        """The metrics page; None if the server has none."""
+        """Fetch the metrics page; None if the server has none."""
         status, body = self._ask("GET", "/metrics", _SHORT_S)
         return body if status == http.client.OK else None
 
@@ -50,7 +50,7 @@ class Server:
         self._require(status, "the profiler cannot be started")
 
     def stop_profile(self) -> None:
-        """Stop the profiler; returns when the server says that the traces are written."""
+        """Stop the profiler, and wait until the server has written the traces."""
         status, _ = self._ask("POST", "/stop_profile", _STOP_S)
         self._require(status, "the profiler cannot be stopped")
 
@@ -79,7 +79,7 @@ class Server:
         return found
 
     def _answer(self, method: str, path: str, seconds: float) -> tuple[int, bytes] | Exception:
-        """The status and the beginning of the content, or why there is no answer."""
+        """Return the status and the beginning of the content, or the error if there is no answer."""
         connect = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
         connection = connect(self.host, self.port, timeout=seconds)
         try:
@@ -97,7 +97,7 @@ class Server:
 
 
 def server_at(address: str) -> Server:
-    """The server at ``http://HOST:PORT``. Raises InputError for anything else."""
+    """Parse ``http://HOST:PORT``. Raises InputError for anything else."""
     try:
         parts = urlsplit(address)
         port = parts.port

@@ -1,6 +1,6 @@
-"""Finds the folder into which a server on this machine writes its profiles: in its command line or its environment.
+"""Finds the folder where a server on this machine writes its profiles, in its command line or its environment.
 
-Linux only, and only for processes of the same user; elsewhere the user names the folder.
+This works only on Linux and for processes of the same user; otherwise the user must name the folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DOTTED = re.compile(r"--profiler-config\.torch_profiler_dir(?:=(?P<value>.+))?$
 
 
 def profile_folder(port: int, proc: Path = _PROC) -> Path | None:
-    """The folder of the process that listens on ``port``; None when it is unknown."""
+    """Find the profile folder of the process that listens on ``port``; None if it is unknown."""
     sockets = {f"socket:[{inode}]" for inode in _listening(port, proc)}
     for process in proc.glob("[0-9]*"):
         with suppress(OSError):
@@ -30,7 +30,7 @@ def profile_folder(port: int, proc: Path = _PROC) -> Path | None:
 
 
 def _listening(port: int, proc: Path) -> Iterator[str]:
-    """The inodes of the sockets that listen on ``port``."""
+    """Yield the inodes of the sockets that listen on ``port``."""
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
             for line in (proc / "net" / table).read_text().splitlines()[1:]:
@@ -48,7 +48,7 @@ def _named_by(process: Path) -> Path | None:
 
 
 def _argument(words: list[str]) -> str | None:
-    """The folder in ``--profiler-config JSON`` or ``--profiler-config.torch_profiler_dir FOLDER``."""
+    """Read the folder from ``--profiler-config JSON`` or ``--profiler-config.torch_profiler_dir FOLDER``."""
     for word, value in zip(words, [*words[1:], ""], strict=True):
         if dotted := _DOTTED.match(word):
             return dotted["value"] or value

@@ -35,9 +35,9 @@ class Recorded:
 
 
 def record_server(server: Server, seconds: float, folder: Path, profiles: Path | None) -> Recorded:
-    """Profile ``server`` for ``seconds``; saves the metrics pages and the traces, if found, in ``folder``.
-    ``profiles`` is the server's folder for traces, if the user names one. Ctrl-C ends the profile early. Raises
-    InputError when the server has no profiler or does not answer.
+    """Profile ``server`` for ``seconds``, and save the metrics pages and the traces, if found, in ``folder``.
+    ``profiles`` is the server's folder for traces, if the user named it. Ctrl-C ends the profile early. Raises
+    InputError if the server has no profiler or does not answer.
     """
     before = server.metrics()
     start = time.time() - _CLOCK_S
@@ -71,7 +71,7 @@ def _saved(path: Path, content: bytes) -> Path:
 
 
 def _is_here(host: str) -> bool:
-    """Whether ``host`` is an address of this machine: whether a socket can bind to it."""
+    """Whether ``host`` is an address of this machine, so that a socket can bind to it."""
     try:
         kind, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(kind, socket.SOCK_STREAM) as probe:
@@ -82,7 +82,7 @@ def _is_here(host: str) -> bool:
 
 
 def _new_traces(folder: Path, start: float) -> list[Path]:
-    """The traces in ``folder`` written since ``start``, in seconds since 1970."""
+    """List the traces in ``folder`` written since ``start``, in seconds since 1970."""
     found = {trace for ending in _ENDINGS for trace in folder.rglob(ending)}
     return sorted(trace for trace in found if _is_new(trace, start))
 

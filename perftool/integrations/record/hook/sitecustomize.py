@@ -1,4 +1,4 @@
-"""Python imports this module at its start, because ``habana_perf_tool record`` put its folder on the path. The module
+"""Python imports this module when it starts, because ``habana_perf_tool record`` put its folder on the path. The module
 waits until the program imports PyTorch, and then starts the recorder. The system's own ``sitecustomize`` still runs.
 """
 
@@ -14,8 +14,8 @@ _HERE = str(Path(__file__).parent)
 
 
 class _WaitForTorch:
-    """Finds PyTorch with the other finders, and starts the recorder once PyTorch has been imported. A program that only
-    checks whether PyTorch is installed does not start it.
+    """Finds PyTorch with the other finders, and starts the recorder once PyTorch has been imported. Checking whether
+    PyTorch is installed does not start it.
     """
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
@@ -52,7 +52,7 @@ def _begin() -> None:
 
 
 def _leave_note(text: str) -> None:
-    """Leave a note for ``record`` without importing the package; ``plan.py`` defines the form of a note."""
+    """Leave a note for ``record`` without importing the package. ``plan.py`` defines the form of notes."""
     import json
     import os
 
