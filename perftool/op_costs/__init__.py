@@ -1,1 +1,1 @@
-"""Operations and bytes of framework ops, from the shapes of their inputs."""
+"""Computes the operations and bytes of framework ops from the shapes of their inputs."""

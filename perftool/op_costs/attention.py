@@ -1,6 +1,6 @@
-"""Fused attention, which never writes the score matrix to memory. Forward takes two matmuls, backward five, one of
-which recomputes the scores (Dao, FlashAttention-2, 2023). As in that paper, a causal mask halves the work of a square
-score matrix, and the operations of softmax are left out. The matmuls are counted for every head of the queries; keys
+"""Fused attention, which never writes the score matrix to memory. Forward takes two matmuls; backward takes five, one
+of them to recompute the scores (Dao, FlashAttention-2, 2023). As in that paper, a causal mask halves the work for a
+square score matrix, and the operations of softmax are left out. Matmuls are counted for each head of the queries; keys
 and values that several heads share are read once."""
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class AttentionLayout:
-    """Positions of an op's arguments, None for arguments it lacks; key and value follow ``query``.
+    """The positions of an op's arguments; None for arguments that it does not have. Key and value follow ``query``.
 
-    ``packed`` is the argument that holds the sequence lengths if one tensor contains several sequences. ``heads`` is
-    not an argument, but the dimension of q, k and v that counts the heads.
+    ``packed`` is the argument with the sequence lengths if one tensor contains several sequences. ``heads`` is not an
+    argument, but the dimension of q, k and v that counts the heads.
     """
 
     causal: int
@@ -42,13 +42,13 @@ class AttentionLayout:
         return Cost(round(2 * pairs * (inner + outer)), moved(q, k, v, result, *extra), "matrix", q.rate_name)
 
     def _masked(self, call: Call) -> bool:
-        """Whether the mask is causal: the argument is a boolean, or a kind of mask (0 for none)."""
+        """Whether the mask is causal. The argument is a boolean, or a number for the kind of mask (0 for none)."""
         text = call.text(self.causal)
         return call.flag(self.causal) if text in ("True", "False") else call.numbers(self.causal) not in ([], [0])
 
 
 def _pairs(queries: int, keys: int, causal: bool) -> float:
-    """The number of query-key products per head; a causal mask is aligned at the last query and key."""
+    """The number of query-key pairs per head. A causal mask is aligned with the last query and key."""
     if not causal:
         return queries * keys
     return queries * (keys - queries / 2) if queries <= keys else keys * keys / 2

@@ -27,7 +27,7 @@ _NAMED = {
 }  # fmt: skip
 # Integer types. Type promotion goes from bool to integer, float and complex.
 _WHOLE = {"long int", "long", "int", "short", "signed char", "unsigned char"}
-# Substitute types, by element size, for elements whose type is unknown.
+# The types to assume, by element size, if the type is unknown.
 _OF_SIZE = {1: "unsigned char", 2: "c10::BFloat16", 4: "float", 8: "double"}
 # Types by their c10::ScalarType numbers, which arguments use.
 _SCALAR_TYPES = {
@@ -39,37 +39,37 @@ _LARGEST = 2**53
 
 
 class NoModelError(ValueError):
-    """The record lacks an argument, or the formula does not cover the call."""
+    """An argument was not recorded, or the formula does not cover the call."""
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """Shape and type of one input or result; ``type`` is the name in the trace."""
+    """The shape and type of an input or result. ``type`` is the name in the trace."""
 
     dims: tuple[int, ...]
     type: str
 
     @property
     def count(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return prod(self.dims)
 
     @property
     def bytes(self) -> int:
-        """Size in bytes when each element is stored once."""
+        """The size in bytes if each element is stored once."""
         return self.count * _TYPES[self.type][0]
 
     @property
     def rate_name(self) -> str | None:
-        """The type's name in devices.toml, or None if no peak rate is published for it."""
+        """The name of the type in devices.toml; None if no peak rate is published for it."""
         return _TYPES[self.type][1]
 
     def shaped(self, dims: tuple[int, ...]) -> Tensor:
-        """A tensor of the same type with the shape ``dims``."""
+        """A tensor with the same type and the shape ``dims``."""
         return Tensor(dims, self.type)
 
     def typed(self, name: str) -> Tensor:
-        """A tensor of the same shape with the type ``name``."""
+        """A tensor with the same shape and the type ``name``."""
         return Tensor(self.dims, name)
 
 
@@ -77,11 +77,11 @@ class Tensor:
 class Call:
     """The inputs of one call, by position.
 
-    ``element_bytes``: the element size of tensors in lists. Records omit it; the names of the call's kernels show it.
+    ``element_bytes``: the element size of tensors in lists, which is not recorded, but follows from kernel names.
     ``outer``: the shapes of the enclosing op's inputs.
-    ``seen``: the result shapes of the recording's convolutions.
+    ``seen``: the result shapes of convolutions in the recording.
     ``around``: the annotation that a serving engine puts around the call.
-    ``grids``: names and grids of the call's kernels.
+    ``grids``: the names and grids of the call's kernels.
     """
 
     dims: list[Any]
@@ -98,13 +98,13 @@ class Call:
         return position < min(len(self.dims), len(self.types)) and self.types[position] in _TYPES
 
     def tensor(self, position: int) -> Tensor:
-        """The tensor at ``position``; raises NoModelError if there is none, or if its shape is not plain numbers."""
+        """The tensor at ``position``. Raises NoModelError if there is none, or if its shape is not plain numbers."""
         if not self.has(position):
             raise NoModelError(f"no tensor at {position}")
         return Tensor(shape_of(self.dims[position]), self.types[position])
 
     def many(self, position: int) -> list[Tensor]:
-        """The list of tensors at ``position``; raises NoModelError if shapes or the size of elements are unknown."""
+        """The list of tensors at ``position``. Raises NoModelError if their shapes or element size are unknown."""
         listed = self.dims[position] if position < len(self.dims) else None
         kind = _OF_SIZE.get(self.element_bytes or 0)
         if kind is None or not self.has_list(position) or not isinstance(listed, list) or not listed:
@@ -112,7 +112,7 @@ class Call:
         return [Tensor(shape_of(dims), kind) for dims in listed]
 
     def tensors(self, first: int = 0, end: int | None = None) -> list[Tensor]:
-        """The tensors from ``first`` up to ``end`` (exclusive); arguments that are not tensors are left out."""
+        """The tensors from ``first`` up to ``end`` (exclusive). Skips arguments that are not tensors."""
         positions = range(first, len(self.types) if end is None else end)
         return [self.tensor(position) for position in positions if self.has(position)]
 
@@ -121,23 +121,23 @@ class Call:
         return self.types[position : position + 1] == ["TensorList"]
 
     def recorded(self, position: int) -> bool:
-        """Whether the record contains a scalar at ``position``."""
+        """Whether a scalar was recorded at ``position``."""
         return position < len(self.scalars) and self.scalars[position] not in ("", None)
 
     def text(self, position: int) -> str:
-        """The scalar at ``position`` as recorded, "" for None; raises NoModelError if it is not recorded."""
+        """The recorded text of the scalar at ``position``, "" for None. Raises NoModelError if it was not recorded."""
         if position >= len(self.scalars) or not isinstance(self.scalars[position], str):
             raise NoModelError(f"no argument at {position}")
         return str(self.scalars[position])
 
     def flag(self, position: int) -> bool:
-        """The boolean at ``position``."""
+        """The boolean at ``position``. Raises NoModelError if there is none."""
         if (text := self.text(position)) not in ("True", "False"):
             raise NoModelError(f"no boolean at {position}")
         return text == "True"
 
     def numbers(self, position: int) -> list[int]:
-        """The whole numbers at ``position``, one or a list; empty for None."""
+        """The integers at ``position``, one or a list; empty for None. Raises NoModelError for anything else."""
         text = self.text(position)
         if text.startswith("(") and text.endswith(")"):
             text = f"[{text[1:-1].rstrip(', ')}]"
@@ -151,7 +151,7 @@ class Call:
         return values
 
     def type_at(self, position: int, otherwise: str) -> str:
-        """The type that the argument at ``position`` names; ``otherwise`` if it is None or not recorded."""
+        """The type that the argument at ``position`` specifies; ``otherwise`` if it is None or was not recorded."""
         recorded = self.scalars[position] if position < len(self.scalars) else ""
         if recorded == "":
             return otherwise
@@ -161,19 +161,19 @@ class Call:
 
 
 def spelled(types: Sequence[Any]) -> list[Any]:
-    """``types`` with the names that PyTorch's profiler gives them."""
+    """``types`` under the names that PyTorch's profiler uses."""
     return [_NAMED.get(one, one) if isinstance(one, str) else "" for one in types]
 
 
 def shape_of(dims: Any) -> Shape:
-    """Recorded sizes as a shape; raises NoModelError if they are not plain numbers."""
+    """Convert recorded sizes to a shape. Raises NoModelError if they are not plain numbers."""
     if not isinstance(dims, list) or any(type(size) is not int or not 0 <= size <= _LARGEST for size in dims):
         raise NoModelError("no shape")
     return tuple(dims)
 
 
 def promoted(tensors: list[Tensor]) -> str:
-    """The type that an op on ``tensors`` of several types returns: the highest kind, and the widest type of that kind.
+    """The type that an op returns for ``tensors`` of several types: the widest type of the highest kind.
 
     A zero-dimensional tensor counts only if its kind is higher (PyTorch, "Tensor Attributes", type promotion).
     """
@@ -182,12 +182,12 @@ def promoted(tensors: list[Tensor]) -> str:
 
 
 def is_whole(name: str) -> bool:
-    """Whether the type is integer or bool."""
+    """Whether the type is an integer type or bool."""
     return _kind(name) < 2
 
 
 def broadcast(tensors: list[Tensor]) -> tuple[int, ...]:
-    """The shape that ``tensors`` broadcast to; raises NoModelError if they do not fit."""
+    """The shape that ``tensors`` broadcast to. Raises NoModelError if they do not broadcast."""
     rank = max(len(one.dims) for one in tensors)
     padded = [(1,) * (rank - len(one.dims)) + one.dims for one in tensors]
     shape = tuple(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded, strict=True))

@@ -1,7 +1,7 @@
 """Convolutions, counted as direct convolutions: each element of the result is an inner product with one filter.
 
-The gradients of input and weight each take as many operations as the convolution (torch.utils.flop_counter agrees if
-there are no groups). Fast algorithms (Winograd, FFT) need fewer, so a kernel may exceed the roofline.
+The gradients of input and weight each take as many operations as the convolution (torch.utils.flop_counter agrees for
+convolutions without groups). Fast algorithms (Winograd, FFT) need fewer, so a kernel may exceed the roofline.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from perftool.op_costs.windows import each, window_count
 
 @dataclass(frozen=True)
 class Convolution:
-    """Positions of the arguments of a convolution op; None where the op has no such argument. ``term`` is a tensor that
-    the op adds to the result."""
+    """The positions of a convolution op's arguments; None for arguments that it does not have. ``term`` is a tensor
+    that the op adds to the result."""
 
     stride: int
     padding: int
@@ -31,7 +31,7 @@ class Convolution:
         x, weight = call.tensor(0), call.tensor(1)
         result = x.shaped(self.result(call, x, weight))
         extra = [call.tensor(at) for at in (self.bias, self.term) if at is not None and call.has(at)]
-        # A convolution applies a filter for each element of its result, a transposed one for each element of its input.
+        # A convolution applies a filter per element of its result; a transposed one, per element of its input.
         applied = x if self.backwards(call) else result
         return Cost(
             _inner(applied, weight) + len(extra) * result.count, moved(x, weight, result, *extra), "matrix", x.rate_name
@@ -42,13 +42,13 @@ class Convolution:
         return self.transposed is not None and call.recorded(self.transposed) and call.flag(self.transposed)
 
     def step(self, call: Call) -> int | None:
-        """The largest dilation, None where it is not recorded."""
+        """The largest dilation; None if it was not recorded."""
         if self.dilation is None or not call.recorded(self.dilation):
             return None
         return max(call.numbers(self.dilation), default=1)
 
     def result(self, call: Call, x: Tensor, weight: Tensor) -> tuple[int, ...]:
-        """The shape of the result; raises NoModelError if the record does not show it."""
+        """The shape of the result. Raises NoModelError if the record does not show it."""
         kernel, inside = weight.dims[2:], x.dims[2:]
         if not kernel or len(kernel) != len(inside) or 0 in weight.dims:
             raise NoModelError("not a convolution of a batch")
@@ -70,7 +70,7 @@ class Convolution:
 
 
 def _inner(elements: Tensor, weight: Tensor) -> int:
-    """Operations, if each element of the tensor ``elements`` takes an inner product with one filter of ``weight``."""
+    """The operations if each of ``elements`` takes an inner product with one filter of ``weight``."""
     if not weight.dims or not weight.dims[0]:
         raise NoModelError("no filters")
     return 2 * elements.count * (weight.count // weight.dims[0])
@@ -84,16 +84,16 @@ def _backward(call: Call) -> Cost:
     of_input, of_weight, of_bias = (word.strip("[] ") == "True" for word in wanted.split(","))
     once = _inner(x if call.flag(7) else gradient, weight)
     flops = once * (of_input + of_weight) + of_bias * gradient.count
-    # Each gradient is written and the other tensor read: the gradient of the input needs the weight, and vice versa.
+    # Each gradient is written, and needs the other tensor: that of the input needs the weight, and vice versa.
     size = moved(gradient) + (of_input + of_weight) * (x.bytes + weight.bytes)
     bias = gradient.shaped(gradient.dims[1:2])
     return Cost(flops, size + of_bias * bias.bytes, "matrix", x.rate_name)
 
 
 def _gradient(call: Call, of_weight: bool) -> Cost:
-    """The ops of PyTorch before 1.11 that compute one gradient, of the input or of the weight. Their arguments are the
-    size of that gradient, the gradient of the result, and the weight or the input. If the record lacks the size, the
-    shapes come from the enclosing op.
+    """The cost of the ops before PyTorch 1.11 that compute only the gradient of the input or of the weight. Their
+    arguments are the size of that gradient, the gradient of the result, and the weight or the input. If the size was
+    not recorded, the shapes come from the enclosing op.
     """
     gradient = call.tensor(1)
     if call.recorded(0) and call.has(2):
@@ -106,7 +106,7 @@ def _gradient(call: Call, of_weight: bool) -> Cost:
     return Cost(_inner(gradient, weight), moved(gradient, x, weight), "matrix", gradient.rate_name)
 
 
-# The positions of input, filter and gradient of the result, by op.
+# The positions of the input, the filter and the gradient of the result, by op.
 WHOLE = {
     "aten::convolution_backward": (1, 2, 0), "aten::cudnn_convolution_backward": (0, 2, 1),
     "aten::miopen_convolution_backward": (0, 2, 1),

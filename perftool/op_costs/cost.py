@@ -1,4 +1,4 @@
-"""The cost of an op: its operations and bytes."""
+"""The cost of an op: operations and bytes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Unit = Literal["matrix", "vector"]
 
 @dataclass(frozen=True)
 class Cost:
-    """Operations of one call, and the bytes that it reads and writes in device memory: each input and result once.
+    """The operations of one call, and the bytes that it reads and writes if it moves each input and result once.
 
-    A multiplication and an addition are two operations; ``flops`` is None where only the bytes are known. ``unit`` and
+    A multiplication and an addition are two operations. ``flops`` is None if only the bytes are known. ``unit`` and
     ``dtype`` select the peak rate.
     """
 
@@ -26,10 +26,10 @@ class Cost:
 
 
 def moved(*tensors: Tensor) -> int:
-    """Bytes of all ``tensors`` together."""
+    """The total size of ``tensors`` in bytes."""
     return total(tensors)
 
 
 def total(tensors: Iterable[Tensor]) -> int:
-    """Bytes of all ``tensors`` together."""
+    """The total size of ``tensors`` in bytes."""
     return sum(one.bytes for one in tensors)

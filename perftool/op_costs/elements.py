@@ -1,7 +1,7 @@
 """Pointwise ops, reductions, copies and fills: one operation per element of the result, or of the reduced tensor. A
-function (exp, erf, a square root) is counted as one operation, because these ops are bound by memory anyway. Copies,
-fills and conversions have no operations. Ops that fill a tensor with random numbers have no model: their generator
-limits them, and its rate is not published.
+function (exp, erf, a square root) counts as one operation, because these ops are memory-bound anyway. Copies, fills and
+conversions take no operations. Ops that fill a tensor with random numbers have no model: they are limited by their
+generator, whose rate is not published.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from perftool.op_costs.call import Call, NoModelError, broadcast, is_whole, promoted
 from perftool.op_costs.cost import Cost, moved
 
-# Names of ops by their number of leading tensor arguments. In-place forms write to their first argument.
+# Op names by the number of leading tensor arguments. In-place forms write to their first argument.
 _POINTWISE = {
     1: "abs ceil cos erf exp expm1 floor gelu hardswish leaky_relu log log1p log2 mish neg reciprocal relu round rsqrt "
        "sigmoid sign silu sin softplus sqrt square tan tanh clamp_min clamp_max hardtanh elu bitwise_not "
@@ -46,16 +46,16 @@ def _pointwise(call: Call, operands: int, name: str, in_place: bool) -> Cost:
 
 
 def _dropout(call: Call) -> Cost:
-    """Dropout writes the scaled elements and the mask."""
+    """Dropout, which writes the scaled elements and the mask."""
     x = call.tensor(0)
     return Cost(2 * x.count, moved(x, x, x.typed("bool")), "vector", x.rate_name)
 
 
 @dataclass(frozen=True)
 class _Reduction:
-    """``dims`` and ``type`` are the positions of the arguments that name the reduced dimensions and the result type.
+    """A reduction. ``dims`` and ``type`` are the positions of the arguments for the reduced dimensions and result type.
 
-    ``result`` is the type of a result that does not depend on the input. With ``wide``, integers are reduced to int64.
+    ``result`` is the result type if it does not depend on the input. With ``wide``, integers are reduced to int64.
     """
 
     dims: int | None = 1
@@ -98,7 +98,7 @@ def _rearranged(call: Call) -> Cost:
 
 
 def _added_by_index(call: Call) -> Cost:
-    """``index_add_`` and ``scatter_add_`` (self, dimension, index, source) read and write the touched elements."""
+    """``index_add_`` and ``scatter_add_`` (self, dimension, index, source), which read and write only some elements."""
     x, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
     return Cost(source.count, 3 * source.bytes + index.bytes, "vector", x.rate_name)
 
@@ -119,7 +119,7 @@ REDUCTIONS: dict[str, Callable[[Call], Cost]] = {
     "aten::amax": _Reduction(), "aten::amin": _Reduction(),
     "aten::argmax": _Reduction(result="long int"), "aten::argmin": _Reduction(result="long int"),
     "aten::all": _Reduction(result="bool"), "aten::any": _Reduction(result="bool"),
-    # Two passes: the mean, then the mean of the squared distances from it.
+    # Two passes: one for the mean, and one for the mean squared distance from it.
     "aten::var": _Reduction(per_element=4), "aten::std": _Reduction(per_element=4),
     "aten::linalg_vector_norm": _Reduction(dims=2, type=4, per_element=2),
     "aten::cumsum": _scan, "aten::cumprod": _scan,

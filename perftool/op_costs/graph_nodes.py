@@ -1,4 +1,4 @@
-"""Operations of the nodes of a compiled Gaudi graph, by kernel name. Shapes start with the slowest dimension."""
+"""The operations of nodes in a compiled Gaudi graph, by kernel name. Shapes start with the slowest dimension."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from math import prod
 
 Shape = tuple[int, ...]
 _PRODUCTS = {"gemm", "batch_gemm", "masked_batch_gemm"}
-# The kernels of a convolution and of its two gradients. Channels are the fastest dimension of input and result.
+# The kernels of a convolution and of its two gradients. The channels are the fastest dimension of input and result.
 _FORWARD, _OF_INPUT, _OF_WEIGHT = "spatial_convolution", "dedx", "dedw"
 
 
 def node_flops(guid: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int | None:
-    """Operations of one run of a node: a multiplication and an addition are two. None if its kernel has no model, or if
-    the shapes do not fit.
+    """The operations of one run of a node; a multiplication and an addition are two. None if there is no model for its
+    kernel, or if the shapes do not fit.
 
-    A matmul takes 2 m k n operations, where its result is m x n and its operands share k, whichever of them is
-    transposed. A convolution takes two operations for each element of the result and each weight of its channel; so do
-    its gradients, for the elements of the result's gradient.
+    A matmul takes 2 m k n operations if its result is m x n and its operands share k, whether or not they are
+    transposed. A convolution takes two operations per element of the result and weight of its channel; so does each of
+    its gradients, per element of the result's gradient.
     """
     if not outputs or len(inputs) < 2 or any(0 in shape or not shape for shape in (*inputs[:2], outputs[0])):
         return None

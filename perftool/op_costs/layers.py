@@ -21,8 +21,8 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class _Normalisation:
-    """Positions of the input ``x``, of further inputs (``read``), and of the ``weights`` that get a gradient. A weight
-    that is listed twice also stands for the bias."""
+    """A normalisation, with the positions of the input ``x``, of further inputs (``read``), and of the ``weights`` that
+    get a gradient. A weight that is listed twice also stands for the bias."""
 
     per_element: int
     read: tuple[int, ...]
@@ -49,7 +49,7 @@ def _softmax_backward(call: Call) -> Cost:
 
 
 def _embedding(call: Call) -> Cost:
-    """Embedding lookup, which reads only the selected rows."""
+    """An embedding lookup, which reads only the selected rows."""
     weight, chosen = call.tensor(0), call.tensor(1)
     if len(weight.dims) != 2:
         raise NoModelError("not rows of a table")
@@ -74,7 +74,7 @@ def _gather(call: Call) -> Cost:
 
 
 def _embedding_backward(call: Call) -> Cost:
-    """Adds gradient rows to the table's gradient, which is written in full."""
+    """The gradient of an embedding, which adds rows to the gradient of the table and writes all of it."""
     gradient, chosen = call.tensor(0), call.tensor(1)
     rows = call.numbers(2)
     if len(rows) != 1 or not gradient.dims or rows[0] < 0:
@@ -83,8 +83,8 @@ def _embedding_backward(call: Call) -> Cost:
     return Cost(gradient.count, moved(gradient, chosen, table), "vector", gradient.rate_name)
 
 
-# Operations per element of a backward pass, which computes the gradients of the input and the weights: of
-# normalisations that subtract a mean, and of RMS normalisation.
+# Operations per element of a backward pass, which computes the gradients of the input and the weights: for
+# normalisations that subtract the mean, and for RMS normalisation.
 _LAYER_BACKWARD, _RMS_BACKWARD = 13, 9
 SOFTMAX: dict[str, Callable[[Call], Cost]] = {
     "aten::_softmax": _softmax, "aten::_log_softmax": _softmax,

@@ -1,4 +1,4 @@
-"""The sequence lengths of a batch, from vLLM's annotation around a step.
+"""Reads the sequence lengths of a batch from vLLM's annotation around a step.
 
 The new form is ``execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)``. If a sequence has
 q queries and k keys, the four numbers are the sums of q, k, q q and q k over the requests that start (context), and
@@ -20,7 +20,7 @@ _LONGEST = 15
 
 @dataclass(frozen=True)
 class Lengths:
-    """Sums over the sequences of a batch: queries, keys, and pairs of both under a causal mask."""
+    """Sums over the sequences in a batch: queries, keys, and query-key pairs under a causal mask."""
 
     queries: int
     keys: int
@@ -28,13 +28,13 @@ class Lengths:
 
 
 def lengths_of(annotation: str) -> Lengths:
-    """The sums in ``annotation``; raises NoModelError if it has none."""
+    """Read the sums in ``annotation``. Raises NoModelError if it contains none."""
     sums = [[int(number[:_LONGEST]) for number in found] for found in _SUMS.findall(annotation)]
     if sums:
         queries, keys, squares, products = (sum(column) for column in zip(*sums, strict=True))
         return Lengths(queries, keys, products - squares / 2)
     if old := _OLD.search(annotation):
         queries, squares = (int(number[:_LONGEST]) for number in old.groups())
-        # The old form has no keys, because a request that starts has as many keys as queries.
+        # The old form omits the keys, because a request that starts has as many keys as queries.
         return Lengths(queries, queries, squares / 2)
     raise NoModelError("no annotation has the lengths")

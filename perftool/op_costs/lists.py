@@ -25,8 +25,8 @@ def _cat(call: Call) -> Cost:
 
 @dataclass(frozen=True)
 class _Foreach:
-    """Reads the first ``lists`` lists of tensors (the very first only if ``reads_first``); results have the size of the
-    first."""
+    """An op that reads ``lists`` lists of tensors (the first one only if ``reads_first``). Its results are as large as
+    the first list."""
 
     lists: int = 1
     per_element: int = 1
@@ -42,9 +42,9 @@ class _Foreach:
 
 
 def _optimizer(call: Call, written: tuple[int, ...], read_only: tuple[int, ...], per_element: int) -> Cost:
-    """The cost of an optimizer that updates the lists at the positions ``written`` and reads those at ``read_only``.
+    """The cost of an optimizer that updates the lists at positions ``written`` and reads those at ``read_only``.
 
-    The first list holds the parameters. Lists that the optimizer does not use (momentum, maxima) are empty.
+    The first list contains the parameters. Lists that the optimizer does not use (momentum, maxima) are empty.
     """
     parameters = call.many(0)
     both = [call.many(at) for at in written if at < len(call.dims) and call.dims[at]]

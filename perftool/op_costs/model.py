@@ -1,4 +1,4 @@
-"""The cost of a call by the name of its op."""
+"""Selects the cost model for a call by the name of its op."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _mixture(name: str) -> Callable[[Call], Cost]:
     return lambda call: MIXTURES[name](call).cost()
 
 
-# The kinds of ops, as named in the table op_efficiency and in rules.
+# The kinds of ops, by the names used in the table op_efficiency and in rules.
 KINDS: Mapping[str, Models] = {
     "product": {**PRODUCTS, **QUANTISED, **{name: _mixture(name) for name in MIXTURES}},
     "convolution": CONVOLUTIONS, "attention": {**ATTENTION, **SERVING_ATTENTION},
@@ -51,10 +51,10 @@ def cost_of(
     around: str | None = None,
     grids: str | None = None,
 ) -> Cost | None:
-    """The cost of one call of the op ``name``, or None if no model covers it.
+    """The cost of one call of the op ``name``; None if no model covers it.
 
-    ``dims``, ``types`` and ``scalars`` are the JSON lists of a profiler's record, by position of the argument. The
-    others are fields of ``Call``; ``outer`` and ``grids`` are JSON here, too.
+    ``dims``, ``types`` and ``scalars`` are the JSON lists that a profiler recorded, with one entry per argument. The
+    rest are fields of ``Call``; ``outer`` and ``grids`` are JSON here, too.
     """
     model = MODELS.get(name) or inductor_model(name)
     if model is None:
@@ -76,13 +76,13 @@ def call_of(
     around: str | None,
     grids: str | None,
 ) -> Call:
-    """The call of a record, from the arguments of ``cost_of``. Raises NoModelError for invalid JSON."""
+    """Make a Call from the arguments of ``cost_of``. Raises NoModelError for invalid JSON."""
     lists = listed(dims), spelled(listed(types)), listed(scalars)
     return Call(*lists, element_bytes, listed(outer), seen or {}, around or "", _grids(grids))
 
 
 def listed(text: str | None) -> list[object]:
-    """A recorded list; empty for anything else. Raises NoModelError for invalid JSON."""
+    """Parse a recorded list; empty for anything else. Raises NoModelError for invalid JSON."""
     try:
         value = json.loads(text) if text else []
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def listed(text: str | None) -> list[object]:
 
 
 def _grids(text: str | None) -> list[tuple[str, Shape]]:
-    """Names and grids of kernels; a kernel without a grid gets (0, 0, 0)."""
+    """The names and grids of kernels, with (0, 0, 0) for kernels without a grid."""
     found = [one for one in listed(text) if isinstance(one, dict)]
     return [(str(one.get("name")), _grid(one.get("grid"))) for one in found]
 

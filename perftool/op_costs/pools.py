@@ -1,10 +1,10 @@
 """Pooling and losses.
 
-A pool costs one operation per element of each window: the size of the result times the size of a window or, for
+A pool takes one operation per element of each window: the size of the result times the size of a window or, for
 adaptive pools, the size of the input. The backward pass reads the gradient of the result (and, for max pools, the
 positions of the maxima), and writes the whole gradient of the input.
 
-Operations that a loss costs per element:
+Operations of a loss per element:
 
 * mean squared error: 3 (difference, square, sum); its gradient: 3 (difference, two products)
 * binary cross entropy of logits: 7, for max(x, 0) - x y + log(1 + exp(-|x|)) (maximum, product, two sums,
@@ -61,7 +61,7 @@ def _loss_backward(call: Call) -> Cost:
 
 
 def _nll_backward(call: Call) -> Cost:
-    """Writes the whole gradient, which has one nonzero element per row."""
+    """The gradient of the negative log likelihood, which has one nonzero element per row, but is written in full."""
     x, target = call.tensor(1), call.tensor(2)
     return Cost(target.count, moved(x, target), "vector", x.rate_name)
 

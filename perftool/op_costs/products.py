@@ -1,7 +1,7 @@
 """Matmuls: 2 m k n operations (BLAS: m n inner products of k multiplications and additions each).
 
-The term added by addmm and similar ops costs one operation per element of the result; the factors alpha and beta cost
-none.
+The term that addmm and similar ops add costs one operation per element of the result. The factors alpha and beta are
+not counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _added(call: Call) -> Cost:
 
 
 def _scaled(call: Call) -> Cost:
-    """``_scaled_mm``: fp8 operands, scales, a bias, and a type for the result."""
+    """``_scaled_mm``, with fp8 operands, scales, a bias, and a result type."""
     a, b = call.tensor(0), call.tensor(1)
     cost = _product(a, b, call.tensor(4) if call.has(4) else None, call.type_at(6, a.type))
     return Cost(cost.flops, cost.bytes + moved(*call.tensors(2, 4)), "matrix", a.rate_name)
@@ -65,8 +65,8 @@ def _dot(call: Call) -> Cost:
 
 
 def _grouped(call: Call) -> Cost:
-    """``_grouped_mm``: rows of the first operand, sorted by group, times the matrix of their group. 8-bit forms also
-    read scales."""
+    """``_grouped_mm``, which multiplies the rows of the first operand, sorted by group, by the matrix of their group.
+    8-bit forms also read scales."""
     a, b = call.tensor(0), call.tensor(1)
     if len(a.dims) != 2 or len(b.dims) != 3 or a.dims[1] != b.dims[1]:
         raise NoModelError("groups along another dimension")
@@ -76,13 +76,13 @@ def _grouped(call: Call) -> Cost:
 
 
 def _whole_numbers(call: Call) -> Cost:
-    """``_int_mm``: 8-bit operands, a 32-bit result."""
+    """``_int_mm``, with 8-bit operands and a 32-bit result."""
     return _product(call.tensor(0), call.tensor(1), result_type="int")
 
 
 def _recurrent(call: Call, backward: bool = False) -> Cost:
-    """A layer of a oneDNN RNN: each time step multiplies input and state by their weights; backward takes twice as
-    many operations. The gates' pointwise operations and the state between steps are left out.
+    """A layer of a oneDNN RNN. Each time step multiplies the input and the state by their weights; backward takes twice
+    as many operations. The pointwise operations of gates and the state between steps are not counted.
     """
     x, of_input, of_state = call.tensor(0), call.tensor(1), call.tensor(2)
     if len(x.dims) != 3 or len(of_input.dims) != 2 or len(of_state.dims) != 2 or x.dims[2] != of_input.dims[1]:

@@ -1,9 +1,9 @@
-"""Matmuls with low-bit weights, by their public signatures: vLLM's (csrc/torch_bindings.cpp), SGLang's, AITER's,
-bitsandbytes' and PyTorch's own.
+"""Matmuls with low-bit weights, by their public signatures in vLLM (csrc/torch_bindings.cpp), SGLang, AITER,
+bitsandbytes and PyTorch.
 
-The operations are counted as for a plain matmul. The bytes are counted for the tensors as they are stored, packed
-weights and scales included. If both operands are narrow, the matmul runs at the rate of the narrow type. If only the
-weights are narrow, the kernel converts them first, and the matmul runs at the rate of the other operand.
+Operations are counted as for a plain matmul. Bytes are those of the tensors as stored, including packed weights and
+scales. If both operands are narrow, the matmul runs at the rate of the narrow type. If only the weights are narrow, the
+kernel converts them first, and the matmul runs at the rate of the other operand.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from perftool.op_costs.cost import Cost, moved
 
 @dataclass(frozen=True)
 class Quantised:
-    """``a`` is the position of the left operand, ``weight`` that of the right one (None if it differs by version).
+    """A matmul op. ``a`` is the position of the left operand, and ``weight`` that of the right one (None if it depends
+    on the version).
 
     ``columns`` returns the number of columns of the matmul. ``result`` is the position of an output argument; if there
-    is none, ``made`` is the type of the output that the op creates (by default the type of ``a``). ``packed_rows``
-    elements of ``a`` share a byte.
+    is none, ``made`` is the type of the output that the op creates (by default that of ``a``). ``packed_rows`` elements
+    of ``a`` share a byte.
     """
 
     columns: Callable[[Call, Tensor, Tensor], int]
@@ -32,7 +33,7 @@ class Quantised:
     packed_rows: int = 1
 
     def sizes(self, call: Call) -> tuple[int, int, int]:
-        """Rows, columns and inner dimension of the matmul; raises NoModelError if ``call`` is not one."""
+        """The rows, columns and inner dimension of the matmul. Raises NoModelError if ``call`` is not a matmul."""
         a = call.tensor(self.a)
         weight = a if self.weight is None else call.tensor(self.weight)
         if not a.dims or len(weight.dims) < 2:
@@ -46,14 +47,14 @@ class Quantised:
         operands = [call.tensor(at) for at in range(len(call.types)) if call.has(at) and at != self.result]
         kind = call.tensor(self.result).type if self.result is not None else self.made or a.type
         result = Tensor((m, n), kind)
-        # Another argument with the result's shape is an output, so it is not read.
+        # Other arguments with the shape of the result are outputs, which are not read.
         read = [one for one in operands if one.dims != (m, n) or one is operands[0]]
         dtype = "fp4" if self.packed_rows > 1 else a.rate_name
         return Cost(2 * m * n * k, moved(*read, result), "matrix", dtype)
 
 
 def _rows(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The columns of a matrix that is stored transposed, [columns, terms]."""
+    """The number of columns of a matrix that is stored transposed, [columns, terms]."""
     return _fitting(weight.dims[0], a.dims[-1], weight.dims[1])
 
 
@@ -68,18 +69,18 @@ def _fitting(columns: int, wanted: int, terms: int) -> int:
 
 
 def _packed(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The columns of a matrix that packs eight 4-bit weights of one row into a number."""
+    """The number of columns of a matrix that packs eight 4-bit weights of a row into one number."""
     return _fitting(8 * weight.dims[1], a.dims[-1], weight.dims[0])
 
 
 def _packed_terms(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The columns of a matrix that packs several weights of one column into a number."""
+    """The number of columns of a matrix that packs several weights of a column into one number."""
     return weight.dims[1]
 
 
 def _named(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The columns from the arguments: rows, columns and inner dimension are consecutive, at a position that differs by
-    version."""
+    """The number of columns from the arguments, where rows, columns and inner dimension are consecutive, at a position
+    that depends on the version."""
     for at in range(len(call.scalars) - 2):
         try:
             sizes = [call.numbers(place) for place in (at, at + 1, at + 2)]
@@ -91,7 +92,7 @@ def _named(call: Call, a: Tensor, weight: Tensor) -> int:
 
 
 def _by_scales(call: Call, a: Tensor, weight: Tensor) -> int:
-    """The columns of ``_weight_int4pack_mm``, from its scales and zero points, [groups, columns, 2]."""
+    """The number of columns of ``_weight_int4pack_mm``, from its scales and zero points, [groups, columns, 2]."""
     scales = call.tensor(3)
     if len(scales.dims) != 3:
         raise NoModelError("not a matmul")

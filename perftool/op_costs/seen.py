@@ -1,4 +1,4 @@
-"""Result shapes of the convolutions in a recording.
+"""Looks up the result shapes of convolutions in a recording.
 
 PyTorch before version 2 does not record stride and padding, but the inputs of the gradient op show all three shapes.
 """
@@ -12,7 +12,7 @@ Results = Mapping[tuple[Shape, Shape], Shape | None]
 
 
 def results(convolutions: Iterable[tuple[Shape, Shape, Shape]]) -> Results:
-    """The shape of the result, by those of input and filter; None where the same two shapes have different results."""
+    """The shapes of results by the shapes of input and filter; None if the same two shapes have different results."""
     found: dict[tuple[Shape, Shape], Shape | None] = {}
     for x, weight, result in sorted(set(convolutions)):
         found[x, weight] = None if (x, weight) in found else result

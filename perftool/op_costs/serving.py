@@ -1,4 +1,4 @@
-"""Custom ops with a public signature: of vLLM (csrc/torch_bindings.cpp), AITER and the package flash-attn.
+"""Custom ops with public signatures in vLLM (csrc/torch_bindings.cpp), AITER and the package flash-attn.
 
 Operations per element: RMS normalisation 4 (as in ``layers``), and 1 for the residual; a rotation 3 (4 products and 2
 sums for two elements); an activation times a gate 2; a quantisation 1. A cache write touches only the listed slots.
@@ -21,13 +21,13 @@ def _rms_norm(call: Call) -> Cost:
 
 
 def _add_rms_norm(call: Call) -> Cost:
-    """``fused_add_rms_norm(input, residual, weight, epsilon)``: both tensors are read and written."""
+    """``fused_add_rms_norm(input, residual, weight, epsilon)``, which reads and writes input and residual."""
     x, residual, weight = (call.tensor(at) for at in range(3))
     return Cost(5 * x.count, 2 * moved(x, residual) + weight.bytes, "vector", x.rate_name)
 
 
 def _rotary(call: Call) -> Cost:
-    """``rotary_embedding(positions, query, key, head_size, angles, is_neox)``: one row of angles per position."""
+    """``rotary_embedding(positions, query, key, head_size, angles, is_neox)``, with one row of angles per position."""
     positions, query, table = call.tensor(0), call.tensor(1), call.tensor(4)
     turned = [query, *([call.tensor(2)] if call.has(2) else [])]
     if len(table.dims) != 2:
@@ -38,13 +38,13 @@ def _rotary(call: Call) -> Cost:
 
 
 def _gated(call: Call) -> Cost:
-    """``silu_and_mul(result, input)``: the input holds values and gates."""
+    """``silu_and_mul(result, input)``, whose input contains values and gates."""
     result, x = call.tensor(0), call.tensor(1)
     return Cost(2 * result.count, moved(result, x), "vector", x.rate_name)
 
 
 def _quantised(call: Call) -> Cost:
-    """``static_scaled_fp8_quant(result, input, scale)``, and its dynamic forms, which also read the input for its
+    """``static_scaled_fp8_quant(result, input, scale)`` and its dynamic forms, which compute the scale from the input's
     maximum."""
     result, x = call.tensor(0), call.tensor(1)
     return Cost(x.count, moved(result, x), "vector", x.rate_name)
@@ -58,7 +58,7 @@ def _cached(call: Call) -> Cost:
 
 
 def _group_norm(call: Call) -> Cost:
-    """AITER's ``_groupnorm_run(input, groups, weight, bias, epsilon)``, like PyTorch's group norm."""
+    """AITER's ``_groupnorm_run(input, groups, weight, bias, epsilon)``, counted like PyTorch's group norm."""
     x = call.tensor(0)
     return Cost(8 * x.count, moved(x, x, *call.tensors(2, 4)), "vector", x.rate_name)
 
@@ -79,9 +79,9 @@ SERVING_POINTWISE: dict[str, Callable[[Call], Cost]] = {
 def _paged(call: Call) -> Cost:
     """vLLM's attention over a cache: ``unified_attention(query, key, value, ...)``, each [new tokens, heads, size].
 
-    The sequences of a step have many lengths; the annotation around the call states their sums. The mask is causal. The
-    cache is assumed to have the type of the queries. There is no cost if Triton's 2d kernel runs: a window may limit
-    the keys, and its size is not recorded.
+    The sequences in a step have different lengths; the annotation around the call states their sums. The mask is
+    causal. The cache is assumed to have the type of the queries. Raises NoModelError if Triton's 2d kernel runs,
+    because it may limit the keys to a window whose size is not recorded.
     """
     q, k, v = (call.tensor(at) for at in range(3))
     lengths = lengths_of(call.around)

@@ -1,6 +1,6 @@
-"""The sizes of a call's matrices, filters or sequences, which decide how well it fills a device. A convolution is
-treated as a matmul (cuDNN, "implicit GEMM") with a row for each position of the result, a column for each filter, and a
-term for each weight of a filter."""
+"""The sizes of a call's matrices, filters or sequences, which determine how well it fills a device. A convolution is
+treated as a matmul (cuDNN, "implicit GEMM") with one row per position of the result, one column per filter, and one
+term per weight of a filter."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of one call; None where the op has no such size, or the record does not show it.
+    """The sizes of one call. A size is None if the op does not have it, or if the record does not show it.
 
-    ``m`` rows, ``n`` columns and ``k`` terms of each of ``batch`` matmuls; ``groups`` of a grouped matmul or
-    convolution, or experts of a mixture. For a convolution: ``channels`` of the input, ``filter_size`` (elements of a
-    filter in one channel), ``dilation`` and whether it is ``transposed``. For attention: ``heads``, ``queries``,
-    ``keys`` and ``head_size``.
+    ``batch`` is the number of matmuls, each with ``m`` rows, ``n`` columns and ``k`` terms. ``groups`` is the number of
+    groups in a grouped matmul or convolution, or of experts in a mixture. A convolution has ``channels`` in its input,
+    ``filter_size`` (elements of a filter in one channel), ``dilation`` and ``transposed``; attention has ``heads``,
+    ``queries``, ``keys`` and ``head_size``.
     """
 
     batch: int | None = None
@@ -60,7 +60,7 @@ def sizes_of(
     around: str | None = None,
     grids: str | None = None,
 ) -> Sizes:
-    """The sizes of a call, from the same records as ``cost_of``; all None if it has or shows none of them."""
+    """The sizes of a call, from the same records as ``cost_of``; all None if they are unknown."""
     try:
         call = call_of(dims, types, scalars, None, outer, seen, around, grids)
         if name in _FIRST:
@@ -97,7 +97,7 @@ def _product(a: Tensor, b: Tensor) -> Sizes:
 
 
 def _grouped(a: Tensor, b: Tensor) -> Sizes:
-    """The rows are sorted by group; ``m`` is the mean number of rows in a group, at least one."""
+    """The sizes of a grouped matmul. ``m`` is the mean number of rows per group, at least one."""
     if len(a.dims) != 2 or len(b.dims) != 3 or not b.dims[0]:
         raise NoModelError("groups along another dimension")
     return Sizes(batch=1, m=max(a.dims[0] // b.dims[0], 1), n=b.dims[2], k=a.dims[1], groups=b.dims[0])
@@ -109,7 +109,7 @@ def _convolution(call: Call, layout: Convolution) -> Sizes:
 
 
 def _gradients(call: Call, x: int, weight: int, result: int) -> Sizes:
-    """The sizes of the convolution; the matmuls for both gradients have the same three sizes."""
+    """The sizes of the convolution. The matmuls for both gradients have the same three sizes."""
     dilation = max(call.numbers(6), default=1) if call.recorded(6) else None
     transposed = call.flag(7) if call.recorded(7) else False
     return _as_product(call.tensor(x).dims, call.tensor(weight).dims, call.tensor(result).dims, transposed, dilation)
@@ -138,6 +138,6 @@ def _attention(call: Call, layout: AttentionLayout) -> Sizes:
 
 
 def _paged(call: Call) -> Sizes:
-    """The sizes with all sequences of the batch joined into one."""
+    """The sizes if all sequences in the batch were one."""
     q, lengths = call.tensor(0), lengths_of(call.around)
     return Sizes(batch=1, heads=q.dims[1], queries=lengths.queries, keys=lengths.keys, head_size=q.dims[2])

@@ -1,4 +1,4 @@
-"""Reads any text input except a trace: examines its beginning, then calls the reader of its format."""
+"""Reads any text input except traces: examines its beginning, then calls the reader for its format."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, TextLine, Wa
 
 
 def read(source: Source, rank: int | None = None) -> LogReading:
-    """Read a log, a metrics file or a configuration; the reading's ``kind`` says which one ``source`` is.
+    """Read a log, a metrics file or a configuration. The ``kind`` of the result says which of them ``source`` is.
 
-    A text of unknown kind is read as a log, in which known lines may occur late. The rank comes from the path
-    unless given. Raises InputError when the file cannot be opened or read, and for the profiler's own
-    formats, which are traces.
+    A text of unknown kind is read as a log, because known lines may come late. The rank comes from the path unless it
+    is given. Raises InputError if the file cannot be opened or read, or is a trace.
     """
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
     if name and name != STDIN and (form := _document(name)):
@@ -45,7 +44,7 @@ def read(source: Source, rank: int | None = None) -> LogReading:
 
 
 def sniff_input(source: Source) -> Sniffed:
-    """Classify an input by its beginning. Raises InputError when it cannot be opened or read."""
+    """Classify an input by its beginning. Raises InputError if it cannot be opened or read."""
     name = fspath(source) if isinstance(source, (str, PathLike)) else ""
     if name and name != STDIN and (form := _document(name)):
         return Sniffed(_KINDS[form], form)
@@ -53,7 +52,7 @@ def sniff_input(source: Source) -> Sniffed:
 
 
 def _document(path: str) -> TextForm | None:
-    """The form of a file that is a document or an archive; None for lines of text."""
+    """The form of a file that is a single document or an archive; None for lines of text."""
     if is_bundle(path):
         return "bundle"
     with ByteStream(path) as stream:

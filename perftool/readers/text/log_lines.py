@@ -21,7 +21,7 @@ from perftool.readers.text.text_lines import MAX_LINE, Source, Wanted, read_line
 
 
 class Prefix(NamedTuple):
-    """The contents of a line's prefix. ``tid`` is as printed (hexadecimal), ``level`` in lower case."""
+    """The contents of a line's prefix. ``tid`` is hexadecimal, as printed; ``level`` is in lower case."""
 
     rank: int | None = None
     time_ns: int | None = None
@@ -31,7 +31,7 @@ class Prefix(NamedTuple):
 
     @property
     def is_logger(self) -> bool:
-        """Whether a logger wrote the line, rather than a plain print under a launcher."""
+        """Whether a logger wrote the line rather than a plain print under a launcher."""
         return self.time_ns is not None or self.logger is not None or self.tid is not None
 
 
@@ -39,7 +39,7 @@ NO_PREFIX = Prefix()
 
 
 class LogLine(NamedTuple):
-    """One line: ``text`` is the text after the prefix, ``rank`` the rank of the line or else of the file."""
+    """One line. ``text`` is the text after the prefix; ``rank`` is that of the line or, failing that, of the file."""
 
     number: int
     text: str
@@ -49,14 +49,14 @@ class LogLine(NamedTuple):
 
     @property
     def without_text(self) -> LogLine:
-        """The line's place, to be kept while the rest of the log is read: a text may be a megabyte."""
+        """The line without its text, to keep while the rest of the log is read, because a text may have a megabyte."""
         return self._replace(text="")
 
 
 def read_log_lines(
     source: Source, tally: IssueTally, rank: int | None = None, wanted: Wanted | None = None
 ) -> Iterator[LogLine]:
-    """Yield the ``wanted`` lines of a log; ``rank`` applies to lines without a rank. Raises the errors of
+    """Yield the ``wanted`` lines of a log. ``rank`` applies to lines without a rank. Raises the errors of
     read_lines."""
     for line in read_lines(source, tally, wanted=wanted):
         text = line.text
@@ -78,14 +78,14 @@ def split_prefix(line: str) -> tuple[Prefix, str]:
     """Separate the prefixes of launchers and the logger from the message."""
     text, prefix = strip_ansi(line), NO_PREFIX
     if (timed := _TIMED.match(text)) and "<std" not in text:
-        # Fast path for a logger's line without a label.
+        # Fast path for a line from a logger without a label.
         behind, rest = _after_time(timed[3])
         if not rest and behind.time_ns == 0:
             time_ns = parse_time_of_day(timed[1], timed[2])
             known = Prefix(behind.rank, time_ns, behind.level, behind.logger, behind.tid)
             prefix, text = _logger_groups(known, text[timed.end() :])
             return prefix, _without_source_line(text)
-    # Labels nest: the labels of the container runtime, the launcher and the logger follow one another.
+    # The labels of the container runtime, the launcher and the logger may follow one another.
     for _ in range(_MAX_LABELS):
         label = _LABEL.match(text)
         if label is None:
@@ -136,7 +136,7 @@ _SOURCE_LINE = re.compile(r"^\s*[\w./-]+\.(?:cpp|cc|h|hpp):\d+[:\t ]\s*")
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """A kind of bracketed group: its pattern, and the fields it sets."""
+    """A kind of bracketed group: its pattern, and the fields that it sets."""
 
     pattern: re.Pattern[str]
     sets: Callable[[Prefix, str], Prefix]
@@ -164,7 +164,7 @@ _GROUPS = tuple(
         (r"(PT_[A-Z_]+)\s*$", lambda p, text: p._replace(logger=text)),
     )
 )
-# Other bracketed names are a logger only right after the time. Elsewhere, they are part of a message, like [CACHEFILE].
+# Other names in brackets are loggers only right after the time. Elsewhere, they belong to the message, as [CACHEFILE].
 _ANY_LOGGER = re.compile(r"([A-Z][A-Z0-9_]+)\s*$")
 _OLD_TID = re.compile(r"([0-9A-Fa-f]+)$")
 
@@ -174,7 +174,8 @@ _TIMED = re.compile(r"\[(\d\d:\d\d:\d\d)\.(\d+)\]((?:\[[^\[\]]{1,64}\]){1,16})")
 
 @lru_cache(maxsize=4096)
 def _after_time(groups: str) -> tuple[Prefix, str]:
-    """The contents of the ``groups`` after a time (set to 0 here), and the rest, which is the message."""
+    """Parse the ``groups`` after a time (which is set to 0 here). Returns their contents, and the rest, which is part
+    of the message."""
     return _logger_groups(Prefix(time_ns=0), groups)
 
 
@@ -189,7 +190,7 @@ def _logger_groups(prefix: Prefix, text: str) -> tuple[Prefix, str]:
 
 
 def _apply(prefix: Prefix, content: str) -> Prefix | None:
-    """``prefix`` with the content of one group; None when the group belongs to the message."""
+    """Add the content of one group to ``prefix``; None if the group belongs to the message."""
     for group in _GROUPS:
         if match := group.pattern.match(content):
             return group.sets(prefix, match[1])

@@ -16,9 +16,9 @@ _TIME = re.compile(
 
 
 def parse_time(text: str) -> int | None:
-    """Nanoseconds since 1970 by the writer's clock, or since midnight when ``text`` has no year; None for other text.
+    """Nanoseconds since 1970 on the writer's clock, or since midnight if ``text`` has no year; None for other text.
 
-    The time zone is unknown, so the clock is read as UTC: only differences are exact.
+    The time zone is unknown, so the clock is assumed to be UTC, and only differences are exact.
     """
     match = _TIME.match(text.strip())
     if match is None:
@@ -36,11 +36,11 @@ def parse_time(text: str) -> int | None:
 
 
 def parse_time_of_day(clock: str, fraction: str) -> int:
-    """Nanoseconds since midnight of a ``clock`` (``HH:MM:SS``) plus the digits of its ``fraction``."""
+    """Nanoseconds since midnight for a ``clock`` (``HH:MM:SS``) and the digits of its ``fraction``."""
     return _seconds(clock) * SECOND_NS + int(fraction[:9].ljust(9, "0"))
 
 
-# Cached, because many lines share a second.
+# Cached, because many lines have the same second.
 @lru_cache(maxsize=64)
 def _seconds(clock: str) -> int:
     hour, minute, second = clock.split(":")
@@ -48,5 +48,5 @@ def _seconds(clock: str) -> int:
 
 
 def time_of_day(time_ns: int) -> int:
-    """``time_ns`` as time since midnight, whether or not it includes a date."""
+    """The time since midnight for ``time_ns``, with or without a date."""
     return time_ns % DAY_NS

@@ -1,4 +1,4 @@
-"""Writes values as JSON, however deeply they nest."""
+"""Writes values as JSON, however deeply they are nested."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 
 
 def as_json(value: Any) -> bytes:
-    """``value``, parsed JSON, as JSON; numbers that JSON does not have become null."""
+    """Write ``value``, which was parsed from JSON, as JSON. Numbers that JSON does not support become null."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
@@ -19,9 +19,9 @@ def as_json(value: Any) -> bytes:
 
 
 def _any_as_json(value: Any) -> bytes:
-    """Like ``as_json``, for values that orjson refuses; a hundred times slower."""
+    """Like ``as_json``, but for any value, and a hundred times slower."""
     pieces: list[str] = []
-    # Tuples hold finished pieces of JSON, which are written unchanged.
+    # Tuples contain finished pieces of JSON, which are written as they are.
     left: list[Any] = [value]
     while left:
         part = left.pop()

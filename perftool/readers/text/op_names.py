@@ -1,4 +1,4 @@
-"""Normalises names of ops and data types in logs to the names in traces."""
+"""Converts names of ops and dtypes in logs to those in traces."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ DEFAULT_NAMESPACE = "aten"
 
 @dataclass(frozen=True, slots=True)
 class OpName:
-    """``full`` keeps the overload (``aten::index.Tensor_out``), ``base`` drops it (``aten::index``)."""
+    """The name of an op: ``full`` includes the overload (``aten::index.Tensor_out``), ``base`` does not
+    (``aten::index``)."""
 
     full: str
     base: str
 
 
 def op_name(text: str) -> OpName:
-    """Normalise an op from a log; without a namespace it is an ``aten`` op."""
+    """Normalise the name of an op in a log. Without a namespace, it is an ``aten`` op."""
     full = text.strip()
     if "::" not in full:
         full = f"{DEFAULT_NAMESPACE}::{full}"
@@ -45,6 +46,6 @@ _TENSOR_TYPE = re.compile(r"(?:HPU|CPU|torch\.hpu\.|torch\.)?(\w+?)(?:Type|Tenso
 
 
 def dtype_name(text: str) -> str:
-    """PyTorch's name of a data type: ``bfloat16`` for ``HPUBFloat16Type``. An unknown spelling stays unchanged."""
+    """PyTorch's name for a dtype: ``bfloat16`` for ``HPUBFloat16Type``. Unknown names stay unchanged."""
     match = _TENSOR_TYPE.match(text)
     return _TYPES.get(match[1], text) if match else text

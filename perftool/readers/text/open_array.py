@@ -1,7 +1,7 @@
 """Reads JSON arrays that stay open unless the writer exits cleanly: metrics files, compilation statistics.
 
-A killed process leaves the array open, and perhaps an incomplete object. After damage, reading resumes at the next
-object of the expected kind.
+If the process is killed, the array stays open, and its last object may be incomplete. After damage, reading resumes at
+the next object of the expected kind.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.quoted import string_end, with_strings
 from perftool.readers.text.text_lines import TextLine
 
-# A faster pattern for text without escapes.
+# A faster pattern for strings without escapes.
 _WITHOUT_ESCAPES = re.compile(r'"[^"]*("|\Z)')
 _DECODER = json.JSONDecoder()
-# After an incomplete object, braces do not balance, so the rest is decoded in pieces of this size.
+# After an incomplete object, the braces are unbalanced, so the rest is decoded in pieces of this size.
 _MAX_PIECE = 16 << 20
-# Failed decoding may take _MOST_WORK times the length of the text plus _LEAST_WORK, in characters. A failed call counts
-# as the characters that it read and _CALL more, or as _DEEP if the text nests too deeply.
+# The limit on failed decoding is _MOST_WORK times the length of the text plus _LEAST_WORK, in characters. A failed call
+# counts as the characters that it read plus _CALL, or as _DEEP if the nesting is too deep.
 _MOST_WORK, _LEAST_WORK, _CALL, _DEEP = 8, 1 << 20, 1000, 20_000
 _FAR = 64 << 10
 
 
 def array_objects(lines: Iterable[TextLine], start: re.Pattern[str], tally: IssueTally) -> Iterator[dict[str, Any]]:
-    """Yield the complete objects of the array; ``tally`` counts dropped and missing ones.
+    """Yield the complete objects of the array. ``tally`` counts dropped and missing objects.
 
     ``start`` matches the beginning of an object of the expected kind.
     """
@@ -58,20 +58,20 @@ def _depth(text: str) -> int:
 
 
 def _decode(text: str, start: re.Pattern[str], tally: IssueTally) -> Iterator[dict[str, Any]]:
-    """Every object in ``text``, which begins and ends outside objects."""
+    """Yield every object in ``text``, which must not begin inside an object."""
     at, left = text.find("{"), _MOST_WORK * len(text) + _LEAST_WORK
     while at >= 0:
         try:
             value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             tally.note("damaged record", "a record is cut off or damaged")
-            # Limit the work: inner records may also be cut off, and decoding each of them would fail at the same place.
+            # Limit the work, because decoding each object inside an incomplete one would fail at the same place.
             left -= error.pos - at + _CALL if isinstance(error, json.JSONDecodeError) else _DEEP
             if left < 0:
                 tally.note("damaged text", "a long stretch of unreadable text was left out")
                 return
             if at > _FAR:
-                # Shorten the text, since each error counts the lines up to its position.
+                # Drop the text already read: JSONDecodeError counts the lines before its position, which takes long.
                 text, at = text[at:], 0
             match = start.search(text, at + 1)
             at = match.start() if match else -1

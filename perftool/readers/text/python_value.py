@@ -1,4 +1,4 @@
-"""Parses values that a program printed with Python's ``repr``: numbers, strings, lists, tuples and dicts."""
+"""Parses values printed with Python's ``repr``: numbers, strings, lists, tuples and dicts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import re
 import warnings
 
-# Strings, and what JSON writes differently: tuples, None, booleans, numeric keys. The limits keep the time linear and
-# the memory small: a pattern keeps a state for each escape, and each digit of a long number could begin a key.
+# Strings, and everything that JSON writes differently: tuples, None, booleans, numeric keys. The limits keep the time
+# linear and the memory small, because a pattern keeps a state per escape, and any digit of a number could begin a key.
 _TOKEN = re.compile(
     r"""'[^'\\]*(?:\\.[^'\\]*){0,1000}'?|"[^"\\]*(?:\\.[^"\\]*){0,1000}"?|\(|,?\)|\b(?:None|True|False)\b"""
     r"|(?<![\w.\-])-?\d{1,20}(?=:)"
@@ -17,10 +17,10 @@ _IN_JSON = {"(": "[", ")": "]", ",)": "]", "None": "null", "True": "true", "Fals
 
 
 def parsed(text: str) -> object:
-    """The value of ``text``; tuples become lists, and whole numbers that are keys of dicts become strings.
+    """Parse ``text``. Tuples become lists, and integer keys of dicts become strings.
 
-    Raises ValueError or RecursionError for anything else. Python's own parser takes quadratic time for some texts
-    (f-strings), and up to 500 times their memory for others.
+    Raises ValueError or RecursionError for anything else. Python's own parser would take quadratic time for some texts
+    (f-strings), and up to 500 times the memory for others.
     """
     return json.loads(_TOKEN.sub(_as_json, text))
 

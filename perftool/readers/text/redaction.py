@@ -1,4 +1,4 @@
-"""Removes secrets and their repetitions from output."""
+"""Removes secrets, and repetitions of them, from output."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,100}("|(?=\\))', re.DOTALL)
 _COLON, _COMMA = re.compile(rb"\s*:"), re.compile(rb"\s*,")
 _PART = re.compile(rb'[\[\]{}"]|[^\s,:\[\]{}"]+')
 _DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"\d+")
-# Reports shorten texts without a mark: names of kernels before their (template) arguments, stacks between frames, paths
-# to the file's name, and modules before their number.
+# Reports may shorten texts without a mark: kernel names before their (template) arguments, stacks between frames, paths
+# to the file name, and modules before their number.
 _CUT_BEFORE = re.compile(r"""[(<>;/'"`]|_\d+$""")
-# Strings repeat, so the results for the first strings are cached, unless they are long.
+# Strings repeat, so the results for the first strings are cached unless the strings are long.
 _MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
-# At most this many characters of a secret are compared with a text at once.
+# Secrets are compared with a text in parts of at most this many characters.
 _LONGEST = 32
 
 
 class _Judged(NamedTuple):
-    """A string of JSON: its text, and the string without its secrets, if it has any."""
+    """The text of a JSON string, and the string without its secrets; None if it has none."""
 
     text: str
     clean: bytes | None
 
 
 class Redactor:
-    """Removes texts that look like secrets, and repetitions of secrets in learned texts."""
+    """Removes texts that look like secrets, and repetitions of learned secrets."""
 
     def __init__(self) -> None:
         self._removed: set[str] = set()
@@ -59,11 +59,11 @@ class Redactor:
 
     @property
     def left_out(self) -> set[str]:
-        """The names of the values, or the kinds of the tokens, that were removed since the last call of ``learn``."""
+        """The names of values, or the kinds of tokens, that were removed since the last call of ``learn``."""
         return {self.text(kind) for kind in [*self._removed]}
 
     def learn(self, pieces: Iterable[bytes]) -> set[str]:
-        """Remember the secrets in ``pieces`` of JSON, which hold whole values; returns their names or kinds."""
+        """Learn the secrets in ``pieces`` of JSON, which must contain whole values; return their names or kinds."""
         for piece in pieces:
             for _ in self._edits(piece):
                 pass
@@ -74,7 +74,7 @@ class Redactor:
         return learned
 
     def json(self, piece: bytes) -> bytes:
-        """``piece``, JSON that consists of whole values, without its secrets."""
+        """Remove the secrets from ``piece``, JSON that consists of whole values."""
         parts, at = [], 0
         for start, end, clean in self._edits(piece):
             parts += [piece[at:start], clean]
@@ -82,25 +82,25 @@ class Redactor:
         return b"".join([*parts, piece[at:]]) if parts else piece
 
     def text(self, text: str) -> str:
-        """``text`` without secrets."""
+        """Remove the secrets from ``text``."""
         spans = []
         for start, end, kind in secrets_in(text):
             self._remember(kind, text[start:end])
             spans.append((start, end))
-        # Joined at once to save memory, because a repeated secret may begin at every letter of a long text.
+        # Join the spans right away to save memory, because a repeated secret may begin at every letter of a long text.
         if self._search:
             spans += joined(self._repeated(self._search.found(text)))
             spans += self._repeated(self._search.cut(text))
         return replaced(text, spans)
 
     def _repeated(self, found: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int]]:
-        """The start and the end of each of ``found``, which are learned secrets or parts of them."""
+        """The start and the end of each repetition in ``found``. Records the names or kinds as removed."""
         for start, end, kind in found:
             self._removed.add(kind)
             yield start, end
 
     def value(self, value: _T) -> _T:
-        """``value`` without the secrets in its texts; dataclasses and containers keep their types."""
+        """Remove the secrets from the texts in ``value``. Dataclasses, lists and tuples keep their types."""
         clean: Any = self._value(value)
         return clean  # type: ignore[no-any-return]
 
@@ -117,7 +117,7 @@ class Redactor:
 
     def _remember(self, kind: str, text: str = "") -> None:
         self._removed.add(kind)
-        # A rule that groups names which differ only in their numbers shows # for each number.
+        # Rules that group names by ignoring numbers show # in place of each number.
         for part in (text, *_CUT_BEFORE.split(text), _NUMBER.sub("#", text)):
             if len(part) >= SHORTEST:
                 self._texts.setdefault(part, kind)
@@ -147,8 +147,8 @@ class Redactor:
         return found
 
     def _named(self, piece: bytes, at: int, name: str, option: bool) -> Generator[_Edit, None, int]:
-        """The spans of secrets in the value at ``at``, whose key is ``name``, and in its members; returns where the
-        value ends."""
+        """Yield the spans of secrets in the value at ``at``, whose key is ``name``, and in its members. Returns the end
+        of the value."""
         depth, key = 0, name
         while found := _PART.search(piece, at):
             start, at = found.span()
@@ -164,7 +164,7 @@ class Redactor:
                 if depth and _COLON.match(piece, at):
                     key = max(name, judged.text, key=certainty)
                 elif is_secret(key, judged.text):
-                    # Other texts inside a secret value, such as a region, are removed here but not elsewhere.
+                    # Texts without digits in a secret object, such as a region, are removed here but not elsewhere.
                     self._remember(name, judged.text if not depth or _DIGIT.search(judged.text) else "")
                     clean = _IN_JSON
             elif is_secret_number(key, part.decode()):
@@ -178,17 +178,17 @@ class Redactor:
 
 
 class _Search:
-    """Finds the texts in ``kinds``, or parts of them; the time does not grow with their number."""
+    """Finds the texts in ``kinds``, or parts of them, in time that does not grow with their number."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
-        # Long texts are split, to keep comparisons short.
+        # Split long texts to keep comparisons short.
         self._parts = {part: kind for text, kind in kinds.items() for part in _parts(text)}
-        # The lengths of the parts with each beginning. A beginning is one character longer than the shortest part,
-        # which makes it rare in a text.
+        # The lengths of parts, by their beginnings. A beginning is one character longer than the shortest part, so that
+        # it is rare in a text.
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
-        # The length to try where no longer part matches; 0 if every part is longer.
+        # The length to try if no longer part matches; 0 if all parts are longer.
         self._short = SHORTEST if any(len(part) == SHORTEST for part in self._parts) else 0
         self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
         letters = re.escape("".join(sorted({*"".join(self._parts)})))
@@ -203,7 +203,7 @@ class _Search:
         return _Begun({part[::-1]: kind for part, kind in self._parts.items()})
 
     def cut(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The start, the end and the kind of the rest of a secret on either side of each cut in ``text``."""
+        """The start, the end and the kind of what is left of secrets on both sides of each cut in ``text``."""
         at = text.find(CUT)
         while at >= 0:
             length, kind = self._begun.longest(text[max(0, at - _LONGEST) : at])
@@ -216,7 +216,7 @@ class _Search:
             at = text.find(CUT, at)
 
     def found(self, text: str) -> Iterator[tuple[int, int, str]]:
-        """The start, the end and the kind of each learned part of a secret in ``text``."""
+        """The start, the end and the kind of each part of a learned secret in ``text``."""
         lengths, parts, short = self._lengths, self._parts, self._short
         for run in self._run.finditer(text):
             for at in range(run.start(), run.end() - SHORTEST + 1):
@@ -231,17 +231,17 @@ class _Search:
 
 
 class _Begun:
-    """Finds beginnings of the texts in ``kinds``."""
+    """Finds the beginnings of the texts in ``kinds``."""
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self._kinds = kinds
         self._sorted = sorted(kinds)
-        # At most positions of a text, one look-up here shows that no learned text begins.
+        # At most positions in a text, one lookup here shows that no learned text begins.
         self._begins = {text[:SHORTEST] for text in kinds}
 
     def longest(self, text: str) -> tuple[int, str]:
-        """The length of the longest end of ``text`` that begins a learned text, and the kind of that text; 0 and "" if
-        no end of at least SHORTEST characters does."""
+        """The length of the longest suffix of ``text`` with which a learned text begins, and the kind of that text; 0
+        and "" if there is no such suffix of at least SHORTEST characters."""
         for at in range(len(text) - SHORTEST + 1):
             if text[at : at + SHORTEST] in self._begins:
                 place = bisect_left(self._sorted, text[at:])
@@ -272,7 +272,7 @@ def _strings(piece: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """``text`` in parts of nearly the same length, of at most ``_LONGEST`` characters."""
+    """Split ``text`` into parts of nearly equal length, of at most ``_LONGEST`` characters."""
     count = -(-len(text) // _LONGEST)
     for part in range(count):
         yield text[part * len(text) // count : (part + 1) * len(text) // count]

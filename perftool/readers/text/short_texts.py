@@ -1,4 +1,4 @@
-"""Caches what is computed from a text, without keeping long texts."""
+"""Caches functions of a text without keeping long texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST = 1000
 
 
 def cached_for_short(compute: Callable[[str], Result]) -> Callable[[str], Result]:
-    """``compute`` with a cache for texts of up to 1,000 characters. A line of a log may have a million."""
+    """Cache ``compute`` for texts of up to 1,000 characters. A log line may have a million."""
     cached = lru_cache(maxsize=_MOST)(compute)
 
     @wraps(compute)

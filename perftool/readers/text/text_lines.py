@@ -1,8 +1,8 @@
-"""Reads any text input as lines; handles encodings, line ends and compression.
+"""Reads any text input as lines, whatever its encoding, line ends and compression.
 
-Logs reach gigabytes, so the input is decoded and split block by block. The byte order mark determines the encoding,
-else the zero bytes that UTF-16 puts between ASCII letters, else it is UTF-8; a line that is not valid UTF-8 is read
-as Latin-1, which maps every byte to some character.
+Logs may have gigabytes, so the input is decoded and split block by block. The encoding is determined by the byte order
+mark or, failing that, by the zero bytes that UTF-16 puts between ASCII letters; otherwise, it is UTF-8. A line that is
+not valid UTF-8 is read as Latin-1, which maps every byte to a character.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from perftool.readers.files.stream import ByteStream
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.text_search import TextSearch
 
-# Longer than any log line. Limits the memory for a file without line ends.
+# Longer than any log line. This limits the memory for a file without line ends.
 MAX_LINE = 1 << 20
-# Carriage returns divide a line into parts. If these are usually shorter than any text that is read, the shorter ones
-# are dropped.
+# Carriage returns divide a line into parts. If the parts are shorter than _SHORTEST_PART on average, shorter ones are
+# dropped, because nothing that is read is so short.
 _FEW_PARTS, _SHORTEST_PART = 4, 8
 # A reformatted JSON file may have all its records on one line.
 MAX_JSON_LINE = 64 << 20
@@ -34,15 +34,15 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _HEAD = 4096
-# Pieces (in characters) are smaller while all lines are yielded, because the caller may soon restrict ``wanted``.
+# Sizes of pieces in characters. They are smaller while all lines are wanted, because the caller may soon restrict this.
 _PIECE, _PIECE_OF_ALL = 768 << 10, 64 << 10
 
 
 class TextLine(NamedTuple):
     """A line without its line end. ``number`` counts line feeds, as in an editor.
 
-    The parts of a line between carriage returns (progress bars) are separate, with the same number.
-    ``ended`` is false for a last line without a line end, which may be cut off.
+    Parts of a line between carriage returns (progress bars) are separate lines with the same number. ``ended`` is false
+    for a last line without a line end, which may be cut off.
     """
 
     number: int
@@ -52,10 +52,10 @@ class TextLine(NamedTuple):
 
 @dataclass
 class Wanted:
-    """Selects the lines that ``read_lines`` yields; its caller may change this after every line.
+    """The lines that ``read_lines`` should yield. The caller may change this after every line.
 
-    The selection is all lines if ``texts`` is None or ``every`` is set, else the lines with one of ``texts``. Other
-    lines are only counted, which is ten times faster than yielding them.
+    These are all lines if ``texts`` is None or ``every`` is set, and lines that contain one of ``texts`` otherwise.
+    Other lines are only counted, which is ten times faster than yielding them.
     """
 
     texts: tuple[str, ...] | None = None
@@ -63,15 +63,15 @@ class Wanted:
 
 
 Source = str | PathLike[str] | bytes | Iterable[str | TextLine]
-"""A path (``-`` is standard input), the content itself, or lines already split."""
+"""A path (``-`` is standard input), the content itself, or its lines."""
 
 
 def read_lines(
     source: Source, tally: IssueTally, max_line: int = MAX_LINE, wanted: Wanted | None = None
 ) -> Iterator[TextLine]:
-    """Yield the lines of ``source``; problems go to ``tally``. Lines not ``wanted`` may be left out.
+    """Yield the lines of ``source``, and report problems to ``tally``. May skip lines that are not ``wanted``.
 
-    Raises InputError when the file cannot be opened or read, never because of its content.
+    Raises InputError if the file cannot be opened or read, but never because of its content.
     """
     wanted = wanted or Wanted()
     if isinstance(source, bytes):
@@ -87,14 +87,14 @@ def read_lines(
 
 
 def shortest(texts: Iterable[str]) -> tuple[str, ...]:
-    """The ``texts`` that contain none of the others. A line contains one of these if and only if it contains one of
-    ``texts``."""
+    """The ``texts`` that do not contain any of the others. A line that contains one of ``texts`` also contains one of
+    these."""
     every = sorted(set(texts))
     return tuple(text for text in every if not any(other in text for other in every if other != text))
 
 
 def detect_encoding(head: bytes) -> tuple[str, int]:
-    """The codec name for a text that begins with ``head``, and the length of its byte order mark."""
+    """The codec for a text that begins with ``head``, and the length of its byte order mark."""
     for mark, name in _MARKS:
         if head.startswith(mark):
             return name, len(mark)
@@ -127,7 +127,7 @@ def _split(chunks: Iterator[str], tally: IssueTally, max_line: int, wanted: Want
             pending = text[whole:]
             for piece in _pieces(text, whole, wanted):
                 if len(piece) >= _PIECE_OF_ALL and piece.isspace():
-                    # Many blank lines are skipped without reading each.
+                    # Skip many blank lines at once.
                     pass
                 elif wanted.texts is None or len(piece) > MAX_LINE or not _is_unicode(piece):
                     for at, line in enumerate(piece[:-1].split("\n"), number):
@@ -143,7 +143,7 @@ def _split(chunks: Iterator[str], tally: IssueTally, max_line: int, wanted: Want
 
 
 def _pieces(text: str, end: int, wanted: Wanted) -> Iterator[str]:
-    """``text`` up to ``end`` in parts of whole lines, short enough for changes of ``wanted`` to matter."""
+    """Split ``text`` up to ``end`` into pieces of whole lines, short enough for changes of ``wanted`` to matter."""
     begin = 0
     while begin < end:
         size = _PIECE_OF_ALL if wanted.texts is None else _PIECE
@@ -174,7 +174,7 @@ def _wanted_of(
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether ``text`` was valid UTF-8; invalid bytes are lone surrogates here."""
+    """Whether ``text`` was valid UTF-8. Invalid bytes are represented by lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -197,7 +197,7 @@ def _parts(line: str, number: int, tally: IssueTally, max_line: int, *, ended: b
 
 
 def _repaired(line: str, number: int, tally: IssueTally) -> str:
-    """``line``, read as Latin-1 if it has bytes that are not UTF-8 (lone surrogates here)."""
+    """Read ``line`` as Latin-1 if it was not valid UTF-8. Invalid bytes are represented by lone surrogates."""
     try:
         line.encode()
     except UnicodeEncodeError:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import duckdb
 
-# From this many characters on, a DuckDB query, which takes 1 ms, is faster than a search for each text.
+# For at least this many characters, a DuckDB query, which takes 1 ms, is faster than one search per text.
 _LONG = 512 << 10
 
 
 class TextSearch:
-    """Searches pieces of a log for texts; use as a context manager.
+    """Searches pieces of a log for texts. Use it as a context manager.
 
-    Python searches for one text at a time, which is slow for dozens of texts. DuckDB's regular expressions (RE2) need
-    one pass for all texts, so they search long pieces.
+    Python searches for one text at a time, which is slow for dozens of texts. DuckDB's regular expressions (RE2) find
+    all texts in one pass, so they are used for long pieces.
     """
 
     def __init__(self) -> None:
@@ -30,9 +30,9 @@ class TextSearch:
             self._connection.close()
 
     def lines_with(self, texts: tuple[str, ...], piece: str, start: int) -> list[int]:
-        """The offsets of lines of ``piece``, from ``start`` on, that contain one of ``texts``, in order.
+        """The offsets of the lines in ``piece`` that contain one of ``texts``, from ``start`` on, in order.
 
-        ``piece`` consists of whole lines; ``start`` is the beginning of one.
+        ``piece`` must consist of whole lines, and ``start`` must be the beginning of a line.
         """
         if texts and len(piece) - start >= _LONG:
             return _begins_of(self._found(texts, piece[start:]), piece, start)
@@ -45,7 +45,7 @@ class TextSearch:
         return sorted(begins)
 
     def _found(self, texts: tuple[str, ...], piece: str) -> list[str]:
-        """The occurrences of ``texts`` in ``piece``, in order and without overlap."""
+        """The occurrences of ``texts`` in ``piece``, in order and without overlaps."""
         if self._connection is None:
             import duckdb
 
@@ -57,7 +57,7 @@ class TextSearch:
 
 
 def _begins_of(found: list[str], piece: str, start: int) -> list[int]:
-    """The offsets of the lines that contain the texts ``found``, which are in the order of the piece."""
+    """The offsets of the lines that contain the texts ``found``, which must be in the order of ``piece``."""
     begins: list[int] = []
     at, end = start, start
     for text in found:
