@@ -1,1 +1,1 @@
-"""Readers of traces: Chrome JSON of every producer, and Gaudi's profiler CSV."""
+"""Readers of traces: Chrome JSON from any producer, and the CSV of Gaudi's profiler."""

@@ -1,4 +1,4 @@
-"""An iterator that prefetches items on its own thread."""
+"""An iterator that prefetches items on a separate thread."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
-# A waiting consumer checks this often whether to stop, because the source may be a silent pipe.
+# How often a waiting consumer checks whether to stop, because the source may be a silent pipe.
 _LOOK_S = 0.1
-# Time to wait for the thread after an error. A thread that reads a pipe ends with the pipe.
+# How long to wait for the thread after an error. A thread that reads a pipe ends only with the pipe.
 _PATIENCE_S = 1.0
 
 
 class Ahead(Generic[Item]):
-    """The items of ``source``, made on a separate thread, at most ``most`` in advance.
+    """The items of ``source``, produced on a separate thread, at most ``most`` in advance.
 
-    Several threads may consume them. Errors of ``source`` are raised in a consumer. Use as a
-    context manager: leaving it ends the thread.
+    Several threads may consume them. Errors of ``source`` are raised in a consumer. Use it as a context manager, which
+    ends the thread on exit.
     """
 
     def __init__(self, source: Iterable[Item], most: int) -> None:
@@ -58,7 +58,7 @@ class Ahead(Generic[Item]):
         raise StopIteration
 
     def stop(self) -> None:
-        """Make and deliver no more items."""
+        """Stop producing and delivering items."""
         self._unwanted.set()
 
     def _make(self) -> None:

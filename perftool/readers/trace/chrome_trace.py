@@ -1,8 +1,8 @@
 """Splits Chrome trace JSON (Kineto's format) into small, valid array files.
 
-The event array is cut at event boundaries into chunks of a few megabytes, each written to the spool folder as a
-separate JSON array, so that memory stays bounded and the store can read chunks in parallel. A cut is usually found in
-the last kilobytes of a block, and only the event before it is parsed here. ``repair`` mends a chunk that the store
+The event array is cut at event boundaries into chunks of a few megabytes. Each is written to the spool folder as a
+separate JSON array, so that memory stays bounded and the store can read chunks in parallel. A boundary is usually found
+in the last kilobytes of a block, and only the event before it is parsed here. ``repair`` mends chunks that the store
 cannot parse.
 """
 
@@ -23,19 +23,19 @@ from perftool.readers.trace.event_text import any_boundary, last_boundary, objec
 from perftool.readers.trace.time_text import is_lossy, quote_times
 from perftool.units import quantity
 
-# If the head (the metadata before the events) is longer, it is only searched for the key of the events.
+# About the longest head (the metadata before the events) that is accepted.
 _LONGEST_HEAD = 32 << 20
-# Text without a proven event boundary is kept together up to this size, then cut at a possible boundary.
+# Text without a proven event boundary is kept together up to this size, and then cut at a possible boundary.
 _LONGEST_CARRY = 16 << 20
-# Longer text without even a possible boundary is neither an event nor metadata.
+# Longer text without even a possible boundary is not an event.
 _LONGEST_EVENT = 32 << 20
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive events as one JSON array in the file ``path``; ``offset`` counts from the input's beginning.
+    """Consecutive events as one JSON array in the file ``path``. ``offset`` counts from the beginning of the input.
 
-    In an ``exact`` chunk, times with decimals are JSON strings, because a double would round them.
+    In an ``exact`` chunk, times with decimals are JSON strings, because doubles would round them.
     """
 
     path: Path
@@ -45,12 +45,12 @@ class Chunk:
 
 
 class ChromeTrace:
-    """Reads one trace file; ``metadata`` and ``issues`` are complete after ``finish``.
+    """Reads one trace file. ``metadata`` and ``issues`` are complete after ``finish``.
 
-    The loader of the chunks counts in ``not_objects`` the elements of the event array that are not objects, in
-    ``without_event`` the objects without any key of an event, and in ``repeated_keys`` the events that repeat a key.
-    One thread may cut chunks while another repairs some. Once all chunks are cut, ``events_end`` is the offset of the
-    bracket that closes the events; None when it is unknown, or when there is damage before it.
+    The loader of the chunks sets ``not_objects`` (the number of elements in the event array that are not objects),
+    ``without_event`` (objects without any key of an event) and ``repeated_keys`` (events that repeat a key). One thread
+    may cut chunks while another repairs some. Once all chunks are cut, ``events_end`` is the offset of the bracket that
+    closes the events; it is None if the offset is unknown, or if there is damage before it.
     """
 
     def __init__(self, path: str, spool: Path) -> None:
@@ -78,7 +78,7 @@ class ChromeTrace:
     def chunks(self) -> Iterator[Chunk]:
         """Spool the events, and yield each chunk once its file is complete. The caller deletes the file.
 
-        Raises InputError when the file cannot be read or contains no event array.
+        Raises InputError if the file cannot be read or contains no event array.
         """
         with ByteStream(self.path) as stream:
             blocks = stream.blocks()
@@ -98,9 +98,9 @@ class ChromeTrace:
             self.truncated = self.truncated or bool(stream.issues)
 
     def repair(self, chunk: Chunk) -> Chunk | None:
-        """The readable events of a chunk that does not parse, as a new chunk; None when there are none.
+        """Collect the readable events of a chunk that does not parse in a new chunk; None if there are none.
 
-        Also detects the end of the event array inside the chunk. Call it in file order.
+        Also detects the end of the event array inside the chunk. Call this in file order.
         """
         if self.ended:
             return None
@@ -122,14 +122,14 @@ class ChromeTrace:
         return self._spooled([text], chunk.offset, exact=chunk.exact or is_lossy(text))
 
     def finish(self) -> None:
-        """Turn repairs and losses into issues; call once, after the last chunk was loaded."""
+        """Turn repairs and losses into issues. Call this once, after the last chunk was loaded."""
         found = self._mended
         self.metadata.update(self._foreign)
         self.issues += self._lost
         if self._damaged:
             self.events_end = None
         if self.ended:
-            # The array ended before the last chunk, so the trace was not cut off.
+            # The array was closed before the last chunk, so the trace was not cut off.
             self.issues = [issue for issue in self.issues if issue.kind != "cut off"]
             self.truncated = any(issue.kind == "damaged compression" for issue in self.issues)
         if second := self.metadata.pop("traceEvents", None):
@@ -161,12 +161,12 @@ class ChromeTrace:
             self.issues.append(ImportIssue("unknown events", self.not_objects, text))
 
     def lost(self, chunk: Chunk, why: str) -> None:
-        """Record that a whole chunk could not be loaded even after its repair."""
+        """Record that a whole chunk could not be loaded, even after repair."""
         text = f"{chunk.size:,} bytes from byte {chunk.offset:,} could not be parsed: {why}"
         self._lost.append(ImportIssue("dropped text", 1, text, chunk.size, chunk.offset))
 
     def _read_head(self, stream: ByteStream, blocks: Iterator[bytes]) -> tuple[envelope.Head, bytes, int]:
-        """The head, the text from which it was read, and the size of the blank text before this text."""
+        """The head, the text that contains it, and the size of the blank text before that."""
         parts: list[bytes] = []
         size = skipped = looked_at = 0
         for block in blocks:
@@ -175,7 +175,7 @@ class ChromeTrace:
                 continue
             parts.append(block)
             size += len(block)
-            # Parse again only at twice the size, which keeps the time for a long head linear.
+            # Parse again only at twice the size, so that the time for a long head is linear.
             if looked_at and size < min(2 * looked_at, _LONGEST_HEAD):
                 continue
             parts, looked_at = [b"".join(parts)], size
@@ -197,14 +197,14 @@ class ChromeTrace:
         raise InputError(f"{self.path}: JSON without traceEvents, so not a trace")
 
     def _head(self, data: bytes) -> envelope.Head | None:
-        """The head in ``data``, the beginning of a file; raises InputError when it cannot belong to a trace."""
+        """The head in ``data``, the beginning of a file. Raises InputError if ``data`` cannot belong to a trace."""
         if not _begins_like_json(data):
             raise InputError(f"{self.path}: not JSON, so not a trace")
         head = envelope.read_head(data)
         return envelope.Head(0, bare=True, lines=True) if head is None and envelope.is_event_line(data) else head
 
     def _cut(self, first: bytes, blocks: Iterator[bytes], offset: int) -> Iterator[Chunk]:
-        """Write a chunk for each block, cut at its last event boundary; the rest joins the next block."""
+        """Write one chunk per block, cut at its last event boundary. The rest is added to the next block."""
         carry: list[bytes | memoryview] = []
         carried = 0
         for block in _prepend(first, blocks):
@@ -238,14 +238,14 @@ class ChromeTrace:
         self.issues.append(ImportIssue("dropped text", 1, text, size, offset))
 
     def _close(self, data: bytes, offset: int) -> Chunk | None:
-        """The last chunk: the text before the end of the event array, or all of it when the file is cut off."""
+        """Write the last chunk: the text before the end of the event array, or all text if the file is cut off."""
         tail = envelope.read_tail(data, bare=self.bare)
         if tail is not None:
             if tail.unread:
                 self._lost.append(_unused(len(data) - tail.end))
             self.metadata.update(tail.metadata)
             self.events_end = offset + tail.end
-            # If the array ends earlier, this text is part of the metadata.
+            # If it turns out that the array ends earlier, this text is part of the metadata.
             self._last_offset, self._closing = offset, data[tail.end :]
             data = data[: tail.end]
             if data.rstrip().endswith(b","):
@@ -287,7 +287,7 @@ def _unused(size: int) -> ImportIssue:
 
 
 def _needs_mending(data: bytes) -> bool:
-    """Whether ``data`` contains anything but whole events, for example because the writer was killed."""
+    """Whether ``data`` is more than whole events, for example because the writer was killed."""
     events = data.strip(b" \t\r\n,")
     return bool(events) and not parses(events)
 

@@ -1,7 +1,7 @@
 """Parses the JSON around the events of a trace file: the bounds of the event array, and the metadata.
 
-Events may be under ``traceEvents`` anywhere in a top-level object, or be the whole document as a bare array.
-Everything else at the top level is small metadata, returned as Python values.
+The events are either under ``traceEvents`` in the top-level object, or a bare array that is the whole document.
+Everything else at the top level is small metadata, which is returned as Python values.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ EVENTS_KEY = b'"traceEvents"'
 # A string with few escapes, one structural character, a quote, or a run of anything else (numbers, true, null).
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,99}"|[\[\]{},:"]|[^\s\[\]{},:"]+', re.DOTALL)
 _EVENTS_START = re.compile(EVENTS_KEY + rb"\s*:\s*\[")
-# JSON may spell any letter of the key as an escape.
+# JSON may write any letter of the key as an escape.
 _ESCAPED = b"\\u00"
 _ANY_SPELLING, _ANY_PH = (
     b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in key) + b'"'
     for key in (EVENTS_KEY[1:-1], b"ph")
 )
 _ANY_EVENTS_KEY = re.compile(_ANY_SPELLING)
-# A tokenizer's vocabulary may have this word as a key too, but with a number as its value.
+# A tokenizer's vocabulary may also contain this word as a key, but its value is a number.
 _HOLDS_EVENTS = re.compile(_ANY_SPELLING + rb"\s*:\s*[\[{n]")
 _HOLDS_EVENT = re.compile(_ANY_PH + rb"\s*:")
-# The pattern limits lengths, because it is tried at many places.
+# The pattern limits lengths, because it is tried in many places.
 _AFTER_EVENTS = re.compile(rb'\s{0,999}(?:\Z|\}\s{0,999}(?:\Z|[^\s,}\]])|,\s{0,999}"(?:[^"\\]|\\.){0,999}"\s{0,999}:)')
 _OPENING, _CLOSING = frozenset(b"{["), frozenset(b"}]")
 _QUOTE, _COLON, _CLOSING_BRACE = b'":}'
 _BLANK = re.compile(rb"\s*")
 _BLANK_LINES = re.compile(rb"\n\s*\n")
 UTF8_BOM = b"\xef\xbb\xbf"
-# Limits the search from the end, which first finds all brackets in the metadata after the events.
+# Limits the search from the end, which first encounters all brackets in the metadata after the events.
 _TAIL_CANDIDATES = 2000
-# Metadata has a few thousand values. Metadata with more than a million values could take gigabytes, so it is not read.
+# Metadata has a few thousand values. Metadata with more than a million could take gigabytes, so it is not read.
 _MOST_TOKENS = 1_000_000
-# What follows the bracket that closes the events. The text after a bracket is parsed only if it begins like this, and
-# the total length of the texts examined is limited to this multiple of the input's length.
+# How the text after the closing bracket of the events begins; other text is not parsed. The total length of the texts
+# examined is limited to _TAIL_WORK times the length of the input.
 _CLOSES = re.compile(rb'\s*(?:\}|,\s*"|\Z)')
 _TAIL_WORK = 64
 
@@ -54,10 +54,10 @@ _TAIL_WORK = 64
 class Head:
     """The text up to the first event.
 
-    ``start``: the offset just after the ``[`` of the event array.
-    ``bare``: whether the array is the whole document, rather than a member of an object with metadata.
+    ``start``: the offset after the ``[`` of the event array.
+    ``bare``: whether the array is the whole document rather than a member of an object with metadata.
     ``damaged``: at least this many members of the metadata are unreadable.
-    ``lines``: whether there is no array, but an event on each line.
+    ``lines``: whether there is one event per line instead of an array.
     """
 
     start: int
@@ -68,10 +68,10 @@ class Head:
 
 
 def read_head(data: bytes) -> Head | None:
-    """Find the start of the event array in ``data``, the beginning of a file; None when it has none.
+    """Find the start of the event array in ``data``, the beginning of a file; None if there is none.
 
-    If the metadata before it is damaged (by an unescaped quote, say) or has too many values, the first literal key with
-    an array counts.
+    If the metadata before it is damaged (by an unescaped quote, say) or has too many values, the first occurrence of
+    the key before an array counts.
     """
     begin = _after_blanks(data)
     if data[begin : begin + 1] == b"[":
@@ -90,10 +90,10 @@ def read_head(data: bytes) -> Head | None:
 
 
 def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
-    """The head of the file, with ``stream`` at its start, and the text in which it was found.
+    """Read the head of a file from ``stream``, and return it with the text that was read.
 
-    The metadata of a large cluster exceeds the first block. None when the first 8 MiB contain no event array; blocks of
-    blanks before them are skipped.
+    The metadata of a large cluster may be longer than the first block. The head is None if the first 8 MiB contain no
+    event array, not counting blank blocks before them.
     """
     data = b""
     for block in stream.blocks():
@@ -106,8 +106,8 @@ def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
 
 
 def holds_events(data: bytes) -> bool:
-    """Whether ``data``, the text of a whole JSON document, is a trace for ``read_head``: it has ``traceEvents`` at any
-    depth, or is an array with an event at any depth.
+    """Whether ``data``, a whole JSON document, may be a trace: it contains ``traceEvents`` at any depth, or is an array
+    with an event at any depth.
 
     Callers check this before any other key, so that no other reader drops the events.
     """
@@ -127,8 +127,8 @@ def _is_events_key(key: bytes) -> bool:
 
 @dataclass
 class Tail:
-    """The text after the last event. ``end`` is the offset of the ``]`` that closes the event array; ``unread`` means
-    that the metadata has too many values."""
+    """The text after the last event. ``end`` is the offset of the ``]`` that closes the event array. ``unread`` means
+    that the metadata has too many values and was not read."""
 
     end: int
     metadata: dict[str, Any]
@@ -136,11 +136,11 @@ class Tail:
 
 
 def read_tail(data: bytes, *, bare: bool) -> Tail | None:
-    """Find the end of the event array in ``data``, the last piece of a file; None when it is cut off.
+    """Find the end of the event array in ``data``, the last piece of a file; None if the file is cut off.
 
-    The end is a ``]`` after an event, followed by text that closes the document. A ``]`` inside an event leaves
-    unbalanced braces, and a ``]`` in the metadata has no event before it. When the last event is damaged, the end is
-    the first ``]`` after an object that is followed by such text.
+    The end is a ``]`` after an event, followed by text that closes the document. After a ``]`` inside an event, braces
+    are unbalanced, and a ``]`` in the metadata does not follow an event. If the last event is damaged, the end is the
+    first ``]`` after an object that is followed by text that closes the document.
     """
     position, first, left = len(data), None, _TAIL_WORK * len(data)
     for _ in range(_TAIL_CANDIDATES):
@@ -171,7 +171,7 @@ def is_dense(text: bytes) -> bool:
 
 
 def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
-    """The metadata in ``text``, which follows the event array; None when it does not close the document."""
+    """The metadata in ``text``, which follows the event array; None if ``text`` does not close the document."""
     if bare:
         return None if text else {}
     if not text.endswith(b"}"):
@@ -183,8 +183,8 @@ def _closing(text: bytes, bare: bool) -> dict[str, Any] | None:
 
 
 def after_events(text: bytes) -> dict[str, Any]:
-    """The metadata in ``text``, which follows the event array and closes the document. If it has the key of the events
-    again, the value with that key is the list of all of its values.
+    """The metadata in ``text``, which follows the event array and closes the document. If the key of the events occurs
+    again, its value is a list of all values under this key.
 
     Raises orjson.JSONDecodeError for any other text.
     """
@@ -207,17 +207,17 @@ def is_event_line(data: bytes) -> bool:
 
 
 def lines_joined(data: bytes) -> bytes:
-    """Replace the line feeds between events with commas; the length stays the same.
+    """Replace the line feeds between events with commas, without changing the length.
 
-    A JSON string cannot contain a line feed, so each one separates two events.
+    JSON strings cannot contain line feeds, so each of them separates two events.
     """
     return _BLANK_LINES.sub(lambda blank: b" " * (len(blank[0]) - 1) + b"\n", data).replace(b"\n", b",")
 
 
 def scan_end(data: bytes, start: int) -> int | None:
-    """The offset of the ``]`` that closes the array whose content begins at ``start``, by counting brackets.
+    """The offset of the ``]`` that closes the array whose content begins at ``start``, found by counting brackets.
 
-    Damage may unbalance the brackets, so the end of the document or another key must follow the ``]``.
+    Damage may unbalance the brackets, so the ``]`` must be followed by the end of the document or by another key.
     """
     depth = 1
     for begin, end in _tokens(data, start):
@@ -233,7 +233,7 @@ def scan_end(data: bytes, start: int) -> int | None:
 
 
 def top_keys(data: bytes) -> Iterator[str]:
-    """The keys of the object at the beginning of ``data``, which may be cut off; none without an object."""
+    """The keys of the object at the beginning of ``data``, which may be cut off; none if there is no object."""
     start = _after_blanks(data)
     if data[start : start + 1] == b"{":
         for key, _, _ in _members(data, start + 1, cut=True):
@@ -246,7 +246,7 @@ def _after_blanks(data: bytes) -> int:
 
 
 def _tokens(data: bytes, start: int) -> Iterator[tuple[int, int]]:
-    """The start and the end of each token from ``start`` on; an unclosed string extends to the end."""
+    """The start and the end of each token from ``start`` on. An unclosed string extends to the end."""
     at: int | None = start
     while at is not None:
         begin, at = at, None
@@ -260,10 +260,10 @@ def _tokens(data: bytes, start: int) -> Iterator[tuple[int, int]]:
 
 
 def _members(data: bytes, start: int, *, cut: bool = False) -> Iterator[tuple[bytes, int, int | None]]:
-    """Yield (key, value start, value end) of the object whose content begins at ``start``.
+    """Yield (key, value start, value end) for each member of the object whose content begins at ``start``.
 
-    The value end is None for an event array, which is not traversed, and with ``cut`` for an incomplete last value.
-    Ends with the last value that is complete within ``_MOST_TOKENS``.
+    The value end is None for an event array, which is not traversed, and, with ``cut``, for an incomplete last value.
+    Stops after ``_MOST_TOKENS``.
     """
     tokens = islice(_tokens(data, start), _MOST_TOKENS)
     for begin, end in tokens:
@@ -300,10 +300,10 @@ def _value_end(data: bytes, tokens: Iterator[tuple[int, int]], first: tuple[int,
 
 
 def _keep(metadata: dict[str, Any], key: bytes, value: bytes) -> bool:
-    """Add one decoded member, unless its value is not valid JSON. Returns False if the value is damaged."""
+    """Add one member to ``metadata`` if its value is valid JSON. Returns False if the value is damaged."""
     try:
         metadata[orjson.loads(key)] = orjson.loads(value)
     except orjson.JSONDecodeError:
-        # C++ writes NaN and infinity this way; they are left out.
+        # C++ writes NaN and infinity this way. They are left out, but do not count as damage.
         return value.lower().lstrip(b"-") in (b"nan", b"inf", b"infinity")
     return True

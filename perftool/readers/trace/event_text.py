@@ -8,19 +8,19 @@ from typing import Any
 import orjson
 
 _FIRST_KEY = rb"\{\s*\"(?:ph|name|cat|args|pid|tid|ts|dur|id|id2|bp|s|scope|cname|tts|tdur|sf|stack)\"\s*:"
-# Between two events: the brace that ends one, a comma, and the first key of the next.
+# The text between two events: the brace that ends one, a comma, and the first key of the next.
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=" + _FIRST_KEY + rb")")
 EVENT_START = re.compile(_FIRST_KEY)
 _CUT_WINDOWS = (4 << 10, 256 << 10)
 _CUT_TRIES = 200
-# Limits the total work of all attempts to this multiple of the block's length.
+# The limit on the total work of all attempts, as a multiple of the block's length.
 _CUT_WORK = 8
-# Text that spans more boundaries than this is damage, not one event with nested objects.
+# Text that spans more boundaries than this is damaged rather than one event with nested objects.
 MAX_NESTED = 32
 
 
 def parses(text: bytes) -> bool:
-    """Whether ``text`` is whole JSON values, separated by commas."""
+    """Whether ``text`` consists of whole JSON values, separated by commas."""
     try:
         orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:
@@ -29,7 +29,7 @@ def parses(text: bytes) -> bool:
 
 
 def objects_in(text: bytes) -> list[dict[str, Any]] | None:
-    """The objects in comma-separated ``text``; None when it does not parse or contains other values."""
+    """The comma-separated objects in ``text``; None if it does not parse or contains other values."""
     try:
         values = orjson.loads(b"[" + text + b"]")
     except orjson.JSONDecodeError:
@@ -47,9 +47,9 @@ def is_event(text: bytes) -> bool:
 
 
 def last_boundary(block: bytes) -> tuple[int, int] | None:
-    """The place to cut ``block``: the end of one event and the start of the next, near the block's end. The text
+    """Where to cut ``block``: the end of one event and the start of the next, near the end of the block. The text
     between an earlier boundary and the cut must be an event, which rules out objects nested in arguments or lists. None
-    when no boundary near the end can be proven.
+    if no boundary near the end can be proven.
     """
     left = _CUT_WORK * len(block)
     for window in (*_CUT_WINDOWS, len(block)):
@@ -68,7 +68,7 @@ def last_boundary(block: bytes) -> tuple[int, int] | None:
 
 
 def any_boundary(block: bytes) -> tuple[int, int] | None:
-    """The last possible boundary in ``block``, for text in which none can be proven."""
+    """The last possible boundary in ``block``, for text without a proven boundary."""
     cuts = list(BOUNDARY.finditer(block))
     return (cuts[-1].start() + 1, cuts[-1].end()) if cuts else None
 

@@ -1,7 +1,7 @@
-"""Turns a snapshot of PyTorch's CUDA allocator, saved as JSON, into the events that ``profile_memory=True`` writes.
+"""Converts a snapshot of PyTorch's CUDA allocator, saved as JSON, to the events that ``profile_memory=True`` writes.
 
-``torch.cuda.memory._snapshot()`` returns the allocator's segments at that moment, and the allocations and releases
-since ``torch.cuda.memory._record_memory_history()``. Totals are computed backwards from the segments.
+``torch.cuda.memory._snapshot()`` returns the allocator's segments at the time, and all allocations and releases since
+``torch.cuda.memory._record_memory_history()``. Totals are computed backwards from the segments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONVERT = (
 )
 _PICKLE = b"\x80"
 _HEAD = 4096
-# How an action changes the allocated and the reserved bytes, in multiples of its size. A release counts when it is
+# How actions change the allocated and the reserved bytes, in multiples of their size. A release counts when it is
 # requested.
 _ALLOCATED = {"alloc": 1, "free_requested": -1}
 _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
@@ -47,15 +47,15 @@ def is_snapshot_file(path: str) -> bool:
 
 
 def is_pickled_snapshot(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is a snapshot as ``_dump_snapshot`` writes it."""
+    """Whether a file that begins with ``head`` is a snapshot written by ``_dump_snapshot``."""
     return head.startswith(_PICKLE) and b"segments" in head
 
 
 @contextmanager
 def snapshot_as_trace(path: str) -> Iterator[str]:
-    """The file with the trace of ``path``: the file itself, or a copy of the history in a snapshot.
+    """Provide a file with the trace in ``path``: the file itself or, for a snapshot, its history as a trace.
 
-    Raises InputError for a pickled snapshot, and for one without a history.
+    Raises InputError for a snapshot that is pickled or has no history.
     """
     head = b"" if reads_once(path) else _head(path)
     if is_pickled_snapshot(head):
@@ -85,10 +85,10 @@ def _parsed(path: str) -> Any:
 
 
 def write_trace(path: str, place: Path) -> bool:
-    """Write the snapshot at ``path`` as a trace to ``place``; returns False and writes nothing if the file is a trace
-    itself.
+    """Write the snapshot at ``path`` as a trace to ``place``. If the file is already a trace, write nothing and return
+    False.
 
-    Raises InputError for a snapshot that is damaged.
+    Raises InputError if the snapshot is damaged or has no history.
     """
     snapshot = _parsed(path)
     if snapshot is None:
@@ -104,7 +104,7 @@ def write_trace(path: str, place: Path) -> bool:
     )
     with place.open("wb") as file:
         file.write(b'{"traceEvents":[')
-        # All events at once would need sixty times the memory of the shortest entries.
+        # Write events one by one, because all of them together may need sixty times the memory of the entries.
         for number, event in enumerate(events):
             file.write((b"," if number else b"") + orjson.dumps(event))
         file.write(b"]}")
@@ -126,7 +126,7 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
     actions = [one for one in listed if isinstance(one, dict) and isinstance(one.get("action"), str)]
     allocated = sum(_size(one.get("allocated_size")) for one in segments)
     reserved = sum(_size(one.get("total_size")) for one in segments)
-    # The segments give the totals at the end; subtract all actions to get the totals at the start.
+    # The segments show the totals at the end. Subtract all actions to get the totals at the start.
     allocated -= sum(_ALLOCATED.get(one["action"], 0) * _size(one.get("size")) for one in actions)
     reserved -= sum(_RESERVED.get(one["action"], 0) * _size(one.get("size")) for one in actions)
     for number, one in enumerate(actions):
@@ -145,13 +145,13 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
             "Total Reserved": _number(reserved),
             "Call stack": _stack(one.get("frames")),
         }
-        # PyTorch 2.0 and earlier releases wrote no times.
+        # PyTorch 2.0 and earlier did not write times.
         place = {"pid": "allocator", "tid": device, "ts": _number(one.get("time_us", number))}
         yield {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", **place, "args": args}
 
 
 def _stack(frames: Any) -> str:
-    """The Python frames, the innermost first, as the profiler writes them."""
+    """The Python frames, innermost first, in the profiler's format."""
     valid = [one for one in frames[:_MOST_FRAMES] if isinstance(one, dict)] if isinstance(frames, list) else []
     return ";".join(f"{one['filename']}({one['line']}): {one['name']}" for one in valid if _is_python(one))
 
@@ -164,7 +164,7 @@ def _is_python(frame: Mapping[str, Any]) -> bool:
 
 
 def _number(value: Any) -> int | float | None:
-    """``value`` if it is a number that fits into a column, else None."""
+    """``value`` if it is a number that fits into a column; else None."""
     return value if type(value) in (int, float) and abs(value) < _MOST_NUMBER else None
 
 

@@ -1,4 +1,4 @@
-"""Repairs damaged event text: keeps every readable event, counts the others.
+"""Repairs damaged event text: keeps all readable events, and counts the others.
 
 A stretch of events that does not parse is divided until the damage is isolated in one event.
 That event is mended as text if the damage is of a kind that real profilers write (raw control characters,
@@ -21,8 +21,8 @@ _BAD_ESCAPE = re.compile(r"\\(?:u(?![0-9a-fA-F]{4})|(?![\"\\/bfnrtu]))")
 # C prints a NaN as ``nan`` or as ``nan(LETTERS)``.
 _NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)[-+]?(?:nan(?:\(\w{0,32}\))?|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-# Text that may follow a closing quote, in an object and in an array. The patterns limit lengths, because every quote is
-# tested.
+# The text that may follow a closing quote in an object or in an array. The patterns limit lengths, because every quote
+# is tested.
 _AFTER_STRING = {
     "{": re.compile(r'\s{0,99}(?:$|[:}]|,\s{0,99}"(?:[^"\\]|\\.){0,199}"\s{0,99}:)'),
     "[": re.compile(r"\s{0,99}(?:$|\]|,\s{0,99}[\"{\[\d\-tfnN])"),
@@ -32,21 +32,21 @@ _PAIR_OR_HALF = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|\\u[dD][89a-fA
 _LONGEST_STEP = 4096
 _SALVAGE_TRIES = 64
 _BETWEEN = b" \t\r\n,"
-# Longer than any real event. Quotes are examined character by character, which is slow.
+# Longer than any real event. In longer text, quotes are not repaired, because examining every character is slow.
 _LONGEST_QUOTED = 1 << 20
-# Work limit for a damaged stretch, in bytes examined per byte; beyond it, the rest of the stretch is dropped. A stretch
-# in which every event is damaged takes 5 to 30.
+# The limit on the work for a damaged stretch, in bytes examined per byte. Beyond it, the rest of the stretch is
+# dropped. A stretch in which every event is damaged takes 5 to 30.
 MOST_WORK = 100
 _LEAST_WORK = 1 << 20
-# A parser call costs about as much as examining this many bytes.
+# A call of the parser costs about as much as examining this many bytes.
 _CALL = 100
 
 
 @dataclass
 class Mended:
-    """The outcome for one piece of text: readable events, and counts of repairs and losses.
+    """The outcome for one piece of text: the readable events, and counts of repairs and losses.
 
-    ``work`` is the number of bytes examined; repeated passes are counted again.
+    ``work`` is the number of bytes examined, counting every pass.
     """
 
     events: list[bytes] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Mended:
     work: int = 0
 
     def parses(self, text: bytes) -> bool:
-        """Whether ``text`` is whole events, separated by commas."""
+        """Whether ``text`` consists of whole events, separated by commas."""
         self.work += len(text) // 16 + _CALL
         try:
             orjson.loads(b"[" + text + b"]")
@@ -87,9 +87,9 @@ class Mended:
 
 
 def mend_events(data: bytes, start: int = 0) -> Mended:
-    """Read as much as possible of ``data``: comma-separated events that do not parse as a whole.
+    """Read as much as possible of ``data``, comma-separated events that do not parse as a whole.
 
-    ``start`` is the offset of ``data`` in the input; offsets in the result count from the input's beginning.
+    ``start`` is the offset of ``data`` in the input. Offsets in the result count from the beginning of the input.
     """
     cuts = [0, *(match.end() for match in BOUNDARY.finditer(data)), len(data)]
     result = Mended()
@@ -112,16 +112,16 @@ def mend_events(data: bytes, start: int = 0) -> Mended:
 
 
 def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mended) -> int:
-    """Handle the piece at ``first``, which does not parse alone; returns the number of pieces consumed."""
+    """Handle the piece at ``first``, which does not parse on its own; return the number of pieces consumed."""
     text = _piece(data, cuts[first], cuts[first + 1])
     offset = start + cuts[first]
-    # Mending takes several passes in Python, so it is counted as ten times the work.
+    # Mending takes several passes in Python, so it counts as ten times the work.
     result.work += 10 * (len(text) + _CALL)
     if (mended := _mended(text)) is not None:
         result.note_repair(offset)
         result.events.append(mended)
         return 1
-    # The boundary may be inside an event, between objects nested in its arguments.
+    # The boundary may be inside an event, between objects in its arguments.
     begin = cuts[first + 1] - len(data[cuts[first] : cuts[first + 1]].lstrip(_BETWEEN))
     end = begin + _end_of_event(data[begin : cuts[min(first + MAX_NESTED, len(cuts) - 1)]], result)
     if end > cuts[first + 1]:
@@ -134,7 +134,7 @@ def _mend_at(data: bytes, cuts: list[int], first: int, start: int, result: Mende
 
 
 def _salvage(text: bytes, offset: int, result: Mended) -> None:
-    """Keep a whole event before the garbage in ``text``, and a whole event after it, if any."""
+    """Keep the whole events before and after the garbage in ``text``, if there are any."""
     first_end = _end_of_event(text, result)
     last_start = _start_of_event(text, first_end, result)
     garbage = text[first_end:last_start].strip(_BETWEEN)
@@ -146,7 +146,7 @@ def _salvage(text: bytes, offset: int, result: Mended) -> None:
 
 
 def _end_of_event(text: bytes, result: Mended) -> int:
-    """The end of a whole event at the beginning of ``text``; 0 when there is none."""
+    """The end of the whole event at the beginning of ``text``; 0 if there is none."""
     end = 0
     for _ in range(_SALVAGE_TRIES):
         end = text.find(b"}", end) + 1
@@ -156,7 +156,8 @@ def _end_of_event(text: bytes, result: Mended) -> int:
 
 
 def _start_of_event(text: bytes, after: int, result: Mended) -> int:
-    """The start, not before ``after``, of a whole event at the end of ``text``; the text's length without one."""
+    """The start, at or after ``after``, of the whole event that ends ``text``; the length of ``text`` if there is
+    none."""
     for start in list(EVENT_START.finditer(text, max(after, 1)))[-_SALVAGE_TRIES:]:
         if result.parses(text[start.start() :]) and is_event(text[start.start() :]):
             return start.start()
@@ -168,7 +169,7 @@ def _piece(data: bytes, start: int, end: int) -> bytes:
 
 
 def _mended(text: bytes) -> bytes | None:
-    """One event as valid JSON, or None when it is beyond repair."""
+    """Repair one event, and return valid JSON; None if it is beyond repair."""
     plain = text.decode("utf-8", errors="replace")
     for fix in (_unchanged, _escape_quotes) if len(plain) <= _LONGEST_QUOTED else (_unchanged,):
         candidate = _fix_tokens(fix(plain))
@@ -186,7 +187,7 @@ def _unchanged(text: str) -> str:
 
 
 def _fix_tokens(text: str) -> str:
-    """Escape control characters in strings; mend escapes, NaN and infinities, and trailing commas."""
+    """Escape control characters in strings, and repair bad escapes, NaN and infinities, and trailing commas."""
     text = with_strings(text, lambda string: _CONTROL.sub(_escape_control, string))
     text = _BAD_ESCAPE.sub(lambda escape: "\\" + escape.group(), text)
     text = _PAIR_OR_HALF.sub(lambda escape: escape.group(1) or "\\ufffd", text)
@@ -199,7 +200,7 @@ def _escape_control(char: re.Match[str]) -> str:
 
 
 def _escape_quotes(text: str) -> str:
-    """Escape every quote inside a string, unless the text after it could follow a string."""
+    """Escape every quote in a string unless the text after it could follow a string."""
     out: list[str] = []
     containers = ["{"]
     inside, at = False, 0

@@ -31,7 +31,7 @@ _MAX_NS = 2**63
 
 @dataclass(frozen=True, slots=True)
 class ProfilerSlice:
-    """One slice of work on one engine; ``ts_ns`` and ``dur_ns`` use the profiler's own clock.
+    """One slice of work on one engine. ``ts_ns`` and ``dur_ns`` are on the profiler's own clock.
 
     ``engine`` is as printed, e.g. ``[HD0] TPC 5``; ``source`` is ``HW`` for the device. ``recipe_id`` is one of 8,190
     values, None when there is none; ``recipe_handle`` separates recipes that share one. ``operation`` is the kernel,
@@ -56,7 +56,7 @@ class ProfilerSlice:
 
 @dataclass(frozen=True, slots=True)
 class CounterSample:
-    """The value of a hardware counter of one engine at ``ts_ns``: 64 bits as printed; negative values have wrapped."""
+    """The value of an engine's hardware counter at ``ts_ns``: 64 bits, as printed. Negative values have wrapped."""
 
     name: str
     engine: str
@@ -67,7 +67,7 @@ class CounterSample:
 
 @dataclass
 class _Pairing:
-    """Pairs BEGIN and END rows; ``open_begins`` holds BEGIN rows still without an END."""
+    """Pairs BEGIN and END rows. ``open_begins`` contains the BEGIN rows that still have no END."""
 
     tally: IssueTally
     open_begins: dict[tuple[str, ...], deque[dict[str, str]]] = field(default_factory=dict)
@@ -100,10 +100,10 @@ _IDENTITY = ("Device", "Engine", "Recipe ID", "Context ID", "Unique Node ID")
 
 
 def iter_records(source: Source, tally: IssueTally) -> Iterator[ProfilerSlice | CounterSample]:
-    """Yield slices, in the order of their ends, and samples: memory is needed only for unfinished work.
+    """Yield samples, and slices in the order of their ends, so that only unfinished work takes memory.
 
-    ``tally`` counts dropped rows. Raises InputError when the file cannot be opened or read, or when its first
-    line is not the profiler's header.
+    ``tally`` counts dropped rows. Raises InputError if the file cannot be opened or read, or if its first line is not
+    the profiler's header.
     """
     path = fspath(source) if isinstance(source, (str, PathLike)) else "input"
     lines = (line.text.replace("\0", "") for line in read_lines(source, tally))
@@ -119,7 +119,7 @@ def iter_records(source: Source, tally: IssueTally) -> Iterator[ProfilerSlice | 
 
 
 def is_profiler_header(line: str) -> bool:
-    """Whether ``line`` names the columns that every release of the profiler writes."""
+    """Whether ``line`` contains the column names that every release of the profiler writes."""
     return set(COLUMNS) <= {column.strip() for column in line.lstrip("\ufeff").split(",")}
 
 
@@ -188,7 +188,7 @@ def _sample(row: dict[str, str], tally: IssueTally) -> CounterSample | None:
 
 
 def _ns(text: str) -> int | None:
-    """Exact nanoseconds from printed microseconds, which a float would round."""
+    """Convert printed microseconds to nanoseconds exactly; a float would round them."""
     try:
         value = Decimal(text.strip())
         return round(value * _NS_PER_US) if 0 <= value < _MAX_NS // _NS_PER_US else None

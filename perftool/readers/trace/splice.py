@@ -1,7 +1,7 @@
-"""Copies a trace and adds events of this program at the end of its event array.
+"""Copies a trace, and adds events of this program at the end of its event array.
 
-The text of a healthy trace is kept byte for byte. A damaged trace, or one with redacted secrets, is written again as
-valid JSON from its readable events and metadata.
+The text of an undamaged trace is kept byte for byte. A trace that is damaged, or from which secrets must be removed, is
+rewritten as valid JSON from its readable events and metadata.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from perftool.readers.trace.chrome_trace import ChromeTrace, Chunk
 from perftool.readers.trace.event_text import objects_in
 from perftool.readers.trace.time_text import unquote_times
 
-# The beginning of each event that an earlier run of this program added at the end of the array, and their phases.
+# The beginning of the events that earlier runs of this program added at the end of the array, and their phases.
 _OURS = b'{"cat":"%b"' % CATEGORY.encode()
 _PHASES = frozenset("MBECsf")
-# Earlier annotations that are longer stay in the copy, because memory is bounded.
+# Longer earlier annotations stay in the copy, because memory is bounded.
 _LONGEST_OWN = 128 << 20
 # At most this many occurrences of _OURS are tried: the arguments of other events may contain it, too.
 _MOST_TRIES = 8
@@ -34,9 +34,9 @@ _SPACE = b" \t\r\n"
 def splice(read: InputFile, added: Iterable[bytes], spool: Path, *, verbatim: bool = True) -> Iterator[bytes]:
     """Yield the text of the trace ``read`` with ``added`` (pieces of comma-separated events, at least one) inserted.
 
-    Leaves out the events that an earlier run of this program added at the end. Without ``verbatim``, only the
-    readable events and metadata are written. ``spool`` is an empty folder for temporary files. Raises InputError when
-    the file can no longer be read.
+    Leaves out the events that an earlier run of this program added at the end. Without ``verbatim``, writes only the
+    readable events and metadata. ``spool`` is an empty folder for temporary files. Raises InputError if the file can no
+    longer be read.
     """
     if verbatim and read.status == "ok" and read.events_end is not None:
         yield from _verbatim(read.path, read.events_end, added)
@@ -45,7 +45,7 @@ def splice(read: InputFile, added: Iterable[bytes], spool: Path, *, verbatim: bo
 
 
 def _verbatim(path: str, end: int, added: Iterable[bytes]) -> Iterator[bytes]:
-    """The text with ``added`` inserted at the offset ``end``, where the array closes."""
+    """Yield the text with ``added`` inserted at the offset ``end``, where the array closes."""
     last = b""
     with ByteStream(path) as stream:
         before, after = _split(stream.blocks(), end)
@@ -57,7 +57,7 @@ def _verbatim(path: str, end: int, added: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
-    """``blocks`` before and after the offset ``end``; read the first part completely before the second."""
+    """Split ``blocks`` at the offset ``end``. Read the first part completely before the second."""
     rest: list[bytes] = []
 
     def before() -> Iterator[bytes]:
@@ -75,7 +75,7 @@ def _split(blocks: Iterator[bytes], end: int) -> tuple[Iterator[bytes], Iterator
 
 
 def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """``blocks`` without the events that an earlier run added at their end; always consumes all blocks."""
+    """``blocks`` without the events that an earlier run added at their end. Always consumes all blocks."""
     pending = b""
     held: bytearray | None = None
     blocks = iter(blocks)
@@ -100,7 +100,7 @@ def _before_own_events(blocks: Iterable[bytes]) -> Iterator[bytes]:
 def _without_own_events(text: bytes) -> bytes:
     """``text``, the end of an event array, without the events that an earlier run added at its end.
 
-    Only whole events that this program could have written are left out.
+    Leaves out only whole events that this program could have written.
     """
     body = text.rstrip(_SPACE + b",")
     start = body.find(_OURS)
@@ -122,7 +122,7 @@ def _is_ours(event: dict[str, Any]) -> bool:
 
 
 def _separated(last: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """``pieces`` with commas between them, and before them if the preceding byte ``last`` needs one."""
+    """Separate ``pieces`` by commas, and add one before them if the preceding byte ``last`` requires it."""
     for piece in pieces:
         if last not in (b"[", b","):
             yield b",\n"
@@ -148,7 +148,7 @@ def _all(first: bytes, pieces: Iterator[bytes], added: Iterable[bytes]) -> Itera
 
 
 def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
-    """The readable events of the trace, except those that an earlier run added."""
+    """The readable events of a trace, except those that an earlier run added."""
     for chunk in trace.chunks():
         text = _readable(trace, chunk)
         text = _without_own_events(text).rstrip(_SPACE + b",")
@@ -158,7 +158,7 @@ def _pieces(trace: ChromeTrace) -> Iterator[bytes]:
 
 
 def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
-    """The events of a chunk, each unchanged or mended; nothing when the event array ended before."""
+    """The events of a chunk, repaired if necessary; empty if the event array ended before the chunk."""
     if trace.ended:
         return b""
     found: Chunk | None = chunk
@@ -167,7 +167,7 @@ def _readable(trace: ChromeTrace, chunk: Chunk) -> bytes:
         found = trace.repair(chunk)
         text = found.path.read_bytes()[1:-1] if found else b""
     if objects_in(text) is None:
-        # Values other than objects may make a viewer reject the trace.
+        # Drop values that are not objects, because viewers may reject the trace otherwise.
         text = b",".join(orjson.dumps(value) for value in orjson.loads(b"[" + text + b"]") if isinstance(value, dict))
     return unquote_times(text) if chunk.exact else text
 

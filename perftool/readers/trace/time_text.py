@@ -1,13 +1,13 @@
-"""Detects and quotes times in event text that a double cannot represent."""
+"""Detects and quotes times in event text that a double would round."""
 
 from __future__ import annotations
 
 import re
 
-# The part of a chunk that is checked for the format of its times.
+# How much of a chunk is checked for the format of its times.
 _CHECKED_BYTES = 256 << 10
-# Up to 2**43 us (8.796e12), doubles are less than a ns apart, so rounding restores three decimals. Kineto's times since
-# its base are below that; times since 1970 are not.
+# Up to 2**43 us (8.796e12), doubles are less than a ns apart, so rounding restores three decimals. Kineto's times,
+# relative to its base, are below that; times since 1970 are not.
 _LOSSY_TIME = re.compile(
     rb'"(?:ts|dur)"\s*:\s*"?(?:(?:[1-9]\d{13,}|9\d{12}|8[7-9]\d{11})\.\d*[1-9]|[1-9]\d{12}\.\d{3}\d*[1-9])'
 )
@@ -22,13 +22,13 @@ def is_lossy(text: bytes | memoryview) -> bool:
 
 
 def quote_times(text: bytes) -> bytes:
-    """``text`` with every decimal time as a JSON string."""
+    """Turn every time with decimals in ``text`` into a JSON string."""
     pieces = _TIME.split(text)
-    # Every third piece is a number. Splitting is several times faster than a substitution.
+    # Every third piece is a number. Splitting is several times faster than substitution.
     pieces[2::3] = [b'"%b"' % number for number in pieces[2::3]]
     return b"".join(pieces)
 
 
 def unquote_times(text: bytes) -> bytes:
-    """``text`` with the times that quote_times made strings as numbers again."""
+    """Turn the times that quote_times made strings back into numbers."""
     return _QUOTED_TIME.sub(rb"\1\2", text)
