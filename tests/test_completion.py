@@ -57,7 +57,7 @@ def test_completion_can_be_shown(shell: str) -> None:
 
 def test_paragraphs_of_the_help_are_not_broken_where_the_source_is() -> None:
     lines = [line.strip() for line in run("analyze", "--help").stdout.splitlines()]
-    assert "Several traces are ranks of one run. Logs, metrics files and configuration in the folder of a" in lines
+    assert "Several traces are read as the ranks of one run. Logs, metrics files and configurations next to" in lines
 
 
 def test_brackets_in_the_help_are_shown() -> None:
