@@ -83,7 +83,7 @@ def goal_table(
 
 
 def packed(results: Results) -> str:
-    """The CPU time for a packed trace over the time to unpack it plus the time for the plain trace."""
+    """The CPU time for a packed trace, as a multiple of the time to unpack it and analyse the plain trace."""
     cost = results.cost("perftool")
     if cost is None or results.packed is None:
         return "-"

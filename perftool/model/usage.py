@@ -38,7 +38,7 @@ def page_bytes() -> int | None:
 
 
 def page_faults() -> int | None:
-    """Page faults that needed no disk."""
+    """Minor page faults, which need no I/O."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt if resource else None
 
 

@@ -31,7 +31,7 @@ class Convolution:
         x, weight = call.tensor(0), call.tensor(1)
         result = x.shaped(self.result(call, x, weight))
         extra = [call.tensor(at) for at in (self.bias, self.term) if at is not None and call.has(at)]
-        # A convolution applies a filter per element of its result; a transposed one, per element of its input.
+        # A convolution applies the filter once per output element; a transposed convolution, once per input element.
         applied = x if self.backwards(call) else result
         return Cost(
             _inner(applied, weight) + len(extra) * result.count, moved(x, weight, result, *extra), "matrix", x.rate_name

@@ -69,7 +69,8 @@ class Model:
 
     @property
     def window(self) -> tuple[int, int]:
-        """The start and the end of the replayed steps in the recording, on host and device, in ns."""
+        """When the replayed steps start and end in the recording, in ns. The end is the later of the host's and the
+        device's."""
         steps = self.graph.recording.steps
         return self.graph.recording.begin, int(max(steps.end.max(), steps.host_end.max()))
 

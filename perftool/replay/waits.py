@@ -15,7 +15,7 @@ from perftool.replay.threads import Handovers, Runs
 
 # A call that takes more than this many times the usual time was delayed.
 _HELD_UP = 5
-# The percentiles of call times and of return delays that count as undelayed.
+# These percentiles are taken as the time of an undelayed call and as the shortest delay of a return.
 _UNDELAYED, _QUICKEST = 25, 2
 
 

@@ -152,7 +152,8 @@ def _events(annotations: Annotations, place: _Place) -> Iterator[dict[str, Any]]
 
 
 def _lane(lane: Lane, pid: int, tid: int, place: _Place) -> Iterator[dict[str, Any]]:
-    """Yield the lane as begin and end events, which rounding cannot make overlap, unlike events with durations."""
+    """Yield the lane as begin and end events. With a start and a duration for each slice, rounding could make slices
+    overlap."""
     where = {"pid": pid, "tid": tid}
     open_ends: list[int] = []
     for mark in lane.marks:

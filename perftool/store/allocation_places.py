@@ -1,4 +1,5 @@
-"""Finds the op, module and line of each memory allocation, for millions of slices at once."""
+"""Finds the op, module and line of each memory allocation. Works on one period of the recording at a time, with NumPy,
+so that it copes with millions of slices."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def cells(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def parts(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Repeats a list of a JSON document many times, or nests a value very deeply."""
+    """Replaces the events of a trace by many that are drawn from them at random, or nests a value very deeply."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):

@@ -100,7 +100,8 @@ def peers_page() -> str:
 
 
 def symptom_page(name: str) -> str:
-    """A page of a symptom, with the current output of its commands; a missing recording leaves its block unchanged."""
+    """The page for a symptom, with the current output of its commands. If a recording is missing, the output of its
+    command stays as it is."""
 
     def block(match: re.Match[str]) -> str:
         words = match["command"].replace("{traces}", str(TRACES)).split()

@@ -98,7 +98,8 @@ def _worked(data: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _of_ranks(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The number ``name`` of each rank as plain data. Reports from earlier versions lack it."""
+    """The values of the field ``name``, by rank (as a string). Ranks that lack it are left out, so the result is empty
+    for reports from earlier versions."""
     return {str(one["rank"]): one[name] for one in data.get("ranks", []) if one.get(name) is not None}
 
 

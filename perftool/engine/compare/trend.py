@@ -154,8 +154,8 @@ def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
 
 
 def _with_other_settings(newest: RunLine, alike: int, runs: int) -> str:
-    """Explain why ``newest`` is not judged if too few of the ``runs`` are ``alike``, although there are enough in
-    total; otherwise empty. Without this check, a new device name would pass the gate."""
+    """Explain why ``newest`` is not judged if there are enough ``runs``, but only ``alike`` of them, too few, have its
+    device and settings; otherwise empty. Without this check, renaming the device would be enough to pass the gate."""
     if not alike < 2 * FEWEST_RUNS <= runs:
         return ""
     return (

@@ -25,7 +25,7 @@ _NEAR_BEST = 0.80
 _NEARLY_ALL = 0.9
 # Parts with a smaller share of the work are not named.
 _WEIGHTY = 0.05
-# If its share is smaller than this, the largest op is not worth mentioning.
+# The largest op is not mentioned if its share is smaller than this.
 _LARGEST = 0.1
 _MOST_PARTS = 3
 # The rule that reports a recording without work.

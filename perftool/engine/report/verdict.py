@@ -171,9 +171,9 @@ _PHASES = {
 }  # fmt: skip
 # The profiler's notation of a Python function.
 _FRAME = re.compile(r".+\(\d+\): (.+)")
-# If a single stretch accounts for more than this share of a loss, the loss may have happened only once.
+# If a single stretch accounts for more than this share of the lost time, the loss may have happened only once.
 _AT_ONCE = 0.5
-# A function that runs for more than this share of a loss is mentioned in the sentence on the loss.
+# A function is named in the sentence about lost time if it runs for more than this share of that time.
 _MOSTLY = 0.5
 # If start-up, checkpoints and similar phases take at least this share, the recording hardly shows the steady state.
 _NEARLY_ALL = 0.9

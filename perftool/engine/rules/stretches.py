@@ -167,11 +167,11 @@ class _Code:
 
 
 def _own_code(store: TraceStore, rank: int, windows: Sequence[_Window]) -> _Code:
-    """The user's code on the tracks of ``rank``.
+    """The calls and lines that count as the user's code on the tracks of ``rank``.
 
-    The user's own code may not locate the work, because there is none or a single line takes nearly all of the time.
-    In that case the package that it calls also counts as the user's code or, if that does not help either, all
-    installed packages do.
+    The user's own code may be too coarse to show where the time goes: there is none, or one line takes nearly all of
+    it. In that case the package that it calls counts as well; if that is still too coarse, so do all installed
+    packages.
     """
     listed = store.metadata.get(rank, {}).get(INSTALLED_KEY)
     installed = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()

@@ -195,7 +195,7 @@ class _Members:
                     # A sparse file may be huge; no profiler writes one.
                     plain = info.isreg() and not info.issparse()
                     yield info.name, partial(self._untarred, archive, info) if plain else None
-                # tarfile stops at the end mark, but the checksum of the compression comes after it.
+                # tarfile stops at the end mark, but the compressed stream's checksum comes after it.
                 if any(block.strip(b"\0") for block in iter(partial(archive.fileobj.read, _BLOCK), b"")):
                     raise tarfile.ReadError("other bytes follow its end mark")
                 if stream.issues:

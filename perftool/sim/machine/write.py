@@ -1,4 +1,4 @@
-"""Writes the three files of a simulated run, trace, log and metrics, in the form of a Gaudi run."""
+"""Formats the trace of a simulated run like one from a Gaudi, and writes the files of the run."""
 
 from __future__ import annotations
 

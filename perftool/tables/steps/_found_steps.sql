@@ -31,8 +31,9 @@ rarest AS (
         SELECT rank, name, count(*) AS n, max("end") AS until FROM closing GROUP BY rank, name HAVING count(*) >= 3)
     GROUP BY rank
 ),
--- Optimizers of one class that take turns, as in a GAN, call different numbers of ops, because they update different
--- parameters. A step ends with the last of them. The first calls also allocate their state, so they are not compared.
+-- Optimizers of the same class may take turns within a step, as in a GAN. Their calls then run different numbers of
+-- ops, so a repeating pattern of these numbers shows how many calls make a step. The first calls are left out, because
+-- they also allocate state.
 numbered_ends AS (
     SELECT rank, name, ts, "end", row_number() OVER (PARTITION BY rank ORDER BY "end") - 1 AS place
     FROM closing SEMI JOIN rarest USING (rank, name)

@@ -10,7 +10,7 @@
 -- column wall_ns: BIGINT, duration of the steps
 -- column process_ns: BIGINT, CPU time of the process
 -- column system_ns: BIGINT, the part of process_ns that the process spent in the kernel
--- column page_faults: BIGINT, page faults of the process without I/O: first uses of memory that the system had to provide
+-- column page_faults: BIGINT, minor page faults of the process: first uses of memory that the system had to provide
 -- column faulted_bytes: BIGINT, size of the memory that the page faults provided; more if the system used huge pages
 -- column grown_bytes: BIGINT, by how much the resident memory of the process grew
 -- column renewed_ns: BIGINT, the part of system_ns in which the system provided freed memory again: in proportion to faulted_bytes without grown_bytes; NULL if the time per page fault is too long for that
