@@ -1,7 +1,7 @@
-"""Simulated runs of many ranks, written as the Kineto trace of each rank. A host launches work and continues. A stream
-runs its work in order. A collective moves data once the kernel of its last member has started, and ends for all when
-the transfer is done. Nothing else blocks, so the cost of a culprit is the difference between the run with it and the
-same run without it.
+"""Simulates runs of many ranks and writes each rank's Kineto trace. A host launches work and continues. A stream runs
+its work in order. A collective starts to move data once its kernel has started on every member, and ends for all of
+them when the transfer is done. Nothing else blocks, so the cost of a culprit is the difference between a run with it
+and the same run without it.
 
 Times are microseconds.
 """
@@ -26,7 +26,7 @@ DEVICE_FLOPS_PER_US = 312e6
 
 
 class World:
-    """All activities, as nodes that begin when their predecessors end."""
+    """All activities, as nodes of a graph. A node begins when its predecessors have ended."""
 
     def __init__(self) -> None:
         self.lengths: list[float] = []
@@ -36,13 +36,15 @@ class World:
         self.meetings: dict[tuple[Any, ...], int] = {}
 
     def node(self, length: float, *follows: tuple[int, float] | int) -> int:
-        """A node of ``length`` that begins after each node of ``follows`` has ended and its delay has passed."""
+        """Add a node of ``length`` that begins once each node of ``follows`` has ended and its delay has passed."""
         self.lengths.append(length)
         self.follows.append([one if isinstance(one, tuple) else (one, 0.0) for one in follows])
         return len(self.lengths) - 1
 
     def meet(self, key: tuple[Any, ...], wire: float, arrival: int) -> int:
-        """The node for the wire time of the collective ``key``; it also follows ``arrival``, the node of a member."""
+        """Return the node for the transfer of the collective ``key``, which waits for the member that arrives at
+        ``arrival``.
+        """
         if key not in self.meetings:
             self.meetings[key] = self.node(wire)
         self.follows[self.meetings[key]].append((arrival, 0.0))
@@ -71,11 +73,11 @@ class World:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A trouble on ``ranks``, in every ``every``-th step from ``first`` on.
+    """A trouble that hits ``ranks`` in every ``every``-th step from ``first`` on.
 
     ``device``: kernels take ``amount`` times as long. ``tokens``: there are ``amount`` times as many kernels. ``host``:
     launching and Python take ``amount`` times as long. ``link``: the collectives of the group that ``ranks`` form take
-    ``amount`` times as long. ``loader``, ``pause`` and ``save`` add ``amount`` us for loading a batch, a pause of the
+    ``amount`` times as long. ``loader``, ``pause`` and ``save`` add ``amount`` us: for loading a batch, a pause of the
     host, or a checkpoint after the optimizer.
     """
 
@@ -131,14 +133,14 @@ class Rank:
     # Host activities.
 
     def work(self, us: float, name: str = "", cat: str = "cpu_op") -> None:
-        """The host works for ``us``, recorded as ``name``."""
+        """Keep the host busy for ``us``; the slice is called ``name``."""
         before = self.host
         self.host = self.world.node(us * self._times("host"), before)
         if name:
             self._seen(name, cat, (1, 1), self.host, self.host)
 
     def load(self, us: float) -> None:
-        """The host fetches a batch."""
+        """Fetch a batch on the host."""
         self.host = self.world.node(us + self._longer("loader"), self.host)
         self._seen(
             "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
@@ -149,18 +151,18 @@ class Rank:
         )
 
     def sync(self) -> None:
-        """The host waits until the compute stream has finished all launched work."""
+        """Make the host wait until the compute stream has finished all launched work."""
         begin = self.world.node(0.0, self.host)
         self.host = self.world.node(2.0, begin, (self.tails.get(COMPUTE, begin), 3.0))
         self._seen("cudaDeviceSynchronize", "cuda_runtime", (1, 1), begin, self.host)
 
     def pause(self) -> None:
-        """Something stops the host in the middle of a step: garbage collection, another job."""
+        """Interrupt the host in the middle of a step, as garbage collection or another job would."""
         if longer := self._longer("pause"):
             self.host = self.world.node(longer, self.host)
 
     def save(self) -> None:
-        """A checkpoint: the weights are copied to the host, which writes them."""
+        """Save a checkpoint: copy the weights to the host and write them to a file."""
         if longer := self._longer("save"):
             self.copy("Memcpy DtoH (Device -> Pageable)", 0.2 * longer)
             self.sync()
@@ -179,7 +181,7 @@ class Rank:
     # Device work.
 
     def kernel(self, name: str, us: float, op: str = "aten::mm") -> None:
-        """Compute on the stream of the model."""
+        """Launch a kernel on the compute stream."""
         self._more += self._times("tokens") - 1.0
         again, self._more = int(self._more), self._more % 1.0
         for _ in range(1 + again):
@@ -190,7 +192,7 @@ class Rank:
             self._seen(op, "cpu_op", (1, 1), begin, self.host, self._shapes(op, us))
 
     def _shapes(self, op: str, us: float) -> dict[str, Any]:
-        """The operands of a matmul that takes ``us`` at 80 % of the device's peak rate."""
+        """Operands for a matmul that takes ``us`` at 80 % of the device's peak rate."""
         if op != "aten::mm":
             return {}
         rows = max(1, round(0.8 * us * DEVICE_FLOPS_PER_US / (2 * 4_096 * 4_096))) + self.number
@@ -201,7 +203,7 @@ class Rank:
         self._launch("cudaMemcpyAsync", name, "gpu_memcpy", COMPUTE, us, {})
 
     def collective(self, operation: str, group: Group, wire: float, stream: int) -> None:
-        """A collective on ``stream`` that follows the work launched on the compute stream so far."""
+        """Launch a collective on ``stream``; it starts after the work already launched on the compute stream."""
         self._groups[group.name] = group
         nth = self._called[group.name]
         self._called[group.name] += 1
@@ -219,7 +221,7 @@ class Rank:
 
     @staticmethod
     def _elements(operation: str, ranks: int, wire: float) -> int:
-        """The number of two-byte elements that the links transfer in ``wire`` us."""
+        """The number of two-byte elements that the links can transfer in ``wire`` us."""
         passes = {"allreduce": 2 * (ranks - 1) / ranks, "_allgather_base": ranks - 1}.get(
             operation, (ranks - 1) / ranks
         )
@@ -232,7 +234,7 @@ class Rank:
         self._pass("recv", sender, self.number, group, wire, elements)
 
     def wait(self, stream: int) -> None:
-        """The compute stream waits for all work launched on ``stream`` so far."""
+        """Make the compute stream wait for all work already launched on ``stream``."""
         follows = [self.tails[one] for one in (COMPUTE, stream) if one in self.tails]
         self.tails[COMPUTE] = self.world.node(0.0, *follows)
 
@@ -301,10 +303,10 @@ class Rank:
         if self.recorded or not lane[0]:
             self.slices.append(Slice(name, cat, lane, begin, end, args or {}))
 
-    # Its recording.
+    # Recording.
 
     def events(self, clock: float, steps: int | None = None, drift: float = 0.0) -> list[dict[str, Any]]:
-        """The trace of this rank's first ``steps`` recorded steps (None: all), by a clock that drifts by ``drift``."""
+        """The trace of the first ``steps`` recorded steps (all if None), on a clock that drifts by ``drift``."""
         begins, ends, rate = self.world.begins, self.world.ends, 1 + drift
         until = float("inf") if steps is None or steps + 1 >= len(self._marks) else begins[self._marks[steps + 1][0]]
         # A recording includes device work that starts in it, even if it was launched before.
@@ -336,7 +338,7 @@ class Rank:
         )
 
     def last_of(self, step: int) -> float:
-        """When both the host and the device of this rank have finished ``step``."""
+        """The time at which both host and device of this rank have finished ``step``."""
         return self.world.ends[self._marks[step][1]]
 
 
@@ -356,7 +358,7 @@ class Layout:
     micro: int = 8
 
     def inner(self, rank: int) -> Group:
-        """The group of neighbours."""
+        """The tensor-parallel, expert or sharding group of this rank."""
         first = rank // self.size * self.size
         role = {"tp": "tp", "ep": "ep", "hsdp": "shard"}.get(self.kind, "inner")
         return Group(role, f"{role}{first}", tuple(range(first, min(first + self.size, self.ranks))))
@@ -396,11 +398,11 @@ class Simulated:
         steps: Mapping[int, int] = MappingProxyType({}), kept: Mapping[int, float] = MappingProxyType({}),
         drift: float = 0.0,
     ) -> None:  # fmt: skip
-        """A file for each rank in the folder of its host; clocks differ by up to 40 ms, and in rate by up to
+        """Write the trace of each rank to the folder of its host. Clocks differ by up to 40 ms and drift by up to
         ``drift``.
 
-        ``steps`` gives the number of recorded steps of a rank, ``kept`` the share of its file that is written, if not
-        the whole file.
+        ``steps``: how many steps a rank recorded. ``kept``: the share of a rank's file that is written; the rest is cut
+        off.
         """
         for rank in self.ranks:
             if rank.number in leave_out:
@@ -415,13 +417,13 @@ class Simulated:
 
 
 def listed(ranks: Sequence[int]) -> str:
-    """The ranks of a group as PyTorch lists them: if there are more than thirty, only the first ones and the last."""
+    """The ranks of a group in PyTorch's format, which shortens lists of more than thirty."""
     first = ", ".join(map(str, ranks[:29]))
     return str(list(ranks)) if len(ranks) <= 30 else f"[{first}, ..., {ranks[-1]}]"
 
 
 def simulate(layout: Layout, troubles: Sequence[Trouble] = (), steps: int = 5) -> Simulated:
-    """The run: one step to reach a steady state, then ``steps`` recorded steps."""
+    """Simulate one step to reach a steady state, then ``steps`` recorded steps."""
     world = World()
     ranks = [Rank(world, number, troubles) for number in range(layout.ranks)]
     for rank in ranks:
@@ -510,7 +512,7 @@ def _hsdp(layout: Layout, rank: Rank) -> None:
 
 
 def _pp(layout: Layout, rank: Rank) -> None:
-    """The 1F1B schedule (one forward, one backward): a stage sends its results and receives its inputs."""
+    """The 1F1B schedule (one forward, one backward): each stage receives its inputs and sends its results."""
     pipe, dp = layout.pipe(rank.number), layout.outer(rank.number)
     stage, stages = pipe.ranks.index(rank.number), len(pipe.ranks)
     before = pipe.ranks[stage - 1] if stage else None

@@ -1,4 +1,4 @@
-"""CPU-fallback reports in the four shapes that the bridge has printed over the years."""
+"""CPU-fallback reports in the four formats that the bridge has used over the years."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEADER_F4 = "CPU Fallback stats:"
 
 @dataclass(frozen=True)
 class LogRecord:
-    """One record of the bridge's logger; continuation lines of ``text`` carry no prefix."""
+    """A record of the bridge's logger. Only the first line of ``text`` gets a prefix."""
 
     logger: str
     level: str
@@ -20,40 +20,39 @@ class LogRecord:
     tid: str = "398E"
 
     def line(self) -> str:
-        """The record as printed: time, logger padded to the longest name, level, thread."""
+        """The record as printed, with time, logger (padded to the longest name), level and thread."""
         return f"[{self.clock}][{self.logger:<19}][{self.level:<5}][tid:{self.tid}] {self.text}"
 
 
 def per_call(op: str, **types: str) -> str:
-    """The line of one fallback, the op without its namespace: ``CPU fallback digamma : self=...``."""
+    """The line printed for one fallback, with the op's name but not its namespace."""
     return f"CPU fallback {op} : " + " ".join(f"{name}={kind}" for name, kind in types.items())
 
 
 def rows(counts: Mapping[str, int]) -> list[str]:
-    """The rows of a table, highest count first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return [f"{count}\t{op}" for op, count in ordered]
 
 
 def table_f1(counts: Mapping[str, int]) -> str:
-    """The documented shape: a bare header and space-padded rows."""
+    """The documented format: a bare header and rows padded with spaces."""
     padded = [row.replace("\t", "       ") for row in rows(counts)]
     return "\n".join([HEADER, *padded]) + "\n"
 
 
 def table_f2(counts: Mapping[str, int]) -> str:
-    """Around 2021: the hint is on the header line."""
+    """The format of about 2021, with the hint on the header line."""
     hint = "(Set env var PT_HABANA_LOG_TYPE_MASK=0 to disable this print)"
     return "\n".join([f"{HEADER} {hint}", *rows(counts)]) + "\n"
 
 
 def table_f3(counts: Mapping[str, int]) -> str:
-    """Later: the hint is on a line of its own."""
+    """A later format, with the hint on its own line."""
     hint = "(Set env var PT_HPU_LOG_TYPE_MASK=0 to disable this print)"
     return "\n".join([HEADER, hint, *rows(counts)]) + "\n"
 
 
 def table_f4(counts: Mapping[str, int], clock: str = "20:57:12.104233") -> str:
-    """Release 1.17 and later: one critical record, printed when the process ends."""
+    """The format since release 1.17: one critical record, printed when the process ends."""
     text = "\n".join([HEADER_F4, *rows(counts)])
     return LogRecord("PT_FALLBACK", "critical", text, clock).line() + "\n"

@@ -1,4 +1,4 @@
-"""Shared by the parts of the trace builder: the events so far, and their lanes and planes."""
+"""What all parts of the trace builder share: the events, lanes and planes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from builders.gaudi_event import Event, Value
 
 
 class EventSink:
-    """The growing trace. Times of its methods are microseconds after the base of the trace."""
+    """Collects the events of a trace. Its methods take times in microseconds after the base of the trace."""
 
     def __init__(self, generation: str, device: str, pid: int) -> None:
         self.generation = generation
@@ -30,7 +30,7 @@ class EventSink:
 
 
 def recipe_args(recipe: int, name: str | None, dtype: str) -> dict[str, Value]:
-    """The five arguments that every device event and Synapse annotation carries; recipe 0 means none."""
+    """The five arguments of every device event and Synapse annotation; recipe 0 means no recipe."""
     default = f".graph_dumps/HabanaFusedOpLazy_{recipe - 1}" if recipe else ""
     return {
         "recipeId": recipe,

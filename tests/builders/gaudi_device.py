@@ -24,26 +24,26 @@ _POINT_MONITORS = {"TPC": "TPC_QMAN_CMD_EXE", "MME": "SB0_START_EVT"}
 
 
 class DevicePart(EventSink):
-    """Adds device work, one event per lane it ran on."""
+    """Adds device work, with one event for each lane it ran on."""
 
     def mme(self, name: str, at: float, dur: float, *, lanes: int | Iterable[int] = 1, **more: Any) -> None:
-        """A matrix operation on one or several MME lanes; ``more`` as in :meth:`device_op`."""
+        """Add a matrix operation on one or several MME lanes; ``more`` is passed to :meth:`device_op`."""
         self._on_lanes("MME", name, at, dur, lanes, more)
 
     def tpc(self, name: str, at: float, dur: float, *, lanes: int | Iterable[int] = 1, **more: Any) -> None:
-        """A TPC kernel on one or several TPC lanes; ``more`` as in :meth:`device_op`."""
+        """Add a TPC kernel on one or several TPC lanes; ``more`` is passed to :meth:`device_op`."""
         self._on_lanes("TPC", name, at, dur, lanes, more)
 
     def dma(self, name: str, at: float, dur: float, *, lanes: int | Iterable[int] = 1, **more: Any) -> None:
-        """A device-to-device copy; ``more`` as in :meth:`device_op`."""
+        """Add a device-to-device copy; ``more`` is passed to :meth:`device_op`."""
         self._on_lanes("DMA", name, at, dur, lanes, more)
 
     def pdma(self, name: str, at: float, dur: float, *, lanes: int | Iterable[int] = 1, **more: Any) -> None:
-        """A transfer between host and device; ``more`` as in :meth:`device_op`."""
+        """Add a transfer between host and device; ``more`` is passed to :meth:`device_op`."""
         self._on_lanes("PDMA", name, at, dur, lanes, more)
 
     def nic(self, name: str, at: float, dur: float, *, lanes: int | Iterable[int] = 1, **more: Any) -> None:
-        """Network work of a collective; ``more`` as in :meth:`device_op`."""
+        """Add a collective's network work; ``more`` is passed to :meth:`device_op`."""
         self._on_lanes("NIC", name, at, dur, lanes, more)
 
     def device_op(
@@ -62,7 +62,7 @@ class DevicePart(EventSink):
         named: bool = True,
         **args: Value,
     ) -> Event:
-        """One event on one lane. ``recipe`` 0 means none; ``named`` False leaves the lane unnamed."""
+        """Add an event on one lane. ``recipe`` 0 means no recipe; the lane gets no name unless ``named``."""
         tid = LANES[self.device][engine].tid(lane)
         if named:
             self.lane(engine, lane)
@@ -78,13 +78,15 @@ class DevicePart(EventSink):
         return self._add(event)
 
     def monitored(self, engine: str, name: str, at: float, dur: float, **more: Any) -> None:
-        """One kernel under full hardware tracing: the record of its work, and a longer one that is not work."""
+        """Add a kernel as full hardware tracing records it: once as work, and once as a longer duplicate that is not
+        work.
+        """
         self.device_op(engine, name, at, dur, monitor=WORK_MONITORS[self.device][engine][0], **more)
         point = _POINT_MONITORS[engine]
         self.device_op(engine, name, at - 3, dur + 6, monitor=point, work=False, **more)
 
     def lane(self, engine: str, lane: int) -> None:
-        """Name a lane in the metadata, whether or not anything runs on it."""
+        """Name a lane in the metadata, even if nothing runs on it."""
         kind = LANES[self.device][engine]
         self._planes.setdefault(self._device_pid, DEVICE_PROCESS)
         self._lanes[(self._device_pid, kind.tid(lane))] = kind.name(lane)
@@ -96,7 +98,7 @@ class DevicePart(EventSink):
             self.device_op(engine, name, at, dur, lane=lane, **more)
 
     def busy(self, *engines: str) -> list[Interval]:
-        """Intervals of real work on the lanes of the given engines (all engines when none is given)."""
+        """The intervals of real work on the lanes of ``engines``, or of all engines if none are given."""
         return [
             (event.ts_ns, event.end_ns)
             for event in self.events

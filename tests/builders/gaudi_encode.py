@@ -13,9 +13,10 @@ _TAIL_KEYS = ("traceName",)
 
 @dataclass(frozen=True)
 class Document:
-    """A whole trace: the top-level fields, and the events in the writer's order.
+    """A whole trace: its top-level fields and its events, in the order of the writer.
 
-    Unless ``escaped``, texts of the bridge keep bare quotes. ``absolute_us`` is added to all times of a Kineto layout.
+    Unless ``escaped``, quotes in the bridge's strings stay bare. ``absolute_us`` is added to all times in Kineto's
+    layout.
     """
 
     top: Mapping[str, object]
@@ -25,13 +26,13 @@ class Document:
 
 
 def sorted_line(document: Document) -> bytes:
-    """Generation B: the bridge rewrote the whole file: one line, no spaces, keys sorted at every level."""
+    """Generation B's format, in which the bridge rewrites the whole file as one line with sorted keys and no spaces."""
     whole = {**document.top, "traceEvents": [event_object(event) for event in document.events]}
     return _compact(whole).encode()
 
 
 def event_object(event: Event) -> dict[str, object]:
-    """The JSON object of an event with times in microseconds."""
+    """The JSON object of an event, with its times in microseconds."""
     row: dict[str, object] = {"ph": event.ph, "name": event.name, "pid": event.pid, "tid": event.tid}
     row["ts"] = event.ts_ns / 1000
     if event.dur_ns is not None:
@@ -44,12 +45,12 @@ def event_object(event: Event) -> dict[str, object]:
 
 
 def event_line(event: Event) -> str:
-    """One event as generation B writes it."""
+    """An event as generation B writes it."""
     return _compact(event_object(event))
 
 
 def kineto_layout(document: Document) -> bytes:
-    """Generations A, C and C2: Kineto's own key order, line breaks and three decimals."""
+    """The format of generations A, C and C2, with Kineto's key order, line breaks and three decimals."""
     tail = {key: document.top[key] for key in _TAIL_KEYS if key in document.top}
     head = [f'  "{key}": {json.dumps(value)}' for key, value in document.top.items() if key not in tail]
     lines = [*head, '  "traceEvents": [\n' + ",\n".join(_kineto_events(document)) + "\n  ]"]
@@ -63,7 +64,7 @@ def _compact(value: object) -> str:
 
 def _kineto_events(document: Document) -> Iterable[str]:
     for event in document.events:
-        # Only the bridge forgets to escape; Kineto's own records are valid JSON.
+        # Only the bridge forgets to escape its strings; Kineto's own records are valid JSON.
         escaped = document.escaped or event.part not in ("device", "host")
         yield _kineto_event(event, escaped, document.absolute_us)
 

@@ -16,10 +16,10 @@ _CATEGORIES = {
 
 @dataclass(frozen=True)
 class Event:
-    """A raw record. ``part`` says who wrote it: ``kineto`` (CPU part), ``device``, ``host`` or ``meta``.
+    """A raw record. ``part`` is its writer: ``kineto`` (the CPU part), ``device``, ``host`` or ``meta``.
 
-    ``work`` is False for records that are not work (a monitor's longer duplicate of a kernel, records on dead lanes),
-    which an analyser must not count as busy time. ``engine`` is the engine of a device event.
+    ``work`` is False for records that an analyser must not count as busy time, such as a monitor's longer duplicate of
+    a kernel or records on dead lanes. ``engine`` is the engine of a device event.
     """
 
     ph: str
@@ -41,7 +41,9 @@ class Event:
 
 
 def device_category(generation: str, engine: str, name: str) -> str:
-    """The category of a device event: compute by engine, copies and fills by name; others have a call's category."""
+    """The category of a device event, by its engine for compute and by its name for copies and fills. All others have
+    the category of a call, except in generation C2.
+    """
     if generation == "A":
         return "kernel" if engine == "TPC" else "hpu_op"
     names = _CATEGORIES[generation]
@@ -55,10 +57,9 @@ def device_category(generation: str, engine: str, name: str) -> str:
 
 
 def call_category(generation: str) -> str:
-    """The category of a host call of the bridge or of Synapse."""
     return "hpu_op" if generation == "A" else _CATEGORIES[generation]["call"]
 
 
 def nanoseconds(microseconds: float) -> int:
-    """Whole nanoseconds, the resolution of every writer."""
+    """Round to whole nanoseconds, the resolution of all writers."""
     return round(microseconds * 1000)

@@ -19,7 +19,7 @@ _NONE: Mapping[str, Value] = {}
 
 
 class CpuPart(EventSink):
-    """Adds what Kineto records of the Python program."""
+    """Adds what Kineto records about the Python program."""
 
     def host(
         self,
@@ -32,7 +32,7 @@ class CpuPart(EventSink):
         pid: int | str | None = None,
         args: Mapping[str, Value] = _NONE,
     ) -> Event:
-        """A framework op, annotation or Python function of a host thread (the main one by default)."""
+        """Add a framework op, annotation or Python function on a host thread, by default the main thread."""
         index = self._evidence
         self._evidence += 1
         numbers: dict[str, Value] = {"External id": index + 1, "Record function id": 0}
@@ -53,23 +53,25 @@ class CpuPart(EventSink):
         return self.host(f"ProfilerStep#{number}", at, dur, cat="user_annotation")
 
     def dataloader(self, at: float, dur: float, iterator: str = "_MultiProcessingDataLoaderIter") -> Event:
-        """The wait of the feeding thread for the next batch."""
+        """Add the feeding thread's wait for the next batch."""
         return self.host(f"enumerate(DataLoader)#{iterator}.__next__", at, dur, cat="user_annotation")
 
     def optimizer(self, cls: str, at: float, dur: float) -> Event:
-        """The step of an optimizer of the given class."""
+        """Add a step of an optimizer of class ``cls``."""
         return self.host(f"Optimizer.step#{cls}.step", at, dur, cat="user_annotation")
 
     def backward(self, node: str, at: float, dur: float, *, tid: int | None = None) -> Event:
-        """A node of the autograd graph, for example ``AddmmBackward0``."""
+        """Add a node of the autograd graph, for example ``AddmmBackward0``."""
         return self.host(f"autograd::engine::evaluate_function: {node}", at, dur, tid=tid)
 
 
 class BridgePart(EventSink):
-    """Adds the planes of the bridge and the annotations of Synapse."""
+    """Adds the bridge's planes and Synapse's annotations."""
 
     def bridge(self, name: str, at: float, dur: float, *, tid: int | None = None, half: str = "") -> None:
-        """A function of the bridge. ``half`` "B" or "E" writes only one end, as at the window's edges."""
+        """Add a call of a bridge function. ``half`` "B" or "E" writes only its begin or end, as at the edges of the
+        window.
+        """
         self._call(BRIDGE_LOGS_OFFSET, "Bridge Logs", name, at, dur, tid, half, _NONE)
 
     def synapse(
@@ -82,7 +84,7 @@ class BridgePart(EventSink):
         half: str = "",
         args: Mapping[str, Value] = _NONE,
     ) -> None:
-        """A Synapse API call; its arguments are strings, its end carries a status."""
+        """Add a Synapse API call. Its arguments are strings, and its end event has a status."""
         self._call(SYNAPSE_LOGGER_OFFSET, "Synapse Logger", name, at, dur, tid, half, args)
 
     def annotation(
@@ -95,7 +97,7 @@ class BridgePart(EventSink):
         recipe: int = 0,
         recipe_name: str | None = None,
     ) -> Event:
-        """A host annotation of Synapse, such as ``compileGraph``, on the lane of the named thread."""
+        """Add a host annotation of Synapse, such as ``compileGraph``, on the lane of ``thread``."""
         if thread not in self._synapse_threads:
             self._synapse_threads.append(thread)
         tid = synapse_tid(SYNAPSE_FIRST_INDEX + self._synapse_threads.index(thread), self.generation)
@@ -106,7 +108,9 @@ class BridgePart(EventSink):
         return self._add(Event("X", name, SYNAPSE_PID, tid, start, end - start, category, args, "host"))
 
     def memory(self, at: float, size: int, allocated: int, *, address: int = 1_152_957_300_000) -> Event:
-        """An allocation (``size`` bytes above 0) or a free (below) and the bytes allocated after it."""
+        """Add an allocation, or a free if ``size`` is negative. ``allocated`` is the number of bytes allocated
+        afterwards.
+        """
         self._allocations += 1
         pid = self._plane(MEMORY_LOGS_OFFSET, "Memory Logs")
         args: dict[str, Value] = {
@@ -122,7 +126,7 @@ class BridgePart(EventSink):
         return self._add(Event("i", *where, extra={"s": "t"}))
 
     def flow(self, number: int, source: Event, target: Event) -> None:
-        """An edge from a host call to device work, as ``PT_TB_ENABLE_FLOW_EVENTS=1`` adds it."""
+        """Add a flow from a host call to device work, as ``PT_TB_ENABLE_FLOW_EVENTS=1`` does."""
         category = "enqueue" if self.generation == "B" else "ac2g"
         extra: dict[str, Value] = {"id": number, "bp": "e"}
         for ph, end in (("s", source), ("f", target)):

@@ -25,11 +25,13 @@ class LaneKind:
     label: str
 
     def tid(self, lane: int) -> int:
-        """The thread id of a lane: 1000 x engine kind plus a global engine index, which starts above 0."""
+        """The lane's thread id: 1000 x engine kind plus a global engine index, which starts above 0."""
         return self.base + self.first + lane
 
     def name(self, lane: int) -> str:
-        """The display name of a lane; a half-die of Gaudi 3 ("HD") holds eight TPCs, a die ("D") two SPDMA."""
+        """The lane's display name. A half-die of Gaudi 3 ("HD") has eight TPCs, and a die ("D") has two SPDMA
+        engines.
+        """
         return self.label.format(n=lane, half=lane // 8, within=lane % 8, die=lane // 2, pair=lane % 2)
 
 
@@ -64,9 +66,9 @@ The bases come from the bridge; the names on Gaudi 3, and 7019, from a recording
 
 
 def synapse_tid(index: int, generation: str) -> int:
-    """The odd tid of a Synapse host lane.
+    """The unusual tid of a Synapse host lane.
 
-    An engine kind of -1 times 1000 wraps in unsigned 32-bit arithmetic; generation C2 reads it back as a
-    signed number and takes the absolute value.
+    The engine kind is -1, so 1000 times it wraps around in unsigned 32-bit arithmetic. Generation C2 reads the result
+    as a signed number and takes its absolute value.
     """
     return 1000 - index if generation == "C2" else 2**32 - 1000 + index

@@ -1,8 +1,7 @@
-"""One convolution on a Gaudi 3, modelled on the only public recording, in each format of the profiler.
+"""One convolution on a Gaudi 3, in each format of the profiler, modelled on the only public recording.
 
-A piece of work is (lane, node, op, start, length) in ns. The real recording has 8 MME lanes that run ``g_1_conv_0``
-once and 48 TPC lanes that pack its weights. The starts and lengths below are those of the recorded work; starts count
-from the first one.
+In the real recording, 8 MME lanes each run ``g_1_conv_0`` once and 48 TPC lanes pack its weights. The starts and
+durations below are those of the recorded work, in ns; starts count from the first one.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ ORIGIN_NS = 554_804_519_937
 RECIPE, RECIPE_NAME, HANDLE = 61055, "debug.g_1", "0x55ce83ed6490"
 CONVOLUTION, PACKING = "g_1_conv_0", "g_1_conv_0_tpc_packing"
 _PACKING_OP = "conv_weight_packing_fwd_f32"
-# Monitor points at the beginning and the end of an engine's work.
+# Monitor points at the start and the end of an engine's work.
 _POINTS = {"MME": ("SB0_START_EVT", "WB0_END"), "TPC": ("TPC_SPU_START", "TPC_SPU_START_TO_SPU_HALT")}
-# Half-die core, the engine's lane in that core, start, length.
+# Half-die core, lane of the engine in that core, start, duration.
 _MME = (
     (0, 0, 7349, 17932),
     (7, 0, 7719, 18444),
@@ -102,7 +101,6 @@ class Work:
 
 
 def works() -> list[Work]:
-    """The work of the recording, ordered by start."""
     mme = [Work("MME", f"[HD{core}] MME", CONVOLUTION, "Convolution", ORIGIN_NS + at, dur) for core, _, at, dur in _MME]
     tpc = [Work("TPC", f"[HD{core}] TPC {n}", PACKING, _PACKING_OP, ORIGIN_NS + at, dur) for core, n, at, dur in _TPC]
     return sorted((*mme, *tpc), key=lambda work: work.ts)
@@ -130,7 +128,9 @@ def as_csv() -> str:
 
 
 def as_native_json() -> str:
-    """The recording from ``hl-prof-config --invoc json --merged json``: a process for each engine, begins and ends."""
+    """The recording as ``hl-prof-config --invoc json --merged json`` writes it, with a process for each engine and
+    pairs of begin and end events.
+    """
     pids = {"MME": 5023, "TPC": 5024, "Cache Slice": 5030}
     lanes: dict[tuple[str, str], int] = {}
     events: list[tuple[int, dict[str, Any]]] = []
@@ -157,7 +157,9 @@ def as_native_json() -> str:
 
 
 def as_kineto() -> str:
-    """The recording as the bridge passes it to Kineto: one process, complete events with the end events' arguments."""
+    """The recording as the bridge passes it to Kineto: one process, and complete events with the arguments of the end
+    events.
+    """
     lanes = {lane: number for number, lane in enumerate(dict.fromkeys(work.lane for work in works()))}
     device = {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "/device:HPU:0"}}
     tids = {lane: 1000 * (6 if "MME" in lane else 7) + number for lane, number in lanes.items()}
@@ -190,8 +192,8 @@ def _us(ns: int) -> str:
     return f"{ns // 1000}.{ns % 1000:03d}"
 
 
-# Engine, node, op, start and end after ORIGIN_NS, then the figures of Intel's analyzer: active, min, max, mean (us),
-# lanes.
+# Engine, node, op, start and end after ORIGIN_NS, then the figures from Intel's analyzer: active, min, max and mean
+# time (us), number of lanes.
 _ANALYZED = (
     ("MME", CONVOLUTION, "Convolution", 7_349, 26_163, "18.814000", "16.884000", "18.444000", "17.747000", 8),
     ("TPC", PACKING, _PACKING_OP, 0, 2_739, "1.131000", "0.158000", "0.238000", "0.168000", 8),
@@ -207,7 +209,9 @@ _ANALYZED_HEADER = (
 
 
 def as_analyzed_nodes() -> str:
-    """The trace analyzer's ``*_analyzed_nodes.csv``: the relevant columns, and two that it fails to compute."""
+    """The trace analyzer's ``*_analyzed_nodes.csv`` with the relevant columns, and two that the analyzer fails to
+    compute.
+    """
     rows = [_ANALYZED_HEADER]
     for unit, node, op, start, end, active, least, most, mean, lanes in _ANALYZED:
         exposed = f"nan,{active}" if unit == "MME" else f"{active},nan"

@@ -1,4 +1,4 @@
-"""Naive interval sums, as an oracle for the analysis."""
+"""Naive sums of intervals, for comparison with those of the analysis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Interval = tuple[int, int]
 
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """Disjoint, sorted intervals that cover exactly what the input covers."""
+    """Sorted, disjoint intervals that cover the same time as ``intervals``."""
     result: list[Interval] = []
     for start, end in sorted(interval for interval in intervals if interval[1] > interval[0]):
         if result and start <= result[-1][1]:
@@ -20,17 +20,17 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def union_ns(intervals: Iterable[Interval]) -> int:
-    """Length of the union: overlapping intervals count once."""
+    """The length of the union, in which overlaps count once."""
     return sum(end - start for start, end in merged(intervals))
 
 
 def overlap_ns(left: Iterable[Interval], right: Iterable[Interval]) -> int:
-    """Time covered by both sides, by inclusion-exclusion."""
+    """The length of the time that both sides cover."""
     first, second = list(left), list(right)
     return union_ns(first) + union_ns(second) - union_ns(first + second)
 
 
 def clipped(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
-    """The parts of the intervals inside the window."""
+    """The parts of the intervals that lie inside the window."""
     low, high = window
     return [(max(start, low), min(end, high)) for start, end in intervals if start < high and end > low]

@@ -10,13 +10,13 @@ from perftool.model.inputs import InputFile
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Finding, Gain, Location, Verdict
 
-# A name as hostile as a trace may hold: control characters, markup, separators, and half a surrogate pair.
+# A hostile name, with control characters, markup, separators and half a surrogate pair.
 HOSTILE = 'op\x00\x1b[31m\r\n::error::%0A,:|<b>&"`_*\u2028\ud800end'
 RULES = tuple(rule for rule in load_pack(builtin_folder()) if rule.code in ("GAP101", "SYN101", "TRC000", "TRC001"))
 
 
 def finding(code: str = "GAP101", message: str = "device idle 1.8 ms", **changes: object) -> LintFinding:
-    """A finding of ``code`` in step 3 of rank 0, as a rule would make it."""
+    """A finding of the rule ``code`` in step 3 of rank 0."""
     rule = next(rule for rule in RULES if rule.code == code)
     found = Finding(
         code=code, name=rule.name, severity=rule.severity, confidence=rule.confidence, subject="rank 0",
@@ -28,7 +28,7 @@ def finding(code: str = "GAP101", message: str = "device idle 1.8 ms", **changes
 
 
 def report(*findings: LintFinding) -> LintReport:
-    """A lint report with ``findings`` of the one trace ``runs/a.json``."""
+    """A lint report with ``findings`` in a single trace, ``runs/a.json``."""
     read = InputFile("runs/a.json", "trace", 0, 10, 2, "ok")
     whole = replace(empty_report(RULES), inputs=(read,), not_applicable=(), verdict=Verdict("It idles.", "", ()))
     return LintReport(replace(whole, findings=tuple(one.finding for one in findings)), findings, (), bool(findings))

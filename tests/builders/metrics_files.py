@@ -1,4 +1,4 @@
-"""Metrics files in the form of the bridge's writer: cumulative snapshots, in JSON or text."""
+"""Builds metrics files as the bridge writes them: cumulative snapshots, as JSON or text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The counters of a process at one moment. Recipe times are microseconds."""
+    """The counters of a process at one moment. Times of recipes are microseconds."""
 
     triggered_by: str
     generated_on: str
@@ -20,7 +20,7 @@ class Snapshot:
     cache_misses: Mapping[str, int] = field(default_factory=dict)
 
     def records(self) -> list[dict[str, object]]:
-        """The records of one dump, in the writer's order."""
+        """The records of one dump, in the order of the writer."""
         statistics: dict[str, dict[str, object]] = {
             "graph_compilation": self._compilation(),
             "cpu_fallback": {
@@ -44,13 +44,13 @@ class Snapshot:
 
 
 def json_file(snapshots: Iterable[Snapshot], *, closed: bool = True) -> str:
-    """A JSON metrics file; unless ``closed``, it lacks the closing bracket, as after a killed process."""
+    """A JSON metrics file. Unless ``closed``, its closing bracket is missing, as after a killed process."""
     records = [json.dumps(record) for snapshot in snapshots for record in snapshot.records()]
     return "[" + ",\n".join(records) + ("]\n" if closed else "")
 
 
 def text_file(snapshots: Iterable[Snapshot], *, enum_names: bool = False) -> str:
-    """A text metrics file; ``enum_names`` prints the trigger as Python 3.11 and later do."""
+    """A text metrics file. With ``enum_names``, the trigger is printed as in Python 3.11 and later."""
     prefix = "MetricDumpTrigger." if enum_names else ""
     return "".join(_text(record, prefix) for snapshot in snapshots for record in snapshot.records())
 

@@ -1,4 +1,4 @@
-"""Runs the program in process, as a shell would."""
+"""Runs the program inside the test process, with the output and exit code that a shell would see."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perftool import cli
 
 
 class Run:
-    """The result of a run of the program."""
+    """Runs the program when called, returns its exit code and keeps its output."""
 
     def __init__(self, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capture, self._patch = capfdbinary, monkeypatch

@@ -1,6 +1,6 @@
-"""Keeps the results and stores of analyses, for tests that repeat an analysis with the same files, rules and schedule.
+"""Keeps results and stores for tests that repeat an analysis with the same files, rules and schedule.
 
-Tests of options, exit codes and outputs use it, because the analysis would take most of their time.
+Tests of options, exit codes and outputs use it because they would spend most of their time on the analysis.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from perftool.engine.rules.allowance import _ALLOWANCES
 from perftool.store.trace_store import TraceStore
 
 _Key = tuple[Any, ...]
-# Each open store takes tens of megabytes.
+# An open store takes tens of megabytes.
 _MOST_STORES = 4
 
 
 class Memory:
-    """The results so far, and the stores of the last few inputs, still open."""
+    """All results, and the open stores of the last few inputs."""
 
     def __init__(self) -> None:
         self.answers: dict[_Key, Any] = {}
@@ -34,7 +34,7 @@ class Memory:
         atexit.register(self.close)
 
     def store(self, key: _Key, run: Run) -> TraceStore:
-        """The store over all files of ``run``, whose ``key`` is known."""
+        """The store over all files of ``run``, kept under ``key``."""
         kept = self._stores.pop(key, None)
         if kept is None:
             with ExitStack() as until, _opening(run, until):
@@ -42,12 +42,11 @@ class Memory:
         self._stores[key] = kept
         if len(self._stores) > _MOST_STORES:
             self._stores.pop(next(iter(self._stores)))[1].close()
-        # Rules of packs share a time allowance per run; a reused store must begin with a new one.
+        # Rules of packs share a time allowance per run, and each use of a kept store must begin with a full one.
         _ALLOWANCES.pop(kept[0], None)
         return kept[0]
 
     def close(self) -> None:
-        """Close the stores."""
         for _, until in self._stores.values():
             until.close()
         self._stores.clear()
@@ -58,7 +57,7 @@ _WHOLE = Run.__dict__["whole"].func
 
 @contextmanager
 def _opening(run: Run, until: ExitStack) -> Iterator[None]:
-    """Within the block, whatever ``run`` opens stays open until ``until`` closes."""
+    """Keep whatever ``run`` opens within the block open until ``until`` is closed."""
     own, run._open_until = run._open_until, until
     try:
         yield
@@ -67,7 +66,7 @@ def _opening(run: Run, until: ExitStack) -> Iterator[None]:
 
 
 def remember(monkeypatch: pytest.MonkeyPatch, memory: Memory) -> None:
-    """Make runs take their results and stores from ``memory``, and add missing ones to it."""
+    """Make runs take results and stores from ``memory``, and add new ones to it."""
     answered = Run._answered
 
     def answer_of(self: Run, answer: Any) -> Any:
@@ -90,7 +89,7 @@ def remember(monkeypatch: pytest.MonkeyPatch, memory: Memory) -> None:
 
 
 def _key(run: Run) -> _Key | None:
-    """The inputs of ``run`` and their contents; None where one is missing or can be read only once."""
+    """The inputs of ``run`` and their contents, or None if one is missing or can be read only once."""
     paths = run._inputs.files
     if not all(map(os.path.isfile, paths)):
         return None

@@ -1,4 +1,4 @@
-"""A small run with content for every section of a report, and its report and pictures."""
+"""A small run with content for every section of a report, with its report and its charts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from perftool.store.trace_store import TraceStore
 
 
 def starved(kernel_name: str = "gemm", op_name: str = "aten::mm") -> list[Event]:
-    """Three steps of 10 ms: 6 ms waiting for a batch, a copy, then 3 ms of kernels; memory is recorded.
+    """Three steps of 10 ms: 6 ms of waiting for a batch, a copy, then 3 ms of kernels. Memory is recorded.
 
-    No two lengths are equal, so that every ranking has one order.
+    All lengths differ, so that every ranking has only one possible order.
     """
     events = [meta("thread_name", "thread 1 (python)")]
     for number, at in enumerate((0, 10_000, 20_000), 1):
@@ -42,7 +42,7 @@ def starved(kernel_name: str = "gemm", op_name: str = "aten::mm") -> list[Event]
 
 
 def finding(**changes: Any) -> Finding:
-    """A finding about the second batch of ``starved`` by the rule ``RULE``, which no other rule of the pack affects."""
+    """A finding of ``RULE`` about the second batch of ``starved``. No other rule of the pack affects it."""
     made = Finding(
         code=RULE.code, name=RULE.name, severity=RULE.severity, confidence=RULE.confidence, subject="loader",
         message="the loader keeps the device waiting", why=RULE.why, fix=RULE.fix.whole,
@@ -64,12 +64,12 @@ RULE = Rule(
 
 
 def reported(*traces: list[Event], findings: Sequence[Finding] = (), **metadata: Any) -> Report:
-    """Report with ``findings`` over ``traces``, one rank each, named ``rank0.json`` and so on."""
+    """A report on ``traces``, one rank each, in files named ``rank0.json`` and so on."""
     return replace(_reported(*(document(events, **metadata) for events in traces)), findings=tuple(findings))
 
 
 def analysed(*traces: list[Event], findings: Sequence[Finding] = (), **metadata: Any) -> tuple[Report, Pictures]:
-    """The report that ``reported`` gives, and its pictures."""
+    """The report from ``reported``, and its charts."""
     report = reported(*traces, findings=findings, **metadata)
     with _store_over(*(document(events, **metadata) for events in traces)) as store:
         return report, pictures_of(store, report)

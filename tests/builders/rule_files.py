@@ -1,4 +1,4 @@
-"""Rule files with one thing changed."""
+"""A valid rule file, and variants of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ fix = "fix"
 
 
 def write(folder: Path, *changes: tuple[str, str], name: str = "USR901.toml") -> Path:
-    """The rule file with each (old, new) text replaced."""
+    """Write the rule file with each old text replaced by the new one."""
     text = TEXT
     for old, new in changes:
         assert old in text
@@ -45,7 +45,7 @@ def write(folder: Path, *changes: tuple[str, str], name: str = "USR901.toml") ->
 
 
 def rule(folder: Path, sql: str | None = None, message: str | None = None, **keys: str) -> Rule:
-    """A rule with a different query, message, or different ``keys`` (as TOML)."""
+    """Load a rule with another query or message, or with other values of ``keys`` (as TOML)."""
     changes = [] if sql is None else [("SELECT 'all' AS subject, 1 AS n", sql)]
     changes += [] if message is None else [("{subject}: {n}", message)]
     for key, value in keys.items():

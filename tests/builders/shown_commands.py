@@ -1,4 +1,4 @@
-"""The commands that README.md and the pages of docs show."""
+"""Finds the commands shown in README.md and in the pages of docs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CALL = re.compile(r"\s*(?:\$ )?(?:\S+=\S+ )*habana_perf_tool (.*)")
 
 
 def shown_commands() -> list[tuple[str, list[str]]]:
-    """Every call of the program in a block of shell code, fenced or indented, with the page that shows it."""
+    """Every call of the program in a shell block, fenced or indented, with the name of its page."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = []
     for page in pages:

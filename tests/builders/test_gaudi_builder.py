@@ -1,4 +1,4 @@
-"""The builder writes the same as the real writers."""
+"""The builder's output matches that of the real writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Gaudi samples are their script's output, and the files of a run do not contradict each other."""
+"""The Gaudi samples match the output of their script, and the files of a run agree with each other."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_samples_say_that_they_are_hand_made_and_run_one_kernel_per_lane_at_a_ti
             start = round(event["ts"] * 1000)
             # Two monitors of a lane may report the same work.
             lanes[event["tid"], event["args"].get("HW event name")].append((start, start + round(event["dur"] * 1000)))
-    # Microseconds near 1.5e12 have a resolution of 0.25 ns in a double.
+    # Near 1.5e12 us, a double has a resolution of 0.25 ns.
     assert all(sum(e - s for s, e in lane) - union_ns(lane) <= len(lane) for lane in lanes.values())
     assert sum(map(len, lanes.values())) > 100
 

@@ -1,4 +1,4 @@
-"""The facts that an analysis must find in a trap, computed from the builder's events and naive interval sums."""
+"""Computes the facts that an analysis must find in a trap from the builder's events, with naive sums of intervals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Trap = tuple[bytes, Facts]
 
 
 def facts_of(trace: GaudiTrace, **known: Any) -> Facts:
-    """The facts that follow from the events; ``known`` adds those that the trap states itself."""
+    """The facts that follow from the events, and those in ``known``, which the trap states itself."""
     steps = [(e.ts_ns, e.end_ns) for e in trace.events if e.name.startswith("ProfilerStep#")]
     found = Facts(len(steps), union_ns(steps))
     if trace.busy():

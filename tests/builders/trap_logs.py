@@ -26,29 +26,29 @@ LogTrap = tuple[bytes, LogFacts]
 
 
 def every_table_shape() -> list[LogTrap]:
-    """The same counts in the shapes F1 to F4."""
+    """The same counts in the formats F1 to F4."""
     facts = LogFacts(_COUNTS)
     return [(shape(_COUNTS).encode(), facts) for shape in (table_f1, table_f2, table_f3, table_f4)]
 
 
 def calls_and_table() -> LogTrap:
-    """Per-call lines and the table at exit report the same calls: count them once."""
+    """The lines per call and the table at exit report the same calls, which must count once."""
     calls = (per_call("digamma", self="HPUBFloat16Type") + "\n") * 2
     return (calls + table_f1({"aten::digamma": 2})).encode(), LogFacts({"aten::digamma": 2})
 
 
 def calls_without_table() -> LogTrap:
-    """A killed process prints no table: only the per-call lines exist."""
+    """A killed process prints no table, only the lines per call."""
     return ((per_call("digamma", self="HPUBFloat16Type") + "\n") * 3).encode(), LogFacts({"aten::digamma": 3})
 
 
 def duplicated_table() -> LogTrap:
-    """Console and file log concatenated: the same record, time stamp included, appears twice."""
+    """A console log and a file log in one file, so that the same record with the same time stamp appears twice."""
     return (table_f4(_COUNTS) * 2).encode(), LogFacts(_COUNTS)
 
 
 def interleaved_ranks() -> LogTrap:
-    """Two ranks print their tables into one console, line by line, behind launcher prefixes."""
+    """Two ranks print their tables to one console, line by line, each with a launcher's prefix."""
     lines = table_f4({"aten::nonzero": 5, "aten::digamma": 2}).splitlines()
     others = table_f4({"aten::nonzero": 7, "aten::digamma": 1}).splitlines()
     text = ""
@@ -58,18 +58,18 @@ def interleaved_ranks() -> LogTrap:
 
 
 def coloured_windows_console() -> LogTrap:
-    """ANSI colour around the level, carriage returns, and a byte that is not UTF-8 before the table."""
+    """ANSI colours around the level, carriage returns, and a byte before the table that is not UTF-8."""
     text = table_f4(_COUNTS).replace("[critical]", "[\x1b[1m\x1b[31mcritical\x1b[0m]")
     return b"caf\xe9 started\r\n" + text.replace("\n", "\r\n").encode(), LogFacts(_COUNTS)
 
 
 def wide_encoding() -> LogTrap:
-    """A log redirected by a shell that writes UTF-16 with a byte order mark."""
+    """A log from a shell that redirects output as UTF-16 with a byte order mark."""
     return table_f4(_COUNTS).encode("utf-16"), LogFacts(_COUNTS)
 
 
 def evictions() -> LogTrap:
-    """An eviction as release 1.19 logs it, without the space between the recipe's number and "success", and one as
+    """Two evictions: one as release 1.19 logs it, without a space between the recipe's number and "success", and one as
     documented, with the space.
     """
     spaced = eviction(9002, 900_000).replace("9002success", "9002 success")
@@ -77,7 +77,7 @@ def evictions() -> LogTrap:
 
 
 def half_written_metrics() -> LogTrap:
-    """A killed process: cumulative records, the last one cut in the middle, no closing bracket."""
+    """Cumulative records of a killed process, the last one cut off and without the closing bracket."""
     first = Snapshot("mark_step", "2024-10-18T20:56:53.275114", (("r_0", 900),), {"aten::nonzero": 1})
     second = Snapshot("mark_step", "2024-10-18T20:56:54.275114", (("r_0", 900), ("r_1", 800)), {"aten::nonzero": 3})
     text = json_file([first, second], closed=False)

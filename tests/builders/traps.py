@@ -1,6 +1,6 @@
-"""One small trace per trap of the Gaudi formats, each with the facts an analyser must find in it.
+"""One small trace for each trap in the Gaudi formats, with the facts that an analyser must find in it.
 
-Every function returns ``(bytes of the file, Facts)``. Steps start at 1000 us; a step is 1000 us long.
+Every function returns ``(bytes of the file, Facts)``. Steps start at 1000 us, and each is 1000 us long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from builders.trap_facts import Facts, Trap, facts_of
 
 
 def device_work_that_looks_like_calls(generation: str = "B") -> Trap:
-    """DMA and NIC work has the same category as host calls; only the plane distinguishes them."""
+    """DMA and NIC work has the same category as host calls; only the plane tells them apart."""
     trace = _one_step(generation)
     trace.bridge("SyncTensorsGraphInternal", 1010, 90)
     trace.annotation("enqueueWithExternalEvents recipeHandle 0x5b7 seqId 1", 1110, 60, recipe=7)
@@ -26,7 +26,7 @@ def device_work_that_looks_like_calls(generation: str = "B") -> Trap:
 
 
 def many_events_per_kernel() -> Trap:
-    """One TPC kernel on 24 lanes and one MME operation on four, each an event per lane."""
+    """A TPC kernel on 24 lanes and an MME operation on four; both have an event on each lane."""
     trace = _one_step()
     trace.mme("GEMM", 1100, 200, lanes=4, recipe=3, dtype="bf16")
     trace.tpc("fused_kernel_0x1_bf16", 1250, 150, lanes=24, recipe=3, dtype="bf16")
@@ -34,7 +34,7 @@ def many_events_per_kernel() -> Trap:
 
 
 def monitor_duplicates() -> Trap:
-    """Full hardware tracing adds records of other monitor points, longer than the work itself."""
+    """With full hardware tracing, other monitor points add records that are longer than the work itself."""
     trace = _one_step()
     trace.monitored("MME", "GEMM", 1100, 200, recipe=3, dtype="bf16")
     for lane in range(2):
@@ -51,7 +51,7 @@ def dead_tpc_lane() -> Trap:
 
 
 def unnamed_lane() -> Trap:
-    """A lane without metadata: only its tid base marks it as a TPC."""
+    """A lane without metadata, which only its tid base marks as a TPC."""
     trace = _one_step()
     trace.device_op("TPC", "relu_fwd_bf16", 1100, 30, lane=5, recipe=2, named=False)
     trace.mme("GEMM", 1200, 30, recipe=2, dtype="bf16")
@@ -59,7 +59,7 @@ def unnamed_lane() -> Trap:
 
 
 def unbalanced_edges() -> Trap:
-    """Calls that the edges of the window cut off: an end without a begin, and a begin without an end."""
+    """Two calls cut off by the edges of the window: an end without a begin, and a begin without an end."""
     trace = _one_step()
     trace.bridge("LaunchSyncTensorsGraph", 900, 110, half="E")
     trace.bridge("SyncTensorsGraphInternal", 1100, 80)
@@ -70,7 +70,7 @@ def unbalanced_edges() -> Trap:
 
 
 def nested_calls_with_a_skipped_end() -> Trap:
-    """An exception skipped the end of an inner call; the outer pair must survive it."""
+    """An exception skipped the end of an inner call. The outer call must still be paired."""
     trace = _one_step()
     begin, end = 1100, 1300
     trace.bridge("LaunchSyncTensorsGraph", begin, end - begin, half="B")
@@ -82,7 +82,7 @@ def nested_calls_with_a_skipped_end() -> Trap:
 
 
 def no_device_plane() -> Trap:
-    """Host activity of a Gaudi run without device lanes: every engine number is missing, none is 0."""
+    """Host activity of a Gaudi run without device lanes. All engine figures are unknown rather than 0."""
     trace = _one_step()
     trace.host("aten::add", 1050, 10)
     trace.bridge("SyncTensorsGraphInternal", 1100, 300)
@@ -90,7 +90,7 @@ def no_device_plane() -> Trap:
 
 
 def device_without_host() -> Trap:
-    """Device lanes without steps, bridge or Synapse lanes: the whole trace is the window."""
+    """Device lanes without steps, bridge or Synapse lanes. The whole trace is the window."""
     trace = GaudiTrace("B")
     trace.mme("GEMM", 1000, 400, recipe=1, dtype="float32")
     trace.tpc("relu_fwd_f32", 1300, 200, recipe=1, dtype="float32")
@@ -99,7 +99,7 @@ def device_without_host() -> Trap:
 
 
 def clock_offset() -> Trap:
-    """The device clock runs three microseconds ahead: work seems to start before its launch."""
+    """The device clock runs three microseconds ahead, so work seems to start before its launch."""
     trace = _one_step()
     trace.annotation("enqueueWithExternalEvents recipeHandle 0x5b4 seqId 1", 1100, 40, recipe=4)
     trace.mme("GEMM", 1097, 100, recipe=4, dtype="bf16")
@@ -107,7 +107,7 @@ def clock_offset() -> Trap:
 
 
 def text_identifiers() -> Trap:
-    """Process and thread ids as JSON strings, and the closing record with empty ones."""
+    """Process and thread ids are JSON strings; those of the closing record are empty."""
     trace = _one_step()
     trace.host("aten::add", 1050, 10, pid="14734", tid="14734")
     trace.host("worker", 1100, 20, pid="Spans", tid="loader", cat="Trace")
@@ -128,7 +128,9 @@ def first_step_is_compilation() -> Trap:
 
 
 def late_recipe_name() -> Trap:
-    """No compile event, but a recipe name first seen in the third step: a late compilation or disk load."""
+    """No compile event, but a recipe name that first appears in the third step: a late compilation, or a load from
+    disk.
+    """
     trace = GaudiTrace("B")
     for number, recipe in enumerate((3, 3, 9)):
         at = 1000.0 * (number + 1)
@@ -138,7 +140,7 @@ def late_recipe_name() -> Trap:
 
 
 def graph_replay() -> Trap:
-    """``ExecuteCachedGraph`` replays a captured graph: neither a cache hit nor a compilation."""
+    """``ExecuteCachedGraph`` replays a captured graph, which is neither a cache hit nor a compilation."""
     trace = _one_step()
     trace.bridge("ExecuteCachedGraph", 1050, 100)
     trace.mme("GEMM", 1150, 700, recipe=1, dtype="bf16")
@@ -147,7 +149,7 @@ def graph_replay() -> Trap:
 
 
 def cpu_fallback() -> Trap:
-    """One fallback: a copy out, the op on the CPU under the name of the op around it, a copy back."""
+    """One fallback: a copy to the host, the op on the CPU with the name of the op around it, and a copy back."""
     trace = _one_step()
     trace.host("aten::digamma", 1100, 200)
     trace.bridge("cpu_fallback", 1102, 196)
@@ -162,10 +164,10 @@ def cpu_fallback() -> Trap:
 
 
 def unescaped_strings() -> Trap:
-    """A generation C file with one name that holds bare quotes.
+    """A generation C file in which one name contains bare quotes.
 
-    The damaged record covers the same time as a sound one on another lane, so busy time does not depend on
-    whether a reader repairs or drops it.
+    The damaged record covers the same time as an intact one on another lane, so busy time does not depend on whether a
+    reader repairs or drops it.
     """
     trace = GaudiTrace("C", unescaped=True)
     trace.step(4, 1000, 1000)
@@ -173,13 +175,13 @@ def unescaped_strings() -> Trap:
     trace.device_op("MME", 'node "gemm" 12', 1100, 300, lane=1, recipe=1, dtype="bf16")
     trace.tpc("relu_fwd_bf16", 1500, 100, recipe=1, dtype="bf16")
     data = trace.to_bytes()
-    # JSON breaks after the quote that ends the name too early.
+    # The quote inside the name ends it too early; the JSON breaks after that.
     offset = data.index(b'"node "gemm') + len(b'"node "')
     return data, facts_of(trace, dropped_events=1, bad_offset=offset, lanes={"MME": 1, "TPC": 1})
 
 
 def zero_length_records() -> Trap:
-    """The flow edges of generation C come with host records of zero length, which do not count as work."""
+    """In generation C, flow edges come with host records of zero length, which do not count as work."""
     trace = _one_step("C")
     source = trace.annotation("enqueueWithExternalEventsExt", 1050, 0, recipe=1)
     target = trace.device_op("MME", "GEMM", 1100, 300, recipe=1, dtype="bf16")
@@ -188,7 +190,7 @@ def zero_length_records() -> Trap:
 
 
 def shifted_base(rank: int) -> Trap:
-    """Rank 1 counts from a different base, yet both steps begin at the same wall clock."""
+    """Rank 1 has a different base time, yet both steps begin at the same wall-clock time."""
     offset_us = 250 * rank
     trace = GaudiTrace("B", rank=rank, world_size=2, base_ns=BASE_NS + offset_us * 1000)
     trace.step(4, 1000 - offset_us, 1000)
@@ -197,7 +199,7 @@ def shifted_base(rank: int) -> Trap:
 
 
 def bare_array() -> Trap:
-    """The events alone, as an array that was never closed."""
+    """The events alone, as an array without its closing bracket."""
     data, facts = many_events_per_kernel()
     events = json.loads(data)["traceEvents"]
     text = "[\n" + "".join(json.dumps(event) + ",\n" for event in events)
