@@ -42,9 +42,7 @@ class World:
         return len(self.lengths) - 1
 
     def meet(self, key: tuple[Any, ...], wire: float, arrival: int) -> int:
-        """Return the node for the transfer of the collective ``key``, which waits for the member that arrives at
-        ``arrival``.
-        """
+        """Return the node for the transfer of the collective ``key``, which now also waits for ``arrival``."""
         if key not in self.meetings:
             self.meetings[key] = self.node(wire)
         self.follows[self.meetings[key]].append((arrival, 0.0))

@@ -33,7 +33,7 @@ class Trace:
 
 @st.composite
 def traces(draw: st.DrawFn, *, old: bool = False, extra: bool = True) -> Trace:
-    """A trace with today's categories, or with those of ``old`` Kineto."""
+    """Draw a trace with today's categories, or with those of old Kineto if ``old``."""
     trace = Trace()
     at = 1000
     for number in range(draw(st.integers(1, 4))):
@@ -61,7 +61,7 @@ def _host(trace: Trace, kind: str, name: str, start: int, end: int, old: bool, t
 
 
 def _device(draw: st.DrawFn, trace: Trace, last: int, old: bool) -> None:
-    """Calls and their work, in stream order."""
+    """Add calls and their work, in the order of the streams."""
     free = {7: 0, 9: 0}
     comm = [e["args"]["External id"] for e in trace.events if e["name"] in COLLECTIVES and e["name"] >= "nccl"]
     names = {"kernel": "Kernel", "memcpy": "Memcpy", "memset": "Memset"} if old else {

@@ -1,4 +1,4 @@
-"""The exclusive breakdown of steps, compared with two other computations of it."""
+"""Compares the exclusive breakdown of steps with two other ways to compute it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ def launched_inside(trace: Trace) -> list[list[Work]]:
 
 
 def outlasts(works: list[Work], later: list[list[Work]]) -> list[Work]:
-    """Those of a step's ``works`` that end after all work of the next step with about as many launches."""
+    """Return the ``works`` of a step that end after all work of the next step with about as many launches."""
     following = next(filter(None, later), [])
     comparable = following and 2 * len(following) >= len(works)
     return [work for work in works if comparable and work.end > max(other.end for other in following)]
 
 
 def step_bounds(trace: Trace) -> list[tuple[int, int]]:
-    """A step lasts until the work launched in it is done, and the next step starts then. Work that outlasts the next
-    step's work does not extend its own step."""
+    """The bounds of each step. A step lasts until the work launched in it is done, and the next step starts there. Work
+    that outlasts the next step's work does not extend its own step.
+    """
     inside = launched_inside(trace)
     if not any(inside):
         return trace.steps
@@ -48,7 +49,7 @@ def step_bounds(trace: Trace) -> list[tuple[int, int]]:
 
 
 def naive_breakdown(trace: Trace) -> list[dict[str, int]]:
-    """Microsecond by microsecond: the first class of ``BREAKDOWN`` that is active."""
+    """The breakdown by the first class of ``BREAKDOWN`` that is active in each microsecond."""
     intervals = [*trace.host, *((work.kind, work.ts, work.end) for work in trace.work)]
     steps = []
     for begin, end in step_bounds(trace):
@@ -83,11 +84,11 @@ PLUGIN = importlib.util.find_spec("torch_tb_profiler")
 
 
 def plugin_breakdown(trace: Trace) -> list[dict[str, int]] | None:
-    """The numbers of PyTorch's TensorBoard plugin, in ns; it leaves out steps cut off by the recording.
+    """The breakdown by PyTorch's TensorBoard plugin, in ns, without steps cut off by the recording.
 
-    None where the plugin contradicts itself: if the parts cover the steps completely, it starts over, and the parts
-    then add up to more than the step. Also None where work ends after the next step's work: in the plugin, such work
-    extends its own step.
+    Returns None where the plugin contradicts itself: if the parts cover the steps completely, it starts over, and the
+    parts add up to more than the step. Also returns None where work ends after the next step's work, because the plugin
+    lets such work extend its own step.
     """
     inside = launched_inside(trace)
     if any(outlasts(works, inside[number:]) for number, works in enumerate(inside, 1)):
@@ -135,7 +136,9 @@ def test_steps_without_any_op_are_complete(rows: Rows) -> None:
 
 
 def steps_of(*counts: int, last_op: str = "aten::zero_", unrecorded: int = 0) -> list[Event]:
-    """Steps with these numbers of launches. Each ends with an op, the last step with ``last_op``."""
+    """Steps with ``counts`` launches. Each step ends with the same op, except that the last one ends with
+    ``last_op``.
+    """
     events: list[Event] = []
     number = 0
     for at, count in enumerate(counts):
@@ -153,15 +156,15 @@ def steps_of(*counts: int, last_op: str = "aten::zero_", unrecorded: int = 0) ->
 @pytest.mark.parametrize(
     ("events", "partial"),
     [
-        # Only the step before the last did more than the others.
+        # Only the step before the last one did more than the others.
         (steps_of(5, 5, 5, 9, 5), False),
         # The last step has much less work, but ends like the others, so nothing is missing.
         (steps_of(10, 9, 10, 12, 6), False),
         # The last step ends differently, so the recording stopped inside it.
         (steps_of(10, 9, 10, 12, 6, last_op="aten::mm"), True),
-        # Slightly less work proves nothing.
+        # Slightly less work than in the other steps proves nothing.
         (steps_of(10, 9, 10, 12, 9, last_op="aten::mm"), False),
-        # All calls are recorded, but some of their work is missing: the device's recording stopped inside the step.
+        # All calls are recorded, but some of their work is missing: device recording stopped inside the step.
         (steps_of(10, 10, 10, 10, unrecorded=5), True),
         # None of the last step's work was recorded.
         (steps_of(10, 10, 10, 10, unrecorded=10), True),
@@ -174,7 +177,7 @@ def test_a_last_step_is_partial_when_the_recording_ends_inside(rows: Rows, event
 
 
 def test_copies_visible_only_on_the_host_are_input_copies(rows: Rows) -> None:
-    """Gaudi's bridge records a call for each copy, but on the first Gaudi transfers have no lane of their own."""
+    """Gaudi's bridge records a call for each copy, but transfers have no lane of their own on the first Gaudi."""
     events = [step(1, 0, 100), x("aten::mm", 0, 90), x("copy_hpu_lazy_H2D", 20, 30, "hpu_op", pid=9)]
     found = {row["metric"]: row["value"] for row in rows("summary", events)}
 
@@ -184,7 +187,7 @@ def test_copies_visible_only_on_the_host_are_input_copies(rows: Rows) -> None:
 @pytest.mark.parametrize(
     ("late", "durs"),
     [
-        # A persistent kernel, and a collective that is done in step 2: the steps end with the work after them.
+        # A persistent kernel, and a collective that ends in step 2: both steps end with the work after them.
         ([(0, 990)], [200, 200, 200, 200, 200]),
         ([(0, 590)], [200, 200, 200, 200, 200]),
         # Work that ends before the last work of the next step extends its own step.

@@ -1,4 +1,4 @@
-"""When hostile SQL controls the sandbox, its messages never pass for answers and never crash the program."""
+"""Messages from a sandbox that hostile SQL controls never pass for answers and never crash the program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST = (1000 + (16 << 20)).to_bytes(4, "big")
 
 
 def answer(*frames: Any) -> io.BytesIO:
-    """A pipe with ``frames``: bytes as they are, anything else as JSON."""
+    """A pipe with ``frames``: bytes stay as they are, and anything else becomes JSON."""
     pipe = io.BytesIO()
     for frame in frames:
         send(pipe, frame if isinstance(frame, bytes) else encoded(frame))

@@ -1,4 +1,4 @@
-"""The headers of the tables match their SQL and their makers."""
+"""The headers of tables agree with their SQL and with the code that builds them."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_a_header_names_exactly_the_tables_that_the_sql_uses(table: Table, empty
     tree = json.loads(empty.execute("SELECT json_serialize_sql($sql)", {"sql": table.sql}).fetchall()[0][0])
     nodes = list(nodes_of(tree))
     named = {node["table_name"] for node in nodes if node.get("type") == "BASE_TABLE"}
-    # The interval macros take a table by its name.
+    # The interval macros take the name of a table as their argument.
     called = re.findall(r"interval_\w+\((\w+)(?:, (\w+))?\)", table.sql)
     named |= {argument for arguments in called for argument in arguments if argument}
     parts = {entry["key"] for node in nodes for entry in (node.get("cte_map") or {}).get("map", ())}
-    # input_issues reads the issues that are recorded while _pairs is made.
+    # input_issues reads the issues that building _pairs records.
     unseen = {"_pairs"} if table.name == "input_issues" else set()
 
     assert set(table.needs) == named - parts - {RAW} | unseen

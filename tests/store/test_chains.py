@@ -1,4 +1,4 @@
-"""A sequence that recurs within a step is found once, at its position."""
+"""Sequences that recur within a step are found once, at the right position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from perftool.store.chains import Repeat, repeats
 
 
 def found(text: str, **lengths: int) -> list[Repeat]:
-    """The repeats in a sequence of kernels, one letter each; a kernel takes 10 ns unless ``lengths`` has its letter."""
+    """The repeats in a sequence of kernels, written as one letter each. A kernel takes 10 ns unless ``lengths`` says
+    otherwise.
+    """
     kinds = np.array([ord(letter) for letter in text], dtype=np.int64)
     return repeats(kinds, np.array([lengths.get(letter, 10) for letter in text], dtype=np.int64))
 

@@ -1,4 +1,4 @@
-"""Clocks of ranks relative to each other, from the ends of shared collectives, and who waits for whom."""
+"""The offsets between the clocks of ranks, from the ends of shared collectives, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def waits(store: TraceStore) -> list[tuple[Any, ...]]:
     ]
 
 
-# PyTorch shortens a list of more than thirty ranks like this.
+# PyTorch shortens a list of more than thirty ranks in this way.
 MANY = f"[{', '.join(map(str, range(29)))}, ..., 63]"
 
 
@@ -43,9 +43,10 @@ def test_the_stated_size_of_a_group_counts_if_its_list_of_ranks_is_cut(store: St
         })  # fmt: skip
         opened = store(*([step(1, 0, 1000), gather] for _ in range(2)))
         (row,) = opened.rows("bandwidths")
-        # Sixty-four times 4,000 bytes in 100 us, though only two ranks are recorded.
+        # 64 times 4,000 bytes in 100 us, although only two ranks are recorded.
         assert (row["members"], row["algorithm_bandwidth"]) == (64, 2.56e9)
-        # Tables keep a short list: if every rank repeated it in full, they would grow with the square of the ranks.
+        # Tables keep the short list. If every rank repeated the full list, they would grow with the square of the
+        # ranks.
         assert {row["members"] for row in opened.rows("collectives")} == {MANY}
         assert {row["group_size"] for row in opened.rows("collectives")} == {64}
 
@@ -59,7 +60,7 @@ def test_lists_of_more_than_thirty_ranks_are_shortened_as_pytorch_does(store: St
 
 def test_the_offset_is_the_median_of_the_ends(store: Store) -> None:
     first = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in (100, 200, 300, 400, 500))]
-    # The clock is 100 us ahead; one end is far off, and two are off by 2 us.
+    # The other clock is 100 us ahead. One end is far off, and two are off by 2 us.
     other = [step(1, 100, 1000), *(collective("allreduce", at, 50) for at in (200, 302, 400, 502, 640))]
 
     assert clocks(store(first, other)) == [(0, 0, 5, 0), (1, -102_000, 5, 2000)]
@@ -118,7 +119,7 @@ def test_collectives_that_do_not_overlap_do_not_match(store: Store) -> None:
     one = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in matched), collective("allgather", 500, 10)]
     other = [step(1, 0, 1000), *(collective("allreduce", at, 50) for at in matched), collective("allgather", 700, 90)]
 
-    # The all-gathers do not count: they cannot be one collective.
+    # The all-gathers do not count, because they cannot belong to one collective.
     assert waits(store(one, other)) == [(0, 1, 0, 3, 3), (1, 1, 0, 3, 0)]
 
 

@@ -1,4 +1,4 @@
-"""If the CPU is the device, its ops are the work; a run on an accelerator without its events is not a CPU run."""
+"""On a CPU run, ops are the device's work. A run on an accelerator without device events is not a CPU run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_ops_of_a_loader_prepare_data(rows: Rows) -> None:
 def test_idle_time_is_the_time_between_its_ops(rows: Rows) -> None:
     assert [(row["ts"], row["dur"]) for row in rows("device_busy", COMPUTE)] == [(100_000, 300_000)]
     assert [(row["ts"], row["end"]) for row in rows("gaps", COMPUTE)] == [(0, 100_000), (400_000, 1_000_000)]
-    # As in PyTorch's TensorBoard plugin, the work also counts as time of ops.
+    # As in PyTorch's TensorBoard plugin, this work also counts as time in ops.
     assert [(row["cpu_op"], row["kernel"], row["compute"]) for row in rows("steps", COMPUTE)] == [(300_000, 0, 300_000)]
 
 

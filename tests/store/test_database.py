@@ -1,4 +1,4 @@
-"""Databases in old versions of DuckDB's format, and text in SQL."""
+"""Databases in DuckDB's older formats, and text inside SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Impossible device events are set aside; legitimate overlap is not; idle time is explained to the last ns."""
+"""Impossible device events are left out, legitimate overlap is kept, and idle time is explained to the last ns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def test_no_sum_includes_events_that_are_set_aside(rows: Rows) -> None:
 def test_busy_and_explained_idle_time_make_up_the_window(random_traces: list[Trace]) -> None:
     with store_over(*(trace.events for trace in random_traces)) as store:
         store.build(["gaps", "device_busy"])
-        # A device's window may begin later than the recording's, as its state before the first work may be unknown.
+        # A device's window may begin later than the recording, because the device's state before its first work may be
+        # unknown.
         windows = {row["rank"]: (row["ts"], row["end"]) for row in store.rows("device_windows")}
         busy, gaps = store.rows("device_busy"), store.rows("gaps")
         causes = store.rows("gap_causes")

@@ -1,4 +1,4 @@
-"""Names and categories: numbers inside the store, text everywhere else."""
+"""Names and categories are numbers inside the store and text everywhere else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_names_are_sorted_as_text_is() -> None:
 def test_a_frame_has_text() -> None:
     with store_over(EVENTS) as store:
         frame = store.frame("slices")
-    # A pandas category would have another type, and would show names that a selection lacks.
+    # A pandas category would have another dtype and would list names that a selection does not contain.
     assert [str(frame[name].dtype) in ("object", "str") for name in ("name", "cat", "side")] == [True] * 3
     assert sorted(frame["name"]) == ["a", "b", "c", "k"]
 

@@ -66,7 +66,7 @@ def test_a_name_that_looks_like_a_formula_stays_text_in_a_workbook(store: TraceS
 
     with zipfile.ZipFile(tmp_path / "run.xlsx") as book:
         sheets = {name: book.read(name).decode() for name in book.namelist() if "worksheets/sheet" in name}
-    # One sheet documents the tables, another contains the ops; gaps has no rows.
+    # One sheet documents the tables, and one contains the ops. There is none for gaps, which have no rows.
     assert len(sheets) == 2
     assert not any("<f>" in sheet or "<hyperlink" in sheet for sheet in sheets.values())
     assert any("=HYPERLINK(" in sheet for sheet in sheets.values())
@@ -86,7 +86,7 @@ def test_rows_beyond_a_sheet_are_left_out_with_a_note(
 
 def test_text_beyond_a_cell_is_cut_with_a_note(tmp_path: Path) -> None:
     pytest.importorskip("xlsxwriter")
-    # 32,768 characters, which a reader keeps and a cell does not hold.
+    # 32,768 characters: a reader keeps them all, but a cell cannot hold them.
 
     with store_over([*EVENTS, x("n", 60, 5, **{"Input Dims": [[10] + [1] * 16_381]})]) as store:
         said = store.export(["ops"], export.write_workbook, tmp_path / "run.xlsx")

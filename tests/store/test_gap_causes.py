@@ -1,4 +1,4 @@
-"""A gap's cause comes from the thread that feeds the device, and from no other."""
+"""The cause of a gap comes only from the thread that feeds the device."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from random_traces import Trace, traces
 from stores import Rows, store_over
 
-# Thread 1 feeds the device, which works in the first and the last 100 us of a step of 1 ms.
+# Thread 1 feeds the device, which works in the first and in the last 100 us of a step of 1 ms.
 FED = [step(1, 0, 1000), *launch(1, 0, 10, 20, 80, "a"), *launch(2, 880, 10, 900, 100, "b")]
 
 
 def causes(rows: Rows, *events: Event) -> list[tuple[str, float]]:
-    """Cause and length in us of each part of the gap in the middle of the step, until the submission."""
+    """The cause and the length in us of each part of the gap in the middle of the step, up to the submission."""
     parts = rows("gap_causes", [*FED, *events])
     return [(part["cause"], part["dur"] / 1000) for part in parts if 100_000 <= part["ts"] < 880_000]
 
@@ -42,7 +42,7 @@ def test_a_device_that_works_before_the_steps_only_is_idle_in_all_of_them(rows: 
 
 
 def test_neighbouring_parts_of_one_cause_are_one(rows: Rows) -> None:
-    # The worker's ops split the feeding thread's op into stretches, which become one.
+    # The worker's ops split the feeding thread's op into stretches, which must be merged.
     worker = [x("aten::stack", 300, 50, tid=3), x("aten::stack", 400, 50, tid=3)]
 
     assert causes(rows, x("aten::add", 100, 780), *worker) == [("framework_op", 780)]
@@ -67,7 +67,7 @@ def test_python_of_another_thread_says_nothing_about_the_gap(rows: Rows) -> None
 
 
 def test_a_launching_thread_counts_like_the_thread_of_the_steps(rows: Rows) -> None:
-    # The device waits for the call of a launch thread, although the main thread runs an op at the same time.
+    # The device waits for the call on a launch thread, although the main thread runs an op at the same time.
     submit = runtime("cudaGraphLaunch", 300, 400, 3, tid=5)
     work = kernel("graph", 950, 10, 3, stream=9)
 
@@ -146,14 +146,15 @@ def test_python_is_blocked_if_its_thread_neither_runs_nor_is_ready(rows: Rows) -
         parts = rows("gap_causes", [*events, *more], perftoolRecording=recorded)
         return [(part["cause"], part["proof"]) for part in parts]
 
-    # The recording shows half a millisecond without a core; the longer of the thread's two stretches takes 5 ms.
+    # The recording shows that the thread had no core for half a millisecond. The longer of its two stretches takes 5
+    # ms.
     assert found(5999) == [("blocked", "thread"), ("python", "frame")]
     assert found(6000) == [("python", "frame")] * 2
-    # For a recorded wait, the frame names the call that blocked.
+    # If the wait was recorded, its frame names the blocking call.
     wait = x("<built-in function sleep>", 1000, 3000, "python_function")
     assert found(4499, wait) == [("sleep", "frame"), ("blocked", "thread"), ("python", "frame")]
     assert found(4500, wait) == [("sleep", "frame"), ("python", "frame"), ("python", "frame")]
-    # With a device, the thread may have waited for the device.
+    # With a device, the thread may have been waiting for it.
     assert "blocked" not in {cause for cause, _ in found(1000, *launch(7, 0, 10, 20, 80))}
 
 
@@ -168,7 +169,7 @@ def test_long_stretches_possibly_without_a_core_have_the_cause_no_core(rows: Row
         facts = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
         return [row["cause"] for row in rows("gap_causes", [*events, *more], perftoolRecording=facts)]
 
-    # First the thread had no core for more than half of the stretch of 5 ms, then for less.
+    # In the first recording, the thread had no core for more than half of its 5 ms; in the second, for less.
     assert recorded(6499) == ["no_core", "python"]
     assert recorded(6500) == ["python", "python"]
     assert "no_core" not in recorded(1000, *launch(7, 0, 10, 20, 80))
@@ -186,7 +187,7 @@ def test_a_thread_without_events_waits_for_a_collective_of_another_thread(rows: 
     assert [(part["cause"], part["dur"]) for part in parts] == [
         ("autograd", 2_000_000), ("collective", 4_000_000), ("autograd", 2_000_000),
     ]  # fmt: skip
-    # Recorded Python is not a wait.
+    # Recorded Python code is not a wait.
     python = x("train.py(7): prepare", 1000, 8000, "python_function")
     parts = rows("gap_causes", [event for event in events if event is not backward] + [python, reduced])
     assert {part["cause"] for part in parts} == {"python"}

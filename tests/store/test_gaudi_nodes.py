@@ -1,4 +1,4 @@
-"""The nodes of a Gaudi recipe: each format of one recording gives the numbers of Intel's own analysis."""
+"""The nodes of a Gaudi recipe: each format of a recording leads to the numbers of Intel's own analysis."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from perftool.engine.analysis import analyze
 from perftool.store.readings import read_text
 from perftool.store.trace_store import TraceStore
 
-# From gaudi3_conv_analyzed_nodes.csv: node, run, start, duration, active, exposed, min, max and mean of a lane (whole
-# ns, truncated), activations, parallel engines, parallel execution (whole percent, truncated).
+# From gaudi3_conv_analyzed_nodes.csv: node, run, start, duration, active, exposed, min, max and mean time of a lane (in
+# ns, rounded down), activations, parallel engines, parallel execution (in percent, rounded down).
 INTEL = [
     ("g_1_conv_0_tpc_packing", 1, 554804519937, 2739, 1131, 1131, 158, 238, 168, 8, 8, 41),
     ("g_1_conv_0_tpc_packing", 2, 554804522837, 1879, 1878, 1878, 158, 240, 164, 32, 32, 99),
@@ -115,7 +115,7 @@ def work_of(tmp_path: Path, text: str) -> tuple[list[tuple[Any, ...]], dict[str,
 
 
 def test_ends_match_begins_in_order_and_not_by_name(tmp_path: Path) -> None:
-    # The second piece of work begins before the first has ended, and the end events carry the name of a port.
+    # The second piece of work begins before the first one ends, and the end events have a port's name.
     text = native(half("B", 1, "a"), half("B", 2, "b"), half("E", 5, "TPC_SPU_HALT 1"), half("E", 6, "TPC_SPU_HALT 2"))
     found, issues = work_of(tmp_path, text)
     assert found == [("relu_fwd_bf16", "TPC", 1000, 4000, 7), ("relu_fwd_bf16", "TPC", 2000, 4000, 7)]
@@ -212,10 +212,10 @@ def test_a_post_graph_gives_shapes_rates_and_what_the_compiler_expected(tmp_path
     assert (convolution["input_shapes"], convolution["output_shapes"]) == (
         "[[8, 56, 56, 64], [3, 3, 64, 128]]", "[[8, 54, 54, 128]]",
     )  # fmt: skip
-    # 16,000 cycles at the 1,600 MHz of a Gaudi 3.
+    # 16,000 cycles at a Gaudi 3's 1,600 MHz.
     assert (convolution["expected_ns"], convolution["expected_ratio"]) == (10_000, pytest.approx(1.8814))
     flops = 2 * (8 * 54 * 54 * 128) * (3 * 3 * 64)
-    # Data that is already on the chip is not read from memory.
+    # Data that is already on the chip does not have to be read from memory.
     moved = 4 * (8 * 56 * 56 * 64 + 8 * 54 * 54 * 128)
     assert (convolution["flops"], convolution["bytes"]) == (flops, moved)
     assert convolution["mfu"] == pytest.approx(flops / 229e12 / 18.814e-6)
@@ -227,7 +227,7 @@ def test_lanes_of_one_run_overlap_or_follow_each_other(tmp_path: Path) -> None:
     def on(tid: int, *events: dict[str, Any]) -> list[dict[str, Any]]:
         return [{**event, "tid": tid} for event in events]
 
-    # Work on three lanes in turn is one run, unless the engine does other work in between.
+    # Work that moves between three lanes is one run, unless the engine does other work in between.
     events = [
         *on(1, half("B", 1), half("E", 3)), *on(2, half("B", 4), half("E", 6)), *on(3, half("B", 5), half("E", 8)),
         *on(1, half("B", 9, "other", 9), half("E", 10, "other", 9)), *on(4, half("B", 11), half("E", 12)),

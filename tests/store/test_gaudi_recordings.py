@@ -1,4 +1,4 @@
-"""What is special in real Gaudi recordings, as the tables show it."""
+"""Peculiarities of real Gaudi recordings, as the tables show them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WAIT = 8_800
 
 
 def waiting(trace: GaudiTrace, api: bool, method: str) -> GaudiTrace:
-    """Two steps, each with one wait for the device, which the lanes of the API, of its methods, or both show."""
+    """Two steps, each with one wait for the device. ``api`` and ``method`` choose the lanes that show it."""
     for step in range(2):
         at = 10_000 * step
         trace.step(step, at, 10_000)
@@ -93,7 +93,7 @@ def test_streams_of_the_host_dma_give_kind_and_direction_of_copies(tmp_path: Pat
         trace.pdma(f"{name} apiId={at} chunk=0", 100 + 100 * at, 50)
     directions = asked(tmp_path, trace, "SELECT direction FROM copies ORDER BY ts")
     assert directions == [("host_to_device",), ("device_to_host",), ("device_to_device",)]
-    # Transfers of commands and the profiler's own copies are no copies, but keep the engine busy.
+    # Transfers of commands and the profiler's own copies do not count as copies, but they keep the engine busy.
     assert asked(tmp_path, trace, "SELECT busy_ns FROM engines WHERE engine = 'PDMA'") == [(250_000,)]
 
 
@@ -111,7 +111,7 @@ def test_a_call_is_linked_to_a_transfer_of_its_own_direction(tmp_path: Path) -> 
 
 
 def two_recipes_of_one_id(**values: tuple[str, str]) -> GaudiTrace:
-    """Two graphs with the same recipe id; ``values`` are the arguments that distinguish them."""
+    """Two graphs with the same recipe id. ``values`` are the arguments that distinguish them."""
     trace = GaudiTrace()
     trace.step(0, 0, 10_000)
     for number, at in enumerate((1_000, 3_000, 5_000)):

@@ -1,4 +1,4 @@
-"""The device that a user names replaces the trace's."""
+"""A device named by the user replaces the device in the trace."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def reached(report: Report) -> float | None:
 
 def test_a_name_gives_a_trace_without_one_its_peaks(report_of: Callable[..., Report]) -> None:
     report = report_of("H100")
-    # 137.4 GFLOP in 1 ms, of a peak of 989.4 TFLOP/s.
+    # 137.4 GFLOP in 1 ms, at a peak of 989.4 TFLOP/s.
     assert reached(report) == pytest.approx(0.1389, abs=0.0001)
     assert (report.device.type, report.device.name) == ("cuda", "NVIDIA H100 80GB HBM3")
     assert reached(report_of(None)) is None

@@ -34,7 +34,7 @@ def test_a_damaged_file_has_its_names_cut_and_counted_too(tmp_path: Path) -> Non
 
 
 def test_inputs_of_ops_that_are_too_long_are_left_out_and_counted() -> None:
-    """Queries may copy an op's inputs for each of its kernels."""
+    """Queries may copy the inputs of an op for each of its kernels."""
     short, long = ([[number, 3] for number in range(count)] for count in (1000, 5000))
     with store_over([x("aten::cat", at, 5, **{"Input Dims": dims}) for at, dims in enumerate((short, long))]) as store:
         kept = [row["input_dims"] is not None for row in store.rows("ops")]
@@ -43,7 +43,7 @@ def test_inputs_of_ops_that_are_too_long_are_left_out_and_counted() -> None:
 
 
 def test_steps_that_overlap_others_are_counted() -> None:
-    # The second and the third step begin inside the first, whose annotation appears twice.
+    # Steps 2 and 3 begin inside step 1, whose annotation appears twice.
     events = [step(1, 0, 1000), step(2, 100, 1000), step(3, 200, 1000), step(1, 1, 998), step(4, 1300, 1000)]
     with store_over([*events, x("aten::mm", 10, 5)]) as store:
         [issue] = [row for row in store.rows("input_issues") if row["kind"] == "overlapping steps"]
@@ -59,7 +59,7 @@ def test_consecutive_steps_are_not_an_issue() -> None:
 
 
 def test_long_names_that_together_are_too_long_are_cut_in_their_middle() -> None:
-    """Otherwise every row of every table would contain a copy: 20,000 kernels of one op took 3.7 GB."""
+    """Otherwise, every row of every table would contain a copy of its name: 20,000 kernels of one op took 3.7 GB."""
     names = [f"{number}{'n' * 5000}({number})" for number in range(300)]
     with store_over([x(name, at, 5) for at, name in enumerate(names)]) as store:
         kept = store.rows("ops")
@@ -70,7 +70,7 @@ def test_long_names_that_together_are_too_long_are_cut_in_their_middle() -> None
 
 
 def test_compilations_that_are_only_counted_have_limited_rows_over_all_inputs(tmp_path: Path) -> None:
-    """Otherwise, 90 kB of a log became 10,000,000 rows, and several such logs a multiple of that."""
+    """Otherwise, a log of 90 kB became 10,000,000 rows, and several such logs became a multiple of that."""
     line = "[DETECT_RECOMPILE_AUTO][net]step:{} Recompilation! new input signature num_graphs:{}\n"
     for rank in range(2):
         text = "".join(line.format(number, 30_000) for number in range(5))
@@ -79,7 +79,7 @@ def test_compilations_that_are_only_counted_have_limited_rows_over_all_inputs(tm
         for rank in range(2):
             store.add_reading(read_text(str(tmp_path / f"rank{rank}.log")))
         kept, issues = store.rows("compilations"), store.rows("input_issues")
-    # The 12 lines have a row each, and the first 100,000 further compilations too.
+    # Each of the 12 lines has a row, and so do the first 100,000 of the other compilations.
     steps = Counter(row["step"] for row in kept)
     assert (steps[0], steps.total()) == (30_001, 100_012)
     assert [issue["count"] for issue in issues] == [10**18 + 49_993, 10**18 + 149_993]

@@ -1,4 +1,4 @@
-"""The interval macros against naive Python, and the laws of unions."""
+"""Compares the interval macros with naive Python, and checks the laws of unions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def call(macro: str, intervals: list[Interval]) -> list[tuple[int, ...]]:
 
 
 def covered(intervals: list[tuple[int, ...]]) -> set[tuple[int, int, int]]:
-    """The points (rank, class, time) of half-open intervals."""
+    """All points (rank, class, time) in half-open intervals."""
     return {(rank, kind, at) for rank, kind, ts, end in intervals for at in range(ts, end)}
 
 
@@ -98,7 +98,7 @@ def test_lengths_are_those_of_the_union(intervals: list[Interval]) -> None:
 @PROPERTY
 @given(INTERVALS, st.sampled_from([0, 2**60]))
 def test_arrays_are_united_and_swept_as_tables_are(intervals: list[Interval], late: int) -> None:
-    """Times too far apart for all groups to fit one after the other are handled differently."""
+    """Arrays take a different path if their times are too far apart to place all groups one after the other."""
     given = [(rank, kind, ts + late * rank, end + late * rank) for rank, kind, ts, end in intervals]
     rank, kind, ts, end = np.array(given, dtype=np.int64).reshape(-1, 4).T
     united = unite(rank, kind, ts, end)

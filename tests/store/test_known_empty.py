@@ -1,4 +1,4 @@
-"""A table that counts as empty by its preconditions has no rows when its SQL runs."""
+"""Tables that are empty by their preconditions have no rows if their SQL runs anyway."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from perftool.store.readings import read_text
 from perftool.store.trace_store import TraceStore
 
 CASES = Path(__file__).parent.parent / "rules"
-# Inputs of all kinds: the first case of each of these rules.
+# Inputs of all kinds, from the first case of each of these rules.
 RULES = (
     "COL103", "COL104", "CPY101", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
     "SRV101", "SRV202", "gaudi/ENG101", "gaudi/ENG111", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
 )  # fmt: skip
-# Inputs that the first cases lack: a matmul with shapes, inside a module, on a known device; launches of a recipe and
-# of a transfer.
+# Inputs that those cases do not contain: a matmul with shapes, inside a module, on a known device; launches of a recipe
+# and of a transfer.
 PRODUCT = Case("", "", (), metadata={"deviceProperties": [{"name": "NVIDIA A100-SXM4-40GB"}]}, events=(
     {"cat": "python_function", "name": "nn.Module: Linear_0", "ts": 0, "dur": 12},
     {"cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 10,
@@ -40,7 +40,7 @@ LAYERS = Case("", "", (), events=tuple(
     {"cat": "kernel", "name": name, "ts": 10 * place, "dur": 9, "args": {}}
     for place, name in enumerate(("gemm", "gelu", "add") * 4)
 ))  # fmt: skip
-# A block of memory with its address, in a step.
+# A block of memory with its address, allocated in a step.
 BLOCK = Case("", "", (), events=(
     {"cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 100},
     {"cat": "cpu_op", "name": "autograd::engine::evaluate_function: MulBackward0", "ts": 5, "dur": 20,
@@ -48,7 +48,7 @@ BLOCK = Case("", "", (), events=(
     {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 10,
      "args": {"Device Type": 1, "Device Id": 0, "Addr": 64, "Bytes": 512, "Total Allocated": 512}},
 ))  # fmt: skip
-# A loader that reads its samples one by one, with stacks, and the thread's CPU times.
+# A loader that reads samples one by one, with stacks and the CPU time of its thread.
 THREAD = {"tid": 1, "name": "python", "cpu_ns": 80_000, "delay_ns": 0}
 RECORDER = {"version": 1, "machine": {"cores_allowed": 2}, "window": {"wall_ns": 90_000, "threads": [THREAD]}}
 FETCH = Case("", "", (), metadata={"perftoolRecording": RECORDER}, events=(
@@ -64,7 +64,7 @@ BACKWARD = Case("", "", (), events=(
     {"cat": "cpu_op", "name": "aten::mm", "ts": 35, "dur": 30},
 ))  # fmt: skip
 _MOST_STORES = 4
-# These tables are dropped once the slices are made.
+# Tables that are dropped once the slices have been built.
 DROPPED = {name for table in catalog().values() for name in table.drops}
 JUDGED = {
     name: table
@@ -76,7 +76,7 @@ JUDGED = {
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TraceStore]]:
-    """A store over each input, with every table made."""
+    """A store for each input, with all tables built."""
     with ExitStack() as open_until:
         made = []
         for case in (
@@ -107,19 +107,19 @@ def add_case(store: TraceStore, case: Case, folder: Path) -> None:
 @pytest.mark.parametrize("name", [name for name, table in JUDGED.items() if table.maker is None])
 def test_tables_declared_empty_have_no_rows(name: str, stores: list[TraceStore]) -> None:
     empty = [store for store in stores if store._tables.known_empty(JUDGED[name])]
-    # A few of the empty stores are enough; planning a query takes as long for an empty table as for a full one.
+    # A few empty stores are enough, because planning a query takes as long for an empty table as for a full one.
     for store in empty[:: max(len(empty) // _MOST_STORES, 1)]:
-        # Making _pairs also creates the database types for names, which the table's SQL uses.
+        # Building _pairs also creates the database types for names, which the SQL of the table uses.
         store.build(["_pairs", *JUDGED[name].needs])
 
         assert store.select(f"SELECT count(*) AS rows FROM ({JUDGED[name].sql})") == [{"rows": 0}]
 
-    # Each table is empty in some store, and not in all.
+    # Each table is empty in at least one store, but not in all of them.
     assert 0 < len(empty) < len(stores)
 
 
 def test_tables_of_preconditions_are_always_made() -> None:
-    """Otherwise a store over many ranks, which imports tables, would check a precondition in a missing table."""
+    """Otherwise, a store over many ranks, which imports its tables, would check a precondition on a missing table."""
     for name, table in catalog().items():
         named = {precondition.table for group in table.empty_without for precondition in group}
         assert named <= {*table.needs, "raw"}, name

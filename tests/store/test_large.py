@@ -1,4 +1,4 @@
-"""Large inputs are processed differently, but give the same tables; and what happens when memory is short."""
+"""Large inputs take a different path but lead to the same tables. Also covers what happens when memory runs short."""
 
 from __future__ import annotations
 

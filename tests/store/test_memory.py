@@ -1,4 +1,4 @@
-"""Blocks of memory, their uses, and the blocks alive at a peak."""
+"""Blocks of memory, their uses, and the blocks that are live at a peak."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def select(events: list[Event], sql: str, *tables: str) -> list[tuple[Any, ...]]
 
 
 def training_step(number: int, at: float) -> list[Event]:
-    """A step of 100 us: forward, backward, optimizer."""
     return [
         step(number, at, 100),
         x("aten::linear", at + 10, 10),
@@ -38,7 +37,7 @@ def training_step(number: int, at: float) -> list[Event]:
     ]
 
 
-# The events of each block of memory in the second step, by its address.
+# Everything that happens to the blocks of the second step, by address.
 STORY = [
     *training_step(1, 0), *training_step(2, 100), *training_step(3, 200),
     memory(5, 1, 100, 1100),  # kept by the program from the first step on
@@ -168,7 +167,9 @@ def test_passes_end_where_the_next_forward_begins() -> None:
 
 @st.composite
 def recordings(draw: st.DrawFn) -> list[Event]:
-    """Allocations and releases at a few addresses, some of them allocated before the recording, inside nested ops."""
+    """Allocations and frees at a few addresses, inside nested ops. Some addresses were allocated before the
+    recording.
+    """
     events, live, allocated = [], dict.fromkeys(range(3), 16), 48
     for at in range(draw(st.integers(1, 40))):
         address = draw(st.integers(0, 6))

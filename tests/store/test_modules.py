@@ -1,4 +1,4 @@
-"""Device time by module: forward, backward, recomputed, and outside of modules."""
+"""Device time of modules in forward, backward and recomputation, and outside of modules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def module(name: str, ts: float, dur: float) -> Event:
 
 
 def op(name: str, ts: float, correlation: int, us: float, **args: int) -> list[Event]:
-    """An op of 8 us that launches a kernel of ``us``."""
+    """An op of 8 us that launches a kernel of ``us`` microseconds."""
     return [x(f"aten::{name}", ts, 8, **args), *launch(correlation, ts + 1, 5, 10 * ts + 5_000, us, f"{name}_kernel")]
 
 
@@ -28,7 +28,7 @@ def backward(name: str, ts: float, correlation: int, us: float, sequence: int) -
 
 
 def trained() -> list[Event]:
-    """A model of two layers, each a matmul and an activation; its backward pass; and an optimizer."""
+    """A training step of a model with two layers, each a matmul and an activation."""
     events = [step(1, 0, 20_000), module("Model_0", 10, 190)]
     for layer in range(2):
         at, number = 20 + 80 * layer, 2 * layer

@@ -1,4 +1,4 @@
-"""Depth and parent of slices against a naive stack."""
+"""Compares depth and parent of slices with a naive stack."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Span = tuple[int, int, int]
 
 
 def nested(spans: list[Span]) -> list[tuple[int, int]]:
-    """(depth, parent) of each span, as ``nest`` computes them when given the spans in reverse order."""
+    """The (depth, parent) of each span from ``nest``, which gets the spans in reverse order."""
     numbers = np.arange(len(spans))[::-1]
     columns = np.array(spans, dtype=np.int64).reshape(-1, 3)[::-1].T
     order, depth, parent = nest(numbers, *columns)
@@ -25,7 +25,9 @@ def nested(spans: list[Span]) -> list[tuple[int, int]]:
 
 
 def naive(spans: list[Span]) -> list[tuple[int, int]]:
-    """The same result by a stack per track: a slice is inside all slices that began before and are still open."""
+    """Compute the same result with a stack per track: a slice is inside all slices that began before it and are still
+    open.
+    """
     found: dict[int, tuple[int, int]] = {}
     stacks: dict[int, list[int]] = {}
     for index in sorted(range(len(spans)), key=lambda i: (spans[i][0], spans[i][1], -spans[i][2], i)):
@@ -37,7 +39,7 @@ def naive(spans: list[Span]) -> list[tuple[int, int]]:
 
 
 def proper(children: st.SearchStrategy[list[Span]]) -> st.SearchStrategy[list[Span]]:
-    """Trees of slices, whose children follow each other."""
+    """Trees of slices in which the children of a slice follow one another."""
 
     def around(groups: list[list[Span]]) -> list[Span]:
         at, shifted = 1, []
@@ -83,7 +85,7 @@ def test_a_parent_starts_first_on_the_same_track(spans: list[Span]) -> None:
 
 
 def test_slices_that_all_overlap() -> None:
-    """Begins that never end make as many levels as slices. Visiting all slices for each level would take minutes."""
+    """Begins without ends create as many levels as slices. Visiting all slices at every level would take minutes."""
     count = 200_000
     found = nested([(0, at, count + 1) for at in range(count)])
     assert found == [(at, at - 1) for at in range(count)]
@@ -100,7 +102,7 @@ def test_a_child_and_its_sibling() -> None:
 
 
 def test_slices_without_length() -> None:
-    """A slice that begins with another is inside it; one that begins at its end follows it."""
+    """A slice that begins with another slice is inside it. One that begins at the other's end follows it."""
     assert nested([(0, 0, 10), (0, 0, 0), (0, 10, 10)]) == [(0, -1), (1, 0), (0, -1)]
 
 

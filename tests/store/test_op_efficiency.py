@@ -1,4 +1,4 @@
-"""Ops compared with the device's peak: every kernel counts once, and unknown values stay empty."""
+"""Compares ops with the device's peak. Every kernel counts once, and unknown values stay empty."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Row = dict[str, Any]
 
 
 def op(name: str, ts: float, work_us: float, correlation: int, work: str = "k", **args: Any) -> list[Event]:
-    """An op of 20 us that launches one kernel, 100 us later."""
+    """An op of 20 us that launches one kernel, which starts 100 us after the op."""
     return [x(name, ts, 20, **args), *launch(correlation, ts + 5, 5, ts + 100, work_us, work)]
 
 
 def test_the_text_of_many_shapes_is_short() -> None:
     assert shape_text(Sizes(), "[[2, 3],[],[]]") == "[[2,3]]"
-    # Each of the empty shapes was tried as the beginning of those at the end.
+    # Each of the empty shapes used to be tried as the start of the shapes at the end.
     assert shape_text(Sizes(), f"[[2]{',[]' * 300_000},[1]]") == f"[[2]{',[]' * 18},…"
 
 
@@ -62,7 +62,7 @@ STEP = [step(1, 0, 1000)]
 
 def test_a_product_by_hand(tmp_path: Path) -> None:
     (row,) = asked(tmp_path, "op_efficiency", [*STEP, *op("aten::mm", 100, 84.484, 1, **PRODUCT)])
-    # 51.58 GFLOP in 84.484 us, of a peak of 989.4 TFLOP/s.
+    # 51.58 GFLOP in 84.484 us, at a peak of 989.4 TFLOP/s.
     assert row["flops"] == 51_581_550_592
     assert row["bytes"] == 74_457_088
     assert (row["calls"], row["kernel_ns"], row["bound"]) == (1, 84_484, "compute")
@@ -118,7 +118,7 @@ BACKWARD = "autograd::engine::evaluate_function: AddmmBackward0"
 
 
 def checkpointed(forward: dict[str, Any], repeated: dict[str, Any]) -> list[Event]:
-    """A product forward, one inside a backward function, and the product of the gradient."""
+    """A matmul in forward, one that a backward function repeats, and the one for the gradient."""
     return [
         *STEP, *op("aten::mm", 100, 80, 1, **forward), x(BACKWARD, 300, 90),
         *op("aten::mm", 310, 80, 2, **repeated), *op("aten::mm", 340, 80, 3, **PRODUCT),
@@ -205,7 +205,7 @@ def test_one_rank_without_data_removes_the_ratio_of_the_summary(tmp_path: Path) 
 
 
 def replay(correlation: int, ts: float, *kernels: tuple[str, float]) -> list[Event]:
-    """A launch of a captured graph and its kernels, 20 us apart."""
+    """A launch of a captured graph, with its kernels 20 us apart."""
     work = [kernel(name, ts + 50 + 20 * at, took, correlation) for at, (name, took) in enumerate(kernels)]
     return [runtime("cudaGraphLaunch", ts, 10, correlation), *work]
 
@@ -241,7 +241,7 @@ def test_the_kernels_of_replays_get_the_ops_of_their_capture(tmp_path: Path) -> 
 
 
 def test_only_the_first_kernel_of_a_captured_op_has_its_inputs(tmp_path: Path) -> None:
-    """15,000 launches in one op of 2,900 inputs made 15,000 copies of 80 kB."""
+    """An op with 2,900 inputs and 15,000 launches used to create 15,000 copies of 80 kB."""
     capture = captured(
         tmp_path, *op("aten::mm", 0, 5, 1, "gemm", **PRODUCT), runtime("cudaLaunchKernel", 15, 2, 2),
         kernel("reduce", 20, 3, 2),

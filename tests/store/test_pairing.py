@@ -1,4 +1,4 @@
-"""Begin and end events become slices."""
+"""Pairs of begin and end events become slices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Call = tuple[str, str | None]
 
 
 def slices(*calls: Call) -> tuple[dict[int, int], int, int]:
-    """End of each begin, by index; unmatched ends; unmatched begins."""
+    """The end of each begin (by index), the number of unmatched ends, and the number of unmatched begins."""
     found = pair((at, "track", phase, name, at) for at, (phase, name) in enumerate(calls))
     return dict(zip(found.begin, found.end_ns, strict=True)), found.unmatched_ends, found.unmatched_begins
 
@@ -41,7 +41,7 @@ def test_pairs(calls: list[Call], expected: tuple[dict[int, int], int, int]) -> 
 
 
 def test_unmatched_ends_take_linear_time() -> None:
-    """Comparing each with every open begin would take hours."""
+    """Comparing each end with every open begin would take hours."""
     count = 200_000
     assert slices(*[(B, "a")] * count, *[(E, "b")] * count)[1:] == (count, count)
 

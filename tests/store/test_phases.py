@@ -1,4 +1,4 @@
-"""The phases of a recording: start-up, warm-up, capture, the profiler's own work, the steady phase."""
+"""The phases of a recording: start-up, warm-up, capture, the profiler's own work and the steady phase."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from stores import Rows
 
 
 def phases(rows: Rows, *events: Event) -> list[tuple[str, float, str | None]]:
-    """Each stretch of a phase: its name, its length in us and its evidence."""
+    """The phase, the length in us and the evidence of each stretch."""
     return [(row["phase"], row["dur"] / 1000, row["evidence"]) for row in rows("phases", list(events))]
 
 
 def steps(rows: Rows, *events: Event) -> list[tuple[str, float, str | None]]:
-    """Each step with its length on the host in us, and the reason for leaving it out."""
+    """The source, the length on the host in us, and why the step is left out, for each step."""
     found = rows("steps", list(events))
     return [(row["source"], (row["host_end"] - row["host_ts"]) / 1000, row["left_out"]) for row in found]
 
 
 def iteration(number: int, at: float, dur: float = 1000) -> list[Event]:
-    """A backward pass with its work, and the optimizer at the end."""
+    """A backward pass with its device work, then the optimizer."""
     work = [event for n in range(6) for event in launch(10 * number + n, at + 10 * n, 5, at + 10 * n + 5, 10)]
     optimizer = x("Optimizer.step#SGD.step", at + dur - 100, 100, "user_annotation")
     return [x("MmBackward0", at, 100), *work, optimizer]
@@ -75,10 +75,10 @@ def test_a_function_that_mostly_saves_is_a_checkpoint(rows: Rows) -> None:
     )
     work = x("aten::add", 0, 100)
 
-    # The checkpoint is `own`, the outermost function that mostly saves; the loop around it does not count, because it
-    # also computes.
+    # The checkpoint is `own`, the outermost function that spends most of its time saving. The loop around it also
+    # computes, so it does not count.
     assert phases(rows, loop, work, own, saved) == [("steady", 100, None), ("checkpoint", 500, own["name"])]
-    # A function that also computes, or saves for less than half of its time, is not the checkpoint either.
+    # A function that also computes, or that saves for less than half of its time, is not the checkpoint either.
     assert phases(rows, own, work, saved, x("aten::add", 450, 50))[1] == ("checkpoint", 300, saved["name"])
     short = x("torch/serialization.py(944): save", 110, 200, "python_function")
     assert phases(rows, own, work, short)[1] == ("checkpoint", 200, short["name"])
@@ -88,7 +88,7 @@ def test_steps_end_with_calls_of_the_optimizer(rows: Rows) -> None:
     events = [event for at in range(4) for event in iteration(at, 1000 * at)]
 
     assert steps(rows, *events) == [("optimizer", 1000, None)] * 4
-    # Two calls are not a pattern, and the profiler's marks take precedence.
+    # Two calls are not a pattern. The profiler's marks take precedence.
     assert [row[0] for row in steps(rows, *iteration(0, 0), *iteration(1, 1000))] == [None]
     assert [row[0] for row in steps(rows, *events, step(1, 0, 4000))] == ["profiler"]
 

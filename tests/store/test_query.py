@@ -1,4 +1,4 @@
-"""Untrusted SQL can read only the tables."""
+"""Untrusted SQL can read nothing but the tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRACE = [step(1, 0, 100), x("op", 10, 5)]
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[TraceStore]:
-    """One store for all refused statements."""
+    """A single store for all refused statements."""
     with store_over(TRACE) as store:
         yield store
 
@@ -120,5 +120,5 @@ def test_ranks_come_from_the_trace_or_are_given(store: Open, write_trace: Callab
 
 
 def test_nothing_is_drawn_on_stdout(store: Callable[..., TraceStore]) -> None:
-    # A query of more than two seconds would draw a progress bar into the JSON report.
+    # By default, a query of more than two seconds draws a progress bar, which would end up in the JSON report.
     assert store([step(1, 0, 10)]).select("SELECT current_setting('enable_progress_bar') AS bar") == [{"bar": False}]

@@ -1,4 +1,4 @@
-"""Untrusted SQL runs in a separate process that it cannot leave, and whose memory is limited."""
+"""Untrusted SQL runs in a separate process that it cannot escape and that has limited memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MB = 1 << 20
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[TraceStore]:
-    """One store for all statements: no statement may spoil it for the next."""
+    """A single store for all statements, because no statement may spoil it for the next one."""
     with store_over([step(1, 0, 100), x("op", 10, 5)]) as store:
         yield store
 
@@ -72,12 +72,12 @@ def test_sql_that_reaches_out_is_refused(
 def test_sql_that_takes_too_much_is_stopped(
     kind: str, sql: str, opened: TraceStore, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    # Counts all child processes so far, including those of other tests.
+    # The peak covers all child processes, including those of earlier tests.
     before = children_peak_kb()
     with suppress(QueryError):
         assert len(opened.ask(sql.format(), None, Bounds(0.7, rows=100, bytes=MB)).rows) <= 100
     assert capfd.readouterr() == ("", "")
-    # The separate process has ended, and its memory stayed within the limit.
+    # The sandbox has ended, and its memory has stayed within the limit.
     assert children_peak_kb() <= max(before, 2_000_000)
     assert opened.query("SELECT name FROM ops") == (["name"], [("op",)])
 
@@ -142,7 +142,7 @@ def test_the_tables_have_the_same_rows_and_types_inside(opened: TraceStore) -> N
         opened.build([name])
         assert opened.query(f"FROM {name.upper()}")[1] == [tuple(row.values()) for row in opened.select(f"FROM {name}")]
         inside = opened.query(f"DESCRIBE SELECT * FROM {name}")[1]
-        # Queries of users see names as text; only the program itself may see numbers.
+        # Users see names as text; only the program itself sees the numbers.
         documented = catalog()[name].as_text if name in catalog() else f"SELECT * FROM {name}"
         assert inside == [tuple(row.values()) for row in opened.select(f"DESCRIBE {documented}")]
 
@@ -214,7 +214,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @of_each({rule.code: rule for rule in shipped_rules() if rule.sql})
 def test_shipped_rules_would_be_allowed_too(rule: Rule, connection: duckdb.DuckDBPyConnection) -> None:
-    """The list of functions includes everything that the shipped rules use, for authors of packs."""
+    """The allowed functions include everything that shipped rules use, so that authors of packs can use it too."""
     check(connection, rule.sql, [*catalog(), "raw"])
 
 
@@ -234,7 +234,7 @@ def test_the_process_has_no_network_where_the_system_lets_it() -> None:
 def test_only_computing_table_functions_of_this_duckdb_are_allowed(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
-    """Future versions of DuckDB may have new functions; these must be refused too."""
+    """Functions that future versions of DuckDB add must be refused too."""
     found = connection.execute(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type IN ('table', 'pragma', 'table_macro') AND internal"
@@ -249,7 +249,7 @@ def test_only_computing_table_functions_of_this_duckdb_are_allowed(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no such limits")
 def test_limits_of_the_environment_stay_as_they_are(tmp_path: Path) -> None:
-    """Batch systems set `ulimit -t`; a process may not raise it again."""
+    """Batch systems set `ulimit -t`, and a process may not raise that limit."""
     trace = tmp_path / "run.json"
     trace.write_bytes(document([step(1, 0, 100), x("op", 10, 5)]))
     command = [sys.executable, "-m", "perftool", "query", "-q", str(trace), "SELECT 41 + 1 AS answer FROM steps"]

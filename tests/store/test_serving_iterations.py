@@ -1,4 +1,4 @@
-"""Iterations of serving engines, by every spelling of their annotations, and their stages."""
+"""Iterations of serving engines and their stages, for every spelling of the annotations."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_stages_are_those_of_the_iteration_around_or_after_them(rows: Rows) -> N
 
 
 def high_level(name: str, ts: float, dur: float) -> Event:
-    """An event as vLLM's profiler on Gaudi writes it, without a category."""
+    """An event without a category, as vLLM's profiler on Gaudi writes it."""
     return {"ph": "X", "pid": 7, "tid": 3, "name": name, "ts": ts, "dur": dur, "args": None}
 
 

@@ -1,4 +1,4 @@
-"""Two threads load a trace together, with the same result as one."""
+"""Two threads load a trace together, with the same result as a single thread."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_damage_is_repaired_as_by_one_thread(seed: int) -> None:
 
 
 def test_nothing_after_the_end_is_loaded() -> None:
-    """Metadata after the events that is longer than a block looks like events to the splitter."""
+    """If metadata after the events is longer than a block, the splitter takes it for events."""
     after = b'],"other":[' + b",".join(document([x(f"no{n}", n, 1)])[16:-2] for n in range(200)) + b"]}"
     data = document([x(f"op{n}", n, 1) for n in range(200)])[:-2] + after
     two = loaded(data, 2)
@@ -88,7 +88,7 @@ def test_an_error_of_either_thread_ends_both(here: bool) -> None:
         raise InputError("this rank is taken")
 
     def share(work: Work) -> None:
-        """Only one thread begins; its error is raised on whichever thread waits."""
+        """Only one thread begins. Its error is raised on the thread that waits."""
         if here:
             work.do()
         else:
@@ -150,7 +150,7 @@ def _at_once(calls: list[Callable[[], Any]]) -> None:
 
 
 def test_an_interrupt_leaves_the_beginning_of_the_file(tmp_path: Path) -> None:
-    """The interrupt comes between two batches, on either thread."""
+    """The interrupt arrives between two batches, on either thread."""
     done: list[int] = []
 
     def progress(size: int) -> None:

@@ -12,7 +12,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file with a container's memory limit, the only limit of this process."""
+    """The file with a container's memory limit, which is the only limit of this process."""
     monkeypatch.setattr(sizing, "_CGROUP_LIMITS", (tmp_path / "memory.max", tmp_path / "absent"))
     monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     return tmp_path / "memory.max"

@@ -1,4 +1,4 @@
-"""Each analysis table over a few events: all of its rows, all of their columns."""
+"""Builds each analysis table from a few events, and checks all of its rows and columns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BUSY: list[Event] = [
 ]  # fmt: skip
 
 # fmt: off
-# Table -> its events and its rows: every column in the documented order, rows by rank, time and id.
+# For each table, its events and its rows, with every column in documented order; rows are sorted by rank, time and id.
 CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
     # Host threads, streams, device annotations and Gaudi lanes.
     "tracks": ([
@@ -56,20 +56,20 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (3, 0, '1', '1', 'python', 'main', 'host', None),
         (4, 0, '5', '14000', '/device:HPU:0 x', None, 'device', 'NIC'),
     ]),
-    # The window reaches from the first complete step to the last and includes the time between them; the host's window
-    # leaves out the wait for the device.
+    # The window reaches from the first complete step to the last one, including the time between steps. The host's
+    # window leaves out its wait for the device.
     "windows": ([
         step(1, 0, 100), *launch(1, 10, 5, 50, 100), step(2, 200, 100), *launch(2, 210, 5, 250, 150),
     ], [
         (0, 0, 400_000, 400_000, 0, 300_000, 2),
     ]),
-    # The thread that launches feeds the device, and the loader's thread does not.
+    # The thread that launches feeds the device; the loader's thread does not.
     "feeding_tracks": ([
         *launch(1, 10, 5, 50, 100), loader(0, 200, tid=2), x("aten::mm", 0, 5, tid=3),
     ], [
         (0, 1),
     ]),
-    # Name roles from the vendor files, by category.
+    # The roles of names in each category, from the vendor files.
     "roles": ([
         runtime("cudaMemcpy", 0, 5), x("aten::item", 0, 5), x("aten::mm", 9, 5), kernel("ncclDevKernel", 0, 5),
         memcpy("Memcpy DtoH (Device -> Pinned)", 5, 5),
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('cudaMemcpy', 'runtime', 'copy'),
         ('ncclDevKernel', 'kernel', 'collective'),
     ]),
-    # Complete events, pairs, and odd categories become slices; host events with a negative length do not.
+    # Complete events, pairs and events of odd categories become slices. Host events with a negative length do not.
     "slices": ([
         x("outer", 0, 10), x("inner", 2, 3), begin("pair", 20), end(25, "pair"), x("negative", 50, -1),
         kernel("late", 1, -1), x("odd", 60, 0, "Something"), x("no time", None, 1),
@@ -115,7 +115,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (1, 0, 0, 't', 10_000, 20_000, 30_000, 1, 0, False, 20_000, None, None, None, None, None, None, None),
         (2, 0, 0, 'addmm', 40_000, 50_000, 90_000, 1, 0, False, 40_000, None, None, None, None, None, None, None),
     ]),
-    # Kinds, engines, and the submitter of the work.
+    # Kinds and engines of device work, and who submitted it.
     "device_ops": ([
         x("aten::mm", 0, 30), runtime("cudaLaunchKernel", 10, 5, 1), kernel("gemm", 40, 10, 1),
         memcpy("Memcpy HtoD (Pinned -> Device)", 60, 5, 2, bytes=1000), memset(70, 5, 3),
@@ -130,14 +130,14 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (5, 0, 1, 'ncclDevKernel_AllReduce', 'collective', 'collective', None, '9', '0', None, 80_000, 5000,
          85_000, None, None, None, None, True, None),
     ]),
-    # The queue delay counts from the start of the call; a call without work has no row.
+    # The queue delay counts from the start of the call. Calls without work have no row.
     "launches": ([
         x("aten::mm", 0, 30), runtime("cudaLaunchKernel", 10, 5, 1), kernel("gemm", 40, 10, 1),
         kernel("tail", 60, 10, 1), runtime("cudaGetDevice", 20, 1), runtime("cudaLaunchKernel", 22, 2, 9),
     ], [
         (1, 0, 1, 'cudaLaunchKernel', 10_000, 5000, 15_000, 1, None, 2, 40_000, 70_000, 30_000, 0, False),
     ]),
-    # Overlapping and touching work counts once, clipped to the window.
+    # Overlapping and adjacent work counts once, clipped to the window.
     "device_busy": ([
         step(1, 100, 900), kernel("before", 50, 100), kernel("a", 200, 50), kernel("b", 240, 30, stream=9),
         kernel("c", 270, 10), kernel("impossible", 300, 5000), kernel("d", 990, 100, stream=11),
@@ -146,14 +146,12 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (0, 200_000, 80_000, 280_000),
         (0, 990_000, 10_000, 1_000_000),
     ]),
-    # The main cause of each gap.
     "gaps": (BUSY, [
         (0, 0, 1, 0, 400_000, 400_000, 'dataloader', 300_000),
         (1, 0, 1, 500_000, 120_000, 620_000, 'optimizer', 100_000),
         (2, 0, 1, 720_000, 40_000, 760_000, 'queued', 40_000),
         (3, 0, 1, 800_000, 200_000, 1_000_000, 'unknown', 200_000),
     ]),
-    # Every part of every gap.
     "gap_causes": (BUSY, [
         (0, 0, 'dataloader', 'annotation', 'steady', 0, 300_000, 300_000),
         (0, 0, 'framework_op', 'op', 'steady', 300_000, 10_000, 310_000),
@@ -165,7 +163,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (2, 0, 'queued', 'flow', 'steady', 720_000, 40_000, 760_000),
         (3, 0, 'unknown', None, 'steady', 800_000, 200_000, 1_000_000),
     ]),
-    # A read that waits, a blocking copy, an explicit wait; a read of a host value is not a wait.
+    # A read that waits, a blocking copy and an explicit wait. Reading a host value is not a wait.
     "syncs": ([
         x("aten::is_nonzero", 0, 90), x("aten::item", 5, 80, **{"Call stack": "train.py(3)"}),
         x("aten::_local_scalar_dense", 10, 70), runtime("cudaMemcpyAsync", 12, 5, 1),
@@ -177,7 +175,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (8, 0, 1, 'copy', 'cudaStreamSynchronize', 'aten::to', 210_000, 30_000, 240_000, None),
         (9, 0, 1, 'explicit', 'cudaDeviceSynchronize', None, 300_000, 40_000, 340_000, None),
     ]),
-    # Directions, bandwidth, kind of host memory, and whether the host waited.
+    # Direction, bandwidth, kind of host memory, and whether the host waited.
     "copies": ([
         x("aten::to", 0, 50), runtime("cudaMemcpyAsync", 5, 5, 1), runtime("cudaStreamSynchronize", 12, 30),
         memcpy("Memcpy HtoD (Pageable -> Device)", 20, 10, 1, bytes=5000), runtime("cudaMemcpyAsync", 60, 5, 2),
@@ -189,7 +187,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (6, 0, 'device_to_device', None, 80_000, 2000, 82_000, None, None, False, None, None, None),
         (7, 0, 'peer', None, 85_000, 5000, 90_000, None, None, False, None, None, None),
     ]),
-    # The part hidden behind compute; on the host, collectives that no device shows.
+    # The part hidden behind compute, and host collectives that no device shows.
     "collectives": ([
         x("all", 0, 1000, tid=9), kernel("gemm", 100, 100), kernel("more", 150, 100, stream=8),
         kernel("ncclDevKernel_AllReduce", 180, 120, stream=9, **{"Collective name": "allreduce", "In msg nelems": 10,
@@ -201,7 +199,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (4, 0, 'host', 'gloo:broadcast', 400_000, 50_000, 450_000, None, None, None, None, None, None, True,
          0, 3, None, None, None, None),
     ]),
-    # Splits count rows, here of four numbers; equal parts are left out, and a long list is shortened.
+    # Splits count rows, here of four numbers each. Equal splits are left out, and long lists are shortened.
     "all_to_all_sizes": ([
         *(kernel("ncclDevKernel_SendRecv", at, 50, stream=9, **{"Collective name": "all_to_allv", "dtype": "Float",
                  "In msg nelems": 16, "Out msg nelems": 24, "Process Group Name": "ep", "Group size": 2,
@@ -213,7 +211,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (0, 4, "ep", 2, 80, 128),
         (0, 5, "ep", 2, 48, 64),
     ]),
-    # With and without worker processes, in the step where the fetch begins.
+    # Loaders with and without worker processes; a fetch belongs to the step in which it begins.
     "dataloader": ([
         step(1, 0, 100), loader(10, 20), step(2, 100, 100), loader(90, 30, "_MultiProcessingDataLoaderIter", tid=2),
         x("enumerate(DataPipe)#Batcher", 150, 5), x("enumerate(DataLoader)#Dataset.length", 160, 5),
@@ -224,7 +222,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
          120_000),
         (4, 0, 0, 2, 'enumerate(DataPipe)#Batcher', False, 150_000, 5000, 155_000),
     ]),
-    # A step of an optimizer counts the ops and launches inside it.
+    # An optimizer step counts the ops and launches inside it.
     "optimizer_steps": ([
         x("Optimizer.step#AdamW.step", 0, 100, "user_annotation"), x("aten::add_", 10, 40), x("aten::mul_", 20, 10),
         *launch(1, 22, 5, 150, 10), x("aten::mul_", 120, 10),
@@ -232,7 +230,6 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
     ], [
         (0, 0, 1, 'AdamW', 0, 100_000, 100_000, 2, 1, None, None),
     ]),
-    # Allocations and releases as recorded.
     "memory": ([
         instant("[memory]", 5, **{"Device Type": 1, "Device Id": 0, "Addr": 18446744073709551615, "Bytes": 512,
                 "Total Allocated": 1024, "Total Reserved": 2048}),
@@ -241,7 +238,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (0, 0, 0, 5000, 1, 1, 0, 18_446_744_073_709_551_615, 512, 1024, 2048),
         (1, 0, 0, 6000, 1, 0, -1, 5, -64, None, None),
     ]),
-    # The phases of one compilation are one row.
+    # All phases of a compilation form one row.
     "compilations": ([
         step(1, 0, 10_000), x("dynamo", 100, 500), x("entire_frame_compile", 150, 300), step(2, 10_000, 10_000),
         x("_compile.compile_inner (dynamo_timed)", 12_000, 1000),
@@ -264,13 +261,12 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         ('PATH', 'unmatched ends', 1, None, None,
          '1 slice that began before the recording was left out'),
     ]),
-    # One input file.
     "inputs": ([
         x("a", 0, 1),
     ], [
         ('PATH', 'trace', 0, 85, 1, 'ok'),
     ]),
-    # Every metric that this trace has, and no other.
+    # All metrics of this trace.
     "summary": (BUSY, [
         ('collective_time_ms', None, 'ms', None, None),
         ('compilations', 0.0, 'count', None, None),
@@ -315,7 +311,7 @@ def order(row: dict[str, object]) -> tuple[object, ...]:
 
 
 def test_json_arrows_in_sql_are_in_parentheses() -> None:
-    # In DuckDB before 2.0 (Python 3.10 has no newer release), a comparison binds more strongly than an arrow.
+    # Before DuckDB 2.0 (Python 3.10 has no newer release), a comparison binds more tightly than an arrow.
     loose = re.compile(r"->>?\s*'[^']*'\s*(?:=|<|>|!|\+|-|\*|IS\b|IN\b|LIKE\b|BETWEEN\b|::)")
     files = [*(PACKAGE / "tables").rglob("*.sql"), *(PACKAGE / "store").glob("*.py"), *PACK.rglob("*.toml")]
 
@@ -324,7 +320,7 @@ def test_json_arrows_in_sql_are_in_parentheses() -> None:
 
 
 def test_a_comparison_of_tensors_is_one_wait(rows: Rows) -> None:
-    """aten::equal reads its result with aten::item."""
+    """aten::equal reads its result by calling aten::item."""
     found = rows("syncs", [
         x("aten::equal", 0, 100), x("aten::item", 20, 70), x("aten::_local_scalar_dense", 21, 68),
         runtime("cudaMemcpyAsync", 22, 3, 1), memcpy("Memcpy DtoH", 40, 9, 1), runtime("cudaStreamSynchronize", 30, 50),
@@ -333,7 +329,7 @@ def test_a_comparison_of_tensors_is_one_wait(rows: Rows) -> None:
 
 
 def test_logs_do_not_count_compilations_in_the_window_of_a_trace(tmp_path: Path) -> None:
-    """These lines have no time and no step, so their numbers are shown only if there is no trace."""
+    """These lines have no time or step, so the report shows their numbers only if there is no trace."""
     log, trace = tmp_path / "run.log", tmp_path / "run.json"
     log.write_text("adding new recipe to cache :: r1\nadding new recipe to cache :: r2\n")
     trace.write_bytes(document([step(1, 0, 100), x("aten::mm", 10, 5)]))

@@ -1,4 +1,4 @@
-"""Work shared between two threads."""
+"""Tests for work that two threads share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_results_come_in_the_order_of_the_calls(second: SecondThread) -> None:
 
 
 def test_both_threads_work(second: SecondThread) -> None:
-    """Each call waits until the other has begun, so a single thread would wait forever."""
+    """Each call waits until the other one has begun, so a single thread would wait forever."""
     both = threading.Barrier(2, timeout=60)
     calls = ParallelCalls([both.wait, both.wait])
     second.share(calls)

@@ -1,4 +1,4 @@
-"""The vendor files: every decision that depends on a name is made there, and nowhere else."""
+"""Every decision that depends on a vendor's names is made in the vendor files, and nowhere else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perftool.model import vendors
 from perftool.store.device import detect_device
 
 PACKAGE = Path(perftool.__file__).parent
-# Calls to a vendor's runtime, and libraries of collectives.
+# Calls to vendors' runtimes, and collective libraries.
 VENDORS_NAMES = re.compile(
     r"""['"^(|](cu(da)?[A-Z]\w+|hip[A-Z]\w+|syn[A-Z]\w+|ze[A-Z]\w+|ur[A-Z]\w+|nccl|rccl|hccl|oneccl|gloo:|copy_hpu|
     SyncTensors|StepMarker|cpu_fallback'|dma_request|/device:hpu|Bridge[ ]Logs|mtia_)""",
@@ -27,7 +27,7 @@ VENDORS_NAMES = re.compile(
 
 @pytest.fixture
 def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the vendor files, which the program reads instead of its own."""
+    """A copy of the vendor files, which the program reads instead of the originals."""
     folder = tmp_path / "vendors"
     shutil.copytree(vendors.FOLDER, folder)
     monkeypatch.setattr(vendors, "FOLDER", folder)
@@ -86,7 +86,7 @@ process = "^ascend hardware"
     ("lanes", "group", "shown"), [("", "compute", []), (CUBES, "CUBE", ["CUBE"])], ids=["without engines", "engines"]
 )
 def test_an_ascend_npu_is_one_file(words: Path, lanes: str, group: str, shown: list[str]) -> None:
-    """Its lanes have names and numbers of their own, so no other vendor's pattern applies to them."""
+    """The lanes have names and numbers of their own, to which no other vendor's patterns apply."""
     (words / "ascend.toml").write_text(ASCEND + lanes, encoding="utf-8")
     vendors.vendors.cache_clear()
     lane = [meta("process_name", "Ascend Hardware", pid=9), x("MatMulV2", 10, 50, "kernel", pid=9, tid=2)]
@@ -188,7 +188,7 @@ def test_the_roles_of_a_name() -> None:
     assert roles_of(events, "cudaMemcpy") == ["blocking_copy", "copy"]
     assert roles_of(events, "cudaMemcpyAsync") == ["copy"]
     assert roles_of([x("hipGraphLaunch", 0, 5, "cuda_runtime")], "hipGraphLaunch") == ["graph_launch", "sign"]
-    # An op with that name is something else.
+    # An op with that name has no role.
     assert roles_of([x("cudaMemcpy", 0, 5)], "cudaMemcpy") == []
 
 
@@ -200,7 +200,7 @@ def test_files_of_names_are_well_formed() -> None:
     assert len(set(names)) == len(names)
     assert sorted(str(kind) for kind in types) == ["None", "None", "cuda", "hpu", "mtia", "rocm", "xpu"]
     assert len({vendor.precedence for vendor in known}) == len(known)
-    # Brackets would be a character class; a single character in brackets matches itself.
+    # Brackets would form a character class, but a single wildcard or bracket in brackets matches itself.
     assert [name for _, name in names if "[" in re.sub(r"\[[][*?]\]", "", name.pattern)] == []
 
 
@@ -210,7 +210,7 @@ def test_vendor_names_appear_only_in_the_vendor_files() -> None:
     found = {}
     for path in rooms:
         text = path.read_text(encoding="utf-8")
-        # This module writes traces for the cases of rules, so it contains names of vendors.
+        # This module writes the traces of rule cases, so it has to use vendor names.
         if path.stem == "case_traces":
             continue
         if path.suffix == ".toml":
