@@ -356,7 +356,7 @@ class Layout:
     micro: int = 8
 
     def inner(self, rank: int) -> Group:
-        """The tensor-parallel, expert or sharding group of this rank."""
+        """The tensor-parallel, expert or sharding group of ``rank``."""
         first = rank // self.size * self.size
         role = {"tp": "tp", "ep": "ep", "hsdp": "shard"}.get(self.kind, "inner")
         return Group(role, f"{role}{first}", tuple(range(first, min(first + self.size, self.ranks))))

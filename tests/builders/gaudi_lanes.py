@@ -18,7 +18,7 @@ DEVICE_MEMORY_BYTES = {"GAUDI": 34_359_738_368, "GAUDI2": 101_200_691_200, "GAUD
 
 @dataclass(frozen=True)
 class LaneKind:
-    """The lanes of one engine: ``tid = base + first + n``, shown as ``label`` with n filled in."""
+    """The lanes of one engine. A lane's tid is ``base + first + n``; its name is ``label`` with n filled in."""
 
     base: int
     first: int

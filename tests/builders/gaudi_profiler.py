@@ -90,7 +90,7 @@ _SAMPLES = (
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of work of one lane, in ns of the profiler's clock."""
+    """Work on one lane, in ns of the profiler's clock."""
 
     engine: str
     lane: str

@@ -14,10 +14,11 @@ DMA_ENGINES = ("DMA", "PDMA")
 
 @dataclass(frozen=True)
 class Facts:
-    """Times are nanoseconds inside the steps, each a union over lanes; None means the signal is absent.
+    """Times are nanoseconds inside the steps, each a union over lanes. None means that the signal is absent.
 
-    ``host_ns`` gives the total length of bridge and Synapse calls by name, ``fallbacks`` the calls per op,
-    ``dropped_events`` the records a reader has to set aside, ``lanes`` the lanes with work per engine.
+    ``host_ns`` is the total length of bridge and Synapse calls by name, ``fallbacks`` the number of calls per op,
+    ``dropped_events`` the number of records that a reader has to set aside, and ``lanes`` the number of lanes with work
+    per engine.
     """
 
     steps: int

@@ -14,7 +14,7 @@ _COUNTS = {"aten::nonzero": 48, "aten::index.Tensor_out": 12, "aten::digamma": 1
 
 @dataclass(frozen=True)
 class LogFacts:
-    """Calls per op with overload, evicted recipe ids, and compilations of the last complete record."""
+    """Calls per op and overload, ids of evicted recipes, and the compilations in the last complete record."""
 
     fallbacks: Mapping[str, int] = field(default_factory=dict)
     evicted: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Runs of many ranks with one culprit: in each step, every rank loads, copies, computes and joins all-reduces."""
+"""Runs of many ranks with one culprit. In each step, every rank loads, copies, computes and joins all-reduces."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 from events import document, kernel, loader, memcpy, runtime, step, x
 
-# The time of every rank before loading, in the last collective, and after it; and the delay of a late rank; all in us.
+# The time that every rank takes before loading, in the last collective and after it, and the delay of a late rank; all
+# in us.
 LEAD, WIRE, REST, LATE = 200, 500, 50_000, 40_000
 STEPS = 4
 
 
 @dataclass(frozen=True)
 class Work:
-    """A rank's work in a step, in microseconds; ``link`` is the time of its group's all-reduce."""
+    """A rank's work in a step, in microseconds. ``link`` is the duration of its group's all-reduce."""
 
     load: int = 200
     host: int = 0
@@ -47,7 +48,7 @@ def one_rank(culprit: str, who: int) -> Slow:
 
 
 def one_group(culprit: str, who: int, size: int) -> Slow:
-    """The culprits are all ranks in the group (or host) of ``size`` ranks that includes ``who``."""
+    """Make culprits of all ranks in the group (or host) of ``size`` ranks that includes ``who``."""
     return lambda rank, _: SLOW[culprit] if rank // size == who // size else USUAL
 
 
@@ -66,10 +67,10 @@ def nobody(_rank: int, _number: int) -> Work:
 def write_run(
     folder: Path, ranks: int, slow: Slow, *, per_host: int = 4, skew: float = 0.0, steps: int = STEPS
 ) -> None:
-    """A file for each rank, in the folder of its host: ``node001/rank5.json``.
+    """Write the trace of each rank to the folder of its host, for example ``node001/rank5.json``.
 
-    The ranks of a host form a group, whose all-reduce precedes that of all ranks. Every second clock is ``skew`` us
-    ahead. A step lasts until its slowest rank is done, and REST longer; the host waits for its end.
+    The ranks of a host form a group, whose all-reduce precedes the all-reduce of all ranks. Every second clock is
+    ``skew`` us ahead. A step ends REST us after its slowest rank is done, and the host waits for that end.
     """
     lengths = [LEAD + _ready(slow, number, range(ranks)) + WIRE + REST for number in range(steps)]
     begins = list(accumulate(lengths, initial=0))
@@ -88,12 +89,12 @@ def write_run(
 
 
 def _jitter(rank: int) -> int:
-    """A few us, so that neighbouring ranks do not compute for exactly the same time."""
+    """A few us of variation, so that neighbouring ranks do not compute for exactly the same time."""
     return 7 * (rank % 3)
 
 
 def _ready(slow: Slow, number: int, ranks: range) -> int:
-    """The time at which all of ``ranks`` have reduced with their groups, in us since loading began."""
+    """The time at which all of ``ranks`` have finished the all-reduce of their groups, in us since loading began."""
     return max(slow(one, number).until_group + _jitter(one) + slow(one, number).link for one in ranks)
 
 
@@ -130,6 +131,6 @@ def _all_reduce(at: float, dur: float, call: int, group: str, ranks: range, elem
 
 
 def _listed(ranks: range) -> str:
-    """The ranks of a group as PyTorch lists them: if they are more than thirty, only the first ones and the last."""
+    """The ranks of a group in PyTorch's format, which shortens lists of more than thirty."""
     first = ", ".join(map(str, ranks[:29]))
     return str(list(ranks)) if len(ranks) <= 30 else f"[{first}, ..., {ranks[-1]}]"

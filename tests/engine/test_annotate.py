@@ -1,4 +1,4 @@
-"""Annotations of a trace: findings on nested lanes, idle time, counters."""
+"""Annotations of a trace: findings on nested lanes, idle time and counters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perftool.engine.drawing.annotate import annotate, nested_lanes
 from perftool.model.annotations import Annotations, Mark, Sample
 from perftool.model.report import Finding, Gain, Location
 
-# Two launches; the device is idle for 20 us before its first work and for 100 us between the two.
+# Two launches. The device is idle for 20 us before its first work and for 100 us between the two.
 EVENTS: list[Event] = [
     step(1, 100, 300),
     *launch(1, 110, 5, 120, 50),
@@ -35,7 +35,7 @@ def finding(code: str = "GAP101", location: Location | None = None, **changes: o
 
 
 def drawn(events: list[Event], *findings: Finding) -> tuple[Annotations, list[list[Mark]], dict[str, list[Sample]]]:
-    """The annotations of ``events``, parsed into lanes and counters."""
+    """Draw the annotations of ``events`` and parse them into lanes and counters."""
     with store_over(events) as store:
         report = replace(report_on(store, []), findings=findings)
         made = annotate(store, report, 0)
@@ -94,7 +94,7 @@ def test_counters() -> None:
     assert counters == {
         "device": [Sample(ts * 1000, {"busy": n}) for ts, n in ((100, 0), (120, 1), (170, 0), (270, 1), (400, 0))],
         "queue": [Sample(ts * 1000, {"depth": n}) for ts, n in ((110, 1), (120, 0), (265, 1), (270, 0))],
-        # PyTorch does not know how much the host's allocator reserves, and writes 0.
+        # PyTorch cannot tell how much the host's allocator reserves, and records 0.
             "memory host": [Sample(120_000, {"allocated bytes": 3})],
         "memory cuda:0": [
             Sample(110_000, {"allocated bytes": 10, "reserved bytes": 90}),

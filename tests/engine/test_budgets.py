@@ -1,4 +1,4 @@
-"""Budgets: their syntax, and when they hold."""
+"""The syntax of budgets, and when they hold."""
 
 from __future__ import annotations
 

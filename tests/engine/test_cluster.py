@@ -1,4 +1,4 @@
-"""Tasks on a fake cluster, without Dask or a clock; ``test_schedule`` uses a real cluster."""
+"""Tasks on a fake cluster, without Dask and without waiting. ``test_schedule`` uses a real cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Tell = Callable[["Future"], object]
 
 @dataclass(eq=False)
 class Future:
-    """The client's future for a task, finished when ``end`` is called."""
+    """A client's future for a task. It is finished once ``end`` is called."""
 
     task: Batch
     tell: list[Tell] = field(default_factory=list)
@@ -51,14 +51,14 @@ class Future:
         return f"{file.place} is done"
 
     def cancel(self) -> None:
-        # Dask counts a cancelled future as finished.
+        # Dask counts cancelled futures as finished.
         self.cancelled = True
         self.end()
 
 
 @dataclass
 class Client:
-    """A client of a cluster with one thread; keeps all the futures that it returned."""
+    """The client of a cluster with one thread. It keeps all futures that it has returned."""
 
     given: list[Future] = field(default_factory=list)
 
@@ -72,7 +72,7 @@ class Client:
 
 @dataclass(frozen=True)
 class WatchedCluster(Cluster):
-    """Ends the oldest future before each wait; a future whose file ``hangs`` never ends."""
+    """Ends the oldest future before each wait. A future whose file is called ``hangs`` never ends."""
 
     hangs: Callable[[str], bool] = lambda path: False
     outstanding: list[int] = field(default_factory=list)
@@ -84,7 +84,7 @@ class WatchedCluster(Cluster):
         for future in [future for future in left if not self.hangs(future.task.files[0].path)][:1]:
             future.end()
             future.tell.clear()
-            # A worker that dies loses its results; those of earlier tasks should have been fetched by now.
+            # A worker that dies loses its results. The program should already have fetched those of earlier tasks.
             self.ended.append(future)
             for earlier in self.ended[:-1]:
                 earlier.lost = True
@@ -94,7 +94,7 @@ class WatchedCluster(Cluster):
 def run(
     paths: list[str], hangs: Callable[[str], bool] = lambda path: False
 ) -> tuple[WatchedCluster, list[Any], list[str]]:
-    """The cluster, the results of the tasks, and the progress shown."""
+    """Run the tasks on a fake cluster, and return the cluster, their results and the progress shown."""
     cluster, said = WatchedCluster(Client(), 0, hangs), list[str]()
     tasks = [Batch((RankFile(path),)) for path in paths]
     made = list(cluster.run(tasks, lambda task, progress: "", lambda stage, _: said.append(stage)))
@@ -122,13 +122,13 @@ def test_a_rank_that_hangs_or_fails_is_the_only_one_lost() -> None:
 def test_a_silent_cluster_is_given_up_completely() -> None:
     cluster, made, _ = run([f"rank{rank}" for rank in range(50)], lambda _: True)
     assert made == [TaskFailed("the cluster did not answer for 0 s")] * 50
-    # The cluster was tried twice, not once for every few ranks.
+    # The program tried the cluster twice rather than once for every few ranks.
     assert len(cluster.client.given) == 8
 
 
 @pytest.fixture
 def dask(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The requests to the client of a fake Dask; its worker has our version."""
+    """The requests made to a fake Dask client, whose worker has our version."""
     asked: dict[str, Any] = {"versions": {"tcp://10.0.0.1:4000": __version__}}
 
     def client(**how: Any) -> SimpleNamespace:
@@ -171,7 +171,7 @@ def test_workers_with_another_version_are_refused_at_once(dask: dict[str, Any]) 
             connect("dask://head:8786")
 
 
-# A frame of 200,000 nested lists, which Dask would log with a traceback.
+# A frame of 200,000 nested lists, which Dask would report with a traceback.
 NESTED = struct.pack("<QQQ", 200_016, 1, 200_000) + b"\x91" * 200_000
 ANSWERS = {
     "nothing": b"", "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n", "zeros": bytes(100), "ones": b"\xff" * 100,
@@ -183,7 +183,7 @@ ANSWERS = {
 def test_a_peer_that_is_not_a_scheduler_gives_one_sentence(
     answer: bytes | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the answer ``None``, the server accepts the connection but sends nothing."""
+    """If the answer is ``None``, the server accepts the connection but sends nothing."""
     pytest.importorskip("distributed")
     logging.getLogger("distributed").addHandler(caplog.handler)
     monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.5)

@@ -1,4 +1,4 @@
-"""The values that rules use in addition to tables are computed from the same tables."""
+"""The values that rules use in addition to tables agree with those tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.engine.report.compose import context_of
 
 
 def test_the_window_is_that_of_the_table() -> None:
-    """Time between the steps makes the window longer than their sum."""
+    """Time between steps makes the window longer than the sum of the steps."""
     events = [step(1, 0, 100), *launch(1, 10, 5, 20, 50), step(2, 300, 100), *launch(2, 310, 5, 320, 80)]
     with store_over(events, events) as store:
         context = context_of(store, tuple(overview.steps(store)), "cuda")

@@ -1,4 +1,4 @@
-"""The first sentence names the culprit; its cost is the time that the run saves without it."""
+"""The first sentence identifies the culprit, and its cost is the time that the run would save without it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from perftool.engine.rules.pack import shipped_rules
 from perftool.errors import PerfToolError
 from perftool.model.report import Report
 
-# The rules that blame a rank, and those about the trace itself. A few cases run the whole pack.
+# The rules that blame a rank, and the rules about the trace itself. Only a few cases run the whole pack.
 ACCUSING = [rule for rule in shipped_rules() if rule.code.startswith(("COL", "TRC"))]
 ACCUSERS = {"COL103", "COL109", "COL110", "COL111", "COL112", "COL116"}
-# ``ddp`` has None, because an unnamed group of all ranks does not show how the run is parallelised.
+# ``ddp`` has None because an unnamed group of all ranks does not reveal how the run is parallelised.
 PARALLEL = {"ddp": None, "tp": "tp 4 x dp 2", "pp": "dp 2 x pp 4", "ep": "ep 4 x dp 2", "hsdp": "shard 4 x replicate 2"}
 DDP, TP, PP, EP, HSDP = (Layout(kind, layers=4, micro=6) for kind in ("ddp", "tp", "pp", "ep", "hsdp"))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run with ``troubles``, the code of the rule that reports them, and the beginning of its first sentence."""
+    """A run with ``troubles``, the code of the rule that should report them, and the start of the first sentence."""
 
     layout: Layout
     troubles: tuple[Trouble, ...]
@@ -67,7 +67,6 @@ CASES = {
 
 @cache
 def truth(layout: Layout) -> Simulated:
-    """The run without any trouble."""
     return simulate(layout)
 
 
@@ -89,7 +88,7 @@ def test_the_culprit_is_named_with_its_cost(name: str, tmp_path: Path) -> None:
     run.write(tmp_path)
     report = analyze([str(tmp_path)], None if case.whole_pack else ACCUSING)
     assert_named(report, case, run.step_us - truth(case.layout).step_us)
-    # With a single group, no rank is late because it waits for another rank elsewhere.
+    # With a single group, no rank can be late because it waits for a rank of another group.
     assert case.layout.kind != "ddp" or "only because" not in report.verdict.caveats
 
 
@@ -97,11 +96,11 @@ def test_the_culprit_is_named_with_its_cost(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranks", [64, 256])
 @pytest.mark.parametrize("kind", ["ddp", "tp", "pp", "ep", "hsdp"])
 def test_a_slow_host_of_many_is_named_with_the_cost(kind: str, ranks: int, tmp_path: Path) -> None:
-    # With fewer microbatches, the bubble of a pipeline of eight stages would hide a slow stage.
+    # With fewer microbatches, a pipeline of eight stages has a bubble long enough to hide a slow stage.
     layout = Layout(kind, ranks, 8, layers=2, micro=16)
     run = simulate(layout, [Trouble("device", tuple(range(8, 16)), 1.3)], steps=2)
     run.write(tmp_path)
-    # With 64 ranks, a pipeline has eight stages, and the slow host's eight ranks are one of them.
+    # With 64 ranks, a pipeline has eight stages of eight ranks, so the slow host is one of the stages.
     a_stage = kind == "pp" and ranks == 64
     code, who = ("COL103", "Stage 1 (ranks 8-15; node001)") if a_stage else ("COL110", "Host node001 (ranks 8-15)")
     assert_named(
@@ -121,7 +120,7 @@ def test_slow_links_of_all_groups_are_predicted_together(ranks: tuple[int, ...],
     assert first.code == ("COL116" if len(groups) == 2 else "COL109")
     assert first.gain
     assert first.gain.kind == "predicted"
-    # The fix promises half of the links' rate. In the simulation, healthy links reach a little less.
+    # The fix promises half of the rated bandwidth. In the simulation, healthy links stay slightly below that.
     assert first.gain.ns_per_step / 1_000 == pytest.approx(run.step_us - simulate(TP, steps=2).step_us, rel=0.1)
     assert "COL113" not in {found.code for found in report.findings}
 
@@ -228,7 +227,7 @@ def test_the_cost_is_also_predicted_from_one_recorded_step(tmp_path: Path) -> No
 
 
 class TwoTasks(InProcess):
-    """Analyses the ranks in two stores, one after the other, and joins their tables."""
+    """Analyses the ranks in two separate stores and joins their tables."""
 
     @property
     def workers(self) -> int:
@@ -236,7 +235,7 @@ class TwoTasks(InProcess):
 
 
 def test_two_tasks_give_the_report_of_one_including_ranks_that_only_wait(tmp_path: Path) -> None:
-    # The traces name the backend of their groups, which proves that the run uses a device.
+    # The traces contain the backend of their groups, which proves that the run uses a device.
     simulate(TP, [Trouble("device", (6,), 1.3)], steps=2).write(tmp_path)
     one, two = (analyze([str(tmp_path)], ACCUSING, schedule=schedule) for schedule in (InProcess(), TwoTasks()))
     assert "Ranks 4, 5, 7 are late in dp only because they wait for rank 6 in tp." in one.verdict.caveats
@@ -245,7 +244,7 @@ def test_two_tasks_give_the_report_of_one_including_ranks_that_only_wait(tmp_pat
 
 
 def test_the_bound_of_an_unexplained_wait_refers_to_the_median_step(tmp_path: Path) -> None:
-    # Rank 0 begins its only step late, for a reason from before the recording.
+    # Rank 0 begins its only step late, because of something before the recording.
     for rank, (begin, wait) in enumerate([(4_000, 100), (0, 4_100), (0, 4_100)]):
         kernels = [
             ("gemm", begin, 1_000, 7), ("ncclDevKernel_AllReduce_Sum", begin + 1_000, wait, 8),

@@ -1,4 +1,4 @@
-"""Comparisons: what counts as slower, what changed, and what is unknown."""
+"""Comparisons: what counts as slower, what changed, and what cannot be known."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_ops_compare_by_shapes_whatever_library_ran_them() -> None:
            rated("gemm", None, 900, 0.5, source="graph")]  # fmt: skip
     op, same = rate_changes(base, new)
     assert (op.name, op.shapes, op.factor) == ("convolution", "[[1]]", 1.5)
-    # No shapes of mm match, so its calls are compared as one, and only by their share of the best.
+    # No shapes of mm match, so all of its calls are compared together, and only by how close they come to the peak.
     assert (same.name, same.shapes, same.factor, same.delta_ns) == ("mm", "", None, 400)
     nothing = dict.fromkeys(BREAKDOWN, 0.0)
     sides = [RunSide("a", (), nothing, (), (), (), rates=tuple(ops)) for ops in (base, new)]
@@ -267,7 +267,8 @@ def device_side(device: str, *ops: OpRate) -> RunSide:
 
 
 def test_two_devices_compare_against_the_best_of_each() -> None:
-    # The new device has twice the peak. At its peak, the old device would need 80 of its 100 ns, and the new one 40 ns.
+    # The new device has twice the peak rate. At its peak, the old device would need 80 of its 100 ns, and the new one
+    # 40 ns.
     base = device_side("Old", rated("aten::mm", "[[1]]", 100, 0.8, calls=1))
     slow = device_side("New", rated("aten::mm", "[[1]]", 80, 0.5, calls=1))
     result = compare(base, slow)
@@ -288,7 +289,7 @@ def test_work_that_only_one_run_fuses_is_listed() -> None:
     assert (attention.work, attention.on_base, attention.apart.names) == ("attention", False, ("_softmax", "bmm"))
     assert (attention.fused.ns, attention.apart.ns, attention.apart.calls) == (200, 800, 4)
     assert (optimizer.work, optimizer.apart.ns) == ("optimizer", 100)
-    # Softmax without matmuls is not attention, and neither are ops that the fused side calls as often.
+    # Softmax without matmuls is not attention, and ops that the fused run calls just as often were not fused.
     assert compare(device_side("a", *apart[1:2]), device_side("b", *fused)).fusions == ()
     assert compare(device_side("a", *apart[:2]), device_side("b", *fused, *apart[:2])).fusions == ()
 
@@ -320,7 +321,7 @@ def test_kernels_generated_from_one_op_each_are_no_fusion() -> None:
 
 
 def test_only_the_beginning_of_very_long_names_is_searched_for_ops() -> None:
-    """Otherwise thousands of ops would be searched for in a name of millions of characters."""
+    """Otherwise, a name of millions of characters would be searched for each of thousands of ops."""
     single = [rated(f"aten::{name}", "[[1]]", 40, 0.5) for name in ("add", "mul", "silu")]
     for length, parts in ((1000, [("add", "mul", "silu")]), (1 << 19, [])):
         kernel = rated(f"triton_poi_fused_{'x' * length}_add_mul_silu_0", "[[2]]", 30, 0.5)
@@ -329,7 +330,7 @@ def test_only_the_beginning_of_very_long_names_is_searched_for_ops() -> None:
 
 
 def test_an_op_without_calls_has_no_factor() -> None:
-    """A damaged saved report may contain such an op."""
+    """A damaged report file may contain such an op."""
     ops = rated("aten::mm", "[[1]]", 100, 0.8), rated("aten::mm", "[[1]]", 80, 0.5)
     for base, new in ((replace(ops[0], calls=0), ops[1]), (ops[0], replace(ops[1], calls=0))):
         result = compare(device_side("Old", base), device_side("New", new))

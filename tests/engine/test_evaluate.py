@@ -1,4 +1,4 @@
-"""Which rules apply, their findings, the texts, and the order."""
+"""Which rules apply, what they find, and the texts and the order of the findings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CRASHED = load_rule(builtin_folder() / "trace_health" / "TRC001.toml")
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[TraceStore]:
-    """One store for all rules: no rule may spoil it for the next."""
+    """A single store for all rules, because no rule may spoil it for the next one."""
     events = [step(1, 0, 100), runtime("cudaLaunchKernel", 5, 5, 1), kernel("k", 20, 10, 1), x("op", 50, 5)]
     with store_over(events) as store:
         yield store
@@ -32,7 +32,7 @@ def opened() -> Iterator[TraceStore]:
 
 @pytest.fixture
 def run(opened: TraceStore, tmp_path: Path) -> Callable[..., Outcome]:
-    """A function that evaluates one rule, given by its query, message and other keys."""
+    """Returns a function that evaluates a rule made from a query, a message and other keys."""
 
     def evaluate_one(sql: str | None = None, message: str | None = None, **keys: str) -> Outcome:
         return evaluate(opened, [rule(tmp_path, sql, message, **keys)], CONTEXT, CRASHED)
@@ -169,5 +169,5 @@ def test_only_rules_equal_to_shipped_ones_are_trusted() -> None:
     assert not any(is_shipped(replace(rule, sql=f"{rule.sql} ")) for rule in shipped)
     assert not any(is_shipped(replace(rule, code="USR901")) for rule in shipped)
     assert not any(is_shipped(replace(rule, needs_names=("*a*a*",))) for rule in shipped)
-    # The SQL about what a fix changes must be the shipped one, too: otherwise it is as unsafe as a user's SQL.
+    # The SQL about the effects of a fix must be the shipped SQL as well, because any other is as unsafe as a user's.
     assert not any(is_shipped(replace(rule, whatif="SELECT 1")) for rule in shipped)

@@ -1,4 +1,4 @@
-"""Fingerprints survive a new recording of the same run, and distinguish different findings."""
+"""Fingerprints stay the same in a new recording of the same run, and differ between findings."""
 
 from __future__ import annotations
 

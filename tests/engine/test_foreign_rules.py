@@ -1,4 +1,4 @@
-"""Results of third-party rules are checked before use, and their cost is bounded."""
+"""The results of third-party rules are checked before use, and the cost of such rules is limited."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def test_many_findings_with_the_same_changes_are_one_replay(
     whatif = "SELECT 'prefetch' AS change, id AS task FROM slices WHERE name LIKE '%DataLoader%'"
     several = found(opened, tmp_path, "SELECT 'n' || range AS subject, 1 AS n, 0 AS rank FROM range(50)", whatif)
     assert len({one.gain for one in several}) == 1
-    # The second replay applies all fixes together, each change only once. The load in the fourth step is not replayed.
+    # The second replay applies all fixes together, and each change only once. Loading in the fourth step is not
+    # replayed.
     assert asked == [3, 3]
 
 

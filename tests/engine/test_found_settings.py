@@ -1,4 +1,4 @@
-"""A discovered configuration has limited rights; a named one may do everything."""
+"""A configuration file that was discovered has limited rights; one that the user names may do everything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.symlink("../outside", FOLDER / "link")
 
 
-# A key's text, and whether a discovered configuration may set it.
+# The text of a key, and whether a discovered configuration file may set it.
 ALLOWED = [
     'select = ["GAP"]', 'ignore = ["GAP101"]', 'fail-on = "never"', "exit-zero = true", 'exclude = ["*"]',
     'output-format = "github"', "preview = true", 'rule-packs = ["rules"]', 'rule-packs = ["./rules/../rules"]',

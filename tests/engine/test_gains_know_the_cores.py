@@ -1,4 +1,6 @@
-"""A gain from worker processes needs cores: if none were free, or the trace does not say, it is a bound."""
+"""Worker processes need free cores to save time. If no core was free, or the trace does not say, the gain is a
+bound.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def machine(cores: float, own_us: int, busy_us: int, delay_us: int = 0, count: int = 0) -> dict[str, Any]:
-    """A recording of six steps of 60 ms, with ``count`` threads in PyTorch (0: unknown)."""
+    """Facts recorded about six steps of 60 ms. PyTorch has ``count`` threads, or an unknown number if 0."""
     threads = [{"tid": 1, "name": "python", "cpu_ns": 360_000_000 - 1000 * delay_us, "delay_ns": 1000 * delay_us}]
     window = {"wall_ns": 360_000_000, "cpu_ns": 1000 * own_us, "machine_cpu_ns": 1000 * busy_us, "threads": threads}
     return {"version": 1, "machine": {"cores_allowed": cores}, "process": {"threads": count or None}, "window": window}
 
 
 def trace(folder: Path, recorded: dict[str, Any] | None, device: bool = False) -> Path:
-    """Six steps of 60 ms: 20 ms for a batch, then 40 ms of work, on the host or on a device."""
+    """Write a trace of six steps of 60 ms: 20 ms for a batch, then 40 ms of work on the host or on a device."""
     events: list[dict[str, Any]] = []
     for number in range(6):
         at = 60_000 * number
@@ -50,7 +52,6 @@ def trace(folder: Path, recorded: dict[str, Any] | None, device: bool = False) -
 
 
 def loader(trace: Path) -> Finding:
-    """The finding about data loading in ``trace``."""
     (found,) = analyze([str(trace)], LOADING).findings
     return found
 
@@ -64,7 +65,9 @@ def test_free_cores_make_a_prediction(tmp_path: Path) -> None:
 
 
 def test_busy_cores_make_a_bound_with_a_reason(tmp_path: Path) -> None:
-    """Both cores work 95 % of the time, so workers gain little, but a cheaper batch may still save the whole wait."""
+    """Both cores are busy 95 % of the time, so workers would gain little, but a cheaper batch could still save the
+    whole wait.
+    """
     finding = loader(trace(tmp_path, machine(2, 684_000, 684_000)))
 
     assert finding.gain
@@ -112,7 +115,7 @@ def test_a_run_with_more_threads_than_cores_overloads_itself(
 
 
 def test_a_finding_precedes_python_that_may_be_waiting_for_a_core(tmp_path: Path) -> None:
-    """The update takes 30 ms; 20 ms are Python or waiting."""
+    """The update takes 30 ms. In 20 ms, the thread runs Python or waits."""
     path = trace(tmp_path, machine(8, 360_000, 400_000, delay_us=180_000))
     whole = json.loads(path.read_text())
     events = [event for event in whole["traceEvents"] if event["name"].startswith("ProfilerStep")]

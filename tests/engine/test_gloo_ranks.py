@@ -1,4 +1,4 @@
-"""Ranks on CPUs, whose hosts reduce (gloo): who keeps the others waiting, and at what cost."""
+"""Ranks on CPUs, whose hosts reduce with gloo: who keeps the others waiting, and at what cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perftool.model.report import Report
 from perftool.readers.discover import find_inputs
 
 STEPS, RANKS = 5, 3
-# A rank's work before the first reduction, between the two, and after both; the time of a reduction; in us.
+# A rank's work before the first reduction, between the two and after both, and the duration of a reduction; all in us.
 FORWARD, BACKWARD, UPDATE, WIRE = 4_000, 2_000, 1_000, 1_500
 SLEEP = 20_000
 
@@ -21,9 +21,10 @@ SLEEP = 20_000
 def _write(
     folder: Path, sleeper: int | None, *, computes: bool = False, rows: int = 512, steps: int = STEPS, awake: int = 0
 ) -> int:
-    """Write a file for each rank. The rank ``sleeper`` sleeps for SLEEP in each step but the first ``awake`` ones, or
-    computes for that time if it ``computes``; its inputs have ``rows`` rows instead of 512. Returns the time of a step,
-    in us."""
+    """Write the trace of each rank, and return the length of a step in us. After ``awake`` steps, the rank ``sleeper``
+    sleeps for SLEEP in each step, or computes for that time if ``computes``. Its inputs have ``rows`` rows instead of
+    512.
+    """
     size = {rank: {"Input Dims": [[rows if rank == sleeper else 512, 512], [512, 512]], "Input type": ["float"] * 2}
             for rank in range(RANKS)}  # fmt: skip
     begin, events = 0, {rank: [meta("thread_name", "pt_gloo_runloop", tid=2)] for rank in range(RANKS)}
@@ -46,7 +47,7 @@ def _write(
                 x("aten::mm", at, BACKWARD - 20),
                 x("c10d::allreduce_", second[rank] - 10, 5),
                 _gloo(second[rank], second_done, 3),
-                # The program waits for both reductions here. Threads need a moment to wake up.
+                # The program waits here for both reductions. Threads need a moment to wake up.
                 x("torch.distributed.ddp.reducer::copy_bucket_to_grad", second_done + 30, 10),
                 x("aten::add_", second_done + 50, UPDATE),
             ]
@@ -64,7 +65,7 @@ def _gloo(begin: int, end: int, thread: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
-    """A run in which rank 1 sleeps, one in which no rank does, and the cost of the sleep per step, in us."""
+    """A run in which rank 1 sleeps, a run in which no rank does, and the cost of the sleep per step in us."""
     late, well = tmp_path_factory.mktemp("late"), tmp_path_factory.mktemp("well")
     took = _write(late, 1)
     return late, well, took - _write(well, None)
@@ -121,7 +122,7 @@ def test_waiting_in_two_reductions_at_once_counts_once(runs: tuple[Path, Path, i
         _, ranks = opened.query("SELECT rank, waited_ns FROM ranks ORDER BY rank")
         _, pairs = opened.query("SELECT last_rank, waited_ns, exposed_ns FROM waits_for WHERE rank = 0")
     waited = {rank: ns / STEPS for rank, ns in ranks}
-    # Rank 0 waits from its first reduction until rank 1 arrives at the second; during BACKWARD it also computes.
+    # Rank 0 waits from its first reduction until rank 1 arrives at the second, and also computes during BACKWARD.
     assert waited[0] == pytest.approx(1_000 * (SLEEP + BACKWARD), rel=0.01)
     assert waited[1] < 0.01 * waited[0]
     assert [last for last, _, _ in pairs] == [1]

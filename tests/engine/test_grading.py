@@ -1,4 +1,4 @@
-"""The same grading for all rules: severity depends on the cost of a finding and its certainty."""
+"""All rules are graded alike: severity depends on the cost of a finding and on its certainty."""
 
 from __future__ import annotations
 

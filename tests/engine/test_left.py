@@ -1,4 +1,4 @@
-"""The end of the report when the device is busy."""
+"""How a report ends when the device is busy."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from perftool.engine.report.left import LargeOp, Left
 
 H100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
 BF16 = "c10::BFloat16"
-# 2 * 4096^3 operations take 138.9 us at an H100's peak, and 173.6 us at the attainable 80 %.
+# 2 * 4096^3 operations take 138.9 us at an H100's peak rate, and 173.6 us at the 80 % that can be reached.
 PRODUCT: dict[str, Any] = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [BF16, BF16]}
 
 
 def headline_of(folder: Path, work_us: float, **shapes: Any) -> str:
-    """The report on a step in which one op keeps the device busy."""
+    """The headline for a step in which one op keeps the device busy."""
     events: list[Event] = [
         step(1, 0, work_us + 20),
         x("aten::mm", 1, 10, **shapes),
@@ -39,7 +39,7 @@ def test_a_device_at_its_attainable_rate_has_nothing_left(tmp_path: Path) -> Non
 
 
 def test_shares_are_of_all_work_whatever_the_number_of_shapes(tmp_path: Path) -> None:
-    """Many small shapes of one op add up, and ops too small for the report's table count too."""
+    """Many small shapes of one op add up, and so do ops too small for the table of the report."""
     times = [*[("my::large", 100, n) for n in range(4)], *[("my::small", 5, n) for n in range(80)]]
     times += [(f"my::op{n}", 2, 1) for n in range(100)]
     events: list[Event] = [step(1, 0, 1020)]
@@ -56,7 +56,7 @@ def test_shares_are_of_all_work_whatever_the_number_of_shapes(tmp_path: Path) ->
 
 
 def test_an_op_far_above_its_model_proves_nothing(tmp_path: Path) -> None:
-    # 8 times the operations, which take 1111 us at the peak.
+    # 8 times as many operations, which take 1111 us at the peak rate.
     found = headline_of(tmp_path, 400, **{**PRODUCT, "Input Dims": [[8192, 8192], [8192, 8192]]})
 
     assert "aten::mm 100.0 %, faster than modelled. " in found
@@ -111,7 +111,7 @@ def test_the_ending_follows_from_the_ops(ops: list[LargeOp], ending: str) -> Non
 
 
 def test_a_recording_without_work_says_so(tmp_path: Path) -> None:
-    """An export without events, because the profiler's schedule had already begun its next cycle."""
+    """An export without events: the profiler's schedule had already begun its next cycle."""
     path = tmp_path / "trace.json"
     path.write_bytes(document([x("PyTorch Profiler (0)", 0, 100, cat="Trace")]))
     verdict = analyze(str(path)).verdict

@@ -1,4 +1,4 @@
-"""The cost of thousands of process groups grows with their number, not with its square."""
+"""The cost of thousands of process groups grows with their number rather than with its square."""
 
 from __future__ import annotations
 

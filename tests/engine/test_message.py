@@ -1,4 +1,4 @@
-"""Messages of rules can only show values."""
+"""Messages of rules can do nothing but show values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts: ranks analysed separately and joined anywhere give the report of all traces together."""
+"""Ranks analysed separately as parts and joined anywhere lead to the same report as all traces together."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def part_of(*paths: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The parts of a run of three ranks, made one by one from the traces and the log next to one of them."""
+    """The parts of a run of three ranks, one part per trace. A configuration file lies next to two of the traces."""
     here = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("run"))
     write_run(Path(), 3, one_rank("loader", 1), per_host=2, skew=200_000.0, steps=2)
@@ -54,7 +54,7 @@ def test_merging_gives_the_report_of_the_folder_in_any_order_and_grouping(run: l
     assert b"its device waits 40.1 ms for the data loader" in traces
     assert render_json(analyze(run[::-1], RULES)) == traces
     Path("some.part").write_bytes(part_of(*run[1:]))
-    # A rank that two parts contain counts once.
+    # A rank counts once even if two parts contain it.
     Path("all.part").write_bytes(part_of("some.part", *run[:2]))
     assert Path("all.part").read_bytes() == part_of(*run)
     assert render_json(analyze(["all.part"], RULES)) == traces
@@ -65,7 +65,7 @@ def test_a_part_is_small_and_describes_itself(run: list[str]) -> None:
         head = json.loads(archive.read("part.json"))
     assert (head["format"], head["version"], head["ranks"]) == ("habana_perf_tool part", 1, [1])
     assert Path(run[1]).stat().st_size < 22_000
-    # Each rank lists the members of all groups; if every part kept them, parts would grow with the square of the ranks.
+    # Each rank lists the members of all groups. If every part kept them, parts would grow with the square of the ranks.
     assert head["parts"][0]["facts"]["metadata"]["1"]["distributedInfo"] == {"rank": 1, "world_size": 3, "pg_count": 2}
 
 
@@ -77,7 +77,7 @@ def test_tables_over_ranks_can_be_queried_but_single_events_cannot(run: list[str
 
 
 def changed(part: str, tables: dict[str, bytes] | None = None, **head: Any) -> bytes:
-    """``part`` with other entries in its head, and other ``tables``."""
+    """A copy of ``part`` with other entries in its head and other ``tables``."""
     with zipfile.ZipFile(part) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     entries["part.json"] = json.dumps({**json.loads(entries["part.json"]), **head}).encode()
@@ -89,14 +89,14 @@ def changed(part: str, tables: dict[str, bytes] | None = None, **head: Any) -> b
 
 
 def with_facts(part: str, **facts: Any) -> bytes:
-    """``part`` with other facts about its only rank."""
+    """A copy of ``part`` with other facts about its only rank."""
     with zipfile.ZipFile(part) as archive:
         (only,) = json.loads(archive.read("part.json"))["parts"]
     return changed(part, parts=[{**only, "facts": {**only["facts"], **facts}}])
 
 
 def answers(part: str, **row: Any) -> list[Any]:
-    """The rules' answers in ``part``; the first answer gets the single row ``row``."""
+    """The answers of rules in ``part``, with the single row ``row`` for the first one."""
     with zipfile.ZipFile(part) as archive:
         (only,) = json.loads(archive.read("part.json"))["parts"]
     first, *others = only["facts"]["answers"]
@@ -215,7 +215,7 @@ def test_repeated_content_is_bounded_by_the_size_of_the_part(run: list[str], que
 
 
 def test_texts_in_lists_are_bounded_by_the_size_of_the_part(run: list[str]) -> None:
-    """DuckDB trusts the unpacked size that the file states."""
+    """DuckDB trusts the uncompressed size that the file states."""
     columns = [f"NULL::{one.type} AS {one.name}" for one in catalog()["recipes"].columns if one.name != "kernel_names"]
     names = "list(repeat('x', 10_000)) AS kernel_names FROM range(1000)"
     table = Path("new.parquet")
@@ -230,14 +230,14 @@ def test_texts_in_lists_are_bounded_by_the_size_of_the_part(run: list[str]) -> N
 
 
 def test_tables_that_need_too_much_memory_are_not_called_damage() -> None:
-    """Lists with 400 MB of texts do."""
+    """Lists with 400 MB of text, for example."""
     says = r"^the tables of the parts need too much memory; give fewer parts \(Out of memory: more, please\)$"
     with pytest.raises(InputError, match=says), corrupt_as_input_error():
         raise duckdb.OutOfMemoryException("Out of memory: more, please")
 
 
 def zigzag(number: int) -> bytes:
-    """``number`` as the Thrift of Parquet writes it."""
+    """``number`` as Parquet's Thrift encodes it."""
     left, written = 2 * number, b""
     while left > 127:
         left, written = left >> 7, written + bytes([left & 127 | 128])
@@ -245,7 +245,7 @@ def zigzag(number: int) -> bytes:
 
 
 def repacked(part: str, method: int = zipfile.ZIP_DEFLATED, **more: bytes) -> bytearray:
-    """``part`` with each member packed by ``method``, and ``more`` members."""
+    """A copy of ``part`` with every member compressed by ``method``, and with ``more`` members."""
     with zipfile.ZipFile(part) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()} | more
     file = io.BytesIO()
@@ -311,7 +311,7 @@ def test_an_input_that_is_unreadable_without_a_reason_is_refused(run: list[str])
 def test_a_damaged_text_in_a_table_is_refused_in_a_sentence(run: list[str]) -> None:
     with zipfile.ZipFile(run[0]) as archive:
         table = archive.read("tables/0/tracks.parquet")
-    # Damages a column name, which DuckDB repeats in its message when it lists the existing columns.
+    # Damage a column name, which DuckDB then repeats when its error message lists the existing columns.
     at = table.index(b"\x18\x06engine") + 2
     Path("hand.part").write_bytes(changed(run[0], {"tracks": table[:at] + b"\xff" + table[at + 1 :]}))
     with pytest.raises(InputError, match="the tables of a part are damaged; make the part again"):
@@ -328,7 +328,7 @@ def test_two_parts_of_one_rank_are_not_one_run(run: list[str]) -> None:
 
 @pytest.mark.parametrize("others", [[], ["node001/rank2.json"]])
 def test_a_part_and_a_trace_of_one_rank_are_not_one_run(run: list[str], others: list[str]) -> None:
-    """Their steps would count together, so the part could hide a slow trace."""
+    """Their steps would be counted together, so the part could hide a slow trace."""
     for given in ([run[0], "node000/rank0.json", *others], [*others, "node000/rank0.json", run[0]]):
         with pytest.raises(InputError, match=r"^node000/rank0.json and p0.part both contain rank 0; leave one out"):
             analyze(given, RULES)

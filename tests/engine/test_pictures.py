@@ -1,4 +1,4 @@
-"""The pictures of a report on a few events."""
+"""The charts of a report on a few events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from perftool.model.report import Finding, Location
 
 @pytest.fixture(scope="module")
 def drawn() -> Iterator[Callable[..., Pictures]]:
-    """Returns a function that draws the run ``starved`` with the given findings."""
+    """Returns a function that draws the charts of the run ``starved`` with the given findings."""
     with store_over(starved()) as store:
         report = report_on(store, (RULE,))
 

@@ -30,7 +30,7 @@ def test_a_wait_without_a_gain_ranks_by_its_share_of_the_time() -> None:
     def order(gain: int) -> list[str]:
         return [found.code for found in ranked([finding("B001", gain), finding("C001", None), pause], {}, step_ns=100)]
 
-    # A bound counts for 0.8 of itself.
+    # A bound is weighted with 0.8.
     assert order(62) == ["A001", "B001", "C001"]
     assert order(63) == ["B001", "A001", "C001"]
     for strange in (-1, 1.5, float("nan"), "much", None):
@@ -72,9 +72,10 @@ def test_a_straggler_comes_before_findings_of_single_ranks() -> None:
 
     bound, predicted = Gain(100, 0.1), Gain(100, 0.1, "predicted")
     assert [first(own, gain) for own in (99, 500) for gain in (bound, predicted)] == ["COL103"] * 4
-    # Findings about ranks that wait for the late rank do not come first either: once it is on time, they lose no time.
+    # Findings about ranks that wait for the late rank do not come first either, because these ranks lose no time once
+    # it is on time.
     assert first(500, predicted, rank=2) == "COL103"
-    # A late rank without a gain keeps no other rank waiting.
+    # If a late rank has no gain, it keeps no other rank waiting.
     assert first(1, Gain(0, 0.0, "predicted")) == "GAP102"
 
 
@@ -129,7 +130,7 @@ def test_a_finding_explains_only_the_idle_time_that_it_shares_with_a_symptom() -
     assert rest(finding("A001", 15)) == ("A001", 85)
     assert rest(finding("A001", 9)) == (None, 100)
     assert rest(finding("B001", 90)) == (None, 100)
-    # The idle causes in a finding's evidence are more exact than those of the findings that it explains.
+    # The idle causes in the evidence of a finding are more exact than those in the findings that it explains.
     own = [{"cause": "copy", "ns": 50}, {"cause": "optimizer", "ns": 300}, {"cause": "queued", "ns": 900}]
     assert rest(replace(finding("A001", 90), evidence={"idle_causes": own})) == ("A001", 75)
     # Third-party rules may put anything into their evidence.

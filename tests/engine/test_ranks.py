@@ -1,4 +1,4 @@
-"""Many ranks: numbered, analysed separately, joined; the report equals that of one store over all of them."""
+"""Many ranks are analysed separately and joined. The report equals that from a single store with all ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB"}
 
 
 def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: int = 3) -> list[dict[str, Any]]:
-    """Steps of 10 ms: a loader, launches, a kernel of ``compute`` us, and an all-reduce that ends at 9 ms.
+    """Steps of 10 ms with a loader, launches, a kernel of ``compute`` us, and an all-reduce that ends at 9 ms.
 
     This rank reaches the all-reduce ``late`` us after the others, and its clock is ``clock`` us ahead.
     """
@@ -51,7 +51,9 @@ def rank_events(late: int = 0, clock: float = 0.0, compute: int = 2000, steps: i
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run of four ranks: the second is late, the clock of the third is 5 ms ahead, the fourth computes more."""
+    """A run of four ranks. The second one is late, the clock of the third is 5 ms ahead, and the fourth computes
+    more.
+    """
     for rank, events in enumerate(
         [rank_events(), rank_events(late=3000), rank_events(clock=5000), rank_events(compute=4000)]
     ):
@@ -102,7 +104,7 @@ def test_many_small_traces_are_read_together(tmp_path: Path) -> None:
 def test_ranks_of_unequal_length_read_together_or_separately_give_one_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Pinning saves nothing on the first rank, whose device is busy during the copies and whose steps are short.
+    # Pinning saves nothing on the first rank, because its device is busy during the copies and its steps are short.
     for rank, lengths in enumerate([[STEP], [STEP, 3 * STEP], [STEP, 3 * STEP, 2 * STEP]]):
         write(tmp_path / f"rank{rank}.json", uneven(rank, lengths), rank, 3, deviceProperties=[A100])
     rules = only("CPY101", "ENG104", "GAP101", "COL102")
@@ -117,7 +119,7 @@ def test_ranks_of_unequal_length_read_together_or_separately_give_one_report(
 
 
 def uneven(rank: int, lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """Steps of ``lengths`` us: matmuls whose sizes differ between ranks, and a copy from pageable memory."""
+    """Steps of ``lengths`` us, with matmuls whose sizes differ between ranks and a copy from pageable memory."""
     events, at = [], 0
     for number, us in enumerate(lengths):
         first = 100 * number
@@ -239,7 +241,7 @@ def test_ranks_given_twice_or_not_at_all_get_free_numbers(tmp_path: Path) -> Non
 
 
 def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    # As texts, these numbers sort differently.
+    # Sorted as text, these numbers would have a different order.
     ranks = [1, 2, 10]
     for rank in ranks:
         write(tmp_path / f"rank{rank}.json", rank_events(steps=1, clock=rank * 10.0), rank, 11)
@@ -249,14 +251,14 @@ def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert [rank.rank for rank in report.ranks] == ranks
     assert [rank.offset_ns for rank in report.ranks] == [0, -10_000, -90_000]
     assert report.summary["steps"].value == 3
-    # With a user's rule, each trace becomes a task of its own.
+    # With a user's rule, each trace is a task of its own.
     apart = analyze([str(tmp_path)], [*only("COL103"), rule("USR904", "SELECT 'never' AS subject WHERE false")])
     assert [one.rank for one in apart.steps] == ranks
     assert as_dict(apart) == as_dict(report)
 
 
 def test_all_times_of_a_collective_count_from_the_zero_of_the_run(tmp_path: Path) -> None:
-    """Times in a trace count from its own zero; those of the second trace begin one ms later."""
+    """Times in a trace count from the zero of that trace. The second trace's zero is 1 ms later."""
     paths = [
         write(tmp_path / f"rank{rank}.json", rank_events(), rank, 2, baseTimeNanoseconds=10**18 + rank * 1_000_000)
         for rank in range(2)
@@ -297,7 +299,7 @@ def test_omissions_of_a_rank_are_reported(folder: Path, monkeypatch: pytest.Monk
 
 
 def rule(code: str, sql: str) -> Rule:
-    """A rule with scope "rank" and this query."""
+    """A rule with scope "rank" and the query ``sql``."""
     pattern = next(rule for rule in RULES if rule.code == "TRC106")
     return replace(pattern, code=code, sql=sql, message="said", needs=(), params=())
 

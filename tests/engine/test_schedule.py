@@ -1,4 +1,4 @@
-"""Killed workers, whose ranks are retried. A real Dask cluster. URLs."""
+"""Killed workers whose ranks are retried, a real Dask cluster, and URLs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RANKS = 3
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run of three ranks; the last one computes longest."""
+    """A run of three ranks, the last of which computes longest."""
     for rank in range(RANKS):
         (tmp_path / f"rank{rank}.json").write_bytes(trace(rank))
     return tmp_path
@@ -55,9 +55,10 @@ def trace(rank: int) -> bytes:
 
 
 def killing(pids: Callable[[], list[int]], after: int) -> tuple[Callable[[str, int], None], list[int]]:
-    """A progress function that kills one of ``pids`` once ``after`` ranks are done, and the list of killed processes.
+    """Return a progress function that kills one of ``pids`` once ``after`` ranks are done, and the list of killed
+    processes.
 
-    Several ranks may finish together, so the count may skip ``after``.
+    Several ranks may finish at the same time, so the count may skip ``after``.
     """
     killed: list[int] = []
 
@@ -113,7 +114,7 @@ def dies_on_rank_2(task: Batch, progress: Any = None, **shared: Any) -> Any:
 
 
 def holds_on(task: Batch, _: Any = None) -> str:
-    """Returns at once for rank 0; otherwise works for a minute in a folder that it removes."""
+    """Return at once for rank 0, and otherwise work for a minute in a folder that is removed at the end."""
     if "rank0" in task.files[0].path:
         return "done"
     with tempfile.TemporaryDirectory(dir=Path(task.files[0].path).parent):
@@ -133,12 +134,12 @@ def test_an_interrupt_waits_for_no_worker_and_leaves_no_folder(tmp_path: Path) -
     with pytest.raises(KeyboardInterrupt):
         list(Processes(2).run(tasks, holds_on, progress))
 
-    # A worker that was still running would remove its folder only later.
+    # A worker that was still running would not have removed its folder yet.
     assert list(tmp_path.iterdir()) == []
 
 
 def will_not_end(task: Batch, _: Any = None) -> str:
-    """Returns at once for rank 0; otherwise leaves a temporary folder behind, and ignores SIGTERM."""
+    """Return at once for rank 0, and otherwise leave a temporary folder behind and ignore SIGTERM."""
     if "rank0" in task.files[0].path:
         return "done"
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
@@ -177,7 +178,7 @@ def sends_itself_ctrl_c(task: Batch, _: Any = None) -> str:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A Dask cluster of two processes on this machine, with timeouts long enough for a busy one."""
+    """A Dask cluster of two processes on this machine. Its timeouts are long enough for a busy machine."""
     dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
     monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 600)
     patience = {f"distributed.comm.timeouts.{what}": "600s" for what in ("connect", "tcp")}
@@ -191,7 +192,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def pids(cluster: Any) -> list[int]:
-    """The process ids of the workers of ``cluster``."""
     return [worker.pid for worker in cluster.workers.values()]
 
 
@@ -199,7 +199,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_report(
     folder: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule = connect(cluster.scheduler_address.replace("tcp://", "dask://"))
-    # Relative paths refer to this folder, not to the working directory of the workers.
+    # Relative paths refer to this folder rather than to the working directory of the workers.
     monkeypatch.chdir(folder)
     progress, killed = killing(lambda: pids(cluster), 1)
 
@@ -225,7 +225,7 @@ def test_a_cluster_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def bucket() -> Iterator[str]:
-    """The URL of an in-memory folder with a run of two ranks, and a file that is not a trace."""
+    """The URL of an in-memory folder that contains a run of two ranks and a file that is not a trace."""
     fsspec = pytest.importorskip("fsspec")
     system = fsspec.filesystem("memory")
     for rank in range(2):

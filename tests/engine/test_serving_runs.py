@@ -1,4 +1,4 @@
-"""A folder with log, metrics pages and client result is one run; its numbers reach the summary and its users."""
+"""A folder with a log, metrics pages and a client's result is one run, and its figures appear in the summary."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_numbers_of_the_client_and_of_the_server(slow: Report) -> None:
     assert numbers["ttft_ms"] == pytest.approx(2656.175)
     assert numbers["ttft_p99_ms"] == pytest.approx(6009.528)
     assert numbers["itl_p99_ms"] == pytest.approx(38.0526, abs=1e-4)
-    # (125.4957 s - 0.0001 s) in 48 requests, between the two pages.
+    # (125.4957 s - 0.0001 s) / 48 requests, from the two pages.
     assert numbers["queue_time_ms"] == pytest.approx(2614.49, abs=0.1)
     assert numbers["preemptions"] == 0
 
@@ -45,7 +45,8 @@ def test_without_a_client_the_page_and_the_log_give_the_numbers() -> None:
     report = analyze([str(folder / name) for name in ("server.log", "metrics_before.txt", "metrics_after.txt")])
     assert report.summary["ttft_ms"].value == pytest.approx(2649, abs=20)
     assert report.summary["ttft_p99_ms"].value is None
-    # A mean over the log's intervals with requests; the load filled only a part of the first and the last interval.
+    # The mean over those intervals of the log that have requests. Load covered only parts of the first and last
+    # interval.
     assert report.summary["output_tokens_per_s"].value == pytest.approx(308, rel=0.15)
 
 
@@ -106,10 +107,10 @@ def test_keys_and_values_count_if_annotations_state_the_contexts(tmp_path: Path)
              "GPU KV cache size: 400,000 tokens, Maximum concurrency for 4,096 tokens per request: 97.66x"]  # fmt: skip
     log = tmp_path / "server.log"
     log.write_text("".join(f"{prefix}{line}\n" for line in lines))
-    # 80,000 tokens are 20 % of the cache: 7.8 GiB, which add to the time at 3.35 TB/s.
+    # 80,000 tokens are 20 % of the cache, which is 7.8 GiB; reading them takes additional time at 3.35 TB/s.
     text = "and the keys and values of 80,000 tokens (at most 7.80 GiB) takes 7.50 ms at the memory's bandwidth, 75.0 %"
     assert any(text in line for line in server_lines(analyze([str(tmp_path)])))
-    # The number of blocks that the user sets is below what would fit.
+    # The user sets fewer blocks than would fit.
     log.write_text(log.read_text() + f"{prefix}non-default args: {{'num_gpu_blocks_override': 96}}\n")
     assert any("not counted" in line for line in server_lines(analyze([str(tmp_path)])))
 

@@ -1,4 +1,4 @@
-"""The tool's configuration: which file counts, which value wins, and messages about invalid ones."""
+"""The tool's configuration: which file is used, which value takes precedence, and messages about invalid values."""
 
 from __future__ import annotations
 

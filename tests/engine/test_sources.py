@@ -1,4 +1,4 @@
-"""The lines of code behind findings: the user's own frames, their time and location."""
+"""The lines of code behind findings: the user's own frames, with their time and location."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def function(name: str, ts: float, dur: float) -> Event:
 
 
 def found(code: str, *events: Event) -> Finding:
-    """The finding of the rule ``code`` for ``events`` of one rank."""
     rules = [rule for rule in PACK if rule.code == code]
     with store_over(list(events)) as store:
         return report_on(store, rules).findings[0]
@@ -34,7 +33,7 @@ def lines(finding: Finding) -> list[tuple[str | None, int | None, str, int]]:
     return [(one.file, one.line, one.function, one.ns) for one in finding.location.sources]
 
 
-# A step of 1 ms: the host runs Python, and the device works for the last 20 %.
+# A step of 1 ms in which the host runs Python, and the device works only in the last 20 %.
 STARVED = (
     step(1, 0, 1000),
     runtime("cudaLaunchKernel", 800, 10, 5),
@@ -59,8 +58,9 @@ def test_python_between_the_ops_is_named_by_the_users_innermost_function() -> No
 
 
 def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
-    """PyTorch names such a function after the line that it had reached when the recording began, in this test the line
-    of prof.step() in a training loop."""
+    """PyTorch gives such a function the line that it had reached when the recording began. Here, that is the line of
+    prof.step() in a training loop.
+    """
 
     def numbered(name: str, number: int, parent: int | None, ts: float, dur: float) -> Event:
         return x(name, ts, dur, "python_function", **{"Python parent id": parent, "Python id": number})
@@ -75,7 +75,7 @@ def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
         numbered("<built-in function collect>", 7, 2, 200, 590),
     )
     one = found("GAP106", *STARVED, *stacks)
-    # In this trace, whose beginning is cut off, the same functions were called during the recording.
+    # In this trace, the beginning is cut off, and the same functions were called during the recording.
     cut = [{**event, "args": {**event["args"], "Python parent id": 9}} for event in stacks]
 
     assert lines(one)[:2] == [("prog.py", None, "main", 613_000), ("prog.py", 27, "batch_of", 160_000)]
@@ -102,7 +102,7 @@ def test_functions_none_of_which_runs_for_most_of_the_time_are_named_by_their_ca
 
     assert lines(one)[0] == ("data.py", 5, "add_features", 620_000)
     assert [function for _, _, function, _ in lines(one)[1:]] == ["year", "hour"]
-    # A function that runs for nearly all of the recorded time distinguishes nothing.
+    # A function that runs for nearly all of the recorded time says nothing about the place.
     assert lines(found("GAP106", *STARVED, stacks[0], *features))[0][2] == "main"
 
 
@@ -115,7 +115,8 @@ def test_comprehensions_of_several_functions_are_named_after_their_functions() -
     )  # fmt: skip
     one = found("GAP106", *STARVED, *stacks)
 
-    # log_sum_exp and the function that it calls take more than half of the time, but line 88 takes more than either.
+    # log_sum_exp and the function that it calls take more than half of the time together, but line 88 takes more than
+    # either of them.
     assert lines(one)[0] == ("crf.py", 79, "forward", 723_000)
     assert [line[:3] for line in lines(one)[1:]] == [("crf.py", 88, "forward"), ("crf.py", 135, "log_sum_exp")]
 
@@ -149,13 +150,12 @@ def test_code_of_a_package_is_the_place_only_if_the_users_own_code_names_none(tm
     main, load = function("train.py(10): main", 1, 998), function("data.py(3): load", 620, 80)
     assert places(main, *library, load) == [("train.py", "main"), ("data.py", "load")]
     assert places(*library) == [("timm/models/vit.py", "forward")]
-    # A function that contains the whole run would be the place of everything.
     assert places(main, *library) == [("timm/models/vit.py", "forward"), ("train.py", "main")]
-    # The package that the user's code calls comes before the packages that it uses.
+    # The package that the user's code calls comes before the packages that this package uses.
     trainer = function("trainer/loop.py(7): fit", 2, 996), function("trainer/data.py(9): read", 10, 600)
     reading = function("columns/table.py(3): parse", 12, 590)
     assert places(main, *trainer, reading)[0] == ("trainer/data.py", "read")
-    # A function that runs for a short time is a place, even if it is the user's only one.
+    # A function that runs briefly is a place even if it is the only one of the user's functions.
     assert places(load, *library) == [("data.py", "load")]
 
 
@@ -233,7 +233,9 @@ def test_files_of_another_machine_are_found_by_the_end_of_their_path(tmp_path: P
 def test_a_path_that_no_system_can_hold_is_searched_within_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Frame names may be 64 kB long: a path component may exceed 255 characters, and there may be 32,000 of them."""
+    """Frame names may be 64 kB long, so a path component may exceed 255 characters, and a path may have 32,000
+    components.
+    """
     assert placed("/home/u/" + "a" * 300 + "/train.py", tmp_path) == ("/home/u/" + "a" * 300 + "/train.py", False)
     looked = []
     monkeypatch.setattr(os.path, "isfile", lambda path: looked.append(path))
@@ -286,7 +288,7 @@ def test_a_function_that_waits_for_the_next_batch_is_never_the_place_of_a_loss(t
     (found,) = [one for one in analyze([str(tmp_path / "trace.json")]).findings if one.code == "SRV103"]
 
     assert [(line.file, line.function) for line in found.location.sources] == [("worker.py", "main")]
-    # The function takes 200 ms, of which it waits 180.
+    # The function takes 200 ms, but it waits for 180 ms of that time.
     assert found.location.sources[0].ns <= 20_000_000
 
 

@@ -13,7 +13,7 @@ from perftool.engine.rules.pack import load_packs
 from perftool.model.report import Report, Source, StepLength, Verdict
 from perftool.reporters.naming import facts
 
-# A thread of the run was ready but had no core for 20 % of the recording.
+# A thread of the run was ready to run but had no core for 20 % of the recording.
 OVERLOADED = {
     "version": 1, "machine": {"cores_allowed": 2},
     "window": {"wall_ns": 100_000, "threads": [{"tid": 1, "name": "python", "cpu_ns": 70_000, "delay_ns": 20_000}]},
@@ -63,7 +63,7 @@ def test_a_backward_pass_makes_a_training_run(tmp_path: Path) -> None:
     added = x("torch::autograd::AccumulateGrad", 310, 5)
 
     assert report_of(forward, tmp_path).run.kind == "inference"
-    # A backward pass without an optimizer may only compute gradients of inputs, for attributions.
+    # A backward pass without an optimizer may only compute gradients with respect to inputs, for attributions.
     assert report_of([*forward, backward], tmp_path).run.kind is None
     assert report_of([*forward, backward, added], tmp_path).run.kind == "training"
 
@@ -84,7 +84,7 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
         path.write_bytes(document(events, **device))
         return analyze([str(path)]).verdict
 
-    # Two reads and a write of 4 bytes each, at 3.35 TB/s: 358 us, and 895 us.
+    # Two reads and one write of 4 bytes per element at 3.35 TB/s take 358 us and 895 us.
     far, near = verdict_of(100_000_000), verdict_of(250_000_000)
     assert ", but at only 36.4 % of its peak." in far.headline
     assert far.detail == "Pointwise, normalisation and copy kernels take 985 us of 1.00 ms."
@@ -153,7 +153,9 @@ def context_of(path: Path) -> str:
 
 
 def alternating(count: int, long: int, work: list[Event] | None = None) -> list[Event]:
-    """``count`` steps of 4 ms on the CPU; every second one takes ``long`` us and does ``work`` after its first 4 ms."""
+    """``count`` steps of 4 ms on the CPU. Every second step takes ``long`` us instead and does ``work`` after its first
+    4 ms.
+    """
     events, ts = [], 0.0
     for number in range(count):
         odd = number % 2 == 1
@@ -175,7 +177,7 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
         "instead of 0."
     )
     assert "6 steps, mean 7.40 ms" in facts(report)
-    # Gains are shares of the mean, because no step takes the median of an even number of steps.
+    # Gains are shares of the mean step, because no step is as long as the median of an even number of steps.
     assert all(found.gain.ns_per_step <= 7_400_000 for found in report.findings if found.gain)
 
 
@@ -183,7 +185,9 @@ def test_steps_of_two_lengths_are_not_described_by_their_median(tmp_path: Path) 
 def test_long_steps_further_apart_than_the_two_groups_have_no_length(
     longest: int, lengths: int, tmp_path: Path
 ) -> None:
-    """Steps of a recording on a busy machine: the long ones differ by up to 712 ms, the two groups only by 232 ms."""
+    """The steps of a recording on a busy machine. The long ones differ by up to 712 ms, but the two groups only by 232
+    ms.
+    """
     events, ts = [], 0
     for number, dur in enumerate((804, 328, 324, 800, longest, 374, 606, 366)):
         events += [step(number, ts, 1000 * dur), x("aten::mm", ts, 1000 * dur - 100)]
@@ -218,7 +222,7 @@ def test_on_an_overloaded_machine_long_steps_need_work_of_their_own(tmp_path: Pa
 
 
 def test_times_of_uneven_steps_are_parts_of_the_mean_step_and_of_the_recording(tmp_path: Path) -> None:
-    """Steps of 13, 338, 13, 9 and 9 ms, in which all but a millisecond is Python."""
+    """Steps of 13, 338, 13, 9 and 9 ms, which run Python except for one millisecond."""
     events, ts = [], 0
     for number, dur in enumerate((13_000, 338_000, 13_000, 9_000, 9_000)):
         events += [step(number, ts, dur), x("train.py(3): simulate", ts + 1000, dur - 1000, "python_function")]
@@ -289,7 +293,7 @@ def test_a_recording_that_is_nearly_all_warm_up_says_so_first(tmp_path: Path) ->
 
 
 def test_a_single_event_is_compared_with_the_whole_recording(tmp_path: Path) -> None:
-    """The usual iteration loses nothing to a compilation during another iteration."""
+    """A compilation in one iteration does not slow down the other iterations."""
     name = "execute_context_0(0)_generation_8(8)"
     usual = [
         x(name, at, 10_000, "user_annotation") for at in (*range(0, 50_000, 10_000), *range(110_000, 160_000, 10_000))
@@ -348,7 +352,7 @@ def test_calls_that_vary_on_a_cpu_limit_the_recording_and_give_no_advice(tmp_pat
 
 
 def test_the_time_before_and_after_the_steps_is_given_with_the_functions_that_take_it(tmp_path: Path) -> None:
-    """The trace has the profiler's span, so the time counts even without stacks."""
+    """The trace contains the profiler's span, so this time counts even without stacks."""
     steps = [event for k in range(4) for event in (step(k, 5000 + 1000 * k, 1000), x("aten::mm", 5000 + 1000 * k, 900))]
     span = x("PyTorch Profiler (0)", 0, 12_000, "Trace", pid="Spans", tid="PyTorch Profiler")
     stacks = [
@@ -367,10 +371,10 @@ def test_the_time_before_and_after_the_steps_is_given_with_the_functions_that_ta
         "Of the 12.0 ms recorded, 5.00 ms pass before the first complete step, mostly in tokenize (run.py), "
         "and 3.00 ms after the last complete step, mostly in plot (run.py)."
     ) in said(*steps, span, *stacks)
-    # The profiler ends and saves during the last update, after its own span.
+    # The profiler stops and saves its trace during the last update, after its span has ended.
     saving = x("Optimizer.step#Adam.step", 8900, 9000, "user_annotation")
     assert "after the last" not in said(*steps, span | {"dur": 9100}, saving)
-    # The time before the first step may be a part of a step.
+    # The time before the first step may be part of a step.
     assert "pass before" not in said(
         *short, *(x("aten::mm", one["ts"], 900) for one in short), x("aten::mm", 0, 400), span | {"dur": 4600}
     )
@@ -444,7 +448,7 @@ def test_an_optimizer_with_a_large_share_of_the_time_is_named(tmp_path: Path) ->
     assert "The optimizer (SparseAdam) takes 40.0 % of the time." in said("SparseAdam", 4000)
     assert "The optimizer (Adamax) takes 30.0 % of the time." in said("Adamax", 3000, *lookahead)
     assert "The optimizer" not in said("SparseAdam", 1000)
-    # The first finding, on Adam, says it.
+    # The first finding, which is about Adam, says so already.
     assert "The optimizer" not in said("Adam", 4000)
 
 
@@ -476,7 +480,7 @@ def test_a_loop_of_ops_is_shown_with_its_length_and_how_often_it_runs(tmp_path: 
 
 
 def test_a_loop_of_unnamed_ops_is_not_mentioned(tmp_path: Path) -> None:
-    # The ops take less than a third of the time between them.
+    # The ops fill less than a third of the time between them.
     events = [step(1, 0, 10_000)]
     for k in range(20):
         events += [x(name, 400 * k + at, 30) for name, at in (("aten::sub", 0), ("aten::topk", 100), ("aten::lt", 200))]
@@ -575,7 +579,7 @@ def test_a_layer_that_its_module_calls_again_and_again_is_counted(tmp_path: Path
 
 
 def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> None:
-    """The caller of both functions has all of the time, and a library's functions belong to their caller."""
+    """The caller of both functions has all of the time. The time of library functions belongs to their caller."""
     library = [python("transformers/models/clip/modeling_clip.py(9): forward", 110, 6800, 5)]
     encoded = [python("run.py(8): encode", 100 + 3500 * k, 3500, 3 + 10 * k) for k in range(2)]
     events = [
@@ -591,7 +595,7 @@ def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> N
 
 
 def test_a_call_that_ran_when_the_recording_began_counts_with_the_later_calls(tmp_path: Path) -> None:
-    """The recording begins inside a call of encode, for which it has no line."""
+    """The recording begins inside a call of encode, so that call has no line."""
 
     def call(name: str, number: int, parent: int | None, ts: float, dur: float) -> Event:
         return x(name, ts, dur, "python_function", **{"Python parent id": parent, "Python id": number})
@@ -648,8 +652,8 @@ def test_the_first_call_of_a_module_with_most_of_its_time_is_named_instead_of_it
 
 
 def test_functions_have_the_backward_pass_of_what_they_compute(tmp_path: Path) -> None:
-    """What the outermost function computes itself, outside of modules, is named too; the function that runs the
-    backward pass does not have its time.
+    """The verdict also names what the outermost function computes outside of modules. The function that runs the
+    backward pass does not get its time.
     """
 
     def forward(name: str, at: int, dur: int, number: int) -> Event:
@@ -733,7 +737,7 @@ def test_unannotated_backward_work_belongs_to_the_annotation_of_its_forward_op(t
 
 
 def test_overhead_that_no_single_op_has_is_given_with_the_number_of_ops(tmp_path: Path) -> None:
-    """Each of five kinds of ops takes a fifth of the overhead."""
+    """Each of five kinds of op takes a fifth of the overhead."""
     free = [f"aten::{name}" for name in ("view", "expand", "transpose", "empty", "as_strided")]
     events = [step(1, 0, 10_000), step(2, 10_000, 10_000)]
     for at in range(0, 20_000, 2000):
@@ -806,7 +810,9 @@ def test_the_layers_of_a_decoder_are_no_loop_of_small_ops(tmp_path: Path) -> Non
 
 
 def test_shares_of_modules_include_inner_modules_and_count_no_work_twice(tmp_path: Path) -> None:
-    """Block takes 60 % of the work, 50 % of it in Conv. So it is not named beside Conv, and nor are its own 10 %."""
+    """Block takes 60 % of the work: 50 % in its submodule Conv and 10 % itself. It is not named beside Conv, and
+    neither are those 10 %.
+    """
 
     path = tmp_path / "trace.json"
     path.write_bytes(document([

@@ -1,4 +1,4 @@
-"""Waiting ranks: how much of their collectives is waiting, for whom, in which groups."""
+"""Waiting ranks: what share of their collectives is waiting, for whom, and in which groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perftool.reporters.naming import facts
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """Eight ranks, tp 4 x dp 2; the device of rank 6 is slow."""
+    """The report on eight ranks, tp 4 x dp 2, in which the device of rank 6 is slow."""
     folder = tmp_path_factory.mktemp("run")
     simulate(Layout("tp"), [Trouble("device", (6,), 1.3)], steps=2).write(folder)
     return analyze([str(folder)])
@@ -39,7 +39,7 @@ def test_a_slow_device_is_checked_by_a_command_of_its_vendor(report: Report) -> 
 def test_waiting_is_listed_by_role_and_not_as_busy_time(report: Report) -> None:
     tp, dp = report.groups
     assert (tp.role, tp.size, tp.groups, dp.role, dp.size, dp.groups) == ("tp", 4, 2, "dp", 2, 4)
-    # In tp, the neighbours 4, 5 and 7 wait for rank 6; in dp, ranks 0 to 3 wait for ranks 4 to 7.
+    # In tp, ranks 4, 5 and 7 wait for their neighbour, rank 6. In dp, ranks 0 to 3 wait for ranks 4 to 7.
     assert [one.ranks for one in tp.waiting] == [(0, 1, 2, 3, 6), (4, 5, 7)]
     assert [one.ranks for one in dp.waiting] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert tp.waiting[1].ns_per_step > 4_000_000
@@ -60,7 +60,7 @@ def test_the_bubble_of_each_stage_is_a_number(tmp_path: Path) -> None:
     stages, ranks, computes, bubbles, shares = zip(*rows, strict=True)
     assert (stages, ranks) == ((0, 1, 2, 3), ([0, 1], [2, 3], [4, 5], [6, 7]))
     assert computes[2] == pytest.approx(1.3 * computes[1], rel=0.02)
-    # A device computes or waits; the host needs a little time.
+    # A device either computes or waits, except for a little time that the host needs.
     for computed, waited, share in zip(computes, bubbles, shares, strict=True):
         assert computed + waited == pytest.approx(1_000 * run.step_us, rel=0.05)
         assert share == pytest.approx(waited / 1_000 / run.step_us, rel=0.02)

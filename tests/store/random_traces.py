@@ -13,7 +13,9 @@ COLLECTIVES = ("nccl:all_reduce", "nccl:all_gather", "gloo:broadcast")
 
 @dataclass(frozen=True)
 class Work:
-    """Device work: its class, its interval, and the call that launched it (None if that was before the recording)."""
+    """Device work: its class, its interval and the call that launched it, or None if it was launched before the
+    recording.
+    """
 
     kind: str
     ts: int
@@ -23,7 +25,7 @@ class Work:
 
 @dataclass
 class Trace:
-    """A run in microseconds: host steps, host intervals by class, device work, and the events that show them."""
+    """A run in microseconds: its host steps, host intervals by class, device work, and the events that show them."""
 
     steps: list[tuple[int, int]] = field(default_factory=list)
     host: list[tuple[str, int, int]] = field(default_factory=list)

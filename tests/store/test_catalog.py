@@ -25,7 +25,7 @@ every_query = of_each({name: table for name, table in catalog().items() if table
 
 @pytest.fixture(scope="module")
 def empty() -> duckdb.DuckDBPyConnection:
-    """Every table as its header declares it, without rows."""
+    """A database with every table as its header declares it, without rows."""
     connection = duckdb.connect()
     connection.execute(CREATE_RAW + ";" + macros())
     create_dictionaries(connection)

@@ -29,7 +29,9 @@ peaks = [{ dtype = "bf16", unit = "matrix", rate = 200e12 }]
 
 @pytest.fixture
 def report_of(tmp_path: Path) -> Callable[..., Report]:
-    """The report on a product of 4096^3 in 1 ms, for a device ``named`` in the trace and one given by the user."""
+    """Returns a function that reports on a 4096^3 matmul of 1 ms. Its arguments are the user's device and the trace's
+    metadata.
+    """
 
     def asked(given: str | None, **named: Any) -> Report:
         shapes = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [BF16, BF16]}

@@ -31,7 +31,7 @@ Row = dict[str, Any]
 
 
 def op(name: str, ts: float, work_us: float, correlation: int, work: str = "k", **args: Any) -> list[Event]:
-    """An op of 20 us that launches one kernel, which starts 100 us after the op."""
+    """An op of 20 us, and the kernel that it launches, which starts 100 us after the op does."""
     return [x(name, ts, 20, **args), *launch(correlation, ts + 5, 5, ts + 100, work_us, work)]
 
 

@@ -93,7 +93,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (2, 0, 1, 'host', 'pair', 'cpu_op', 20_000, 5000, 25_000, 0, None, True),
         (6, 0, 1, 'host', 'odd', 'something', 60_000, 0, 60_000, 0, None, True),
     ]),
-    # A step lasts until its work is done; the last one launched nothing and is partial.
+    # A step lasts until its work is done. The last step launched nothing and is partial.
     "steps": ([
         step(3, 0, 100), *launch(1, 10, 5, 50, 80), step(4, 100, 100), *launch(2, 110, 5, 140, 20), step(5, 200, 50),
     ], [
@@ -246,7 +246,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         (1, 0, 1, None, 'unknown', 'torch.compile', 100_000, 500_000, 600_000),
         (4, 0, 2, None, 'unknown', 'torch.compile', 12_000_000, 1_000_000, 13_000_000),
     ]),
-    # Begins and ends beyond the edges of the recording; events that cannot be slices.
+    # Begins and ends beyond the edges of the recording, and events that cannot become slices.
     "input_issues": ([
         begin("pair", 20), end(25, "pair"), end(30, "other"), begin("open", 40), x("backwards", 50, -5),
         {**HOST, "ph": "X", "name": "endless", "ts": 1}, {**HOST, "ph": "X", "name": "timeless", "dur": 1},
