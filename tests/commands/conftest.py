@@ -1,4 +1,4 @@
-"""Runs the tests of commands without any configuration, repository or CI variables around them."""
+"""Runs the tests of commands without configuration files, a repository or CI variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from builders.program import Run
 
 @pytest.fixture(autouse=True)
 def _outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No configuration, repository or CI around the run; the caller's environment does not matter."""
+    """Run in an empty folder, without configuration files, a repository or CI variables, whatever the caller's
+    environment.
+    """
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith(("GITHUB_", "CI_", "HABANA_PERF_TOOL_")):
@@ -25,7 +27,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def anew() -> None:
-    """Disables the memory of analyses, for tests that compare analyses or change what an analysis does."""
+    """Disable the memory of analyses, for tests that compare analyses or change how they work."""
 
 
 @pytest.fixture(autouse=True)

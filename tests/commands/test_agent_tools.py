@@ -1,4 +1,4 @@
-"""The tools for agents: answers and limits."""
+"""Answers and limits of the tools for agents."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_client_gets_answers_and_reasons_for_refusals(tmp_path: Path) -> None:
 
 
 async def conversation(talk: Callable[[Callable[[str, dict[str, Any]], Awaitable[Any]]], Awaitable[Any]]) -> Any:
-    """The result of ``talk``, called with a function that calls the tools of a server for the samples."""
+    """Start a server for the samples, and return the result of ``talk``, which gets a function that calls its tools."""
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
@@ -113,7 +113,7 @@ def test_a_folder_named_like_a_pattern_stands_for_itself(tmp_path: Path) -> None
 
 
 def test_a_link_named_like_an_escaped_folder_leads_nowhere(tmp_path: Path) -> None:
-    """An analysis of ``a*`` read what the link ``a[*]`` names."""
+    """An analysis of ``a*`` used to read the target of the link ``a[*]``."""
     root, outside = tmp_path / "root", tmp_path / "outside"
     for folder in (root / "a*", outside):
         folder.mkdir(parents=True)
@@ -187,7 +187,7 @@ def test_the_workers_of_a_call_end_with_it() -> None:
 
     end(child)
 
-    # The pipe ends when the last process that holds it ends.
+    # The pipe closes when the last process that has it open ends.
     assert os.read(read, 1) == b""
     os.close(read)
 

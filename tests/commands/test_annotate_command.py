@@ -1,4 +1,4 @@
-"""``annotate`` from the user's view: its file, its messages, and opening the file in a browser."""
+"""``annotate`` as a user sees it: the file it writes, its messages, and opening the file in a browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from perftool.errors import PerfToolError
 from perftool.model.annotations import Annotations
 from perftool.model.report import Location
 
-# A device that waits for the data loader most of the time.
+# A device that spends most of the time waiting for the data loader.
 EVENTS = [step(1, 0, 1000), loader(10, 700), *launch(1, 750, 5, 760, 200), step(2, 1000, 1000), loader(1010, 700),
           *launch(2, 1750, 5, 1760, 200)]  # fmt: skip
 TRACE = document(EVENTS, schemaVersion=1)
@@ -29,7 +29,7 @@ TRACE = document(EVENTS, schemaVersion=1)
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """``run.json`` in the current folder."""
+    """Write ``run.json`` to the current folder."""
     path = tmp_path / "run.json"
     path.write_bytes(TRACE)
     return path
@@ -90,7 +90,7 @@ def test_rules_can_be_chosen(trace: Path, run: Run) -> None:
 
 
 def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
-    """The clock of rank 1 is 300 us ahead, so its collectives seem to end 300 us later."""
+    """The clock of rank 1 is 300 us ahead, so its collectives appear to end 300 us later."""
     for rank, ahead in enumerate((0, 300)):
         events = [step(1, ahead, 2000)]
         for at in (100, 500, 900, 1300):
@@ -118,7 +118,9 @@ def test_ranks_share_a_timeline_on_one_clock(tmp_path: Path, run: Run) -> None:
 def test_redact_leaves_out_secrets_that_events_of_several_ranks_repeat(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
 ) -> None:
-    """Ranks that are too large for one store are joined, and the joined store lacks most of their metadata."""
+    """Ranks that are too large for one store are analysed separately, and the joined store has little of their
+    metadata.
+    """
     monkeypatch.setattr(batch, "BATCH_BYTES", batch_bytes)
     secrets = ["first-of-two-secrets", "other-of-two-secrets"]
     for rank, secret in enumerate(secrets):
@@ -132,7 +134,7 @@ def test_redact_leaves_out_secrets_that_events_of_several_ranks_repeat(
 
 
 def test_redact_leaves_out_secrets_that_only_events_contain(tmp_path: Path, run: Run) -> None:
-    """Secrets in the values of arguments with telling names, and in names. Times and counts stay."""
+    """Secrets are removed from names and from arguments whose names give them away. Times and counts stay."""
     args = {"apiKey": "event-secret-2", "PIN_PASSWORD": 4711, "max_tokens": 7}
     event = x("op --token=event-secret-1", 100, 50, **args)
     events = [step(1, 0, 2000), event, *launch(1, 300, 5, 310, 50, "event-secret-2")]
@@ -164,7 +166,7 @@ def test_redact_copies_metadata_that_nest_deeper_than_orjson_writes(tmp_path: Pa
 
 
 def test_redact_leaves_out_secrets_in_repeated_members(tmp_path: Path, run: Run) -> None:
-    """Only the last of several members with one name is read and searched for secrets."""
+    """If an object has several members of the same name, only the last one is read and searched for secrets."""
     text = document([step(1, 0, 2000), *launch(1, 100, 5, 110, 50, "k")])
     hidden, shown = b'{"env":{"API_TOKEN":"hidden-secret"},', b'"env":{"API_TOKEN":"sho\\u0077n-secret"},'
     (tmp_path / "run.json").write_bytes(hidden + shown + text[1:])
@@ -227,7 +229,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[threading.Thread, str]]:
-    """Starts serving a file; returns the serving thread and the file's address."""
+    """Returns a function that starts serving a file and returns the serving thread and the file's address."""
     monkeypatch.setattr(serve, "_open_browser", lambda address: True)
     file = tmp_path / "a b.json"
     file.write_bytes(TRACE)
@@ -248,7 +250,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], tupl
 
 
 def asked(address: str, **headers: str) -> urllib.request.Request:
-    """A request from the Perfetto UI, or from another origin given in ``headers``."""
+    """A request from the Perfetto UI, unless ``headers`` contains another origin."""
     return urllib.request.Request(address, headers={"Origin": serve.UI, **headers})
 
 

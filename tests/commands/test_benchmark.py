@@ -21,7 +21,7 @@ from perftool.errors import InputError, PerfToolError
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[BenchmarkResult]:
-    """The results of running benchmarks one after the other."""
+    """The results that benchmarks return, one after the other."""
     given: list[BenchmarkResult] = []
     monkeypatch.setattr(perftool.proof, "prove", lambda benchmark, request, stage: given.pop(0))
     return given
@@ -74,8 +74,7 @@ def test_from_runs_the_benchmarks_of_the_findings_in_a_report(tmp_path: Path) ->
 
 
 def test_the_benchmark_that_a_rule_names_proves_it() -> None:
-    """Of the rules of a benchmark, test_benchmarks.py checks that they fire on its naive form and not on the advised
-    one."""
+    """test_benchmarks.py checks that a benchmark's rules fire on the naive form and not on the advised one."""
     rules = {rule.code: rule for rule in shipped_rules()}
     proved = {name: find_benchmark(name).rules for name in benchmark_names()}
     named = [(code, rule.benchmark) for code, rule in rules.items() if rule.benchmark]

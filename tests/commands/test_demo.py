@@ -1,4 +1,4 @@
-"""``demo`` shows a report, and opens a browser only for a person at a terminal."""
+"""``demo`` shows a report. It opens a browser only if a person sits at a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``diff``: traces, folders and saved reports; exit codes."""
+"""``diff`` on traces, folders and saved reports, with its exit codes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from builders.program import Run
 from events import begin, document, end, kernel, launch, runtime, step, x
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
-# One rule is enough, because the subject is the step times.
+# These tests are about step times, so one rule is enough.
 DIFF = ("diff", "--select", "GAP101")
 
 
 def run_of(name: str, step_us: int) -> str:
-    """A trace with ten steps of about ``step_us``."""
+    """Write a trace with ten steps of about ``step_us``."""
     events, at = [], 0
     for number in range(10):
         dur = step_us + number % 3 * step_us // 100
@@ -105,7 +105,7 @@ def folder_of(name: str, *ranks: bytes, suffix: str = "") -> str:
 
 
 def rank_of(rank: int, step_us: int, count: int = 10, first: int = 0) -> bytes:
-    """A trace of ``rank`` with ``count`` steps, numbered from ``first``."""
+    """A trace of ``rank`` with ``count`` steps, which are numbered from ``first``."""
     events = [
         part
         for number in range(count)
@@ -163,7 +163,7 @@ def without_steps(rank: int, dur_us: int) -> bytes:
 @pytest.mark.parametrize(
     ("slow", "code", "sentence"),
     [
-        # The many steps of a fast rank do not hide a slow rank, whose fewer steps have other names.
+        # The many steps of a fast rank must not hide a slow rank whose fewer steps have other numbers.
         (rank_of(1, 2000, 9, first=100), 1, ""),
         (rank_of(1, 2000, 4), 2, "the new run is not judged: each rank needs at least 5 complete steps, and rank 1"),
         (without_steps(1, 20_000), 2, "so the runs are not judged: base has complete steps of ranks 0-1"),
@@ -185,7 +185,7 @@ def test_the_gate_does_not_pass_a_rank_that_has_no_steps_on_both_sides(run: Run)
 
 
 def with_kernels(name: str, dur_us: int | None) -> str:
-    """Ten steps of 1 ms, each with a kernel of ``dur_us``; without kernels if it is None."""
+    """Write a trace of ten steps of 1 ms, each with a kernel of ``dur_us``, or without one if it is None."""
     events = []
     for number in range(10):
         at = number * 1000
@@ -219,7 +219,9 @@ def test_the_gate_fails_if_device_work_is_missing(run: Run, dur_us: int | None, 
 
 
 def with_launches(name: str, kernels: int, step_us: int = 1000, *, steps: int = 10, around: Sequence[str] = ()) -> str:
-    """Steps of ten launches; the first ``kernels`` have a kernel. Calls named ``around`` enclose the last two."""
+    """Write a trace with ten launches in each step, of which the first ``kernels`` have a kernel. Calls named
+    ``around`` enclose the last two launches.
+    """
     events = []
     for number in range(steps):
         at = number * step_us
@@ -243,7 +245,7 @@ CAPTURE = ("cudaStreamBeginCapture", "cudaStreamEndCapture")
         (8, (), 2, "the new run is not judged: "
                    "rank 0 lacks 20.0 % of the kernels that its steps launched (base: 0.0 %)"),
         (10, (), 0, ""),
-        # Calls inside a capture launch nothing.
+        # Calls inside a capture do not launch anything.
         (8, CAPTURE, 0, ""),
     ],
 )  # fmt: skip
@@ -352,7 +354,9 @@ def test_events_with_the_category_of_annotations_are_part_of_the_run(run: Run) -
 
 
 def annotated(name: str, *, outer: bool) -> str:
-    """Ten repetitions of ``train_step``, each with two of ``micro_batch``; without the former unless ``outer``."""
+    """Write a trace with 20 calls of ``micro_batch``; with ``outer``, pairs of them are inside 10 calls of
+    ``train_step``.
+    """
     events = []
     for number in range(20):
         at = 1000 * number
@@ -437,7 +441,7 @@ def test_a_kernel_as_long_as_the_recording_hides_no_slow_steps(run: Run, until: 
 
 
 def passes(count: int, dur_us: int, *, first: int = 0, at: int = 0, on_device: bool = True) -> list[dict[str, Any]]:
-    """Steps of ``dur_us``, each with one op and, if ``on_device``, a kernel."""
+    """Steps of ``dur_us`` with one op each and, if ``on_device``, one kernel."""
     events: list[dict[str, Any]] = []
     for number in range(first, first + count):
         events += [step(number, at, dur_us), x("aten::mm", at + 1, dur_us - 2)]
@@ -447,12 +451,12 @@ def passes(count: int, dur_us: int, *, first: int = 0, at: int = 0, on_device: b
 
 
 def late_work(number: int, name: str, at: int, end: int, call: str = "cudaLaunchKernel") -> list[dict[str, Any]]:
-    """A call and its work on a stream of its own, which lasts until ``end``."""
+    """A call and the work it launches on a stream of its own, which lasts until ``end``."""
     return [runtime(call, at, 2, 900 + number), kernel(name, at + 3, end - at - 3, 900 + number, stream=20 + number)]
 
 
 def chained(count: int, dur_us: int) -> list[dict[str, Any]]:
-    """Steps, each of which launches work that ends shortly after the work of the previous step."""
+    """Steps that each launch work that ends shortly after the work of the previous step."""
     whole = count * dur_us
     works = (late_work(number, "late", number * dur_us + 8, whole + number) for number in range(count))
     return [*passes(count, dur_us), *(event for work in works for event in work)]
@@ -468,7 +472,7 @@ def test_the_gate_does_not_judge_work_that_is_longer_than_the_recording_of_the_h
 @pytest.mark.parametrize(
     "slow",
     [
-        # Only the first of these steps has a length.
+        # Only the first of these steps has a known length.
         chained(10, 50_000),
         # The slow steps are incomplete.
         [*passes(10, 1000), *passes(9, 50_000, first=10, at=10_000, on_device=False)],

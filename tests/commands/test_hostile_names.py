@@ -1,5 +1,5 @@
-"""No text from a trace, a log, a configuration or a rule pack can control a terminal or command a CI system. Checks
-every output of every command, with a trace in which each name tries to.
+"""No text from a trace, a log, a configuration or a rule pack may control a terminal or give commands to a CI system.
+Checks every output of every command on a trace in which every name tries to do that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def hostile_trace(scale: int = 1) -> bytes:
 
 
 def pack(folder: Path) -> Path:
-    """A third-party rule in which every text is hostile."""
+    """A third-party rule whose texts are all hostile."""
     folder.mkdir()
     text = json.dumps(HOSTILE)
     (folder / "ACM901.toml").write_text(f"""
@@ -139,7 +139,9 @@ def test_every_format_of_every_command_is_checked() -> None:
 
 
 def _busy_trace() -> bytes:
-    """A busy CPU, whose verdict names the largest op and two annotations, and says where its loader spends its time."""
+    """A trace of a busy CPU. Its verdict names the largest op and two annotations, and says where the loader spends its
+    time.
+    """
     name, events = "q\nforged \u202e", []
     for number in range(4):
         at = 10_000 * number

@@ -1,4 +1,4 @@
-"""Every command that reads runs honours every input option, given on the command line or in a configuration."""
+"""Every command that reads runs honours all input options, both on the command line and in a configuration file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ fix = "None."
 example = "None"
 references = []
 """
-# For each row of the table of options: a value, and a check that the program honoured it.
+# For each row of the table of options, a value and a check that the program honours it.
 CASES: dict[str, tuple[str, Any]] = {
     "log": ("console.log", lambda seen: seen.inputs.texts == ("console.log",)),
     "metrics": ("metrics.json", lambda seen: seen.inputs.texts == ("metrics.json",)),
@@ -66,7 +66,7 @@ ELSEWHERE = {"source_roots": "test_sources", "part": "test_parts", "scheduler": 
 
 
 class Seen(PerfToolError):
-    """Records what a command requests from the analysis."""
+    """Raised in place of an analysis, with what the command requested."""
 
     def __init__(self, inputs: Inputs, rules: tuple[Rule, ...], schedule: Schedule) -> None:
         super().__init__("seen")
@@ -75,7 +75,7 @@ class Seen(PerfToolError):
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, _outside: None) -> list[Seen]:
-    """The requests of commands in a folder with two runs."""
+    """The requests that commands make in a folder with two runs."""
     found: list[Seen] = []
 
     @contextmanager
@@ -85,7 +85,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, _outside: None) -> list[Seen]:
         yield
 
     monkeypatch.setattr(analysis, "analysed", analysed)
-    # The saved report to compare with.
+    # Makes saved.json a saved report to compare with.
     monkeypatch.setattr(saved_report, "read_saved", lambda path: object() if path == "saved.json" else None)
     for folder in ("box", "pack"):
         Path(folder).mkdir()
@@ -98,7 +98,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, _outside: None) -> list[Seen]:
 
 
 def written(name: str, value: str) -> str:
-    """A line of a configuration that sets the row ``name`` to ``value``."""
+    """The line of a configuration file that sets the option ``name`` to ``value``."""
     made = next(one for one in ROWS if one.name == name)
     if made.type == "list of strings":
         return f"{made.key} = {json.dumps([value])}"
@@ -128,7 +128,7 @@ def test_every_command_honours_every_input_option(
         extra += [made.flag, *([value] if value else [])]
     assert run(command, *ARGUMENTS[command], *extra) == 2
     if command not in made.on:
-        # `diff` compares two runs, so it ignores a configuration's settings of one run, with a warning.
+        # `diff` compares two runs, so it ignores settings that are for one run and warns about them.
         assert where == "option" or command != "diff" or f"ignores these settings of one run: {made.key}" in run.err
     elif (command, name) == ("whatif", "rule_packs"):
         assert "there is no rule" not in run.err

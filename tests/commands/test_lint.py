@@ -1,4 +1,4 @@
-"""``lint`` as CI sees it: exit codes, streams, files; run in process on the samples and on tiny traces."""
+"""``lint`` as CI sees it: exit codes, streams and files. Runs in this process, on the samples and on tiny traces."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from builders.program import Run
 from events import Event, document, step, x
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
-# Two warnings, RCP102 and RCP106, and two findings of level info.
+# Two warnings (RCP102 and RCP106) and two findings of level info.
 SLOW = str(SAMPLES / "cpu" / "torch_compile_recompile.json.gz")
 GOOD = str(SAMPLES / "cpu" / "healthy.json.gz")
 
 
 def trace(name: str, content: str | None = None) -> str:
-    """A trace file with one step and one op, or with ``content``."""
+    """Write a trace with one step and one op, or with ``content``."""
     events = [
         {
             "ph": "X",
@@ -381,7 +381,7 @@ def test_a_baseline_of_another_version_exits_2(run: Run) -> None:
 
 @pytest.mark.parametrize("options", [["-o", "no/out"], ["--also", "sarif:no/out"], ["--write-baseline", "no/out"]])
 def test_a_read_only_folder_exits_2(run: Run, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
-    def refuse(_: Path) -> None:  # permissions do not stop root
+    def refuse(_: Path) -> None:  # root may write despite permissions
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr("perftool.output_file.whole_file", refuse)
@@ -423,7 +423,7 @@ def test_budgets(run: Run, budget: str, code: int, expected: set[str]) -> None:
     ("slow", "expected"),
     [
         ([step(at, 2000 * at, 2000) for at in range(100, 103)], {"BUD101"}),
-        # Nothing marks steps in the trace of this rank.
+        # The trace of this rank contains no step marks.
         ([x("aten::mm", 0, 1000)], {"BUD102"}),
     ],
 )

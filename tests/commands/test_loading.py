@@ -1,4 +1,4 @@
-"""Commands and the types of their options are loaded on demand."""
+"""Commands and the types of their options are loaded only when needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perftool.commands.numpy_first import load_numpy
 
 @pytest.fixture
 def no_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """typer without the modules that convert values."""
+    """Make typer fail if it converts a value."""
 
     def refuse(param: object) -> None:
         raise AssertionError(f"{param} would be converted")

@@ -1,4 +1,4 @@
-"""What ``-o`` may replace: only regular files that the run does not read."""
+"""``-o`` may replace only regular files that the run does not read."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ COMMANDS = {
     "annotate": ["annotate", "run.json"],
     "whatif": ["whatif", "run.json"],
 }
-# These commands read no input except a script; tests/sim/test_files.py covers that script.
+# These commands read no input except for a script, which tests/sim/test_files.py covers.
 ONLY_WRITE = {"rule", "benchmark", "demo", "record", "simulate"}
-# Writes only to names that end in .duckdb, .xlsx or /; no input has such a name.
+# Writes only to names that end in .duckdb, .xlsx or /, which no input has.
 OF_TABLES = {"export"}
-# Reads parts only; a test below covers them.
+# Reads only parts; there is a test for them below.
 OF_PARTS = {"merge"}
-# Reads summary files only.
+# Reads only summary files.
 OF_SUMMARIES = {"trend"}
 
 
@@ -59,7 +59,7 @@ def test_no_command_overwrites_its_input(command: list[str], name: str, run: Run
     assert Path("run.json").read_bytes() == TRACE
 
 
-# Commands that take a folder of ranks.
+# Commands that accept a folder of ranks.
 OF_FOLDERS = {
     "analyze": ["analyze", "."],
     "analyze --each": ["analyze", ".", "--each"],
@@ -151,7 +151,7 @@ def test_a_link_is_followed_and_stays_one(run: Run) -> None:
     os.symlink("real.csv", "link.csv")
     assert run("query", "run.json", "SELECT 1 AS one", "--output-format", "csv", "-o", "link.csv") == 0
     assert (os.readlink("link.csv"), Path("real.csv").read_text()) == ("real.csv", "one\n1\n")
-    # A user who could not read the old file cannot read the new one.
+    # Users who could not read the old file cannot read the new one either.
     assert stat.S_IMODE(os.stat("real.csv").st_mode) == 0o600
 
 

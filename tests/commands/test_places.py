@@ -1,4 +1,4 @@
-"""Locked, piped and closed files and streams; and Ctrl-C at any time."""
+"""Locked, piped and closed files and streams, and Ctrl-C at any time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ TRACE = document([step(1, 0, 1000), x("aten::mm", 10, 30)])
 
 
 def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
-    """The program in a separate process."""
+    """Run the program in a separate process and return its result."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, "-m", "perftool", *arguments], env=environment, timeout=120, **how)
 
 
 @pytest.fixture
 def lock(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes a file unreadable even for root, who may normally open every file."""
+    """Returns a function that makes a file unreadable, even for root, who can normally open any file."""
 
     def apply(name: str) -> None:
         opened = builtins.open
@@ -132,7 +132,7 @@ def test_ctrl_c_in_a_query_is_not_a_failure() -> None:
     assert not is_interrupt(RuntimeError("another"))
 
 
-# DuckDB's and Python's exceptions for Ctrl-C. Left to itself, typer would end silently.
+# DuckDB and Python raise these on Ctrl-C. Without special care, typer would exit silently.
 @pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("place", ["timed", "build", "add_trace"])
@@ -144,7 +144,7 @@ def test_ctrl_c_ends_the_run(place: str, error: BaseException, run: Run, monkeyp
 
     monkeypatch.setattr(TraceStore, place, interrupted)
     Path("run.json").write_bytes(TRACE)
-    # A rule that is interrupted has not crashed.
+    # An interrupted rule must not be reported as crashed.
     assert run("lint", "run.json") == 130
     assert (run.out, run.err) == ("", "habana_perf_tool: interrupted\n")
 
@@ -158,7 +158,7 @@ def test_sigterm_leaves_no_temporary_folder(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "perftool", "query", "run.json", endless]
     child = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
-    # The table is exported just before the sandbox runs the query.
+    # The table is exported just before the sandbox starts to run the query.
     wait_for(lambda: list(temporary.glob("perftool-*/sandbox_tables/ops.duckdb")), 60)
     time.sleep(1)
     child.terminate()

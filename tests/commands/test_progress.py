@@ -1,4 +1,4 @@
-"""Progress without a terminal: occasional lines, nothing for short work."""
+"""Progress without a terminal: an occasional line, and nothing for short work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perftool.commands.progress import progress
 
 def test_a_log_gets_a_line_at_intervals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     clock = iter([0.0, 1.0, 11.0, 11.0, 12.0, 30.0, 30.0])
-    # A clock for this module alone, because other threads read the real one meanwhile.
+    # A clock for this module only, because other threads read the real one at the same time.
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
 
     with progress() as show:

@@ -1,4 +1,4 @@
-"""The pytest plugin, in nested runs of pytest."""
+"""Tests the pytest plugin in nested runs of pytest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import shutil
 from importlib.metadata import entry_points
 from pathlib import Path
 
-# Imported here so that nested runs of pytest do not import these again; extension modules fail on a second import.
+# Imported here so that nested runs of pytest do not import them again, because extension modules fail on a second
+# import.
 import duckdb  # noqa: F401
 import numpy as np  # noqa: F401
 import pytest
@@ -20,8 +21,8 @@ SAMPLES = Path(__file__).parents[2] / "sample_traces"
 
 @pytest.fixture
 def outcome(pytester: pytest.Pytester):
-    """Runs a test that lints ``trace`` and returns the result."""
-    # An installed plugin is found by its entry point; a bare checkout has to name it.
+    """Returns a function that runs a test that lints ``trace``, and returns its result."""
+    # pytest finds an installed plugin by its entry point. In a bare checkout, the plugin has to be named.
     loaded = any(point.name == "habana_perf_tool" for point in entry_points(group="pytest11"))
 
     def run(trace: str, *arguments: str, call: str = "") -> pytest.RunResult:

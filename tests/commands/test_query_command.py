@@ -1,4 +1,4 @@
-"""``query``: rows for other programs."""
+"""``query`` returns rows for other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prompt of ``query``: input and answers."""
+"""The prompt of ``query``: what it accepts and what it answers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from perftool.errors import QueryError
 
 
 def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
-    """A terminal at which somebody types ``lines`` and leaves; an exception among them stands for a key such as
-    Ctrl-C."""
+    """A terminal at which somebody types ``lines`` and then leaves. An exception in ``lines`` stands for a key such as
+    Ctrl-C.
+    """
     left = iter(lines)
 
     def read(_: str) -> str:

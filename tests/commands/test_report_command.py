@@ -1,4 +1,4 @@
-"""``report``: the HTML file, and the message if it cannot be written."""
+"""``report`` writes an HTML file, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perftool.cli import main
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """A function that runs ``report`` in a folder with one trace; it returns exit code, stdout and stderr."""
+    """Returns a function that runs ``report`` in a folder with one trace and returns exit code, stdout and stderr."""
     (tmp_path / "run.json").write_bytes(document(starved()))
     (tmp_path / "text.json").write_bytes(b"hello")
     monkeypatch.chdir(tmp_path)
@@ -84,7 +84,7 @@ def test_impossible_requests_give_one_sentence(run, arguments: tuple[str, ...], 
 
 
 def test_links_to_sources_point_at_their_files(run, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Sources inside the project and in a folder outside of it, seen from a page in a third folder."""
+    """Links to sources inside the project and in a folder outside, from a page in a third folder."""
     library = tmp_path_factory.mktemp("my lib")
     (tmp_path / "pyproject.toml").write_text(f'[tool.habana_perf_tool]\nsource-roots = ["{library.as_posix()}"]\n')
     (tmp_path / "pages").mkdir()
@@ -102,7 +102,7 @@ def test_links_to_sources_point_at_their_files(run, tmp_path: Path, tmp_path_fac
 
 @pytest.mark.parametrize("options", [(), ("--redact",)])
 def test_secrets_of_events_are_left_out_of_the_page(run, tmp_path: Path, options: tuple[str, ...]) -> None:
-    """The page shows names. A text in a name may be a secret that only the argument of another event reveals."""
+    """The page shows names, and text in a name may be a secret that only an argument of another event reveals."""
     events = starved()
     named = {one["name"] for one in events if one.get("cat") == "kernel"}
     for event in events:

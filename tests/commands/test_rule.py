@@ -1,4 +1,4 @@
-"""``rule``: explanations in every format, and the check of a pack."""
+"""``rule`` explains rules in every format and checks a pack."""
 
 from __future__ import annotations
 

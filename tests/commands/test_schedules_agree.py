@@ -1,4 +1,6 @@
-"""Every command gives the same result for two or three traces, whether read together, in processes or one by one."""
+"""Every command gives the same result for two or three traces, whether it reads them together, in several processes or
+one by one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from events import document, kernel, loader, runtime, step, x
 
 import perftool
 
-# Steps and kernels of the requested rank, whatever else the store holds.
+# Counts the steps and kernels of the current rank only, whatever else the store contains.
 OWN_RULE = """
 code = "USR901"
 name = "counts-its-rank"
@@ -31,12 +33,12 @@ fix = "None."
 example = "None"
 references = []
 """
-# The result for two ranks.
+# The messages for two ranks.
 OF_EACH_RANK = {"6 kernels in 3 steps of 10.0 ms", "9 kernels in 3 steps of 10.0 ms"}
 
 
 def events(rank: int) -> list[dict[str, Any]]:
-    """Three steps in which the loader takes a fifth of the time; there are ``rank`` more kernels than on rank 0."""
+    """Three steps in which the loader takes a fifth of the time, with ``rank`` more kernels than rank 0 has."""
     found = []
     for number in range(3):
         at = 10_000 * number
@@ -72,7 +74,7 @@ def said_by_the_user(report: dict[str, Any]) -> set[str]:
     return {finding["message"] for finding in report["findings"] if finding["code"] == "USR901"}
 
 
-# With three files, small traces share a loader; with a user's rules, the sandbox's process runs the queries.
+# Three small traces share a loader, and the sandbox runs the queries of a user's rules.
 @pytest.mark.parametrize(
     ("files", "own"),
     [(3, ()), (2, ("--rules", "pack", "--select", "GAP,COL,USR901"))],

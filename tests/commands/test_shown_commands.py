@@ -9,14 +9,15 @@ from builders.program import Run
 from builders.shown_commands import ROOT, shown_commands
 from events import Event, document, kernel, loader, memcpy, runtime, step, x
 
-# Commands that need more than a recording, and why. Other tests run them.
+# Commands that need more than a recording, with the reason. Other tests run them.
 NOT_HERE = {
     "benchmark": "measures for minutes, and what it shows depends on the machine",
     "mcp": "serves until its client leaves",
     "record": "runs the training script of the reader",
 }
 RECORDINGS = ("run.pt.trace.json", "decode.pt.trace.json", "capture.pt.trace.json", "traces/rank0.json")
-# Other names that the pages use for these recordings. Each is mapped to one name, so that remembered analyses apply.
+# Other names that the pages use for these recordings. Each maps to a single name, so that remembered analyses can be
+# used.
 ALIASES = {
     "run.json": "run.pt.trace.json",
     **dict.fromkeys(("my_tensorboard_logs", "main/", "branch/", "profile_dir", "runs/first"), "traces/"),
@@ -25,7 +26,7 @@ ALIASES = {
 
 
 def recording() -> list[Event]:
-    """Six steps of 1 ms on a GPU: a wait for a batch, a kernel, and 20 reads of a scalar."""
+    """Six steps of 1 ms on a GPU, with a wait for a batch, a kernel and 20 reads of a scalar."""
     events: list[Event] = []
     for number in range(6):
         at = number * 1000
@@ -44,7 +45,7 @@ def recording() -> list[Event]:
 
 
 def prepare(folder: Path) -> None:
-    """Create the files that the commands read in ``folder``."""
+    """Create the files in ``folder`` that the commands read."""
     made = document(recording())
     for name in RECORDINGS:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -59,9 +60,9 @@ def prepare(folder: Path) -> None:
 
 
 def chosen() -> list[tuple[str, ...]]:
-    """The shown commands in a reader's order: a baseline is written before it is used.
+    """The shown commands, sorted so that a baseline is written before it is used.
 
-    If commands differ only in the names of recordings, one of them is kept.
+    Of commands that differ only in the names of recordings, only one is kept.
     """
     shown = sorted({tuple(words) for _, words in shown_commands()}, key=lambda words: ("--baseline" in words, words))
     kinds = {tuple(word for word in words if not word.endswith(".json") and "/" not in word): words for words in shown}
@@ -74,7 +75,7 @@ def test_every_command_of_the_pages_runs(run: Run, tmp_path: Path) -> None:
         prompts = words[0] == "query" and len(words) == 2 and words[1] != "--tables"
         if words[0] not in NOT_HERE and not prompts:
             code = run(*(ALIASES.get(word, word) for word in words))
-            # A gate with findings exits with 1.
+            # A gate exits with 1 if it has findings.
             assert code == 0 or (code == 1 and words[0] in ("lint", "diff")), (words, run.err)
 
 

@@ -1,4 +1,5 @@
-"""``simulate``: the script's output comes first, and ours follows it or goes to stderr; the script's exit code wins.
+"""``simulate`` prints the output of the script first and its own afterwards or to stderr, and exits with the script's
+code.
 
 Most tests run in this process.
 """

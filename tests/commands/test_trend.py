@@ -1,4 +1,4 @@
-"""``--summary-jsonl`` and ``trend``: from one run to a gate over many."""
+"""``--summary-jsonl`` and ``trend``, from a single run to a gate over many runs."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ STEADY = [100.0, 101, 99, 100, 102, 100, 99, 101]
         ([*STEADY, 130], 0, "steady"),
         ([*STEADY, 130, 131, 129], 1, "130 ms since 2026-01-09T02:00, 30.0 % worse than the best level before, 100"),
         ([*STEADY, 70, 71, 69], 0, "70.0 ms since 2026-01-09T02:00, 30.0 % better than"),
-        # A regression that is half fixed is still a regression.
+        # A regression that is only half fixed is still a regression.
         ([*STEADY, 150, 151, 149, 110, 111, 110], 1, "10.0 % worse than the best level before, 100 ms."),
         ([*STEADY, 104, 104, 104, 104, 104, 104], 0, "104 ms since 2026-01-09T02:00; within 5.0 % of the best level"),
         ([100, 150, 150, 150, 150], 0, "too few runs to judge (fewer than 6)"),
         ([0.0] * 8, 0, "steady"),
-        # The new level begins at the first run that differs, not at the third.
+        # The new level begins at the first run that differs, rather than at the third.
         ([204, 215, 103, 102, 104, 103, 102], 0, "103 ms since 2026-01-03T02:00, 50.8 % better than"),
         ([*STEADY, 130, 131], 0, "steady"),
     ],
@@ -80,7 +80,7 @@ def test_the_gate_fails_if_the_newest_run_lacks_the_number(last: str, said: str,
 
 @pytest.mark.parametrize("end", [b"", gzip.compress(b"x" * 500, mtime=0)[:12]])
 def test_the_gate_fails_if_the_compressed_end_of_the_file_is_damaged(end: bytes, run: Run) -> None:
-    """Lines of later runs may be lost."""
+    """Lines about later runs may have been lost."""
     write(STEADY)
     whole = gzip.compress(Path("n.jsonl").read_bytes())
     Path("n.jsonl.gz").write_bytes(whole + end if end else whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -115,7 +115,7 @@ def test_the_gate_fails_if_too_few_runs_have_the_settings_of_the_newest(other: d
     assert run("trend", "n.jsonl") == 2
     assert "only 5 of 13 runs have its device, world size, origin and kind of steps" in run.err
     assert "too few runs to judge" in run.out
-    # A new series begins with these runs, or is long enough.
+    # The history starts with these runs, or has enough of them.
     assert run("trend", "n.jsonl", "--since", "2026-01-09") == 0
     with Path("n.jsonl").open("a") as file:
         file.write(line(14, 500.0, **other))
@@ -177,12 +177,12 @@ def test_the_gate_fails_if_the_newest_run_lacks_a_rank_of_most_runs(run: Run) ->
 @pytest.mark.parametrize(
     ("clocks", "said"),
     [
-        # The newest run has the date of a device without a clock, and would be the first.
+        # The newest run has the date of a machine without a clock, so it would come first.
         (
             {9: "2010-01-01T00:00:00Z"},
             "(nine) is incomplete and, by its date, older than another run (eight, 2026-01-08T02:00:00Z)",
         ),
-        # An earlier run has a date in the future, and would be the newest for ever.
+        # An earlier run has a date in the future, so it would be the newest forever.
         (
             {2: "2042-01-01T00:00:00Z"},
             "(nine) is incomplete and, by its date, older than another run (two, 2042-01-01T00:00:00Z)",
@@ -249,7 +249,7 @@ def test_other_machines_are_left_out_and_damage_is_counted(run: Run) -> None:
     assert [(level["runs"], level["median"], level["new_codes"]) for level in found["levels"]] == [
         (8, 100.0, []), (4, 150.0, ["SYN101"]),
     ]  # fmt: skip
-    # Accepted runs no longer count as earlier ones.
+    # Accepted runs no longer count as earlier runs.
     assert run("trend", "n.jsonl", "--since", "2026-01-10") == 0
 
 

@@ -1,4 +1,6 @@
-"""``analyze --watch``: a line for each trace of a folder, once it is finished. The tests scan without pauses."""
+"""``analyze --watch`` prints a line for each trace in a folder once the trace is finished. The tests do not pause
+between scans.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def watched(*changes: Change, summaries: str | None = None) -> None:
 
 
 def nothing() -> None:
-    """A change that changes nothing."""
+    """Change nothing."""
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:

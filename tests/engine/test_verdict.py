@@ -480,7 +480,7 @@ def test_a_loop_of_ops_is_shown_with_its_length_and_how_often_it_runs(tmp_path: 
 
 
 def test_a_loop_of_unnamed_ops_is_not_mentioned(tmp_path: Path) -> None:
-    # The ops fill less than a third of the time between them.
+    # The ops take less than a third of each repetition.
     events = [step(1, 0, 10_000)]
     for k in range(20):
         events += [x(name, 400 * k + at, 30) for name, at in (("aten::sub", 0), ("aten::topk", 100), ("aten::lt", 200))]

@@ -432,7 +432,6 @@ _COMPILES = "_compile.compile_inner (dynamo_timed)"
 _METRIC = b'{"metric_name": "graph_compilation", "triggered_by": "user", "metric_data": {"TotalNumber": 1}},\n'
 
 
-# For each shape: the name of the file, and a benign and a hostile version of its contents.
 def _threads(name: str) -> bytes:
     """2,000 threads of a process called ``name``."""
     ops = [x("aten::mm", 2 * number, 1, tid=number + 2) for number in range(2000)]
@@ -448,6 +447,7 @@ def _recipe(name: str) -> bytes:
     return document([meta("process_name", "/device:HPU:0", pid=0), *_steps(5, 30_000), *works])
 
 
+# For each shape, the name of the file, and a benign and a hostile version of its content.
 SHAPES: dict[str, tuple[str, Callable[[], bytes], Callable[[], bytes]]] = {
     "one correlation id": ("t.json", lambda: _trace(_steps(5)), lambda: _trace(_steps(5), lambda _: 7)),
     "steps that overlap": (

@@ -1,4 +1,4 @@
-"""How a recorder notices the end of its process, and when it lets the process end."""
+"""How a recorder notices that its process is ending, and when it lets the process end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TERM = "os.kill(os.getpid(), signal.SIGTERM)"
 
 
 def ended(folder: Path, saving: str, then: str) -> tuple[int, bool]:
-    """Exit code of a watched process, and whether it saved."""
+    """The exit code of a watched process, and whether it saved its recording."""
     place = folder / "saved"
     command = [sys.executable, "-c", BEGIN.format(saving=saving) + then, str(place)]
     return subprocess.run(command, timeout=60, check=False).returncode, place.exists()

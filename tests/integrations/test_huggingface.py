@@ -1,4 +1,4 @@
-"""The callback in a real Trainer, with a tiny model of random weights."""
+"""The callback in a real Trainer, with a tiny model with random weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from perftool.integrations.huggingface import ProfileCallback  # noqa: E402
 
 
 class Tokens(torch.utils.data.Dataset[dict[str, Any]]):
-    """``count`` rows of the same tokens; row ``broken`` cannot be read."""
+    """``count`` identical rows of tokens. Reading the row ``broken`` fails."""
 
     def __init__(self, count: int, broken: int | None = None) -> None:
         self.count = count
@@ -57,7 +57,7 @@ def test_an_exception_of_the_training_is_unchanged(tmp_path: Path) -> None:
     callback = ProfileCallback(tmp_path / "hpu_profile", wait=0, warmup=0, active=50, quiet=True)
     run = trainer(tmp_path, Tokens(12, broken=11), callback)
 
-    # Rows are drawn in random order; 6 steps of 2 rows draw all 12, so also the broken one.
+    # Rows are drawn in random order. 6 steps of 2 rows draw all 12 of them, including the broken one.
     with pytest.raises(OSError, match="disk"):
         run.train()
     callback._recording.close()

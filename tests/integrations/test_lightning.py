@@ -1,4 +1,4 @@
-"""HPUProfiler in a real Trainer, of each package that Lightning comes in."""
+"""HPUProfiler in a real Trainer, for each package that contains Lightning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perftool.integrations import process  # noqa: E402
 
 @pytest.fixture(params=["lightning.pytorch", "pytorch_lightning"])
 def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The package, as if the script imported only this one."""
+    """The package, as if it were the only one that the script imports."""
     found = pytest.importorskip(request.param)
     monkeypatch.setattr(ours, "_HOMES", (f"{request.param}.profilers",))
     return found
@@ -96,7 +96,7 @@ def test_each_rank_has_a_file(package: Any, tmp_path: Path, monkeypatch: pytest.
     for rank in (0, 1):
         profiler = ours.HPUProfiler(dirpath=tmp_path / "logs", filename="perf-logs", report=False)
         with monkeypatch.context() as patch:
-            # The variable RANK stays unset, because a Trainer that sees it waits for the other rank.
+            # RANK stays unset, because a Trainer that finds it would wait for the other rank.
             patch.setattr(process, "rank_here", lambda rank=rank: rank)
             fit(package, tmp_path, profiler)
         traces += profiler.traces

@@ -1,7 +1,7 @@
-"""Fifty ways to end a recorded training run; each leaves a readable recording. The training is ordinary: a loader,
-checkpoints every few steps, a log, mixed precision, and gradient clipping. It runs under ``record``, with a
-``torch.profiler`` of its own, in Lightning's Trainer, in the Trainer of Hugging Face, and on two processes of torchrun.
-The run ends in the fifth recorded step or earlier.
+"""Fifty ways to end a recorded training run, each of which must leave a readable recording. The training is ordinary: a
+loader, checkpoints every few steps, a log, mixed precision and gradient clipping. It runs under ``record``, with a
+``torch.profiler`` of its own, in Lightning's Trainer, in Hugging Face's Trainer, and on two processes of torchrun. It
+ends in the fifth recorded step or earlier.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ RUNS = [(script, ending) for script, endings in ENDINGS.items() for ending in en
 
 @contextmanager
 def full_disk(folder: Path) -> Iterator[None]:
-    """``folder`` on a disk with too little room for a trace."""
+    """Create ``folder`` on a disk that is too small for a trace."""
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], capture_output=True)
     if mounted.returncode:
@@ -188,7 +188,9 @@ def full_disk(folder: Path) -> Iterator[None]:
 
 
 def hear_every_signal() -> None:
-    """Restore the default handlers: nohup, or a shell that runs the tests in the background, ignores some signals."""
+    """Restore the default handlers, because nohup and shells that run the tests in the background ignore some
+    signals.
+    """
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -228,7 +230,7 @@ def test_every_ending_leaves_a_recording(tmp_path: Path, script: str, ending: st
         steps = [len(perftool.analyze(path).steps) for path in found]
 
     assert len(found) == (2 if script == "torchrun" else 1), (found, done.stderr[-3000:])
-    # When the file size is limited, the file holds the beginning of the recording.
+    # If the file size is limited, the file contains the start of the recording.
     assert min(steps) >= 1, done.stderr[-3000:]
     assert "Traceback" not in done.stderr or "crash" in ending or ending == "SIGINT" or script == "torchrun"
     if ending in ("none", "fork", "find", "workers", "full", "fork-exec"):

@@ -1,4 +1,4 @@
-"""The measured peaks of this machine are plausible, and in the form that --device reads."""
+"""The measured peaks of this machine are plausible and have the format that --device reads."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_the_written_peaks_are_read_as_a_device(tmp_path: Path) -> None:
 
 
 def test_a_product_and_a_copy_have_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    # If CPU time equals wall time, the measurement cannot notice that the machine is busy.
+    # Where CPU time equals wall time, the measurement cannot notice that the machine is busy.
     monkeypatch.setattr(time, "process_time", time.perf_counter)
     found = measured_peaks(0.001)
-    # Even the slowest machine exceeds ten million multiplications a second; none reaches a PFLOP/s.
+    # Even the slowest machine exceeds ten million multiplications a second, and none reaches a PFLOP/s.
     assert set(found.products) == {"fp32", "bf16"}
     assert all(1e7 < rate < 1e15 for rate in found.products.values())
     assert found.memory_bandwidth is not None

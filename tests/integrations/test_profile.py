@@ -1,4 +1,4 @@
-"""``perftool.profile`` records, saves and reports, and never disturbs its block."""
+"""``perftool.profile`` records, saves and reports, and never disturbs the code in its block."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def work(recording: Recording | None, steps: int, then: type[BaseException] | None = None) -> None:
     for _ in range(steps):
-        # The recording's last step begins at the end of the loop and is short; the loop's steps must be much longer.
+        # The last step of the recording begins at the end of the loop and is short. The steps of the loop must be much
+        # longer.
         torch.ones(512, 512) @ torch.ones(512, 512)
         if recording:
             recording.step()

@@ -1,4 +1,4 @@
-"""``record``: records a few steps of unmodified programs, and changes nothing else."""
+"""``record`` records a few steps of unmodified programs and changes nothing else about them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ model = torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear})
 for _ in range(11):
     model(torch.ones(2, 4))
 """
-# The model is called once to count its operations, before there is an optimizer.
+# Calls the model to count its operations before an optimizer exists.
 INSPECTED = """
 import copy, torch
 model = torch.nn.Linear(4, 4)
@@ -97,7 +97,7 @@ def recorded(folder: Path) -> list[str]:
 
 
 def linted(path: Path, plan: LintPlan) -> Any:
-    """The output of lint for ``path``, as SARIF."""
+    """The SARIF output of lint for ``path``."""
     with analysed(find_inputs([str(path)]), plan.rules) as opened:
         return json.loads(render_sarif(lint_run(opened, plan)))
 
@@ -128,7 +128,7 @@ def test_the_steps_of_a_program_are_found(tmp_path: Path, source: str) -> None:
 
 
 def test_the_time_of_recording_is_estimated_before_it_ends(tmp_path: Path) -> None:
-    # The seventh step waits until the test writes to a pipe.
+    # The seventh step waits until the test has written to a pipe.
     wait = "number == 6 and sys.stdin.readline()"
     (tmp_path / "script.py").write_text(TRAIN.format(body=wait))
     command = [sys.executable, "-m", "perftool", "record", "--no-report", "--", sys.executable, "script.py"]
@@ -137,7 +137,7 @@ def test_the_time_of_recording_is_estimated_before_it_ends(tmp_path: Path) -> No
         assert program.stderr
         said = next(line for line in program.stderr if line.startswith("habana_perf_tool:"))
         after = program.communicate("go on\n")[1]
-    # No step time without the profiler is printed, because the only step before it is a slow first one.
+    # No step time without the profiler is printed, because the only earlier step is the first one, which is slow.
     begin = "habana_perf_tool: recording 5 steps now: recording takes about "
     assert re.match(rf"{begin}[^;]+, then the trace is saved\n", said)
     assert re.search(r"recording 5 steps took [^,]+, stopping the profiler [^,]+, and saving \S+ m?s\n", after)
@@ -198,7 +198,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "slow_training.py"
 
 
 def test_findings_name_the_lines_that_cause_them(tmp_path: Path) -> None:
-    """The wait for a loader, slow Python and an unfused optimizer; reading a scalar is free on the CPU."""
+    """The wait for a loader, slow Python and an unfused optimizer. Reading a scalar costs nothing on a CPU."""
     done = run(tmp_path, EXAMPLE.read_text())
     assert done.returncode == 0
     [trace] = (tmp_path / "perftool_record").glob("*/*")
@@ -376,7 +376,9 @@ def test_a_program_that_cannot_be_run_gives_one_sentence(tmp_path: Path) -> None
 @pytest.mark.skipif(sys.platform != "linux", reason="signals of Linux")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
 def test_a_signal_reaches_the_program(tmp_path: Path, name: str) -> None:
-    """A signal to ``record`` alone reaches the program too. Without a handler it ends both, and leaves no orphan."""
+    """A signal sent only to ``record`` reaches the program as well. If the program has no handler, the signal ends both
+    and leaves no orphan.
+    """
     (tmp_path / "script.py").write_text(
         "import signal, sys, time\n"
         f"signal.signal(signal.{name}, lambda *_: sys.exit(9))\n"
@@ -462,7 +464,7 @@ def in_thread(work, *arguments):
     thread = threading.Thread(target=work, args=arguments)
     thread.start(); thread.join()
 """
-# The program's action, its exit code, and the number of recorded steps that survive.
+# What the program does, its exit code, and how many recorded steps survive.
 MOVES = {
     "main, then another": ("train(5); in_thread(train, 10); sys.exit(11)", 11, 2),
     "main, then another that ends the program": ("train(5); in_thread(os._exit, 7)", 7, None),

@@ -1,4 +1,4 @@
-"""``record --server``, with a small server in this process instead of vLLM."""
+"""``record --server`` with a small server in this process in place of vLLM."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PAGE = b"# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_tot
 TRACE = '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 2, "pid": 1, "tid": 1}]}'
 
 
-# Sent byte by byte.
+# Sent one byte at a time.
 DRIPS = b"# a page\n" * 200
 CHUNKS = b"2\r\n#\n\r\n" * 100_000 + b"0\r\n\r\n"
 
 
 class _Asked(ThreadingHTTPServer):
-    """Answers each path with its entry of ``answers``; keeps the requests."""
+    """Answers a request for a path with the entry in ``answers``, and keeps all requests."""
 
     answers: dict[str, tuple[int, bytes]]
     asked: list[str]
@@ -151,7 +151,7 @@ def test_other_files_in_the_folder_of_a_server_are_ignored(tmp_path: Path) -> No
 
 
 def _listening(proc: Path, words: list[str], variables: list[str]) -> Path:
-    """A process in ``proc`` that listens on port 0x1FBB."""
+    """Create a process in ``proc`` that listens on port 0x1FBB."""
     process = proc / "42"
     (process / "fd").mkdir(parents=True)
     (proc / "net").mkdir()
@@ -230,7 +230,7 @@ def test_a_page_in_short_chunks_takes_no_more_memory_than_its_length(monkeypatch
 def test_the_time_limit_covers_all_addresses_of_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_SHORT_S", 0.3)
     with _serving(metrics=(200, DRIPS)) as server, socket.create_server(("127.0.0.2", 0), backlog=0) as silent:
-        # A client of a socket with a full queue waits.
+        # A client that connects to a socket with a full queue has to wait.
         queue = [socket.socket() for _ in range(4)]
         for one in queue:
             one.setblocking(False)

@@ -1,4 +1,4 @@
-"""The recording is saved first; if an addition fails, only that addition is lost."""
+"""The recording is saved first. If an addition to it fails, only that addition is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from perftool.model.recorded_on import RECORDED_KEY  # noqa: E402
 
 @pytest.fixture
 def recorded() -> Any:
-    """A recording, which PyTorch writes only once."""
+    """A recording, which PyTorch can write only once."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], with_stack=True) as profiler:
         for _ in range(3):
             torch.ones(4).add(1)
@@ -104,7 +104,7 @@ def test_a_folder_that_is_gone_sends_the_trace_to_the_temporary_one(
 ) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(saving.tempfile, "tempdir", str(tmp_path / "tmp"))
-    # Shared memory may have more space than the temporary folder, and would then be chosen.
+    # Shared memory may have more space than the temporary folder, and would be chosen in that case.
     monkeypatch.setattr(saving, "_SHARED_MEMORY", tmp_path / "absent")
     places = []
     [text] = said(lambda: places.append(save_trace(recorded, tmp_path / "gone" / "a.pt.trace.json.gz")))
@@ -138,7 +138,7 @@ def test_the_beginning_of_a_trace_that_fits_nowhere_is_kept(tmp_path: Path) -> N
 
 
 class Garbled:
-    """The frame's code is gone, so PyTorch shows whatever is in its memory now."""
+    """A frame whose code object has been freed, so that PyTorch returns whatever its memory contains now."""
 
     line_number = 5
 
@@ -174,7 +174,7 @@ def test_packages_that_pip_installed_in_another_folder_are_installed(
     library, own = (SimpleNamespace(file_name=f"{name}.py", line_number=5) for name in ("timm/model", "own/train"))
 
     calls = call_lines._calls([event(library, None), event(own, None)])
-    # A function of a package that calls no other function.
+    # A function of a package that does not call any function.
     leaf = call_lines._calls([event(own, library)])
 
     assert (calls.lines, calls.installed) == ({0: 5}, {"timm"})
@@ -182,7 +182,7 @@ def test_packages_that_pip_installed_in_another_folder_are_installed(
 
 
 def test_the_first_import_folder_with_the_file_decides_whether_it_is_installed(tmp_path: Path) -> None:
-    """A checkout shadows the installed package. Packages of Debian come without pip's lists."""
+    """A checkout shadows the installed package. Debian's packages come without pip's lists of files."""
     checkout, packages = tmp_path / "checkout", tmp_path / "dist-packages"
     for folder in (checkout, packages):
         (folder / "timm").mkdir(parents=True)

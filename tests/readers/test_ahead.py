@@ -1,4 +1,4 @@
-"""An iterator that prefetches."""
+"""Tests for the iterator that prefetches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def test_at_most_one_item_more_than_the_limit_is_made() -> None:
 
     with Ahead(source(), 2) as items:
         assert next(items) == 0
-    # One item was taken, two wait, and the thread holds one; leaving lets it read at most one more.
+    # One item was taken, two are waiting, and the thread holds one. When the iterator is closed, the thread reads at
+    # most one more.
     assert len(made) <= 6
 
 

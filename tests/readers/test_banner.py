@@ -1,4 +1,4 @@
-"""The start-up banner."""
+"""Tests for reading the start-up banner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON whose values take many times the memory of their text is not read."""
+"""JSON is refused if its values would need many times the memory of its text."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def test_results_and_reports_of_empty_lists_are_not_read(tmp_path: Path) -> None
     reading = client_result.read(str(tmp_path / "both.json"))
     assert reading.results == ()
     assert [issue.kind for issue in reading.issues] == ["bad JSON"]
-    # Another version is an error.
+    # A different version is an error.
     assert read_saved(str(tmp_path / "both.json")) is None

@@ -1,4 +1,4 @@
-"""Archives of Gaudi's native profiler, healthy and hostile."""
+"""Archives from Gaudi's native profiler, both healthy and hostile."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_members_of_an_archive(make: Make, path: Path) -> None:
     assert is_bundle(str(path))
     assert [node.node for node in reading.reading.nodes] == ["mm"]
     assert [node.node for node in reading.reading.graph_nodes] == ["relu"]
-    # One message about the raw traces that only synprof_parser reads; the file does not count as repaired.
+    # A single message covers the raw traces that only synprof_parser can read, and the file does not count as repaired.
     assert [issue.message for issue in reading.reading.issues] == [
         "raw hardware traces, which synprof_parser --csv turns into CSV: 1"
     ]
@@ -159,7 +159,7 @@ def test_links_are_left_alone(path: Path) -> None:
 
 
 def test_sparse_members_of_an_archive_are_ignored(path: Path) -> None:
-    # 235 bytes that would become a terabyte.
+    # 235 bytes that would expand to a terabyte.
     info = tarfile.TarInfo("prof-data/host/host_trace.json")
     info.pax_headers = {
         "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": info.name,

@@ -1,4 +1,4 @@
-"""One trace in every layout seen in the wild gives the same rows."""
+"""A trace leads to the same rows in every layout seen in the wild."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def dump(value: object, **how: object) -> str:
 
 
 def in_object(events: str, before: dict[str, object] = HEAD, after: dict[str, object] | None = None) -> str:
-    """A document with ``before``, the text of the events, and ``after``."""
+    """A document with the members ``before``, the text of the events, and the members ``after``."""
     head = dump(before)[:-1] + ", " if before else "{"
     tail = ", " + dump(after)[1:] if after else "}"
     return f'{head}"traceEvents": [{events}]{tail}'
 
 
 def head_on_lines(event: Event, *lines: tuple[str, ...]) -> str:
-    """An event as Kineto writes it: the keys of each of ``lines`` on a line of their own, then args."""
+    """An event as Kineto writes it: a line with the keys of each of ``lines``, then args."""
     pieces = [", ".join(f"{dump(key)}: {dump(event[key])}" for key in line if key in event) for line in lines]
     if "args" in event:
         members = ",\n      ".join(f"{dump(key)}: {dump(value)}" for key, value in event["args"].items())
@@ -110,7 +110,7 @@ def test_layouts_of_an_array(layout: str) -> None:
 
 
 def members(data: bytes) -> bytes:
-    """gzip with several members, as from ``cat a.gz b.gz``."""
+    """A gzip file with several members, like the output of ``cat a.gz b.gz``."""
     return b"".join(gzip.compress(data[at : at + 300]) for at in range(0, len(data), 300))
 
 

@@ -1,4 +1,4 @@
-"""One set of compilations from several inputs of one run."""
+"""The compilations of a run are taken from only one of its inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_sources_of_one_run_are_not_added() -> None:
 
 
 def test_source_that_saw_more_wins() -> None:
-    # In eager mode the metrics count no compilations.
+    # The metrics do not count compilations in eager mode.
     assert chosen_compilations([of(CompilationRecord("metrics", count=1)), of(*CACHE)]) == CACHE
 
 

@@ -1,4 +1,4 @@
-"""The events are the same wherever the text is cut into blocks."""
+"""The events are the same no matter where the text is cut into blocks."""
 
 from __future__ import annotations
 

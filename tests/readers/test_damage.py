@@ -1,4 +1,6 @@
-"""Damaged traces: what survives, what is reported about the rest, and that only InputError is raised."""
+"""Damaged traces: what can still be read, what is reported about the rest, and that InputError is the only
+exception.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from perftool.readers.files.stream import COMPRESSED_BLOCK
 
 
 def event(name: bytes, args: bytes = b"") -> bytes:
-    """An event with a raw ``name``: nothing is escaped."""
+    """An event with ``name`` as raw bytes, which are not escaped."""
     tail = b',"args":' + args if args else b""
     return b'{"ph":"X","cat":"cpu_op","name":"' + name + b'","pid":1,"tid":1,"ts":1,"dur":2' + tail + b"}"
 
@@ -42,7 +44,7 @@ CUT = ("cut off", 1, None)
 OTHERS = [("unknown events", 1, None)]
 TWICE = [("repeated keys", 1, None)]
 
-# The text between two good events -> the names that are read, and the message.
+# For each text between two intact events, the names that are read and the message.
 DAMAGED_EVENTS: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]]]] = {
     "control character": (event(b"x\x01y"), ["a", "x\x01y", "b"], MENDED),
     "line break in a name": (event(b"x\ny"), ["a", "x\ny", "b"], MENDED),
@@ -100,7 +102,7 @@ WHOLE = HEAD + A + b"," + B + b'],"schemaVersion":1,"ranks":[{"id":0,"x":[1]}]}'
 TAIL_LOST = [("text after the events", 1, None)]
 HEAD_LOST = [("damaged metadata", 1, None)]
 
-# A whole file -> the names that are read, the message, the status.
+# For each file, the names that are read, the message and the status.
 DAMAGED_FILES: dict[str, tuple[bytes, list[str], list[tuple[str, int, int | None]], str]] = {
     "cut in an event": (WHOLE[: SECOND + 20], ["a"], [CUT, ("dropped events", 1, SECOND)], "truncated"),
     "cut in the first event": (WHOLE[:20], [], [CUT, ("dropped events", 1, len(HEAD))], "truncated"),
@@ -187,7 +189,7 @@ METADATA = st.sampled_from([{}, {"distributedInfo": {"rank": 1}, "ranks": [[0, 1
 
 
 def test_zeros_after_the_compressed_data() -> None:
-    """Storage that pads files to whole blocks changes nothing."""
+    """Storage that pads files to whole blocks must not change the result."""
     data = gzip.compress(document([x("a", 1, 2)])) + bytes(COMPRESSED_BLOCK + 1)
     assert (read(data).names, read(data).issues) == (["a"], [])
 
@@ -248,7 +250,7 @@ def test_a_cut_keeps_every_whole_event_before_it(events, place, pretty) -> None:
 
 
 def whole_events(cut: bytes) -> tuple[int, bool]:
-    """The number of complete events in ``cut``, and whether their array is closed, found character by character."""
+    """The number of complete events in ``cut``, and whether their array is closed. Reads character by character."""
     depth, inside, escaped, count, closed = 0, False, False, 0, False
     for char in cut.decode(errors="ignore"):
         if inside:
@@ -274,7 +276,7 @@ def test_a_frame_may_begin_at_the_end_of_a_block(cut: int, monkeypatch: pytest.M
 
 
 def test_frames_to_skip_are_skipped() -> None:
-    """Before each frame, pzstd writes a frame to skip, with the size of the next one."""
+    """pzstd writes a skippable frame before each frame, with the size of that frame."""
     compress = zstandard.ZstdCompressor().compress
     parts = [compress(b'{"traceEvents":['), compress(b'{"ph":"X","name":"a","ts":1,"dur":1}]}')]
     skipped = [b"\x50\x2a\x4d\x18\x04\0\0\0" + len(part).to_bytes(4, "little") for part in parts]

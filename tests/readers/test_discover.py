@@ -1,4 +1,4 @@
-"""From paths on the command line to the files to read."""
+"""Finds the files to read from the paths on the command line."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_names_that_are_not_files_are_left_out_of_a_folder(folder: Path) -> None
 def test_entries_of_a_folder_that_are_not_files_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"traceEvents": []}')
     (tmp_path / "folder.json").mkdir()
-    # Like /dev/zero, a system file may report a size of 0 and never end.
+    # A system file such as /dev/zero may report a size of 0 and never end.
     (tmp_path / "empty").touch()
     for name, target in {"a.json": "empty", "a.env": "empty", "b.json": "/dev/zero", "c.json": "c.json"}.items():
         os.symlink(target, tmp_path / name)
@@ -149,7 +149,7 @@ EVENT = '{"ph": "X", "ts": 1, "dur": 1, "name": "a"}'
 )
 @pytest.mark.parametrize("beside", ["good.json", "host_0.1780000000000000000.pt.trace.json"])
 def test_a_trace_in_a_folder_is_read_however_it_is_written(beside: str, name: str, text: str, tmp_path: Path) -> None:
-    """Otherwise a gate would pass traces that it has not read."""
+    """Otherwise, a gate would pass even though some traces were not read."""
     (tmp_path / beside).write_text(f'{{"traceEvents": [{EVENT}]}}')
     (tmp_path / name).write_text(text)
     (tmp_path / "state.json").write_text('{"epoch": 3}')
@@ -249,7 +249,7 @@ def test_the_log_of_another_trace_in_the_folder_is_not_read(tmp_path: Path) -> N
 
 
 def test_finding_the_logs_of_a_folder_takes_linear_time(tmp_path: Path) -> None:
-    """Comparing 1,500 logs with 1,500 other files took minutes."""
+    """Comparing each of 1,500 logs with 1,500 other files took minutes."""
     (tmp_path / "run.json").write_text('{"traceEvents":[{"ph":"X","name":"a","ts":1,"dur":1}]}')
     for number in range(250):
         word = "".join(chr(ord("a") + (number // 26**place) % 26) for place in range(3))

@@ -1,4 +1,4 @@
-"""Fallback tables in all formats, call lines, and logs that mix or repeat them."""
+"""Fallback tables in all formats, lines about calls, and logs that mix or repeat them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADER = "[20:57:12.104233][PT_FALLBACK        ][critical][tid:398E] CPU Fallbac
 
 
 def counts(text: str | bytes, rank: int | None = None) -> list[tuple[int | None, str, int]]:
-    """(rank, op, count) of the tables in ``text``."""
+    """The (rank, op, count) of each table row in ``text``."""
     content = text.encode() if isinstance(text, str) else text
     records = read_fallbacks(content, rank).fallbacks
     return [(record.rank, record.op, record.count) for record in records if record.origin == "table"]
@@ -173,7 +173,7 @@ def test_same_process_printed_twice_counts_once() -> None:
 def test_same_rank_printed_twice_counts_once() -> None:
     table = "Frequency of op and op name that were executed on CPU:\n3\taten::digamma\n"
     assert counts(table + table, rank=2) == [(2, "aten::digamma", 3)]
-    # Without a rank, the two tables may come from two processes.
+    # Without a rank, the two tables may come from different processes.
     assert counts(table + table) == [(None, "aten::digamma", 3), (None, "aten::digamma", 3)]
 
 

@@ -1,4 +1,4 @@
-"""One count per op from several inputs of one run."""
+"""Each op gets a single count, even if several inputs of a run contain it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_killed_run_has_only_call_lines() -> None:
 
 def test_ranks_add_up_and_files_do_not() -> None:
     ranked = [metrics_file.read(METRICS.encode(), rank) for rank in (0, 1)]
-    # The console of both ranks, without labels: the same executions again.
+    # The unlabelled console output of both ranks, which reports the same executions again.
     console = read_fallbacks((LOG + LOG.replace("398E", "398F")).encode())
     (nonzero, index) = fallback_totals([*ranked, console])
     assert (nonzero.count, nonzero.ranks) == (96, (0, 1))
@@ -90,7 +90,9 @@ def test_the_order_of_files_changes_no_count(first: list[FallbackRecord], second
 
 
 def test_the_cost_of_calls_does_not_grow_with_the_ops_that_tables_list() -> None:
-    """30,000 ops and 30,000 calls took 35 s; 3,000 overloads of an op with 3,000 types took 859 MiB."""
+    """With 30,000 ops and 30,000 calls, this took 35 s. With 3,000 overloads of an op with 3,000 types, it took 859
+    MiB.
+    """
     overloads, ops, calls = 200, 5000, 20_000
     names = [*(f"aten::b.o{number}" for number in range(overloads)), *(f"aten::c{number}" for number in range(ops))]
     table = "CPU Fallback stats:\n" + "".join(f"1 {name}\n" for name in names)

@@ -1,4 +1,4 @@
-"""Flight recorder dumps: what is read, and what is never loaded."""
+"""Flight recorder dumps: what is read, and what must never be loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from perftool.readers.sniff import UNKNOWN, sniff
 
 
 def entry(number: int, state: str = "completed", **more: Any) -> dict[str, Any]:
-    """An entry as torch 2.13 writes it."""
     return {
         "frames": [{"name": "all_reduce", "filename": "/x/torch/distributed/distributed_c10d.py", "line": 3245},
                    {"name": "step", "filename": "/home/me/train.py", "line": 31}],
@@ -81,9 +80,9 @@ class _Harm:
         (b"\x80\x02(" * 10 + b".", "damaged pickle"),
         # Each tuple contains the previous one twice, so visiting all values would take 2**60 steps.
         (b"\x80\x02)q\x00" + b"h\x00h\x00\x86q\x00" * 60 + b".", "repeats its values too often"),
-        # To hash such a tuple as a dict key, Python itself would visit all values, and no signal interrupts that.
+        # To hash such a tuple as a dict key, Python itself would visit all values, which no signal can interrupt.
         (b"\x80\x02})\x85Ns.", "keys that are not strings"),
-        # These numbers share one hash, so a dict of n of them takes n * n comparisons.
+        # All of these numbers have the same hash, so a dict of n of them needs n * n comparisons.
         (pickle.dumps({number * (2**61 - 1): 0 for number in range(9)}, protocol=2), "keys that are not strings"),
         (b"\x80\x02}(", "damaged pickle"),
         (b"\x80\x02a.", "damaged pickle"),
@@ -148,7 +147,7 @@ def test_entries_and_texts_that_a_pickle_shares_are_bounded_by_its_size(tmp_path
     found["pg_config"] = {str(key): facts for key in range(20_000)}
 
     def size(content: dict[str, Any]) -> int:
-        """The characters of what is read, for each byte of the file."""
+        """The number of characters read for each byte of the file."""
         path.write_bytes(pickle.dumps(content, protocol=2))
         reading = dump.read(str(path))
         characters = sum(len(one.group) + len(one.name) + len(one.description) for one in reading.flight)
@@ -176,7 +175,9 @@ def test_members_that_groups_share_are_bounded_by_the_size_of_the_file(tmp_path:
 
 
 def test_a_trace_of_a_large_cluster_is_not_taken_for_a_dump(tmp_path: Path) -> None:
-    """The trace begins with a list of process groups that looks like a dump's and exceeds the first block read."""
+    """The trace begins with a list of process groups that looks like the one in a dump and is longer than the first
+    block.
+    """
     groups = [{"pg_name": str(number), "pg_desc": "x" * 40, "ranks": list(range(64))} for number in range(2000)]
     events = [{"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": 1, "tid": 1}]
     info = {"rank": 5, "world_size": 64, "pg_config": groups}
@@ -236,7 +237,8 @@ def test_a_folder_of_dumps_names_the_rank_behind_first(tmp_path: Path) -> None:
 
 
 def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -> None:
-    # Rank 3 made no further call. Rank 2 waits for it in its tp group, so it has not reached dp0, where rank 0 waits.
+    # Rank 3 made no further call. Rank 2 waits for rank 3 in their tp group, so it has not reached dp0, where rank 0
+    # waits.
     called = {0: {"tp0": 5, "dp0": 3}, 1: {"tp0": 5, "dp1": 3}, 2: {"tp1": 5, "dp0": 2}, 3: {"tp1": 4, "dp1": 2}}
     members = {"tp0": [0, 1], "tp1": [2, 3], "dp0": [0, 2], "dp1": [1, 3]}
     for rank, groups in called.items():
@@ -260,12 +262,12 @@ def test_the_first_of_groups_that_wait_for_each_other_is_named(tmp_path: Path) -
 
 
 def done(group: str) -> int:
-    """The last collective of ``group`` that ended, because every rank had called it."""
+    """The number of the last collective of ``group`` that every rank has called and that has therefore ended."""
     return {"tp0": 5, "tp1": 4, "dp0": 2, "dp1": 2}[group]
 
 
 def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[dict[str, Any]]]) -> list[str]:
-    """The messages about dumps of a run with these ``groups``; ``called`` are the entries of each rank's dump."""
+    """The messages about a run with these ``groups``. ``called`` contains the entries in the dump of each rank."""
     for rank, entries in called.items():
         content = dumped(*entries)
         content["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(of)} for name, of in groups.items()}
@@ -275,13 +277,14 @@ def hangs(tmp_path: Path, groups: dict[str, list[int]], called: dict[int, list[d
 
 
 def sent(name: str, number: int, state: str = "started", **more: Any) -> dict[str, Any]:
-    """A send or receive of the group pp."""
+    """A send or a receive in the group pp."""
     pp = {"process_group": ("pp", "pp"), "is_p2p": True, "collective_seq_id": 0, "p2p_seq_id": number}
     return entry(number, state, profiling_name=f"nccl:{name}", **{**pp, **more})
 
 
 def test_in_a_pipeline_the_stage_that_waits_nowhere_is_named(tmp_path: Path) -> None:
-    # Group members are ranks 4 to 7. Rank 5 has not sent; 6 waits for it, 7 for 6, and 4's send to 5 blocks.
+    # The group consists of ranks 4 to 7. Rank 5 has not sent, rank 6 waits for rank 5, rank 7 waits for rank 6, and
+    # rank 4 is blocked in its send to rank 5.
     called = {
         4: [sent("send 0->1", 1, "completed"), sent("send 0->1", 2)],
         5: [sent("recv 1<-0", 1, "completed")],
@@ -317,7 +320,9 @@ def test_a_send_that_both_have_called_does_not_end(tmp_path: Path) -> None:
 
 
 def test_sends_of_a_batch_have_the_state_of_the_batch(tmp_path: Path) -> None:
-    """Batches share the numbers of collectives, here two on rank 0 and one on rank 1, so they cannot be compared."""
+    """Batches are numbered like collectives, here two on rank 0 and one on rank 1, so their numbers cannot be
+    compared.
+    """
 
     def batch(number: int, state: str, *names: str) -> list[dict[str, Any]]:
         shared = {"collective_seq_id": number, "process_group": ("pp", "pp")}
@@ -332,7 +337,7 @@ def test_sends_of_a_batch_have_the_state_of_the_batch(tmp_path: Path) -> None:
 
 
 def test_an_error_and_a_missing_dump_suggest_that_the_rank_died(tmp_path: Path) -> None:
-    # NCCL's status counts work that ended with an error as completed.
+    # NCCL also counts work that ended with an error as completed.
     failed = [entry(1), entry(2, "started", retired=True)]
     for rank in (0, 1):
         content = dumped(*failed, last_completed_collective=2, last_enqueued_collective=2)
@@ -346,7 +351,7 @@ def test_an_error_and_a_missing_dump_suggest_that_the_rank_died(tmp_path: Path) 
 
 
 def test_a_rank_without_a_dump_is_the_start_of_the_chain_of_waits(tmp_path: Path) -> None:
-    # Rank 1 waits in tp for rank 2, which has no dump, so it has not reached dp, where rank 0 waits.
+    # Rank 1 waits in tp for rank 2, which has no dump. So rank 1 has not reached dp, where rank 0 waits.
     def at(group: str, number: int, state: str) -> dict[str, Any]:
         return entry(number, state, process_group=(group, group))
 
@@ -359,7 +364,7 @@ def test_a_rank_without_a_dump_is_the_start_of_the_chain_of_waits(tmp_path: Path
 
 
 def test_only_ranks_behind_that_wait_nowhere_are_named(tmp_path: Path) -> None:
-    # Ranks 1 and 2 are behind in dp. Rank 1 waits for 2, in tp.
+    # Ranks 1 and 2 are behind in dp. Rank 1 waits for rank 2 in tp.
     def at(group: str, number: int, state: str) -> dict[str, Any]:
         return entry(number, state, process_group=(group, group))
 

@@ -1,4 +1,4 @@
-"""The host that a trace was recorded on."""
+"""The name of the host that recorded a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hostile web server can only make reading a trace fail."""
+"""The worst that a hostile web server can do is make a trace unreadable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from perftool.readers.files.remote import list_url, local_copy
 
 class _Server(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Keep the server's log out of the tests' output."""
+        """Keep the server's log out of the test output."""
 
     def do_HEAD(self) -> None:
         self.do_GET()
@@ -81,7 +81,7 @@ def test_an_address_without_a_file_gives_one_sentence(url: str) -> None:
 
 
 def test_a_web_address_names_one_file(address: str) -> None:
-    # A page with links was a folder, and read again and again.
+    # Pages with links used to be treated as folders and read again and again.
     for url in (f"{address}/", f"{address}/traces/?page=1", f"{address}/*.json"):
         with pytest.raises(InputError, match="a web address names one file, not a folder or a pattern"):
             list_url(url)
@@ -103,7 +103,9 @@ def test_of_a_long_file_only_the_beginning_is_copied(address: str) -> None:
 
 @pytest.fixture
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What each look-up of ``outside.example`` finds, in order. 127.0.0.1 counts as public, 127.0.0.2 as private."""
+    """The answers to look-ups of ``outside.example``, in order. 127.0.0.1 counts as public, and 127.0.0.2 as
+    private.
+    """
     plain, answers = socket.getaddrinfo, list[list[str]]()
 
     def answer(host: str | bytes | None, *args: Any, **options: Any) -> Any:
@@ -129,7 +131,7 @@ def test_a_redirect_inside_a_private_network_is_followed(address: str) -> None:
 def test_a_redirect_from_outside_to_a_private_network_is_refused(
     address: str, looked_up: list[list[str]], found: list[str], header: str
 ) -> None:
-    # A stranger may add a private address to the name of a public server.
+    # An attacker may add a private address to the DNS entries of a public server.
     looked_up.append(found)
     url = address.replace("127.0.0.1", "outside.example")
     with pytest.raises(InputError, match=_REFUSED), local_copy(f"{url}/inside.json{header}"):
@@ -151,7 +153,7 @@ def test_a_name_that_changes_its_address_does_not_lead_into_a_private_network(
     ("address", "private"),
     [("127.0.0.1", True), ("10.1.2.3", True), ("169.254.169.254", True), ("::1", True), ("fe80::1%eth0", True),
      ("::ffff:192.168.0.1", True), ("8.8.8.8", False),
-     # NAT64, 6to4, mapped and translated addresses are as private as the IPv4 addresses that they hold.
+     # NAT64, 6to4, mapped and translated addresses are as private as the IPv4 addresses inside them.
      ("64:ff9b::a01:203", True), ("64:ff9b::808:808", False), ("64:ff9b:1::808:808", True),
      ("2002:7f00:1::1", True), ("2002:808:808::1", False), ("2001:0:7f00:1::1", True),
      ("2001::f7f7:f7f7", True), ("::ffff:8.8.8.8", False), ("::ffff:0:127.0.0.1", True),

@@ -1,9 +1,9 @@
-"""The folder layouts of programs: which files belong to the run, and the rank of each.
+"""Folder layouts of several programs: which files belong to the run, and the rank of each file.
 
-The names are those of PyTorch's ``tensorboard_trace_handler`` (``HOST_PID.NANOSECONDS.pt.trace.json``, also ``.gz``),
-of Lightning's profiler, which puts its stage and the local rank before that time, of Accelerate
-(``profile_RANK.json``), of DeepSpeed's tutorial (``trace_STEP.json``), and of Composer, torchtune and torchtitan (the
-rank in the name, the step in the name or in the folder).
+The file names are those of these programs: PyTorch's ``tensorboard_trace_handler``
+(``HOST_PID.NANOSECONDS.pt.trace.json``, also ``.gz``), Lightning's profiler (stage and local rank before the time),
+Accelerate (``profile_RANK.json``), DeepSpeed's tutorial (``trace_STEP.json``), and Composer, torchtune and torchtitan
+(rank in the name, step in the name or in the folder).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MINUTE = 60 * 10**9
 
 @dataclass(frozen=True)
 class Recorded:
-    """A trace: its stated rank and world size, its process, and the minute in which it was recorded."""
+    """A trace with the rank and world size that it states, its process, and the minute in which it was recorded."""
 
     rank: int | None = None
     world: int = 2
@@ -108,7 +108,7 @@ def test_the_last_recording_of_each_rank_is_used(name: str) -> None:
     files, expected = CASES[name]
     for path, recorded in files.items():
         recorded.write(Path("out", path))
-    # The files that Transformers saves next to its checkpoints.
+    # Files that Transformers saves next to its checkpoints.
     for path in ("trainer_state.json", "config.json", "checkpoint-9/generation_config.json"):
         Path("out", path).parent.mkdir(exist_ok=True)
         Path("out", path).write_text('{"log_history": [], "model_type": "bert", "transformers_version": "5.0"}')
@@ -118,7 +118,7 @@ def test_the_last_recording_of_each_rank_is_used(name: str) -> None:
     ranks = {
         Path(file.path).relative_to("out").as_posix(): file.rank for file in number_files(found.traces, found.set_aside)
     }
-    # The rank of a single trace is read with the trace.
+    # The rank of a single trace is found only when the trace is read.
     assert ranks == (expected if len(expected) > 1 else dict.fromkeys(expected))
 
 

@@ -1,4 +1,4 @@
-"""Prefixes of launchers and of the Gaudi logger."""
+"""Prefixes that launchers and Gaudi's logger put before lines."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_time_of_day_ignores_the_date() -> None:
 
 
 def test_the_texts_of_long_lines_are_not_kept() -> None:
-    """300 lines of 1 MiB took 1.4 GB; caches of 4,096 lines could have kept 16 GB."""
+    """300 lines of 1 MiB took 1.4 GB, and a cache of 4,096 lines could have taken 16 GB."""
     tally = IssueTally()
     scanners = (*runtime_scanners(tally), FallbackScanner(tally))
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Patterns match like the shell's, and cost no more than the folders they visit."""
+"""Patterns match as in a shell, and their cost is limited to the folders that they visit."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def test_circular_links_and_repeated_stars_terminate(tmp_path: Path) -> None:
     assert len(matches("**/*.json")) == 6
     assert len(matches("**/" * 30 + "x.json")) == 4
     assert len(matches("**/d/" * 20 + "x.json")) == 1
-    # Each part of the pattern reads a folder only once, so paths do not multiply.
+    # Each part of the pattern reads a folder only once, so the number of paths does not multiply.
     assert len(matches("*/" * 40 + "*")) < 20

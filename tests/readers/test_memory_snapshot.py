@@ -69,7 +69,7 @@ def test_a_snapshot_fills_the_tables_of_memory(tmp_path: Path) -> None:
         (1_001_000, 2_000_000, 8 * MIB, "/app/train.py(12): forward"),
         (1_500_000, None, 4 * MIB, "/app/train.py(12): forward"),
     ]
-    # A block without an event existed before the history began.
+    # Blocks without an event were allocated before the history began.
     assert [tuple(row.values()) for row in peak] == [("before_recording", MIB), (None, 4 * MIB), ("temporary", 8 * MIB)]
 
 
@@ -126,7 +126,7 @@ def test_a_frame_whose_name_nests_deeply_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_trace_with_the_keys_of_a_snapshot_is_a_trace(tmp_path: Path) -> None:
-    """Otherwise a gate would pass without reading its events."""
+    """Otherwise, a gate would pass without reading the events."""
     path = saved(tmp_path, {**SNAPSHOT, "traceEvents": [{"ph": "X", "ts": 1, "dur": 1, "name": "a", "cat": "cpu_op"}]})
     with TraceStore() as store:
         assert store.add_trace(path).events == 1
@@ -134,7 +134,7 @@ def test_a_trace_with_the_keys_of_a_snapshot_is_a_trace(tmp_path: Path) -> None:
 
 
 def test_impossible_numbers_of_an_allocator_are_missing(tmp_path: Path) -> None:
-    """Totals are counted back from the end, where 0 bytes are allocated. More than 16 TiB is impossible."""
+    """Totals are counted backwards from the end, where 0 bytes are allocated. More than 16 TiB is impossible."""
     deep: list[Any] = []
     for _ in range(300):
         deep = [deep]
@@ -147,7 +147,7 @@ def test_impossible_numbers_of_an_allocator_are_missing(tmp_path: Path) -> None:
 
 
 def test_segments_of_many_devices_take_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """180 kB of empty segments and devices took 24 s."""
+    """With 180 kB of empty segments and devices, this took 24 s."""
     asked = 0
 
     class Segment(dict[str, Any]):
@@ -186,7 +186,7 @@ def test_a_gzipped_snapshot_is_bounded_by_what_it_unpacks_to(tmp_path: Path, mon
 
 
 def test_damaged_compression_is_refused(tmp_path: Path) -> None:
-    """The checksum is wrong, so the numbers may be wrong too."""
+    """A wrong checksum means that the numbers may be wrong."""
     data = bytearray(gzip.compress(Path(saved(tmp_path, SNAPSHOT)).read_bytes()))
     data[-8] ^= 1
     path = tmp_path / "snapshot.json.gz"

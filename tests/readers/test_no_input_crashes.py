@@ -1,4 +1,4 @@
-"""Whatever the bytes, a reader returns a reading or raises InputError."""
+"""For any bytes, a reader returns a reading or raises InputError."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READERS = (
     text_input.read,
 )
 
-# Fragments of every format, so that random text passes a reader's first check.
+# Fragments of every format, which let random text pass the first check of a reader.
 FRAGMENTS = """\
 [1,0]<stdout>:
 rank3:

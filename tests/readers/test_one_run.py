@@ -1,4 +1,4 @@
-"""Which traces are ranks of one run."""
+"""Tests which traces are taken for ranks of the same run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perftool.errors import InputError
 from perftool.readers.discover import find_inputs
 from perftool.readers.files.runs import list_runs
 
-# Microseconds since 1970, some day in 2023.
+# Microseconds since 1970, on a day in 2023.
 DAY = 1_700_000_000_000_000
 
 

@@ -1,4 +1,4 @@
-"""What is left out of JSON and of other values: secrets where they are found, and wherever they are repeated."""
+"""Secrets are removed from JSON and from other values, both where they are found and wherever else they appear."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_secrets_found_in_a_later_piece_are_left_out_of_an_earlier_one() -> None
     ]
 
 
-# A secret has no quotes, backslashes or control characters, but the text around it has.
+# A secret contains no quotes, backslashes or control characters, but the text around it does.
 PLAIN = "abcdeu0123/&\xe9\u4e2d\U0001d11e"
 LETTERS = PLAIN + "\"\\<'\b\n\x01"
 SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\n": "\\n"}
@@ -84,7 +84,7 @@ secrets = st.lists(st.text(PLAIN, min_size=8, max_size=12), min_size=1, max_size
 
 @st.composite
 def spelled(draw: st.DrawFn, text: str) -> str:
-    """``text`` as JSON writes it, with escapes chosen for each character."""
+    """``text`` as a JSON string, with or without an escape for each character."""
     written = ""
     for letter in text:
         codes = letter.encode("utf-16-be").hex()
@@ -97,7 +97,7 @@ def spelled(draw: st.DrawFn, text: str) -> str:
 
 
 def texts_of(value: Any) -> list[str]:
-    """All texts in ``value``, the keys too."""
+    """All texts in ``value``, including keys."""
     if isinstance(value, dict):
         return [text for key, one in value.items() for text in (key, *texts_of(one))]
     return [text for one in value for text in texts_of(one)] if isinstance(value, list) else [value]
@@ -196,7 +196,7 @@ def test_numbers_that_json_lacks_become_null(big: int) -> None:
 
 
 def test_secrets_with_equal_beginnings_take_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text is compared with one secret of each length, however many secrets begin with the same characters."""
+    """A text is compared with one secret per length, no matter how many secrets begin with the same characters."""
     asked = 0
 
     class Counting(dict):  # type: ignore[type-arg]
@@ -254,6 +254,8 @@ def test_a_found_secret_is_replaced_by_its_name() -> None:
 
 
 def test_no_text_of_a_rule_looks_like_a_secret() -> None:
-    """Reports contain these texts: each report would warn of a secret, and --redact would remove the text."""
+    """Reports contain these texts. If one looked like a secret, every report would warn about it, and --redact would
+    remove it.
+    """
     texts = [path.read_text() for path in builtin_folder().rglob("*.toml")]
     assert [found for text in texts for found in secrets_in(text)] == []

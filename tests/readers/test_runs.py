@@ -1,4 +1,4 @@
-"""A folder with several runs gives the newest complete one, or the requested one."""
+"""From a folder with several runs, the newest complete run is read, or the one that the user requested."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_profiler_csvs_beside_a_json_trace_are_the_same_recording(tmp_path: Path
 
 
 def record(path: Path, events: int, minute: int = 0, process: int = 4000, name: str = "aten::mm", **info: int) -> str:
-    """A trace of ``events`` events, a second apart, by a program that began to record in this minute."""
+    """Write a trace of ``events`` events, a second apart, from a program that began recording in minute ``minute``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     at = T // 1000 + minute * 60_000_000
     metadata = {"distributedInfo": info} if info else {}
@@ -298,7 +298,7 @@ def test_a_run_is_picked_by_its_name_or_a_part_of_it(tmp_path: Path) -> None:
 
 
 def test_a_run_is_picked_by_the_name_that_its_report_shows(tmp_path: Path) -> None:
-    # 31 January 2026, 10:00 and 11:00 in UTC.
+    # 10:00 and 11:00 UTC on 31 January 2026.
     files = [tmp_path / f"vm_7.{1769853600 + hour * 3600}123456789.pt.trace.json" for hour in (0, 1)]
     traces = [record(file, 9, minute, rank=0, world_size=1) for minute, file in enumerate(files)]
 
@@ -319,7 +319,7 @@ def test_many_traces_of_one_rank_take_linear_time(
         text = {"distributedInfo": metadata, "traceEvents": [{"ph": "X", "name": f"{number:03}"}]}
         (tmp_path / f"t{number}.json").write_text(json.dumps(text))
     assert len(find_inputs([str(tmp_path)]).traces) == 1
-    # Comparing all pairs would take 4,950 comparisons, twice.
+    # Comparing all pairs twice would take 2 x 4,950 comparisons.
     assert len(compared) <= 2 * 8 * 100
 
 

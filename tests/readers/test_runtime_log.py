@@ -1,4 +1,4 @@
-"""Known lines of the bridge and of training frameworks, compilations, progress bars."""
+"""Known lines of the bridge and of training frameworks, compilations and progress bars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perftool.model.records import CompilationRecord, LogEvent
 
 
 def brief(text: str) -> list[tuple[str, str, int, float | None, float | None]]:
-    """(kind, name, count, value, limit) of the events in ``text``."""
+    """The (kind, name, count, value, limit) of each event in ``text``."""
     events = read_events(text.encode()).events
     return [(event.kind, event.name, event.count, event.value, event.limit) for event in events]
 

@@ -1,4 +1,4 @@
-"""What looks like a secret, by its name, its place and its beginning; and what does not."""
+"""What counts as a secret because of its name, its place or its first characters, and what does not."""
 
 from __future__ import annotations
 
@@ -194,13 +194,13 @@ HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", ":/
 
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_repeated_text_is_searched_in_linear_time(piece: str) -> None:
-    """A search that scans the rest of the text from every position would never finish on a long text."""
+    """A search that scans the rest of a text from every position would never finish on a long one."""
     text = piece * (300_000 // len(piece))
     assert len([*secrets_in(text)]) <= len(text)
 
 
 def test_a_value_of_many_names_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value that is too long for a token is judged once, not once for every name inside it."""
+    """A value too long to be a token is judged once rather than once for every name inside it."""
     judged: list[str] = []
 
     def is_none(_: str, value: str) -> bool:

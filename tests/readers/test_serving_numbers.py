@@ -1,4 +1,4 @@
-"""Results of benchmark clients and saved metrics pages."""
+"""Results of benchmark clients, and saved metrics pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of traces with added events: a healthy trace keeps every byte, a damaged one becomes valid."""
+"""Copies of traces with added events. A healthy trace keeps every byte, and a damaged trace becomes valid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ A, B = (orjson.dumps(x(name, 1, 2)) for name in "ab")
 
 
 def copy(data: bytes, added: tuple[bytes, ...] = (OURS,)) -> bytes:
-    """``data`` with ``added`` inserted, as the program does it."""
+    """A copy of ``data`` with ``added`` inserted by the program."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         path.write_bytes(data)
@@ -35,7 +35,7 @@ def copy(data: bytes, added: tuple[bytes, ...] = (OURS,)) -> bytes:
     return copied
 
 
-# The text before and after the insertion point.
+# The text before and the text after the insertion point.
 HEALTHY: dict[str, tuple[bytes, bytes]] = {
     "object": (b'{"traceEvents":[' + A + b"," + B, b"]}"),
     "metadata around": (b'{\n "a": [1],\n "traceEvents": [\n  ' + A + b"\n  ", b'],\n "b": {"c": [{"d": 1}]}\n}\n'),
@@ -69,7 +69,7 @@ def test_a_second_copy_replaces_what_the_first_added(case: str) -> None:
     assert copy(first) == before + b",\n" + OURS + after
 
 
-# Text that contains the beginning of our events, but that no copy added.
+# Texts that contain the start of our events although no copy has added any.
 NOT_OURS = {
     "an event of the run": b"[" + A + b',{"cat":"habana_perf_tool","ph":"X","name":"run","ts":1,"dur":2},' + B + b"]",
     "the last event": b"[" + A + b',{"cat":"habana_perf_tool","ph":"X","name":"run","ts":1,"dur":2}]',
@@ -102,7 +102,7 @@ def test_a_copy_does_not_depend_on_where_blocks_end(size: int, names: list[str],
         assert copy(first) == first
 
 
-# The reader repairs nothing in this trace, so nothing changes.
+# The reader has nothing to repair in these traces, so they stay as they are.
 LENIENT = {"not a number", "comma at the end of the arguments", "null"}
 
 

@@ -1,4 +1,4 @@
-"""Classifying text inputs, and reading each with its reader."""
+"""Text inputs are classified, and each is read by its own reader."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_every_kind_from_a_file(content: str, kind: str, encoding: str, tmp_path
     reading = text_input.read(path)
     assert reading.kind == kind
     assert reading.records > 0
-    # A DeepSpeed file is the same for all ranks.
+    # A DeepSpeed file applies to all ranks.
     assert reading.ranks == (() if content.startswith("{") else (2,))
     assert text_input.sniff_input(path).kind in {kind, "fallback_log"}
 

@@ -1,4 +1,4 @@
-"""Encodings, line ends and compression of text inputs."""
+"""Encodings, line endings and compression of text inputs."""
 
 from __future__ import annotations
 

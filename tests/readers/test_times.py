@@ -1,4 +1,4 @@
-"""Times become integer nanoseconds without losing a digit."""
+"""Times become integer nanoseconds without any loss of precision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perftool.readers.trace.chrome_trace import ChromeTrace
 
 
 def trace(*times: tuple[str, str]) -> bytes:
-    """A trace of events with ``ts`` and ``dur`` as written."""
+    """A trace of events whose ``ts`` and ``dur`` have exactly the given text."""
     events = [f'{{"ph":"X","name":"a","pid":1,"tid":1,"ts":{ts},"dur":{dur}}}' for ts, dur in times]
     return ('{"traceEvents":[' + ",".join(events) + "]}").encode()
 
@@ -31,7 +31,7 @@ def ns(micros: str) -> int:
         ("5", 5_000),
         ("0.001", 1),
         ("0.999", 999),
-        ("1.0005", 1_000),  # half a nanosecond rounds to even in either way of reading
+        ("1.0005", 1_000),  # half a nanosecond is rounded to even on both paths
         ("12.345", 12_345),
         ("-3", -3_000),
         ("-0.25", -250),
@@ -55,7 +55,7 @@ def ns(micros: str) -> int:
         ("{}", None),
         ("[1]", None),
         ("1e300", None),
-        ("9.2e15", None),  # past 2043: the sum of two such times would not fit
+        ("9.2e15", None),  # later than 2043: the sum of two such times would overflow
         ("-9.2e15", None),
         ('"9200000000000000.5"', None),
         ("-1e300", None),
@@ -97,7 +97,7 @@ def test_exponents_among_absolute_times() -> None:
 
 
 def test_absolute_times_after_a_long_head() -> None:
-    """The first block ends before the first event."""
+    """The first block ends before the first event begins."""
     head = '{"log": "' + "x" * 300_000 + '", "traceEvents": ['
     events = trace(("1683564901548726.123", "0.5")).removeprefix(b'{"traceEvents":[')
     assert read(head.encode() + events).times == [(1683564901548726123, 500)]

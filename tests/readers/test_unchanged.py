@@ -1,4 +1,4 @@
-"""A file's cached reading is used until the file changes."""
+"""The cached reading of a file is used until the file changes."""
 
 from __future__ import annotations
 

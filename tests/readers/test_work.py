@@ -1,4 +1,4 @@
-"""The cost of damage grows linearly with its length. Work is counted in examined bytes, never in seconds."""
+"""The cost of damage grows linearly with its length. It is measured in bytes examined rather than in seconds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BROKEN = b'{"ph":"X","name":"a,"ts":1 1,"dur":[}'
 
 
 def half_nested(size: int) -> bytes:
-    """Events without ends, each of which begins inside the previous one."""
+    """Events that never end, each inside the previous one."""
     return (b'{"ph":"X","args":{"a":[1},' * (size // 26 + 1))[:size]
 
 
@@ -62,7 +62,7 @@ def test_twice_the_damage_takes_twice_the_work(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_megabyte_of_damage_takes_linear_time(kind: str) -> None:
-    """Quadratic time would take hours here."""
+    """Quadratic time would take hours."""
     found = mend.mend_events(DAMAGE[kind](MB))
     assert found.work < (mend.MOST_WORK + 40) * 3 * MB
     assert found.events or found.dropped
@@ -95,7 +95,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_the_events_behind_a_megabyte_of_damage_are_found(kind: str) -> None:
-    """Quadratic time would take hours, here and below."""
+    """Quadratic time would take hours here and in the tests below."""
     text = HOSTILE[kind] + b',"traceEvents":['
     head = envelope.read_head(text + EVENT)
     assert (head and head.start) == (len(text) if text.startswith(b"{") else None)
@@ -185,7 +185,7 @@ def test_a_million_blank_lines_are_counted_and_not_delivered(end: str) -> None:
 
 
 class Counted:
-    """A decompressor that counts the bytes fed to it, including those in copies."""
+    """A decompressor that counts the bytes given to it and to its copies."""
 
     fed = 0
 
@@ -264,14 +264,16 @@ def test_deep_arguments_keep_their_event() -> None:
     deep = b'{"ph":"X","name":"deep","ts":1,"dur":1,"args":' + b'{"a":' * 2000 + b"1" + b"}" * 2000 + b"}"
     whole = read_names(b'{"traceEvents":[' + EVENT + b"," + deep + b"]}")
     assert whole == (["a", "deep"], "ok", [])
-    # Near damage, each event is parsed separately, by a parser that rejects this depth; the loss is reported.
+    # Near the damage, each event is parsed on its own by a parser that rejects such depth. The loss is reported.
     names, status, kinds = read_names(b'{"traceEvents":[' + deep + b',{"ph":"X","name":"tab\there","ts":1,"dur":1}]}')
     assert (names, status) == (["tab\there"], "repaired")
     assert "dropped events" in kinds
 
 
 def read_names(data: bytes) -> tuple[list[str], str, list[str]]:
-    """Names, status and kinds of issues; ignores arguments, because Python's own parser refuses such depth."""
+    """The names, the status and the kinds of issues. Ignores arguments, because Python's own parser rejects such
+    depth.
+    """
     import tempfile
 
     from perftool.store.trace_store import TraceStore

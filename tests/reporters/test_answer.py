@@ -1,4 +1,4 @@
-"""The report on one screen: its size, its contents, and what only --full shows."""
+"""The report on one screen: its size, its content, and what only --full shows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ ONE_RANK = ("gaudi2_unoptimised", "gaudi3_gen_c.json.gz", "cpu/many_small_ops.js
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """The lines of the report on a terminal of ``width`` columns, 80 by default; None is a pipe."""
+    """Returns a function that renders the report for a terminal of ``width`` columns (80 by default), or for a pipe if
+    None.
+    """
 
     def lines(report: Report, choice: Choice | None = None, columns: int | None = 80) -> list[str]:
         monkeypatch.delenv("COLUMNS", raising=False)

@@ -18,7 +18,7 @@ from perftool.reporters.console import make_console
 
 @pytest.fixture(autouse=True)
 def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing wraps in a pipe."""
+    """Output to a pipe is not wrapped."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
 

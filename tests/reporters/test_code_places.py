@@ -1,4 +1,4 @@
-"""CI shows a finding at its line of code, if that is in the project."""
+"""CI shows a finding at its line of code if that line is part of the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports that compare ops with the device's best."""
+"""Reports that compare ops with the peak rates of the device."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_shown_rate_is_the_limiting_one() -> None:
         ({"name": "vllm::moe_forward"}, "weight sizes not recorded"),
         ({"source": "recipe"}, "recipe without shapes"),
         ({"source": "kernel"}, "not launched by an op"),
-        # Each of its letters was tried as the end of each dtype.
+        # Each letter of this name used to be tried as the end of each dtype.
         ({"source": "kernel", "name": "_matmul_ogs_N_" + "x_" * 4000}, "not launched by an op"),
         ({"input_dims": None}, "shapes not recorded"),
         ({"kind": None}, "no cost model for this op"),
@@ -80,7 +80,7 @@ def test_the_roofline_bends_where_compute_becomes_the_limit() -> None:
     chart = roofline_chart(TOLD)
     assert chart is not None
     (point,), (roof,) = chart.points, chart.roofs
-    # 1000 operations a byte: the point is right of the ridge, below the roof.
+    # With 1000 operations a byte, the point is right of the ridge and below the roof.
     assert point.x == roof.x2
     assert point.y > roof.y2
     assert (chart.left_out, point.kind) == (1, "kernel")

@@ -1,4 +1,4 @@
-"""Heat maps of ranks: the darker, the longer a rank takes."""
+"""Heat maps of ranks: the longer a rank takes, the darker its cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTML report without a browser: its contents, and that everything from a trace is only text."""
+"""The HTML report without a browser: its content, and that everything from a trace appears only as text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EVIL = '</script></style></title><img src=x onerror="document.title=1">\'"`{{7*7
 
 
 class Outline(HTMLParser):
-    """The structure of a page: sections, headings, summaries, table headers, internal links, in order."""
+    """The structure of a page: sections, headings, summaries, table headers and internal links, in order."""
 
     KEPT = frozenset({"h1", "h2", "h3", "h4", "th", "summary", "figcaption", "dt", "li", "p"})
 
@@ -114,7 +114,6 @@ def test_nothing_is_loaded_from_elsewhere(page: str) -> None:
 
 
 def policy_of(outline: Outline) -> str:
-    """The content security policy of a page."""
     return next(str(a["content"]) for tag, a in outline.tags if a.get("http-equiv") == "Content-Security-Policy")
 
 
@@ -208,14 +207,14 @@ def test_many_steps_are_joined_with_a_note() -> None:
 
 
 def test_missing_signals_are_shown_as_missing_never_as_zero() -> None:
-    # An annotation computes nothing, so the trace does not even show the CPU working.
+    # An annotation computes nothing, so this trace does not even show that the CPU works.
     report, pictures = analysed([step(1, 0, 1000), x("forward", 10, 500)])
     page = render_html(report, pictures).decode()
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.split("</style>")[1].split("<script")[0]))
     assert "Device busy" not in text
     assert "exposed collectives" not in text
     assert re.search(r"\d+ more metrics are not in this input", text)
-    # A device is mentioned only in the reasons why rules for a certain device did not apply.
+    # A device is mentioned only in the reasons why rules for that device did not apply.
     assert not re.search(r"device|accelerator", text.partition("Rules that could not be applied")[0], re.IGNORECASE)
 
 
@@ -255,7 +254,7 @@ def test_a_title_has_the_date_and_not_the_nanoseconds_of_the_file() -> None:
     read = replace(report.inputs[0], path="run/host_12.1763906299123456789.pt.trace.json.gz")
     page = render_html(replace(report, inputs=(read,)), pictures, interactive=False).decode()
     assert "<title>host_12.2025-11-23_13-58-19.pt.trace.json.gz" in page
-    # The list of inputs shows each file's name on disk.
+    # The list of inputs contains the name of each file on disk.
     assert page.count("1763906299123456789") == 1
 
 
@@ -355,7 +354,7 @@ def test_accepted_findings_are_not_among_what_to_change_first() -> None:
 def test_a_page_about_a_server_calls_its_steps_iterations() -> None:
     report = analyze([str(LOG.parents[1] / "serving" / "one_process.json.gz")])
     page = Outline(render_html(report, NO_PICTURES, interactive=False).decode())
-    # The reasons why rules do not apply mention tables of other kinds of runs.
+    # The reasons why rules do not apply may mention tables of other kinds of runs.
     spoken = [line for line in page.lines if re.search(r"\b(?:[Ss]teps?|training)\b", line)]
 
     assert [line for line in spoken if not line.startswith("section ") and "the input shows no" not in line] == []

@@ -1,4 +1,4 @@
-"""The HTML report in a real browser: scripts work, nothing is requested, and hostile names are harmless."""
+"""The HTML report in a real browser: its scripts work, it requests nothing, and hostile names are harmless."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def browser() -> Iterator[Any]:
         options.binary_location = CHROMIUM
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-        # The browser's own start page makes requests of its own.
+        # The browser's start page sends requests itself.
         driver.get("about:blank")
         driver.get_log("performance")
         yield driver
@@ -47,7 +47,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Returns a function that opens a page at a width, in a theme; fails afterwards on any console error."""
+    """Returns a function that opens a page with a given width and theme. Any error on the console fails the test."""
 
     def show(page: bytes, width: int = 1400, theme: str = "light", anchor: str = "") -> Any:
         (tmp_path / "report.html").write_bytes(page)
@@ -64,7 +64,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
 
 
 def requests_beyond_the_file(browser: Any) -> list[str]:
-    """The requests of the page except for its own file and data that it made itself."""
+    """The requests of the page, except for its own file and for data that it created itself."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     return [url for url in asked if not url.startswith(("file:", "blob:", "data:", "chrome:"))]
@@ -81,7 +81,7 @@ def wait_for(browser: Any, script: str) -> Any:
 
 
 def unfold(browser: Any, section: str) -> None:
-    """Open ``section`` as a reader without scripts does."""
+    """Open ``section`` as a reader can without scripts."""
     browser.find_element("css selector", f"#{section} summary").click()
 
 

@@ -1,4 +1,4 @@
-"""The JSON report has the shape of the contract, version 1, for traces of every kind."""
+"""The JSON report follows version 1 of the contract for traces of every kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLACE = {"track": (str, int, NONE), "step": (int, NONE), "ts_ns": (int, NONE), "
 SOURCE = {"file": (str, NONE), "line": (int, NONE), "function": TEXT}
 WEIGHT = {"ns": WHOLE, "share": Number}
 CODE_PLACE = {**PLACE, "source": SOURCE, "sources": [SOURCE | WEIGHT]}
-# Key -> types. A dict is an object of that shape; a list means any number of values like its one element.
+# The types of each key. A dict describes an object, and a list describes any number of values of its single type.
 CONTRACT: dict[str, Any] = {
     "version": WHOLE,
     "tool": {"name": TEXT, "version": TEXT},
@@ -65,7 +65,9 @@ PROMISED = {
 
 
 def breaches(shape: Any, value: Any, place: str = "report") -> list[str]:
-    """The places where ``value`` lacks a key of ``shape`` or holds another type; additional keys are allowed."""
+    """The places where ``value`` lacks a key of ``shape`` or has a value of the wrong type. Additional keys are
+    allowed.
+    """
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             return [f"{place}: no object"]
@@ -85,7 +87,7 @@ def breaches(shape: Any, value: Any, place: str = "report") -> list[str]:
 
 TRACES: dict[str, list[Event]] = {
     "nothing": [],
-    # An annotation computes nothing, so the trace does not even show the CPU working.
+    # An annotation computes nothing, so this trace does not even show that the CPU works.
     "host alone": [x("forward", 0, 10)],
     "device alone": [kernel("k", 0, 10)],
     "starved": [

@@ -1,4 +1,4 @@
-"""Every machine format is one well-formed document, with zero, one and many findings, for any names."""
+"""Every machine-readable format is a single well-formed document for zero, one and many findings with any names."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_findings_over_ranks_are_shown_at_the_trace_of_a_named_rank() -> None:
 
 @pytest.mark.parametrize("late", [None, 5, "23", [None], [[2]], {"2": 3}], ids=repr)
 def test_late_ranks_of_any_type_name_no_trace(late: Any) -> None:
-    """A hang in which every rank waits for the same collective names none, and a rule of a pack may give any value."""
+    """If every rank waits for the same collective, a hang names no rank. A rule of a pack may return any value."""
     inputs = [InputFile(f"rank{rank}.json", "trace", rank, 1, 1, "ok") for rank in range(4)]
     found = replace(finding().finding, rank=None, evidence={"late_ranks": late})
     assert file_of(found, inputs) == "rank0.json"

@@ -1,4 +1,4 @@
-"""What fills the memory, on the terminal and in the HTML report."""
+"""What fills the memory, in the terminal and in the HTML report."""
 
 from __future__ import annotations
 

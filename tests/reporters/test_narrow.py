@@ -1,4 +1,4 @@
-"""Tables on terminals that are too narrow for them: numbers are never cut."""
+"""Tables on terminals that are too narrow for them. Numbers are never cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as the value of a notebook's cell."""
+"""Reports as the value of a notebook cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAMPLE = Path(__file__).parents[2] / "sample_traces" / "gaudi2_unoptimised" / "r
 
 
 class Tags(HTMLParser):
-    """The tags in order, and whether each is closed."""
+    """Collects the tags in order, and whether each of them is closed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""OpenMetrics text, checked against the rules of the format (OpenMetrics 1.0, text format) line by line."""
+"""Checks OpenMetrics text line by line against the rules of the format (OpenMetrics 1.0, text format)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 TEXT = r'(?:[^"\\\n]|\\[n"\\])*'
 SAMPLE = re.compile(rf'({NAME})(?:\{{((?:{NAME}="{TEXT}",?)*)\}})? (-?[0-9.]+(?:e[+-]?[0-9]+)?)')
 META = re.compile(rf"# (TYPE|UNIT|HELP) ({NAME}) ({TEXT})")
-# Suffixes of samples of other types: a gauge must not have such a name.
+# Suffixes that samples of other types have, so that the name of a gauge must not end in them.
 RESERVED = ("_total", "_created", "_count", "_sum", "_bucket", "_gcount", "_gsum")
 
 
@@ -33,14 +33,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 
 def parsed(text: str) -> dict[str, dict[str, float]]:
-    """The samples by family and labels; fails where the text breaks a rule of the format."""
+    """The samples by family and labels. Fails if the text breaks a rule of the format."""
     assert text.endswith("\n# EOF\n")
     families: dict[str, dict[str, float]] = {}
     said: dict[str, dict[str, str]] = {}
     for line in text.splitlines()[:-1]:
         if meta := META.fullmatch(line):
             key, name, value = meta.groups()
-            # The lines of a family are together, with its description first and once.
+            # All lines of a family are together, and its description comes first and only once.
             assert not families.get(name), line
             assert list(families)[-1:] == [name] or name not in families, line
             families.setdefault(name, {})

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0: what its schema requires, and what GitHub's code scanning requires on top."""
+"""What the schema of SARIF 2.1.0 requires, and what GitHub's code scanning requires in addition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def sarif(*findings: LintFinding) -> Any:
 
 
 def _of_the_draft(log: Any) -> Any:
-    """``log`` with the key names of an older draft, on which the package's schema is based (`state` for `status`)."""
+    """``log`` with the keys of an older draft, on which the schema in the package is based (`state` for `status`)."""
     return json.loads(json.dumps(log), object_hook=lambda value: {_DRAFT.get(key, key): value[key] for key in value})
 
 

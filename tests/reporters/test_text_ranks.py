@@ -1,4 +1,4 @@
-"""Ranks on the terminal: side by side, and long runs shortened."""
+"""Ranks in the terminal: shown side by side, with long runs of ranks shortened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names from a trace stay text: on terminals, in tables, in messages."""
+"""Names from a trace stay text in terminals, tables and messages."""
 
 from __future__ import annotations
 

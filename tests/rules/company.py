@@ -1,7 +1,7 @@
-"""Runs cases of several rules over one analysis, because making the tables takes most of the time of a case.
+"""Runs the cases of several rules in one analysis, because most of the time of a case is spent on building tables.
 
-Cases with equal inputs share the tables. Other cases become the ranks of one run: a rule with scope "rank" finds in
-each rank what it would find in that rank alone. Values about the steps of a run are computed for each rank.
+Cases with equal inputs share their tables. Other cases become the ranks of one run: a rule with scope "rank" finds the
+same on each rank as it would find on that rank alone. Values about the steps of a run are computed for each rank.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from perftool.store.trace_store import TraceStore
 
 _MOST = 12
 _DEVICE_WORK = {"kernel", "gpu_memcpy", "gpu_memset"}
-# Parts of names by which rules may recognise the device of a rank.
+# Parts of names by which rules may recognise a rank's device.
 _SIGNS = ("cuda", "hip", "xpu", "mtia", "hpu", "habana", "lazy", "nccl", "hccl", "graph")
 _OWN_WINDOW = """
 SELECT w.steps, w.dur AS ns, CASE WHEN u.uneven THEN (u.total_ns / u.steps)::BIGINT END AS mean_ns
@@ -41,7 +41,7 @@ FROM windows AS w LEFT JOIN _usual_steps AS u USING (rank) WHERE w.rank = $rank
 
 @cache
 def groups() -> tuple[tuple[Case, ...], ...]:
-    """The cases that may share a run, grouped by device; every group has at least two cases."""
+    """The cases that may share a run, grouped by device. Every group contains at least two cases."""
     made = []
     for _, alike in groupby(sorted(filter(_may_share, all_cases()), key=_device), _device):
         cases = list(alike)
@@ -51,7 +51,7 @@ def groups() -> tuple[tuple[Case, ...], ...]:
 
 @cache
 def alone() -> tuple[tuple[Case, ...], ...]:
-    """The cases that are in no group, as tuples of cases with equal inputs."""
+    """The cases outside of all groups, as tuples of cases with equal inputs."""
     shared = {(case.code, case.name) for group in groups() for case in group}
     alike: dict[Any, list[Case]] = defaultdict(list)
     for case in all_cases():
@@ -62,7 +62,7 @@ def alone() -> tuple[tuple[Case, ...], ...]:
 
 
 def _may_share(case: Case) -> bool:
-    """Whether ``case`` is a trace of one rank, without other files, that a rule with scope "rank" applies to."""
+    """Whether ``case`` is a trace of one rank, without other files, to which a rule with scope "rank" applies."""
     rule = pack()[case.code]
     single = case.events and not any("rank" in event for event in case.events)
     lonely = case.logs or case.files or case.own_sql or not case.applicable or "lone_rank" in rule.needs
@@ -71,7 +71,7 @@ def _may_share(case: Case) -> bool:
 
 
 def _device(case: Case) -> str:
-    """What the ranks of one run must share: the device, which rules apply to it, and whether its speed is measured."""
+    """What all ranks of a run must share: the device, which rules apply to it, and whether its speed is measured."""
     on_gaudi = any("on" in event for event in case.events)
     works = on_gaudi or any(event.get("cat") in _DEVICE_WORK for event in case.events)
     makers = {str(one.get("name")).split()[0] for one in case.metadata.get("deviceProperties", ())}
@@ -83,7 +83,7 @@ def _device(case: Case) -> str:
 
 
 def differences_alone(cases: Sequence[Case], folder: Path) -> dict[str, list[str]]:
-    """How the findings of ``cases``, whose inputs are equal, differ from the expected ones."""
+    """How the findings of ``cases`` differ from the expected ones. All cases must have the same inputs."""
     first = cases[0]
     if first.own_sql is not None:
         outcomes: Iterator[Outcome] = (run_case(case, pack()[case.code], folder) for case in cases)
@@ -94,7 +94,7 @@ def differences_alone(cases: Sequence[Case], folder: Path) -> dict[str, list[str
 
 
 def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, list[str]]:
-    """How the findings of ``cases``, analysed as the ranks of one run, differ from the expected ones."""
+    """How the findings of ``cases`` differ from the expected ones if the cases are ranks of one run."""
     for rank, case in enumerate(cases):
         (written,) = write_traces(case.events, case.metadata, case.device, folder)
         trace = json.loads(written.read_bytes())
@@ -103,7 +103,7 @@ def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, lis
         (folder / f"run{rank}.json").write_text(json.dumps({**trace, "distributedInfo": info}), encoding="utf-8")
 
     paths = [str(folder / f"run{rank}.json") for rank in range(len(cases))]
-    # Predictions are left out, because they would be about the whole run.
+    # Rules run without their predictions, which would be about the whole run.
     rules = [replace(pack()[case.code], whatif=None, whatif_ranks=None) for case in cases]
     with analysed(find_inputs(paths, as_one_run=True), rules) as run:
         outcomes = (
@@ -114,7 +114,7 @@ def differences_in_company(cases: Sequence[Case], folder: Path) -> dict[str, lis
 
 
 def _of_rank(rank: int, store: TraceStore, rules: Sequence[Rule], device: Device, _: Any) -> Outcome:
-    """What ``rules`` find in ``store`` if the values of their context are those of ``rank``."""
+    """What ``rules`` find in ``store`` if the values in their context are those of ``rank``."""
     store.build(["windows", "_usual_steps"])
     (own,) = store.select(_OWN_WINDOW, {"rank": rank}) or [{"steps": 0, "ns": 0, "mean_ns": None}]
     lengths = [step.dur_ns for step in overview.steps(store) if step.rank == rank and not step.partial]
@@ -124,7 +124,7 @@ def _of_rank(rank: int, store: TraceStore, rules: Sequence[Rule], device: Device
 
 
 def _own_outcome(outcome: Outcome, rank: int) -> Outcome:
-    """``outcome`` with the findings of ``rank`` only, as if it were the run's only rank."""
+    """``outcome`` with only the findings of ``rank``, as if the run had no other rank."""
     own = tuple(_as_rank_0(finding) for finding in outcome.findings if finding.rank in (rank, None))
     return replace(outcome, findings=own)
 
@@ -141,7 +141,7 @@ def _unlike(cases: Sequence[Case], outcomes: Iterator[Outcome], folder: Path) ->
 
 
 def _as_rank_0(finding: Finding) -> Finding:
-    """``finding`` with the texts of a run's only rank."""
+    """``finding`` with the texts that it would have if the run had only one rank."""
 
     def renamed(value: Any) -> Any:
         return value.replace(f"rank {finding.rank}", "rank 0") if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""The shipped rules and all their cases."""
+"""All shipped rules and their cases."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def pack() -> dict[str, Rule]:
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Every case of every rule, in file order; cases with Gaudi's inputs last."""
+    """All cases of all rules, in file order. Cases with Gaudi inputs come last."""
     return tuple(case for path in case_files() for case in load_cases(path))
 
 
 def case_files() -> list[Path]:
-    """One file per rule and kind of input."""
+    """The files with cases, one for each rule and kind of input."""
     return [*sorted(CASES_DIR.glob("*.toml")), *sorted(GAUDI_DIR.glob("*.toml"))]

@@ -1,6 +1,6 @@
-"""The Gaudi rules on two samples: what they say about the bad run, and that they are silent on the good one.
+"""The Gaudi rules on two samples: what they report about the bad run, and that they find nothing in the good one.
 
-tests/test_samples.py checks the codes that each sample gets.
+tests/test_samples.py checks which codes each sample gets.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_the_compilations_of_the_steps_are_counted_once_and_named():
     assert [(f.evidence["compilations"], f.evidence["compile_ns"], f.evidence["source"]) for f in found] == [
         (2, 32_624_000, "trace")
     ]
-    # Only the finding that explains the compilations claims their time as its gain.
+    # Only the finding that explains the compilations has their time as its gain.
     assert found[0].gain is None
     assert [f.gain and f.gain.ns_per_step for f in causes] == [32_624_000 // 3]
     assert found[0].evidence["recipes"] == (

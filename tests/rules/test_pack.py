@@ -1,4 +1,4 @@
-"""Invariants of the whole pack of rules."""
+"""Invariants of all shipped rules."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ FAMILIES = {
     "CFG": "configuration",
     "BUD": "budgets",
 }
-# The values that every query may use in addition to the rule's own params.
+# Values that every query may use in addition to the params of its rule.
 GIVEN = {"steps", "step_ns", "window_ns"}
-# The engine itself reports these, without a query.
+# The engine reports these itself, without a query.
 BUDGETS = {"BUD101", "BUD102"}
 ENGINE_RULES = {"TRC000", "TRC001", *BUDGETS}
 MOST_EVENTS = 12
@@ -75,7 +75,7 @@ def test_each_rule_has_a_case_that_fires_and_two_that_do_not() -> None:
     fires = Counter(case.code for case in all_cases() if case.findings)
     quiet = Counter(case.code for case in all_cases() if not case.findings)
 
-    # Budgets are a user's limits; engine/test_budgets.py tests them.
+    # Budgets are limits set by users. engine/test_budgets.py tests them.
     here = sorted(set(pack()) - BUDGETS)
     assert [code for code in here if not fires[code]] == []
     assert [code for code in here if quiet[code] < 2] == []
@@ -90,7 +90,7 @@ def test_cases_stay_small_and_have_names_of_their_own() -> None:
 
 
 def most_events(case: Case) -> int:
-    """The most events that ``case`` may have. Cases with several steps or ranks need more than others."""
+    """The largest number of events that ``case`` may have. Cases with several steps or ranks need more."""
     ranks = {event.get("rank", 0) for event in case.events}
     steps = sum(str(event.get("name")).startswith("ProfilerStep#") for event in case.events)
     return MOST_EVENTS_OF_A_RANK * len(ranks) if len(ranks) > 1 else max(MOST_EVENTS, MOST_EVENTS_OF_A_STEP * steps)
@@ -124,7 +124,7 @@ def test_texts_are_complete(rule: Rule) -> None:
 def test_advice_is_for_devices_that_the_rule_is_for(rule: Rule) -> None:
     named = {key for advice in (rule.fix, rule.short_fix) for key, _ in advice.texts} - {"any"}
     variants = set(re.findall(r"\w+", rule.sql or "")) if "fix_for" in (rule.sql or "") else set()
-    # If a column of a table gives the variant, the column's description lists the variants.
+    # If the variant comes from a column of a table, the description of that column lists the variants.
     if variants:
         tables = [catalog()[name] for name in names_in(rule.sql or "")]
         variants |= {
@@ -141,7 +141,7 @@ def test_the_short_fix_fits_a_line_of_a_table(rule: Rule) -> None:
 
 @every_rule
 def test_advice_for_one_device_does_not_mention_another(rule: Rule) -> None:
-    """Advice on an A100 never mentions torch.hpu, and advice on a Gaudi never mentions CUDA graphs."""
+    """Advice for an A100 never mentions torch.hpu, and advice for a Gaudi never mentions CUDA graphs."""
     gaudi = r"torch\.hpu|habana|HPU|Gaudi|hccl"
     foreign = {
         "hpu": r"torch\.cuda|CUDA|\bnccl\b",
@@ -184,7 +184,7 @@ def test_queries_use_documented_tables_only(rule: Rule) -> None:
 @every_rule
 def test_placeholders_of_the_message_are_columns_of_the_query(rule: Rule) -> None:
     placeholders = {name for _, name, _, _ in Formatter().parse(rule.message) if name}
-    # In rules without a query, the engine itself fills in these names.
+    # For rules without a query, the engine itself fills in these names.
     known = set(re.findall(r"\w+", rule.sql or "error actual limit")) | {"subject"}
 
     assert {name for name in placeholders if not {name, f"{name}_ns", f"{name}_bytes"} & known} == set()

@@ -1,4 +1,4 @@
-"""Runs every case of every rule: most as ranks of one run."""
+"""Runs all cases of all rules, most of them as ranks of one run."""
 
 from __future__ import annotations
 

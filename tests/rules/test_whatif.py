@@ -1,4 +1,4 @@
-"""Changes of fixes to the schedule: every query of the pack runs, and some known answers."""
+"""What fixes change in the schedule: all queries of the pack run, and some have known answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ MODELLED = sorted(code for code, rule in pack().items() if rule.whatif)
 
 
 def steps_of(body: list[Event], count: int = 4, length: float = 1_000) -> list[Event]:
-    """``count`` equal steps of ``length`` us."""
     events: list[Event] = []
     for number in range(count):
         events.append(step(number, number * length, length))
@@ -80,7 +79,9 @@ def test_gains_stay_bounds_where_the_steps_cannot_be_replayed(tmp_path: Path) ->
 
 
 def changes(events: list[Event], code: str) -> list[tuple[str, float, float]]:
-    """What the fix of ``code`` changes in the first replayed step: the kind, its start in us, the factor."""
+    """The changes that the fix of ``code`` makes to the first replayed step: the kind, the start in us and the
+    factor.
+    """
     with store_over(events) as store:
         model = model_of(store, 0)
         assert isinstance(model, Model)
