@@ -17,7 +17,7 @@ CREATE MACRO interval_union(source) AS TABLE (
     FROM reached WHERE reach IS NULL OR ts > reach
 );
 
--- Total length of the union of the intervals of a rank and class, in ns. Twice as fast as interval_union.
+-- Total length of the union of the intervals of a rank and class, in ns. This is twice as fast as interval_union.
 CREATE MACRO interval_lengths(source) AS TABLE (
     WITH reached AS (
         SELECT rank, class, ts, "end",
@@ -37,7 +37,7 @@ CREATE MACRO interval_sweep(source) AS TABLE (
         UNION ALL
         SELECT rank, "end", CASE WHEN class < 0 THEN 0 ELSE -(1::BIGINT << class) END FROM query_table(source)
     ),
-    -- The sum includes all edges at the same time. Of these edges, only the last starts a stretch that has a length.
+    -- The sum includes all edges at the same time. Only the last of these edges starts a stretch of non-zero length.
     stretches AS (
         SELECT rank, t AS ts, lead(t) OVER w AS "end", (sum(delta) OVER w)::BIGINT AS mask
         FROM edges WINDOW w AS (PARTITION BY rank ORDER BY t)
@@ -89,7 +89,7 @@ CREATE MACRO short_name(value) AS left(value, 1000);
 -- A list as JSON; NULL for any other value, because JSON functions would fail on it.
 CREATE MACRO list_json(value) AS CASE WHEN starts_with(value, '[') AND json_valid(value) THEN value END;
 -- Inputs of an op as JSON; NULL for other values. Long texts also become NULL, because queries may copy them for each
--- kernel of the op. The longest inputs in our recordings have 3 kB.
+-- kernel of the op. The longest inputs in our recordings are 3 kB long.
 CREATE MACRO longest_inputs() AS 32768;
 CREATE MACRO inputs_json(value) AS CASE WHEN strlen(value) <= longest_inputs() THEN list_json(value) END;
 
@@ -135,13 +135,13 @@ CREATE MACRO shows(active, doing) AS list_has_any(active, doing::activity[]::VAR
 -- Whether this is the name of the backward function of x[i] or x[i:j].
 CREATE MACRO is_row_gradient(name) AS regexp_matches(name, '^autograd::engine::evaluate_function: (Select|Slice)Backward\d*$');
 
--- Cuts a name to at most this many characters and marks the cut. The mark tells --redact where only the beginning of a
--- secret may be left.
+-- Cuts a name to at most this many characters and marks the cut. The mark tells --redact where a name may end in the
+-- middle of a secret.
 CREATE MACRO cut_text(name, most) AS CASE WHEN length(name) > most THEN left(name, most - 1) || '…' ELSE name END;
 
 -- A rank in messages, with its host when known.
 CREATE MACRO rank_label(rank, host) AS 'rank ' || rank || coalesce(' (' || host || ')', '');
--- A readable list of ranks: the first eight.
+-- A readable list of at most eight ranks.
 CREATE MACRO ranks_text(ranks) AS
     CASE WHEN len(ranks) = 1 THEN 'rank ' ELSE 'ranks ' END || array_to_string(ranks[1:8], ', ') ||
     CASE WHEN len(ranks) > 8 THEN ' and ' || (len(ranks) - 8) || ' more' ELSE '' END;
@@ -169,7 +169,7 @@ CREATE MACRO period_text(times, steps, every) AS
     CASE WHEN steps = 1 THEN 'in the one step recorded' ELSE 'in ' || times || ' of ' || steps || ' steps' END
     || CASE WHEN every = 2 THEN ', every other one' WHEN every = 3 THEN ', every 3rd' WHEN every > 3 THEN ', every ' || every || 'th' ELSE '' END;
 
--- Converts the data type of a node from the name in Gaudi's software to the name in devices.toml; NULL for other types.
+-- Converts the data type of a node from Gaudi's name to the one in devices.toml; NULL for other types.
 CREATE MACRO node_dtype(dtype) AS
     CASE WHEN regexp_matches(dtype, '^(bf16|bfloat16|syn_type_bf16)$', 'i') THEN 'bf16'
          WHEN regexp_matches(dtype, '^(f16|fp16|float16|syn_type_fp16)$', 'i') THEN 'fp16'

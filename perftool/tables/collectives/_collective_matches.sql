@@ -1,6 +1,6 @@
--- The calls on several ranks that belong to one collective: the n-th calls of a kind within a step, if all ranks made
--- the same number of calls of that kind in the step. The kind consists of name, process group and size. A send and its
--- receive match by their two ranks.
+-- The calls on several ranks that belong to one collective. These are the n-th calls of a kind within a step, if all
+-- ranks made the same number of calls of that kind in the step. A kind is a name, a process group and a size. A send
+-- and its receive are matched by their two ranks.
 --
 -- needs: collectives, steps
 -- empty without: collectives
@@ -16,7 +16,7 @@
 -- column bytes: BIGINT, bytes sent by the rank, when recorded; NULL in an all-to-all
 -- column ends_together: BOOLEAN, whether no rank can leave the collective before all have arrived
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 -- column track: BIGINT, stream on which the collective ran
 -- column ready: BIGINT, collectives.ready
@@ -43,7 +43,7 @@ placed AS (
            -- In an all-to-all, sizes may differ by rank.
            CASE WHEN c.operation IS DISTINCT FROM 'all_to_all' THEN c.bytes END AS bytes
     FROM begun AS c ASOF JOIN spans AS s ON s.rank = c.rank AND s.launching = c.launching AND c.begun >= s.ts
-    -- Sends and receives cannot be matched unless their two ranks are named.
+    -- Sends and receives can be matched only if both ranks are named.
     WHERE (c.begun < s."end" OR c.ts < s.done) AND NOT s.partial AND (c.operation IS DISTINCT FROM 'send_receive' OR c.source IS NOT NULL)
 ),
 numbered AS (

@@ -1,6 +1,6 @@
--- The time that each rank waits in each collective recorded on several ranks. The last rank to arrive waits for nobody,
--- so the collective is shortest there; on any other rank, the additional time is waiting. Comparing lengths needs no
--- common clock; the clocks only rule out false matches.
+-- The time that each rank waits in each collective recorded on several ranks. The last rank to arrive does not wait, so
+-- the collective is shortest there; on other ranks, the additional time is waiting. Comparing durations needs no common
+-- clock; the clocks only rule out false matches.
 --
 -- needs: _collective_matches, clocks
 -- empty without: _collective_matches
@@ -11,10 +11,10 @@
 -- column group_name: VARCHAR, process group, when recorded
 -- column members: VARCHAR, ranks of the group, when recorded
 -- column ends_together: BOOLEAN, whether no rank can leave the collective before all have arrived
--- column passes: BOOLEAN, whether the collective is a send with its receive
--- column wire_ns: BIGINT, length of the collective on the rank that waits least
--- column waited_ns: BIGINT, time that this rank waits, without time in which it also waits in an earlier collective of the group
--- column exposed_ns: BIGINT, the part of waited_ns that compute during the collective does not hide
+-- column passes: BOOLEAN, whether this is a send and its receive
+-- column wire_ns: BIGINT, duration of the collective on the rank that waits least
+-- column waited_ns: BIGINT, waiting time of this rank, without time in which it also waits in an earlier collective of the group
+-- column exposed_ns: BIGINT, the part of waited_ns that is not hidden behind compute
 -- column place: BIGINT, position of the rank by waiting time, 1 for the shortest
 -- column ranks: BIGINT, number of ranks whose traces show the collective
 -- column last_rank: INTEGER, the rank that arrived last, that is, waits least
@@ -31,7 +31,7 @@ waiting AS (
            max(until) OVER (PARTITION BY rank, step, side, group_name ORDER BY ts, match
                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM compared
-    -- Calls are not one collective if, by the clocks, a rank leaves before the last one has arrived.
+    -- If the clocks show that a rank leaves before the last one arrives, the calls are not one collective.
     WHERE NOT (comparable AND ends_together AND apart_ns > tolerance_ns)
 )
 SELECT match, rank, step, side, group_name, members, ends_together, sends > 0 AS passes, shortest AS wire_ns,

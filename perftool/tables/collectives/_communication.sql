@@ -1,4 +1,4 @@
--- Host slices of a communication library, with the id that their kernels also carry.
+-- Host slices of a communication library, with the id that they share with their kernels.
 --
 -- needs: slices, _name_roles
 -- empty without: _name_roles.collective
@@ -8,7 +8,7 @@
 -- column name: VARCHAR, for example nccl:all_reduce
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column external_id: BIGINT, id that its kernels carry
+-- column external_id: BIGINT, id that the slice shares with its kernels
 SELECT s.id, s.rank, s.track, s.name, s.ts, s."end",
        coalesce(int_arg(r.args, 'External id'), int_arg(r.args, 'external id')) AS external_id
 FROM slices AS s

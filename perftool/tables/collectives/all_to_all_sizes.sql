@@ -1,13 +1,14 @@
--- One row per pair of ranks and process group whose all-to-alls state split sizes (all_to_all_single): bytes that one
--- rank sends to the other. Groups of more than 30 ranks are missing, since PyTorch shortens their lists.
+-- One row per pair of ranks and process group with all-to-alls that record split sizes (all_to_all_single): the bytes
+-- that one rank sends to the other. Groups of more than 30 ranks are missing, because PyTorch truncates their lists of
+-- ranks.
 --
 -- needs: collectives
 -- empty without: collectives
 -- column rank: INTEGER, distributed rank
--- column peer: INTEGER, rank with which the rank exchanges data, or the rank itself
+-- column peer: INTEGER, rank that this rank exchanges data with, or this rank itself
 -- column group_name: VARCHAR, process group, when recorded
--- column calls: BIGINT, number of all-to-alls with split sizes that the rank made in the group
--- column sent: BIGINT, bytes that the rank sends to the peer, over all calls; NULL when a call does not state its data type
+-- column calls: BIGINT, number of all-to-alls with split sizes that the rank called in the group
+-- column sent: BIGINT, bytes that the rank sends to the peer in all calls; NULL when a call does not record its data type
 -- column received: BIGINT, bytes that the rank receives from the peer
 WITH stated AS (
     SELECT c.rank, c.group_name, try_cast(list_json(arg(r.args, 'Process Group Ranks')) AS INTEGER[]) AS members,
@@ -18,7 +19,7 @@ WITH stated AS (
     FROM collectives AS c JOIN raw AS r ON r.rowid = c.id
     WHERE c.operation = 'all_to_all'
 ),
--- Split sizes count rows of the first dimension.
+-- Split sizes are numbers of rows of the first dimension.
 pieces AS (
     SELECT rank, group_name, unnest(members) AS peer, unnest(rows_sent) AS n, bytes // greatest(list_sum(rows_sent), 1) AS row_bytes,
            unnest(rows_received) AS m, bytes_received // greatest(list_sum(rows_received), 1) AS received_row_bytes

@@ -3,9 +3,9 @@
 -- waiting.
 --
 -- The size S is defined as in nccl-tests: the bytes that each rank reduces, or has gathered at the end. The algorithm
--- bandwidth is S per time. The bus bandwidth is comparable with the rate of a link: it is the algorithm bandwidth times
--- 2(n-1)/n for an all-reduce of n ranks, and times (n-1)/n for an all-gather and a reduce-scatter. All-to-alls have no
--- bandwidth, because their ranks may send different amounts.
+-- bandwidth is S divided by the time. The bus bandwidth is comparable to the rate of a link: it is the algorithm
+-- bandwidth times 2(n-1)/n for an all-reduce of n ranks, and times (n-1)/n for an all-gather and a reduce-scatter.
+-- All-to-alls have no bandwidth, because their ranks may send different amounts.
 --
 -- needs: _collective_matches
 -- empty without: _collective_matches
@@ -20,7 +20,7 @@
 -- column wire_ns: BIGINT, median transfer time of a call
 -- column wire_total_ns: BIGINT, sum of the transfer times of all calls
 -- column waited_ns: BIGINT, mean time that a rank waits for others in a call
--- column algorithm_bandwidth: DOUBLE, bytes per second of the median call, NULL where the size is unknown, and for other operations
+-- column algorithm_bandwidth: DOUBLE, S per second in the median call; NULL if the size is unknown or the operation has no bandwidth
 -- column bus_bandwidth: DOUBLE, algorithm_bandwidth converted to the rate of a link
 WITH calls AS (
     SELECT match, side, name, min(operation) AS operation, group_name, members, bytes, step, greatest(count(*), max(group_size)) AS size,

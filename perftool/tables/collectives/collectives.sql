@@ -7,7 +7,7 @@
 -- column side: VARCHAR, 'device' or 'host'
 -- column name: VARCHAR, operation, for example allreduce; the kernel's name when no operation is recorded
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes sent by this rank, when recorded
 -- column group_name: VARCHAR, process group, when recorded
@@ -19,7 +19,7 @@
 -- column overlapped_ns: BIGINT, the part of dur in which compute ran on the same device; NULL if the trace does not show the device
 -- column track: BIGINT, stream or host thread on which the collective ran
 -- column called: BIGINT, start of the call that launched the collective, in ns, when recorded
--- column ready: BIGINT, end of the work on this rank that it has to wait for, in ns; NULL if the trace does not show it
+-- column ready: BIGINT, when the work that it waits for on this rank has ended, in ns; NULL if the trace does not show it
 -- column source: INTEGER, sending rank, for a send or receive that names its peer
 -- column target: INTEGER, receiving rank
 WITH device AS (
@@ -69,7 +69,7 @@ behind AS (
 compute AS (
     SELECT rank, 0 AS class, ts, "end" FROM device_ops WHERE kind = 'kernel' AND valid
 ),
--- Compute time before each stretch, for a fast lookup of the compute time up to any moment.
+-- Running total of compute time, to look up quickly how much there was up to any moment.
 computing AS (
     SELECT rank, ts, "end", sum("end" - ts) OVER (PARTITION BY rank ORDER BY ts) - ("end" - ts) AS before
     FROM interval_union(compute)

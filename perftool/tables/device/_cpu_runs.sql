@@ -1,8 +1,8 @@
 -- The ranks whose device is the CPU, because nothing shows another device.
 --
--- The trace of a job on an accelerator may hold no event of that device. Calls into its runtime, ops on its tensors,
--- metadata or logs then reveal it. So does a thread that runs only the backward pass: the autograd engine has a thread
--- for each accelerator, while the CPU's backward pass runs on the calling thread.
+-- The trace of a job on an accelerator may contain no event of that device. Calls into its runtime, ops on its tensors,
+-- metadata or logs then reveal it. A thread that runs only the backward pass also reveals it: the autograd engine has a
+-- thread for each accelerator, while the CPU's backward pass runs on the calling thread.
 --
 -- needs: slices, tracks, roles, _device_signs
 -- empty without: slices

@@ -1,4 +1,4 @@
--- One row per rank with impossible device events, which no sum includes.
+-- One row per rank with impossible device events, which are left out of all sums.
 --
 -- needs: _device_work
 -- empty without: _device_work

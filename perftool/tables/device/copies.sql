@@ -7,14 +7,14 @@
 -- column direction: VARCHAR, host_to_device, device_to_host, device_to_device, peer, or NULL when the trace does not say
 -- column bytes: BIGINT, bytes moved, NULL when the trace does not say
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 -- column bandwidth: DOUBLE, bytes per second
 -- column pinned: BOOLEAN, whether the host memory is pinned, NULL when the trace does not say
 -- column blocking: BOOLEAN, whether the call that submitted the transfer waited for its end
 -- column op_name: VARCHAR, framework op that requested the transfer
 -- column call: BIGINT, host call that submitted the transfer (slices.id)
--- column host_dur: BIGINT, length on the host of the op that requested the transfer, else of the call, in ns
+-- column host_dur: BIGINT, duration on the host of the op that requested the transfer, or of the call if there is no op, in ns
 WITH waited AS (
     SELECT DISTINCT p.parent AS op FROM syncs AS y JOIN slices AS p ON p.id = y.id
     WHERE y.kind = 'copy' AND p.parent IS NOT NULL

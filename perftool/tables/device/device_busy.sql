@@ -5,7 +5,7 @@
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 WITH work AS (
     SELECT d.rank, 0 AS class, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"

@@ -12,15 +12,15 @@
 -- column dtype: VARCHAR, data type when the trace names it (Gaudi)
 -- column stream: VARCHAR, stream id when the trace names it
 -- column device: VARCHAR, device index when the trace names it
--- column recipe: BIGINT, recipe the work belongs to (Gaudi)
+-- column recipe: BIGINT, recipe that the work belongs to (Gaudi)
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 -- column bytes: BIGINT, bytes moved, for copies
 -- column launch: BIGINT, host call that submitted the work (launches.id)
 -- column op: BIGINT, framework op that submitted the work (slices.id); Python frames may be between the op and the call
 -- column op_name: VARCHAR, name of the op
--- column valid: BOOLEAN, false for impossible events, which no sum includes
+-- column valid: BOOLEAN, false for impossible events, which are left out of all sums
 -- column set_aside: VARCHAR, why the event is impossible; NULL for valid events
 WITH linked AS (
     SELECT k.work, l.id, l.ts, l."end", CASE WHEN k.launch = k.work THEN k.work ELSE l.parent END AS parent

@@ -16,7 +16,7 @@
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column unknown_ns: BIGINT, the excluded part of the window
+-- column unknown_ns: BIGINT, the rest of the window
 WITH work AS (SELECT rank, ts, "end", kind, launch, op FROM device_ops WHERE valid AND kind <> 'wait'),
 reach AS (SELECT rank, min(ts) AS ts, max("end") AS "end" FROM work GROUP BY rank),
 begun AS (

@@ -1,5 +1,5 @@
--- One row per rank whose device is in devices.toml. The metadata names the device; if it does not, lanes that only one
--- device has identify it. Where the CPU is the device, its rates were measured when the trace was recorded.
+-- One row per rank whose device is in devices.toml. The metadata names the device; if not, lanes that only one device
+-- has identify it. Where the CPU is the device, its rates were measured when the trace was recorded.
 --
 -- absent: the trace names no device whose peak rates are published in devices.toml, or measured by its recorder
 -- needs: devices, tracks, _vocabulary, machines, _cpu_runs

@@ -12,7 +12,7 @@
 -- column op: BIGINT, op that launched the kernel (slices.id)
 -- column op_name: VARCHAR, name of the op
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column bits: INTEGER, width of the operands: 8, 16, 32 or 64, NULL when the trace does not say
 -- column tf32: BOOLEAN, whether matmuls of 32-bit operands run on matrix engines as TF32, according to the kernel's name
 -- column batch: BIGINT, number of matmuls, 1 for mm and addmm

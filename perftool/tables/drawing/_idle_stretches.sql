@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, gap_causes.cause
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 WITH parts AS (
     SELECT *, sum((cause, ts) IS DISTINCT FROM (before_cause, before_end)) OVER (PARTITION BY rank ORDER BY ts) AS part
     FROM (SELECT rank, cause, ts, "end", lag(cause) OVER by_time AS before_cause, lag("end") OVER by_time AS before_end

@@ -1,4 +1,4 @@
--- Device work by the program's annotations (record_function). Work belongs to the outermost annotation around its
+-- Device work by annotation of the program (record_function). Work belongs to the outermost annotation around its
 -- launch. An annotation around nearly the whole window is ignored if the annotations inside it cover most of the
 -- window. Backward work outside all annotations belongs to the annotation around the op that it differentiates.
 --
@@ -6,8 +6,8 @@
 -- empty without: device_ops, _name_roles.cat=user_annotation
 -- column rank: INTEGER, distributed rank
 -- column annotation: VARCHAR, name of the annotation
--- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
--- column backward: BOOLEAN, whether the share contains work of the backward pass outside all annotations
+-- column share: DOUBLE, share of the rank's device time in the window
+-- column backward: BOOLEAN, whether the share includes work of the backward pass outside all annotations
 WITH marked AS (
     SELECT s.rank, s.track, s.id, s.name, s.ts, s."end",
            max(s."end") OVER (PARTITION BY s.track ORDER BY s.ts, s."end" DESC, s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before

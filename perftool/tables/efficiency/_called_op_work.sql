@@ -1,12 +1,12 @@
--- Work on a CPU by the framework op that the program called. Work of the backward pass belongs to the op that the
--- program called to compute what is differentiated.
+-- Work on a CPU by the framework op that the program called. Work of the backward pass belongs to the called op that it
+-- differentiates.
 --
 -- needs: device_ops, launches, windows, ops, _differentiated
 -- empty without: device_ops, launches, _differentiated
 -- column rank: INTEGER, distributed rank
 -- column op: VARCHAR, name of the outermost op
--- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
--- column backward: BOOLEAN, whether the share contains work of the backward pass
+-- column share: DOUBLE, share of the rank's device time in the window
+-- column backward: BOOLEAN, whether the share includes work of the backward pass
 WITH work AS (
     SELECT d.id, d.rank, d.dur, l.track, l.ts FROM device_ops AS d JOIN launches AS l ON l.id = d.launch
     JOIN windows AS w ON w.rank = d.rank AND d.ts >= w.ts AND d.ts < w."end" WHERE d.valid AND l.own_work

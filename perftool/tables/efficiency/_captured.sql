@@ -4,7 +4,7 @@
 -- column kernel: VARCHAR, name of the kernel
 -- column nth: BIGINT, position among the kernels of this name, from 1
 -- column times: BIGINT, number of kernels of this name
--- column op: BIGINT, number of the call of the op that launched the kernel
+-- column op: BIGINT, number of the op call that launched the kernel
 -- column op_name: VARCHAR, name of the op
 -- column input_dims: VARCHAR, shapes of the op's inputs as JSON, NULL except for the op's first kernel
 -- column input_types: VARCHAR, types of the op's inputs as JSON, NULL except for the op's first kernel

@@ -4,9 +4,9 @@
 -- needs: _chained_work
 -- empty without: _chained_work
 -- column rank: INTEGER, distributed rank
--- column chain: INTEGER, number of the chain in its rank
+-- column chain: INTEGER, number of the chain on its rank
 -- column place: INTEGER, position in the chain, from 1
 -- column id: BIGINT, device_ops.id of the kernel in the first repeat
 -- column repeats: BIGINT, number of times the chain runs in a row
--- column ns: BIGINT, length of the kernels at this place in all repeats
--- column work_ns: BIGINT, length of all kernels of the step on this lane
+-- column ns: BIGINT, time of the kernel at this place, summed over all repeats
+-- column work_ns: BIGINT, time of all kernels of the step on this lane

@@ -8,7 +8,7 @@
 -- column rank: INTEGER, distributed rank
 -- column kind: BIGINT, a number for each combination of a kernel and the op that launched it
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 WITH spans AS (
     SELECT rank, min(ts) AS ts, arg_min("end", (ts, "end")) AS "end" FROM steps WHERE NOT partial GROUP BY rank
 ),

@@ -1,5 +1,4 @@
--- The ops of each rank that take the most time, over all their shapes, and the time of all ops of the rank. Used by
--- the headline of the report.
+-- The 60 ops of each rank that take the most time, each over all its shapes. Used by the headline of the report.
 --
 -- needs: op_efficiency, op_shortfalls
 -- empty without: op_efficiency
@@ -16,9 +15,9 @@
 -- column unsized_ns: BIGINT, the part of kernel_ns in calls without a cost model
 -- column bounded_calls: BIGINT, calls whose time at the device's peak is known
 -- column bounded_ns: BIGINT, the part of kernel_ns in calls whose time at the device's peak is known
--- column best_ns: DOUBLE, time of these calls at the device's peak
--- column judged: BOOLEAN, whether the recording shows for all calls if they could be faster
--- column lost_ns: BIGINT, time in ns beyond the attainable time, if it is at least 10 %
+-- column best_ns: DOUBLE, time of the calls in bounded_calls at the device's peak
+-- column judged: BOOLEAN, whether the recording shows for all calls whether they could be faster
+-- column lost_ns: BIGINT, time beyond the attainable time (op_shortfalls.lost_ns)
 -- column work_ns: BIGINT, time of all ops of the rank in ns
 WITH judged AS (
     SELECT e.*, e.roofline_ratio * e.kernel_ns AS best_ns,

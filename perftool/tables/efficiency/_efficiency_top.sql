@@ -1,4 +1,4 @@
--- The rows of op_efficiency that take the most time, for the report of a run of many ranks.
+-- The rows of op_efficiency that take the most time, for reports on many ranks.
 --
 -- needs: op_efficiency
 -- empty without: op_efficiency

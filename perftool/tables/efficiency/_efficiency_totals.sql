@@ -4,18 +4,18 @@
 -- needs: _op_work, _op_bounds, op_kinds, _node_totals
 -- empty without: _op_work
 -- column rank: INTEGER, distributed rank
--- column work_ns: BIGINT, length of all work except transfers (_op_work.transfer)
+-- column work_ns: BIGINT, time of all work except transfers (_op_work.transfer)
 -- column bounded_ns: BIGINT, the part of work_ns in ops whose time at the device's peak is known
 -- column best_ns: DOUBLE, time of the ops in bounded_ns at the device's peak, at most their actual time
--- column matrix_ns: BIGINT, length of the kernels of matmuls and convolutions
+-- column matrix_ns: BIGINT, time of the kernels of matmuls and convolutions
 -- column counted_ns: BIGINT, the part of matrix_ns in ops whose operations and peak rate are known
 -- column peak_ns: DOUBLE, time that the operations of matmuls, convolutions and attention take at the peak rate
 -- column recomputed_ns: DOUBLE, the part of peak_ns for ops that checkpointing runs again
--- column passes_ns: BIGINT, length of pointwise, normalisation, reduction and copy kernels of ops
--- column op_ns: BIGINT, length of the work that ops launched, without transfers
--- column shaped_ns: BIGINT, length of the work with recorded shapes, without transfers
--- column sized_ns: BIGINT, length of the work of ops with a cost model
--- column graph_ns: BIGINT, length of the work of captured graphs
+-- column passes_ns: BIGINT, time of the kernels of pointwise, normalisation, reduction and copy ops
+-- column op_ns: BIGINT, time of the work that ops launched, without transfers
+-- column shaped_ns: BIGINT, time of the work with recorded shapes, without transfers
+-- column sized_ns: BIGINT, time of the work of ops with a cost model
+-- column graph_ns: BIGINT, time of the work of captured graphs
 -- column sized_bytes: DOUBLE, bytes that the ops with a cost model read and write
 WITH ops AS (
     -- Floating-point sums need a fixed order to be reproducible.

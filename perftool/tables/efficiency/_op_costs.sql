@@ -1,4 +1,4 @@
--- The least cost of one call of an op, by the formulas of perftool.op_costs. Used by _op_bounds.
+-- The minimum cost of one call of an op, by the formulas of perftool.op_costs. Used by _op_bounds.
 --
 -- maker: model_ops
 -- needs: _op_work, ops
@@ -7,4 +7,4 @@
 -- column flops: BIGINT, operations, NULL where only the bytes are known
 -- column bytes: BIGINT, bytes of device memory, each input read once and each result written once
 -- column unit: VARCHAR, matrix or vector: the unit whose peak rate applies
--- column dtype: VARCHAR, type of the operands, as devices.toml names it; NULL for types without a rate
+-- column dtype: VARCHAR, type of the operands, by its name in devices.toml; NULL for types without a rate

@@ -1,5 +1,5 @@
--- For each rank whose ops run on the CPU: among the loops of ops that run at least 8 times a step, the one that takes
--- the most time.
+-- The loop of ops that takes the most time on each rank whose ops run on the CPU, among loops that run at least 8 times
+-- a step.
 --
 -- An op belongs to a loop of n ops if the last call of the same op was n calls ago. The time of a loop is the time
 -- between the calls of its longest op.
@@ -8,11 +8,11 @@
 -- empty without: ops, launches
 -- column rank: INTEGER, distributed rank
 -- column length: BIGINT, number of ops in the loop
--- column times: DOUBLE, how often the loop runs in a step
+-- column times: DOUBLE, number of passes of the loop in a step
 -- column share: DOUBLE, share of the window
 -- column ts: BIGINT, start of the first pass of the loop in ns
 -- column end: BIGINT, end of the last pass of the loop in ns
--- column names: VARCHAR, the longest of the ops that run once in each pass of the loop, joined by ', '; NULL if such ops take less than a third of its time
+-- column names: VARCHAR, the longest of the ops that run once in each pass, joined by ', '; NULL if such ops take less than a third of the loop's time
 WITH calls AS (
     SELECT o.rank, o.track, o.id, o.name, o.ts, o.dur, row_number() OVER (PARTITION BY o.track ORDER BY o.ts, o.id) AS number
     FROM ops AS o JOIN windows AS w ON w.rank = o.rank AND o.ts >= w.host_ts AND o.ts < w.host_end

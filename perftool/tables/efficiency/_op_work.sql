@@ -1,5 +1,5 @@
 -- The device work that starts inside the window, by the innermost op or annotation that launched it. Work launched by a
--- captured graph, a recipe or directly by a step goes by its own name on the device.
+-- captured graph, a recipe or directly by a step keeps its name on the device.
 --
 -- needs: device_ops, _device_work, ops, windows, matmuls, launches, roles, slices, recomputed_ops, _captured
 -- empty without: device_ops
@@ -13,11 +13,11 @@
 -- column concrete_inputs: VARCHAR, ops.concrete_inputs
 -- column outer_dims: VARCHAR, ops.input_dims of the enclosing op, for the gradients of convolutions
 -- column recomputed: BOOLEAN, whether this is an op that checkpointing runs again in the backward pass
--- column element_bytes: INTEGER, size of the elements, from the names of the kernels, because the types of ops on lists of tensors do not show it; NULL if no name shows it
+-- column element_bytes: INTEGER, element size according to the kernels' names, because the types of ops on lists of tensors do not show it; NULL if no name shows it
 -- column around: VARCHAR, for ops of a serving engine: the annotation around the call, which states the lengths of the sequences
 -- column grids: VARCHAR, for ops of a serving engine: names and grids of a call's kernels, as JSON
 -- column calls: BIGINT, number of calls that launched work; number of kernels where no op launched them
--- column kernel_ns: BIGINT, length of the work
+-- column kernel_ns: BIGINT, time of the work
 -- column matrix_ns: BIGINT, the part of kernel_ns in kernels that matmuls lists
 -- column tf32: BOOLEAN, whether matmuls of 32-bit operands run as TF32 (matmuls.tf32)
 -- column transfer: BOOLEAN, whether the device's memory does not limit the speed: collectives, and copies from or to other memory
@@ -86,7 +86,7 @@ launched AS (
     FROM named AS d LEFT JOIN replayed AS g ON g.id = d.id LEFT JOIN sizes AS s ON s.name = d.name
     GROUP BY d.rank, d.source, CASE WHEN d.by_op THEN d.op END, g.op, g.launch,
              coalesce(g.op_name, CASE WHEN d.by_op THEN d.op_name ELSE d.name END),
-             -- Work that no op launched has a row for each engine.
+             -- Work that no op launched gets a row for each engine.
              CASE WHEN NOT d.by_op THEN d.engine END
 ),
 outers AS (
@@ -106,7 +106,7 @@ described AS (
 )
 SELECT row_number() OVER (ORDER BY rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes, around, grids) AS id,
        rank, name, source, engine, input_dims, input_types, concrete_inputs, outer_dims, recomputed, element_bytes, around, grids,
-       -- Each row of the CTE described is one call if its op is known.
+       -- Each row of described is one call if its op is known.
        sum(CASE WHEN source = 'op' OR captured IS NOT NULL THEN 1 ELSE kernels END)::BIGINT AS calls,
        sum(kernel_ns)::BIGINT AS kernel_ns, sum(matrix_ns)::BIGINT AS matrix_ns, bool_or(tf32) AS tf32, bool_or(transfer) AS transfer
 FROM described

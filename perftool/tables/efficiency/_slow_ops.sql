@@ -23,18 +23,18 @@
 -- column around: VARCHAR, _op_work.around of the calls with the most time
 -- column grids: VARCHAR, _op_work.grids of the calls with the most time
 -- column kernel: VARCHAR, name of the kernel with the most time, apart from kernels that only change a layout
--- column kernels: BIGINT, number of kernels that the calls launched, of any name
--- column layout_ns: BIGINT, length of the kernels that only change a layout
+-- column kernels: BIGINT, number of kernels that the calls launched, whatever their names
+-- column layout_ns: BIGINT, time of the kernels that only change a layout
 -- column fastest_ns: BIGINT, kernel time at the 10th percentile of the calls
 -- column slowest_ns: BIGINT, kernel time at the 90th percentile of the calls
--- column args: VARCHAR, arguments of the longest run of the column kernel, as JSON
+-- column args: VARCHAR, arguments of that kernel's longest run, as JSON
 -- column units: INTEGER, compute units of the device
 -- column capability: INTEGER, compute capability of the device, times 10
 -- column overload_ratio: DOUBLE, machine_loads.overload_ns / wall_ns
--- column ts: BIGINT, start of the longest run of the column kernel in ns
--- column dur: BIGINT, length of the longest run of the column kernel in ns
+-- column ts: BIGINT, start of that kernel's longest run in ns
+-- column dur: BIGINT, duration of that kernel's longest run in ns
 WITH top AS (
-    -- Grouping numbers is faster than grouping texts.
+    -- Grouping by numbers is faster than grouping by texts.
     SELECT row_number() OVER (ORDER BY rank, name, input_dims, input_types) AS number, rank, name, input_dims, input_types, kind, calls, kernel_ns, bound,
            flops * calls AS flops, bytes * calls AS bytes
     FROM op_efficiency

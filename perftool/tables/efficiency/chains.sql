@@ -8,15 +8,15 @@
 -- needs: _chain_places, device_ops, ops, op_efficiency
 -- empty without: _chain_places
 -- column rank: INTEGER, distributed rank
--- column chain: INTEGER, number of the sequence, in order within its rank
+-- column chain: INTEGER, number of the sequence on its rank, in order
 -- column place: INTEGER, position of the kernel in the sequence, from 1
 -- column op: VARCHAR, op that launched the kernel; NULL for captured graphs and where none is recorded
 -- column kernel: VARCHAR, name of the kernel
 -- column input_dims: VARCHAR, shapes of the op's inputs as JSON, when recorded
 -- column repeats: BIGINT, number of times the sequence runs in a row
--- column ns: BIGINT, mean length of the kernel in a repeat
--- column share: DOUBLE, share of the kernel in the sequence's time
--- column step_share: DOUBLE, share of all repeats of the sequence in the lane's work in the step
+-- column ns: BIGINT, mean duration of the kernel
+-- column share: DOUBLE, the kernel's share of the sequence's time
+-- column step_share: DOUBLE, share of the lane's work in the step that all repeats of the sequence take
 -- column roofline_ratio: DOUBLE, op_efficiency.roofline_ratio of the op with the shapes in input_dims
 -- column ts: BIGINT, start of the kernel in the first repeat, in ns
 SELECT p.rank, p.chain, p.place, d.op_name AS op, d.name AS kernel, o.input_dims, p.repeats, (p.ns / p.repeats)::BIGINT AS ns,

@@ -14,10 +14,10 @@
 -- column depth: INTEGER, number of modules in the path; 0 for work outside modules
 -- column modules: BIGINT, number of modules at this place
 -- column calls: BIGINT, number of calls of these modules
--- column forward_ns: BIGINT, time of the forward pass's work that these modules and the modules inside them launched
--- column backward_ns: BIGINT, time of the backward pass's work, including recomputation by checkpointing
--- column own_ns: BIGINT, the part of forward_ns and backward_ns outside of inner modules
--- column share: DOUBLE, share of the rank's work (the sum of the lengths inside the window)
+-- column forward_ns: BIGINT, time of the forward work that these modules and their submodules launched
+-- column backward_ns: BIGINT, time of their backward work, including recomputation by checkpointing
+-- column own_ns: BIGINT, the part of forward_ns and backward_ns outside submodules
+-- column share: DOUBLE, share of the rank's device time in the window
 WITH names AS (
     SELECT name, cat, cut_text(class, 100) AS class
     FROM (SELECT *, regexp_replace(name::VARCHAR, '^nn\.Module: |_\d+$', '', 'g') AS class FROM roles WHERE role = 'module')
@@ -33,8 +33,8 @@ around AS (
            first(o.name ORDER BY o.ts, o."end" DESC, o.id) AS outermost
     FROM nested_pairs(spans, spans) AS p JOIN calls AS o ON o.id = p.outside GROUP BY p.inside
 ),
--- Checkpointing calls a module again in the backward pass, but not its outer modules, so these are taken from another
--- call.
+-- Checkpointing calls a module again in the backward pass, but not the modules around it, so these are taken from
+-- another call.
 known AS (
     SELECT c.rank, c.name, arg_min(a.path[:-2], (c.ts, c.id)) AS path
     FROM around AS a JOIN calls AS c USING (id) WHERE len(a.path) > 1 GROUP BY c.rank, c.name

@@ -17,9 +17,9 @@
 -- column input_dims: VARCHAR, shapes of the inputs as JSON, when recorded (record_shapes=True)
 -- column input_types: VARCHAR, types of the inputs as JSON, when recorded
 -- column calls: BIGINT, number of calls that launched work; number of kernels if no op launched them
--- column flops: DOUBLE, operations of one call, NULL without a model
--- column bytes: DOUBLE, bytes of device memory that one call reads and writes, NULL without a model
--- column kernel_ns: BIGINT, length of the work of all calls in ns
+-- column flops: DOUBLE, operations of one call, NULL without a cost model
+-- column bytes: DOUBLE, bytes of device memory that one call reads and writes, NULL without a cost model
+-- column kernel_ns: BIGINT, total time of the work of all calls in ns
 -- column tflops: DOUBLE, achieved TFLOP/s
 -- column tbytes: DOUBLE, achieved TB/s
 -- column bound: VARCHAR, compute or memory, whichever takes longer at the device's peak; NULL where the peak is unknown
@@ -35,7 +35,7 @@ WITH merged AS (
            sum(b.flops::DOUBLE * w.calls ORDER BY w.id) AS flops, sum(b.bytes::DOUBLE * w.calls ORDER BY w.id) AS bytes,
            sum(b.compute_ns ORDER BY w.id) AS compute_ns, sum(b.memory_ns ORDER BY w.id) AS memory_ns
     FROM _op_work AS w LEFT JOIN _op_bounds AS b USING (id)
-    -- Work that no op launched has a row for each engine.
+    -- Work that no op launched gets a row for each engine.
     GROUP BY w.rank, w.name, w.source, w.input_dims, w.input_types, CASE WHEN w.source <> 'op' THEN w.engine END
 )
 SELECT rank, name, source, engine, input_dims, input_types, calls,

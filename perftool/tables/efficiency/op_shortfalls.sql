@@ -2,8 +2,8 @@
 --
 -- The attainable time is the longer of two times: the operations at the share of the peak rate that such ops reach on
 -- good shapes, and the bytes at the share of the bandwidth that kernels reach. It is at least 2 us a call, the cost of
--- starting and draining a kernel. The columns from blocks to idle_units describe the longest run of the column kernel.
--- perftool/shortfalls.toml holds the shares, with sources, and the reasons, which are conditions on these columns.
+-- starting and draining a kernel. The columns from blocks to idle_units describe the kernel's longest run.
+-- perftool/shortfalls.toml contains the shares, with sources, and the reasons, which are conditions on these columns.
 --
 -- absent: no op with a model takes much longer than the device needs, or its shapes or its device are unknown
 -- maker: judge_ops
@@ -16,7 +16,7 @@
 -- column input_types: VARCHAR, types of the inputs as JSON
 -- column kind: VARCHAR, op_kinds.kind
 -- column calls: BIGINT, number of calls that launched work
--- column kernel_ns: BIGINT, length of the work of all calls in ns
+-- column kernel_ns: BIGINT, total time of the work of all calls in ns
 -- column best_ns: BIGINT, time of all calls at the device's peak rates (device_facts)
 -- column attainable_ns: BIGINT, time of all calls at the rates that the device reaches on good shapes
 -- column attainable_ratio: DOUBLE, the share of the peak that is attainable
@@ -26,20 +26,20 @@
 -- column dtype: VARCHAR, type of the operands
 -- column device: VARCHAR, device_facts.device
 -- column ts: BIGINT, start of the longest kernel in ns
--- column dur: BIGINT, length of the longest kernel in ns
+-- column dur: BIGINT, duration of the longest kernel in ns
 -- column call_ns: BIGINT, mean time of a call
 -- column each_ns: BIGINT, mean time of a kernel
 -- column fastest_ns: BIGINT, the fastest 10 % of the calls take at most this time
 -- column slowest_ns: BIGINT, the slowest 10 % of the calls take at least this time
 -- column spread: DOUBLE, slowest_ns / fastest_ns, NULL below 10 calls
--- column written_bytes: BIGINT, bytes that a call writes at least; NULL for kinds other than pointwise, copy and fill
+-- column written_bytes: BIGINT, minimum number of bytes that a call writes; NULL for kinds other than pointwise, copy and fill
 -- column overload_ratio: DOUBLE, share of the recording in which a thread was ready to run but had no core, or a hypervisor took the cores; NULL when unknown
 -- column intensity: BIGINT, operations per byte
 -- column kernel: VARCHAR, name of the kernel with the most time
--- column kernels: BIGINT, kernels of all calls
+-- column kernels: BIGINT, number of kernels that all calls launched
 -- column kernel_capability: INTEGER, compute capability (times 10) that the kernel was written for, according to its name
 -- column capability: INTEGER, compute capability (times 10) of the device
--- column layout_ratio: DOUBLE, share of the time in kernels that only change a layout
+-- column layout_ratio: DOUBLE, share of the time spent in kernels that only change a layout
 -- column batch: BIGINT, number of matmuls, or of sequences in attention
 -- column m: BIGINT, rows of the result; for a convolution, positions in the result
 -- column n: BIGINT, columns of the result; for a convolution, filters in a group
@@ -70,5 +70,5 @@
 -- column reason: VARCHAR, name in shortfalls.toml of the first reason that holds; NULL when none does
 -- column reasons: VARCHAR[], all reasons that hold
 -- column because: VARCHAR, the reason in a sentence
--- column short_fix: VARCHAR, what to change, in a line
+-- column short_fix: VARCHAR, what to change, in one line
 -- column fix: VARCHAR, what to change

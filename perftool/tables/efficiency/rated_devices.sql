@@ -1,8 +1,8 @@
 -- The known devices, except those with implausible peak rates.
 --
 -- The rates of a CPU were measured when the trace was recorded. If the run's matmuls are more than 10 % faster, other
--- processes disturbed the measurement. On an overloaded machine the times of ops include waits for a core, so they do
--- not show the rate of the op.
+-- processes disturbed the measurement. On an overloaded machine, the times of ops include waits for a core, so they do
+-- not show how fast the ops are.
 --
 -- absent: the device is unknown, or it is a CPU that was overloaded or slower when measured than in the run's matmuls
 -- needs: known_devices, machines, machine_loads, device_facts, _op_work, _op_costs

@@ -1,9 +1,9 @@
 -- The ops that checkpointing runs again in the backward pass.
 --
--- Backward functions run their ops without recording gradients, so an op with a sequence number inside one builds a new
--- graph. Such an op is recomputed if an op with the same name and shapes also ran outside the backward pass. The ops of
--- a gradient penalty, for example, run only inside it. A new graph of backward ops shows that the program
--- differentiates twice (create_graph=True). Then no op of the rank counts as recomputed.
+-- Backward functions usually run their ops without recording gradients, so an op with a sequence number inside a
+-- backward function builds a new graph. Such an op is recomputed if an op with the same name and shapes also ran
+-- outside the backward pass; the ops of a gradient penalty, for example, do not. If the new graph contains backward
+-- ops, the program differentiates twice (create_graph=True), and no op of the rank counts as recomputed.
 --
 -- needs: ops
 -- empty without: ops

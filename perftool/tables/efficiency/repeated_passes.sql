@@ -1,8 +1,7 @@
--- The backward passes that follow one another within a step. One row per rank whose ops run on the CPU.
+-- One row per rank whose ops run on the CPU: the backward passes that follow one another within a step.
 --
 -- A pass ends where the program next runs an op that records gradients. A series of passes ends with the step, or with
--- a call of an optimizer. Passes inside such a call do not count, because an optimizer like LBFGS needs them one by
--- one.
+-- a call of an optimizer. Passes inside such a call do not count, because an optimizer like LBFGS needs each of them.
 --
 -- absent: the CPU is not the device, or no backward pass is recorded
 -- needs: ops, slices, roles, steps, launches, device_ops
@@ -13,7 +12,7 @@
 -- column ns: BIGINT, time from the first op that records gradients to the end of the last backward pass, summed over the series
 -- column long_ns: BIGINT, the part of ns in which ops longer than 300 us compute
 -- column ts: BIGINT, start of the first series in ns
--- column dur: BIGINT, length of the first series in ns
+-- column dur: BIGINT, duration of the first series in ns
 WITH optimizers AS (
     SELECT track, ts, "end" FROM slices WHERE side = 'host' AND name IN (SELECT name FROM roles WHERE role = 'optimizer_step')
 ),

@@ -4,7 +4,7 @@
 -- needs: _engine_masks, device_ops, windows, slices, tracks, _name_roles, _vocabulary
 -- empty without: tracks.engine
 -- column rank: INTEGER, distributed rank
--- column window_ns: BIGINT, length of the window
+-- column window_ns: BIGINT, duration of the window
 -- column any_ns: BIGINT, time in which any engine works
 -- column mme_ns: BIGINT, time in which the MME works
 -- column tpc_ns: BIGINT, time in which the TPC works

@@ -6,7 +6,7 @@
 -- column id: BIGINT, slices.id
 -- column rank: INTEGER, distributed rank
 -- column track: BIGINT, engine lane (tracks.id)
--- column graph: BIGINT, number of the recipe in the run (_recipe_parts): recipes may share an id
+-- column graph: BIGINT, number of the recipe in the run (_recipe_parts); recipes may share an id
 -- column recipe: BIGINT, id of the recipe
 -- column recipe_name: VARCHAR, name of the recipe
 -- column node: VARCHAR, name of the node in the compiled graph, else the name of the work

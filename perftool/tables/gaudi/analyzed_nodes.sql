@@ -1,5 +1,5 @@
 -- Gaudi: one row per run of a node from Intel's trace analyzer (*_analyzed_nodes.csv, views/trace_analyzer.json of an
--- .hltv); NULL for missing values.
+-- .hltv). Missing values are NULL.
 --
 -- maker: given
 -- absent: no table of Intel's trace analyzer was given
@@ -11,9 +11,9 @@
 -- column dtype: VARCHAR, data type of the node's result
 -- column run: BIGINT, number of the run, from 1
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column active_ns: BIGINT, time in which any lane works on the node
--- column exposed_ns: BIGINT, the part of active_ns that no other engine hides
+-- column exposed_ns: BIGINT, the part of active_ns that is not hidden behind another engine
 -- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, number of lanes that worked on the node
 -- column min_engine_ns: BIGINT, work of the least busy lane

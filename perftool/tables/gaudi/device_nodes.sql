@@ -8,7 +8,7 @@
 -- needs: node_runs, _node_work, graph_nodes, analyzed_nodes, known_devices, device_facts
 -- empty without: _node_work or analyzed_nodes
 -- column rank: INTEGER, distributed rank
--- column graph: BIGINT, number of the recipe in the run: recipes may share an id
+-- column graph: BIGINT, number of the recipe in the run; recipes may share an id
 -- column recipe: BIGINT, id of the recipe
 -- column recipe_name: VARCHAR, name of the recipe
 -- column node: VARCHAR, name of the node in the compiled graph
@@ -21,10 +21,10 @@
 -- column ops: VARCHAR, the ops that the compiler fused into the node
 -- column runs: BIGINT, number of runs
 -- column ts: BIGINT, start of the longest run in ns
--- column dur: BIGINT, length of the longest run in ns
--- column span_ns: BIGINT, length of all runs, each from its first start to its last end
+-- column dur: BIGINT, duration of the longest run in ns
+-- column span_ns: BIGINT, total time of the runs, each from its first start to its last end
 -- column active_ns: BIGINT, time in which any lane works on the node
--- column exposed_ns: BIGINT, the part of active_ns that no other compute engine hides
+-- column exposed_ns: BIGINT, the part of active_ns that is not hidden behind another compute engine
 -- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, largest number of lanes of a run
 -- column min_engine_ns: BIGINT, work of the least busy lane of a run, summed over the runs

@@ -5,7 +5,7 @@
 -- empty without: _engine_masks
 -- column rank: INTEGER, distributed rank
 -- column steps: BIGINT, complete steps in the window
--- column window_ns: BIGINT, length of the window
+-- column window_ns: BIGINT, duration of the window
 -- column busy_ns: BIGINT, time in which any engine works
 -- column mme_ns: BIGINT, time in which the MME works
 -- column tpc_ns: BIGINT, time in which the TPC works

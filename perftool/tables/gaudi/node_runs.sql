@@ -12,7 +12,7 @@
 -- needs: _node_work, device_ops, tracks, _vocabulary, analyzed_nodes, inputs, _issues
 -- empty without: _node_work or analyzed_nodes
 -- column rank: INTEGER, distributed rank
--- column graph: BIGINT, number of the recipe in the run: recipes may share an id
+-- column graph: BIGINT, number of the recipe in the run; recipes may share an id
 -- column recipe: BIGINT, id of the recipe
 -- column recipe_name: VARCHAR, name of the recipe
 -- column node: VARCHAR, name of the node in the compiled graph
@@ -26,7 +26,7 @@
 -- column dur: BIGINT, from the run's first start to its last end, in ns
 -- column end: BIGINT, end in ns
 -- column active_ns: BIGINT, time in which any lane works on the run
--- column exposed_ns: BIGINT, the part of active_ns that no other compute engine hides: for the MME, while the TPC is idle; for the TPC, while the MME is idle; for other engines, while both are idle
+-- column exposed_ns: BIGINT, the part of active_ns that is not hidden behind another compute engine: for the MME, while the TPC is idle; for the TPC, while the MME is idle; for other engines, while both are idle
 -- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, number of lanes that worked on the run; NULL if unknown
 -- column node_lanes: BIGINT, number of lanes that worked on the execution; NULL if unknown

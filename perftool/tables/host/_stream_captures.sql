@@ -1,4 +1,4 @@
--- Times in which a stream captures a graph. Calls in this time launch nothing. A capture without a recorded end lasts
+-- Times when a stream captures a graph. Calls during a capture launch nothing. A capture without a recorded end lasts
 -- until the end of the recording.
 --
 -- needs: slices, roles, _extents

@@ -7,10 +7,10 @@
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, step in which the compilation begins
 -- column recipe: VARCHAR, what was compiled, when known
--- column reason: VARCHAR, unknown, as traces do not state it
+-- column reason: VARCHAR, always unknown, because traces do not state it
 -- column source: VARCHAR, torch.compile, trace, or recipe name (a recipe that first appears late)
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns, NULL when unknown
+-- column dur: BIGINT, duration in ns, NULL when unknown
 -- column end: BIGINT, end in ns
 WITH ordered AS (
     SELECT *, max("end") OVER (PARTITION BY rank, source ORDER BY ts, id

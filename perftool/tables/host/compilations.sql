@@ -10,7 +10,7 @@
 -- column reason: VARCHAR, new shapes, same shapes or unknown
 -- column source: VARCHAR, torch.compile, trace, recipe name (a recipe that first appears late), metrics or log
 -- column ts: BIGINT, start in ns, NULL when a log or metrics file is the source
--- column dur: BIGINT, length in ns, NULL when unknown
+-- column dur: BIGINT, duration in ns, NULL when unknown
 -- column end: BIGINT, end in ns
 SELECT * FROM _traced_compilations
 UNION ALL

@@ -10,7 +10,7 @@
 -- column name: VARCHAR, the iterator, for example enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__
 -- column workers: BOOLEAN, whether worker processes prepare the batches
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns: the time that the program waits for the batch
+-- column dur: BIGINT, duration in ns: the time that the program waits for the batch
 -- column end: BIGINT, end in ns
 SELECT l.id, l.rank, l.track, s.step, l.name, contains(l.name, 'MultiProcessing') AS workers, l.ts, l.dur, l."end"
 FROM slices AS l

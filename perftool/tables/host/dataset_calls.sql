@@ -5,9 +5,9 @@
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, the iterator (dataloader.name)
 -- column batches: BIGINT, number of fetches
--- column samples: BIGINT, number of calls of the dataset for one sample in the fetches
+-- column samples: BIGINT, number of dataset calls for single samples during the fetches
 -- column total_ns: BIGINT, time of the fetches
--- column own_ns: BIGINT, time of the dataset's calls outside of framework ops
+-- column own_ns: BIGINT, time of the dataset's calls outside framework ops
 WITH inside AS (
     SELECT d.id AS batch, s.track, s.name, s.cat, s.ts, s."end"
     FROM slices AS s ASOF JOIN dataloader AS d ON d.track = s.track AND s.ts >= d.ts

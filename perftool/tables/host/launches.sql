@@ -8,7 +8,7 @@
 -- column track: BIGINT, host track of the call
 -- column name: VARCHAR, name of the call
 -- column ts: BIGINT, start of the call in ns
--- column dur: BIGINT, length of the call in ns
+-- column dur: BIGINT, duration of the call in ns
 -- column end: BIGINT, end of the call in ns
 -- column correlation: BIGINT, id shared with the device work, when the trace has one
 -- column recipe: BIGINT, recipe that was launched (Gaudi)

@@ -11,8 +11,8 @@
 -- column fetch: BIGINT, the first fetch after the start (dataloader.id)
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, time to start the workers in ns
--- column first_ns: BIGINT, length of the first fetch
--- column last_ns: BIGINT, length of the previous fetch of this iterator, which ends the workers after a complete pass; NULL if there is none
+-- column first_ns: BIGINT, duration of the first fetch
+-- column last_ns: BIGINT, duration of the previous fetch of this iterator, which ends the workers after a complete pass; NULL if there is none
 WITH fetches AS (SELECT id, track, rank, name, ts, dur, "end" FROM dataloader WHERE workers),
 draws AS (
     SELECT track, ts, "end" FROM slices

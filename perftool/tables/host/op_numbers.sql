@@ -1,16 +1,16 @@
 -- Gaps in the numbers of a rank's framework ops. PyTorch numbers every op and annotation that the profiler sees, so the
 -- numbers in a complete recording are consecutive.
 --
--- Gaps are not proof of missing events, because other code may use up numbers. Most events count as missing only with
--- further evidence: device work without launches, flows without an end, or threads that are silent where numbers are
--- missing, for about the time that the missing ops would take. If more than half of Gaudi's launches were recorded,
--- according to their own numbers, most of the recording is not missing.
+-- Gaps do not prove that events are missing, because other code may use up numbers. Most events count as missing only
+-- with further evidence: device work without launches, flows without an end, or threads that are silent where numbers
+-- are missing, for about as long as the missing ops would take. If Gaudi's own launch numbers show that more than half
+-- of the launches were recorded, most of the recording is there.
 --
 -- needs: ops, _runtime, _device_work, _links, _recipe_calls
 -- empty without: ops
 -- column rank: INTEGER, distributed rank
 -- column numbered: BIGINT, number of ops and calls that have their own number
--- column missing: BIGINT, how many numbers between the first and the last do not occur
+-- column missing: BIGINT, how many numbers between the first and the last are missing
 -- column scattered: BOOLEAN, whether most numbers are missing
 -- column thinned: BOOLEAN, whether most of the recording is missing, according to the numbers and further evidence
 WITH known AS (

@@ -7,12 +7,12 @@
 -- column track: BIGINT, host track
 -- column name: VARCHAR, op name
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 -- column depth: INTEGER, nesting depth on its track
 -- column parent: BIGINT, enclosing slice
 -- column outermost: BOOLEAN, whether no other op directly contains the op; profiler steps do not count
--- column self_ns: BIGINT, length without the slices directly inside the op
+-- column self_ns: BIGINT, duration minus that of the slices directly inside the op
 -- column input_dims: VARCHAR, shapes of the inputs as JSON, when recorded
 -- column input_types: VARCHAR, types of the inputs as JSON, when recorded
 -- column concrete_inputs: VARCHAR, scalar arguments as JSON, when recorded

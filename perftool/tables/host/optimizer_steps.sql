@@ -7,7 +7,7 @@
 -- column track: BIGINT, host track
 -- column class: VARCHAR, class of the optimizer, for example AdamW
 -- column ts: BIGINT, start of the optimizer's own work in ns
--- column dur: BIGINT, length of this work on the host in ns
+-- column dur: BIGINT, duration of this work on the host in ns
 -- column end: BIGINT, end in ns
 -- column ops: BIGINT, number of framework ops inside, at any depth
 -- column launched: BIGINT, number of units of device work submitted inside

@@ -10,7 +10,7 @@
 -- column name: VARCHAR, name of the call or op
 -- column op: VARCHAR, for a scalar read, the outermost op that reads the value, for example aten::item; else the op directly around the call
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 -- column location: VARCHAR, Python call stack, when recorded
 WITH calls AS (

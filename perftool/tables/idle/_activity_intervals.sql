@@ -1,4 +1,4 @@
--- The intervals of each activity, for _timeline, which explains the activities. They may overlap.
+-- The intervals of each activity, from which _timeline is made; they may overlap. _timeline describes the activities.
 --
 -- needs: device_ops, _device_work, _communication, slices, _optimizer_calls, _name_roles, roles, feeding_tracks, compilations, syncs, copies, launches, _gaps, start_up, phases
 -- empty without: slices
@@ -27,7 +27,7 @@ host AS (
     LEFT JOIN _optimizer_calls AS o ON o.id = s.id
     WHERE s.side = 'host'
 ),
--- The work after a gap counts as submitted when its first host call returns.
+-- The work after a gap counts as submitted when the first of its host calls returns.
 ended_by AS (
     SELECT g.id, g.rank, g.ts, g."end", min(l."end") AS submitted
     FROM _gaps AS g

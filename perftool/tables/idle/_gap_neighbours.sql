@@ -1,5 +1,5 @@
--- For idle time in which the recording shows nothing: the ops around the longest stretch, and the pair of ops with the
--- most such time between them.
+-- For idle time that nothing in the recording explains: the ops around the longest stretch, and the pair of ops with
+-- the most such time between them.
 --
 -- needs: _idle_totals, gap_causes, ops
 -- empty without: _idle_totals, ops
@@ -7,10 +7,10 @@
 -- column cause: VARCHAR, _idle_totals.name: between_ops or unknown
 -- column before: VARCHAR, the last op that ends before the longest stretch
 -- column after: VARCHAR, the first op that begins after the longest stretch
--- column pair_before: VARCHAR, the op before the stretches of the pair
--- column pair_after: VARCHAR, the op after the stretches of the pair
--- column pair_times: BIGINT, the number of these stretches
--- column pair_ns: BIGINT, length of these stretches together
+-- column pair_before: VARCHAR, the op before the stretches between the pair
+-- column pair_after: VARCHAR, the op after the stretches between the pair
+-- column pair_times: BIGINT, number of these stretches
+-- column pair_ns: BIGINT, total time of these stretches
 WITH stretches AS (SELECT rank, cause, ts, dur, "end" FROM gap_causes WHERE cause IN ('between_ops', 'unknown')),
 named AS (
     SELECT o.id, o.rank, o.name, o.ts, o."end" FROM ops AS o

@@ -1,4 +1,4 @@
--- Gaps divided by the activity of the threads that feed the device, before gap_causes interprets that activity.
+-- The gaps, split by what the threads that feed the device do. gap_causes interprets this activity.
 --
 -- needs: _gaps, _timeline, _mask_meanings
 -- empty without: _gaps

@@ -1,4 +1,4 @@
--- Stretches of the window in which the trace shows the device of a rank as idle.
+-- Stretches of the window in which the trace shows a rank's device as idle.
 --
 -- needs: device_busy, device_windows
 -- empty without: device_windows

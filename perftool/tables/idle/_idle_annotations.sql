@@ -1,6 +1,5 @@
--- For each cause of idle time, the program's annotation that contains most of this time; if several annotations do, the
--- shortest of them. Annotations of one library, such as FSDP::all_gather and FSDP::post_backward, count together, as
--- FSDP::*.
+-- For each cause of idle time, the program's annotation that contains more than half of it; if several do, the
+-- shortest. Annotations of one library, such as FSDP::all_gather and FSDP::post_backward, count together as FSDP::*.
 --
 -- needs: gap_causes, slices, _name_roles
 -- empty without: gap_causes, _name_roles.cat=user_annotation
@@ -12,8 +11,8 @@ WITH marked AS (
     SELECT s.rank, regexp_replace(s.name, '^(\w+::).*$', '\1*') AS name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
     WHERE s.cat = 'user_annotation' AND s.side = 'host' AND len(n.roles) = 0 AND NOT is_step(s.name)
 ),
--- Each annotation and each cause has a bit of a mask. The mask has room for the causes and 30 annotations, so only the
--- 30 with the most time count.
+-- Each annotation and each cause is a bit of the mask. It has room for the causes and 30 annotations, so only the 30
+-- annotations with the most time count.
 longest AS (
     SELECT rank, name, (row_number() OVER (PARTITION BY rank ORDER BY sum("end" - ts) DESC, name) - 1)::INTEGER AS class
     FROM marked GROUP BY rank, name QUALIFY class < 30

@@ -1,5 +1,5 @@
--- For idle time in framework ops and in collectives: the outermost op on the feeding threads that accounts for the
--- largest part of it.
+-- For idle time caused by framework ops and by collectives: the outermost op on the feeding threads that accounts for
+-- the largest part of it.
 --
 -- needs: gap_causes, ops, feeding_tracks, windows, roles
 -- empty without: gap_causes, ops

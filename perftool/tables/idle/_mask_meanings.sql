@@ -7,11 +7,11 @@
 -- column computing: BOOLEAN, whether a kernel other than a collective runs
 -- column communicating: BOOLEAN, whether a collective runs
 -- column device: VARCHAR, activity of the device: kernel, communication, memcpy or memset; NULL while it is idle
--- column host_works: BOOLEAN, whether a feeding thread works instead of waiting for the device
+-- column host_works: BOOLEAN, whether a feeding thread works rather than waits for the device
 -- column loading: BOOLEAN, whether a feeding thread waits for data
 -- column compiling: BOOLEAN, whether a feeding thread compiles or waits for a compiler
 -- column copying_inputs: BOOLEAN, whether the host copies inputs to the device
--- column part: VARCHAR, part of the breakdown of steps: kernel, memcpy, memset, communication, runtime, dataloader or cpu_op; NULL for the rest
+-- column part: VARCHAR, part of the breakdown of steps: kernel, memcpy, memset, communication, runtime, dataloader or cpu_op; NULL for other time
 -- column cause: VARCHAR, gap_causes.cause if the device is idle
 WITH masks AS (SELECT mask, activities(mask) AS active FROM (SELECT DISTINCT mask FROM _timeline))
 SELECT mask,
@@ -49,14 +49,15 @@ SELECT mask,
             WHEN shows(active, ['optimizer', 'optimizer_op']) THEN 'optimizer'
             WHEN shows(active, ['call']) THEN 'launch_call'
             WHEN shows(active, ['op']) THEN 'framework_op'
-            -- The annotation of an asynchronous collective contains all host work until the wait for it.
+            -- The annotation of an asynchronous collective encloses all host work up to the wait, so that work takes
+            -- precedence.
             WHEN shows(active, ['group_annotation']) THEN 'collective'
             WHEN shows(active, ['saving']) THEN 'checkpoint'
             WHEN shows(active, ['queue_wait']) THEN 'queue'
             WHEN shows(active, ['pipe_wait']) THEN 'pipe'
             WHEN shows(active, ['lock_wait']) THEN 'lock'
             WHEN shows(active, ['sleeping']) THEN 'sleep'
-            -- A thread that shows no other activity waits for the thread that reduces the gradients.
+            -- A thread without other activity waits for the thread that reduces the gradients.
             WHEN shows(active, ['group_wait'])
                  AND (shows(active, ['autograd_wait', 'collective_wait']) OR NOT shows(active, ['python', 'wrapper']))
             THEN 'collective'

@@ -1,21 +1,21 @@
--- Stretches of time in which the activities of a rank do not change. mask has the bit of each activity that any lane of
--- the rank shows. Used by the breakdown of steps, the causes of idle time and the summary.
+-- Stretches of time in which the activities of a rank do not change. mask contains the bit of each activity on any lane
+-- of the rank. Used by the breakdown of steps, the causes of idle time and the summary.
 --
--- A device: compute, collective, copy, fill (kernels that only wait do not count); group_compute and group_collective
--- (under an op of a process group); cpu_compute (where the CPU is the device).
+-- Activities of a device: compute, collective, copy, fill (kernels that only wait do not count); group_compute and
+-- group_collective (under an op of a process group); cpu_compute (where the CPU is the device).
 --
--- A host thread that feeds the device: call, copy_call (a call that copies), fallback, graph_build, loading, op,
--- optimizer_op, group_op (of a process group), optimizer and group_annotation (their annotations), python, wrapper
--- (Python around compiled code), start_up (calls that are slow once). Its waits: device_wait, compile, queue_wait (for
--- the next batch or message), pipe_wait, lock_wait, sleeping, autograd_wait (for the autograd threads), collective_wait
--- (calls of collectives).
+-- Activities of a host thread that feeds the device: call, copy_call (a call that copies), fallback, graph_build,
+-- loading, op, optimizer_op, group_op (of a process group), optimizer and group_annotation (annotations of an optimizer
+-- and a process group), python, wrapper (Python around compiled code), start_up (calls that are slow only once). Waits
+-- of such a thread: device_wait, compile, queue_wait (for the next batch or message), pipe_wait, lock_wait, sleeping,
+-- autograd_wait (for the autograd threads), collective_wait (calls of collectives).
 --
--- Another host thread: other_call (into the runtime), other_loading, other_op. Any host thread: process_group;
--- group_wait (a collective that a host thread carries out, such as gloo); input_copy (a call that copies inputs to the
--- device).
+-- Activities of other host threads: other_call (into the runtime), other_loading, other_op. Activities of any host
+-- thread: process_group; group_wait (a collective that a host thread carries out, such as gloo); input_copy (a call
+-- that copies inputs to the device).
 --
--- The recording: capturing, recorder and saving (the phases capture, profiler and checkpoint); submitted_early and
--- submitted_late (the work that ends a gap has been submitted, before the gap or inside it).
+-- States of the recording: capturing, recorder and saving (the phases capture, profiler and checkpoint);
+-- submitted_early and submitted_late (the work that ends a gap was submitted before the gap, or inside it).
 --
 -- maker: sweep_timeline
 -- needs: slices, _activity_intervals, _step_bounds

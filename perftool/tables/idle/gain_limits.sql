@@ -1,19 +1,19 @@
 -- Upper bounds on the gain of a fix, one row per rank, as shares of the window.
 --
 -- Less host work shortens a step by at most the idle time of the device. Less device work shortens it by at most the
--- time in which the host is blocked: in waits, in calls that block because the queue is full, and after its last
--- submission. A call counts as blocked if it takes more than 50 us and ten times the median call of its name, and the
--- device is busy during the call. If the CPU is the device, its work blocks its own thread.
+-- time in which the host is blocked while the device works: in waits, in calls that block because the queue is full,
+-- and after its last submission. A call counts as blocked if it takes more than 50 us and more than ten times the
+-- median call of its name. If the CPU is the device, its work blocks its own thread.
 --
--- Recordings of process start-up or graph capture, or without most of their events or many of their kernels, give no
--- gains for a steady step.
+-- A rank yields no gains for steady steps if process start-up or graph capture leaves the device idle for more than
+-- 20 % of the window, or if most events or many kernels are missing.
 --
 -- needs: device_ops, gap_causes, syncs, _runtime, feeding_tracks, windows, launches, op_numbers, lost_kernels
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column host_ratio: DOUBLE, for fixes that relieve the host: idle time in the steady phase as a share of the window
--- column unsteady: VARCHAR, why this rank gives no gains for steady steps; NULL if it gives them
--- column told_by: VARCHAR, code of the rule that reports this reason; NULL if the rank gives gains
+-- column unsteady: VARCHAR, why the rank yields no gains for steady steps; NULL if it does
+-- column told_by: VARCHAR, code of the rule that reports this reason; NULL without a reason
 -- column device_ratio: DOUBLE, for fixes that relieve the device: the share of time in which the host is blocked; NULL when the trace does not show the host's submissions
 WITH ranks AS (SELECT DISTINCT rank FROM device_ops WHERE valid),
 -- After the last submission of a recording, the host has nothing left to submit.
@@ -47,7 +47,7 @@ idle AS (
            sum(dur) FILTER (phase = 'capture') AS capture
     FROM gap_causes GROUP BY rank
 )
--- A device that is idle in the whole window does not wait for the host, so relieving the host gains nothing.
+-- A device that is idle throughout the window does not wait for the host, so relieving the host gains nothing.
 SELECT t.rank, CASE WHEN i.whole >= t.dur THEN 0 ELSE coalesce(i.ns, 0) / t.dur END AS host_ratio,
        CASE WHEN n.thinned THEN 'most events of the recording are missing'
             WHEN x.many THEN 'many kernels of the recording are missing'

@@ -1,9 +1,9 @@
--- One row per part of a gap with one cause. The parts of all gaps add up to the idle time exactly.
+-- One row per part of a gap that has one cause. The parts of all gaps add up exactly to the idle time.
 --
 -- The activity of the threads that feed the device determines the cause; loader workers, watchdogs and pinning threads
--- do not count. Without events of the feeding threads, the recording does not show what the host did. The next event
--- then decides between two causes: autograd if that event is a function of the autograd engine, otherwise between_ops.
--- If the CPU is the device, the next event may also be the op that ends the gap.
+-- do not count. If these threads have no events, the recording does not show what the host did. In that case, the cause
+-- is autograd if the next event is a function of the autograd engine, otherwise between_ops. If the CPU is the device,
+-- the next event may also be the op that ends the gap.
 --
 -- Python frames and ops do not show whether their thread was running. If python_times shows that the thread was blocked
 -- for more than half of its long stretches of Python, their cause is blocked; if the thread may have been waiting for a
@@ -17,7 +17,7 @@
 -- column proof: VARCHAR, kind of event that shows the cause: call, op, annotation, frame, thread (its CPU times), flow (from the launch to the work) or next event; NULL where nothing was recorded
 -- column phase: VARCHAR, phases.phase in which the part begins
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 WITH autograd AS (
     SELECT DISTINCT s.rank, s.ts FROM slices AS s JOIN feeding_tracks AS f ON f.track = s.track

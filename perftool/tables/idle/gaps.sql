@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, step in which the gap begins
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 -- column cause: VARCHAR, the cause (gap_causes.cause) of the largest part of the gap
 -- column cause_ns: BIGINT, the part of the gap with this cause

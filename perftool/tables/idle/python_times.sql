@@ -1,16 +1,16 @@
--- One row per rank with thread times, for runs on the CPU: whether the thread had a core in its long stretches (1 ms
--- and more) of Python, of the optimizer's Python, and of ops that compute nothing.
+-- One row per rank on the CPU with thread times: whether the thread had a core in its long stretches (1 ms and more) of
+-- Python, of the optimizer's Python, and of ops that compute nothing.
 --
 -- Python frames and ops do not show whether their thread was running. Stretches shorter than a time slice count as
--- running, and the rest of the thread's CPU time is an upper bound for the long stretches. If the CPU is not the
--- device, the thread may also wait for the device.
+-- running; what remains of the thread's CPU time is an upper bound for the long stretches. If the CPU is not the
+-- device, there are no rows, because the thread may also wait for the device.
 --
 -- needs: _gap_parts, feeding_tracks, tracks, device_ops, machines, machine_threads
 -- empty without: machine_threads
 -- column rank: INTEGER, distributed rank
--- column long_ns: BIGINT, length of the long stretches
+-- column long_ns: BIGINT, duration of the long stretches
 -- column core_ns: BIGINT, upper bound on the part of long_ns in which the thread had a core; NULL when several threads feed the device
--- column state: VARCHAR, blocked if the thread neither ran nor was ready to run for more than half of its long stretches of Python; no_core if it waited for a core long enough to explain more than half of long_ns; else NULL
+-- column state: VARCHAR, blocked if the thread neither ran nor was ready to run for more than half of its long stretches of Python; no_core if it waited for a core long enough to explain more than half of long_ns; NULL otherwise
 WITH waits AS (SELECT unnest(['dataloader', 'collective', 'checkpoint', 'queue', 'pipe', 'lock', 'sleep', 'autograd']) AS cause),
 idle AS (
     SELECT rank, coalesce(sum("end" - ts) FILTER (cause = 'python' AND "end" - ts >= handover_ns()), 0) AS python_ns,

@@ -6,4 +6,4 @@
 -- column recipe: VARCHAR, what was compiled, when known
 -- column reason: VARCHAR, why it was compiled, when known
 -- column source: VARCHAR, metrics or log
--- column dur: BIGINT, length in ns, when known
+-- column dur: BIGINT, duration in ns, when known

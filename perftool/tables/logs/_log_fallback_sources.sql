@@ -1,5 +1,4 @@
--- Inputs that list fallbacks if there are any. If one was read, no fallback in it means that none occurred. Used by
--- summary.
+-- The inputs that would list every fallback. If such an input lists none, none occurred. Used by summary.
 --
 -- maker: given
 -- column path: VARCHAR, path of the file

@@ -4,8 +4,8 @@
 -- column rank: INTEGER, rank that printed the line, when known
 -- column phase: VARCHAR, prompt, decode or spec decode
 -- column batch: BIGINT, number of requests
--- column query: BIGINT, tokens per request, NULL when this release's log does not state them
--- column blocks: BIGINT, blocks of context over all requests, NULL when this release's log does not state them
+-- column query: BIGINT, tokens per request, NULL when the log of this release does not state them
+-- column blocks: BIGINT, blocks of context over all requests, NULL when the log of this release does not state them
 -- column origin: VARCHAR, warmed (a bucket prepared before serving), missed (a shape without a bucket) or added (a bucket made for such a shape)
 -- column path: VARCHAR, path of the log
 -- column line: BIGINT, first line that names the shape, from 1

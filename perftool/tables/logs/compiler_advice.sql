@@ -4,7 +4,7 @@
 -- absent: no graph_compiler_perf.log was given
 -- column rank: INTEGER, distributed rank, NULL when the file names none
 -- column priority: VARCHAR, high or low, as the compiler rates it
--- column check: VARCHAR, the compiler's check that gives the advice
+-- column check: VARCHAR, the compiler's check that produced the advice
 -- column tensor: VARCHAR, the tensor that the advice concerns
 -- column node: VARCHAR, the node that the advice concerns
 -- column size_bytes: BIGINT, size of the tensor
@@ -12,6 +12,6 @@
 -- column reads: BIGINT, number of times the tensor is read
 -- column memory: VARCHAR, memory that holds the tensor: SRAM or DRAM
 -- column text: VARCHAR, the advice
--- column count: BIGINT, number of repetitions
+-- column count: BIGINT, how often the advice occurs
 -- column path: VARCHAR, path of the file
 -- column line: BIGINT, line where the advice first occurs

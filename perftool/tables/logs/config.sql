@@ -1,8 +1,9 @@
--- One row per setting of the run: start-up banner, DeepSpeed and Gaudi configuration files, environment.
+-- One row per setting of the run, from the start-up banner, DeepSpeed and Gaudi configuration files, or the
+-- environment.
 --
 -- maker: given
 -- column source: VARCHAR, banner, deepspeed, gaudi_config, environment, json or server
 -- column key: VARCHAR, name of the setting, with dots for nesting
--- column value: VARCHAR, text of the value
+-- column value: VARCHAR, value as text
 -- column rank: INTEGER, rank that printed the setting, when known
 -- column path: VARCHAR, path of the file

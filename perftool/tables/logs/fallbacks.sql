@@ -14,7 +14,7 @@
 -- column rank: INTEGER, distributed rank of the trace that shows the operator
 -- column step: INTEGER, step of the longest execution in the trace
 -- column ts: BIGINT, start of the longest execution in ns
--- column dur: BIGINT, length of the longest execution in ns
+-- column dur: BIGINT, duration of the longest execution in ns
 WITH traced AS (
     SELECT base, count(*) AS traced, sum("end" - ts)::BIGINT AS time_ns, first(rank ORDER BY "end" - ts DESC, ts, rank) AS rank,
            first(ts ORDER BY "end" - ts DESC, ts, rank) AS ts, max("end" - ts) AS dur, bool_or(certain) AS certain

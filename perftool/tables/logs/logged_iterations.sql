@@ -1,4 +1,4 @@
--- One row per iteration that a server's log describes: vLLM with --enable-logging-iteration-details.
+-- One row per iteration in a server's log (vLLM with --enable-logging-iteration-details).
 --
 -- maker: given
 -- column engine: VARCHAR, name of the engine in the line, or empty
@@ -7,6 +7,6 @@
 -- column prompt_tokens: BIGINT, number of prompt tokens that the iteration processes
 -- column generating: BIGINT, number of requests that are generating
 -- column generated_tokens: BIGINT, tokens of these requests, including drafts
--- column dur: BIGINT, length of the iteration in ns, as the engine measures it
+-- column dur: BIGINT, duration of the iteration in ns, as the engine measures it
 -- column path: VARCHAR, path of the log
 -- column line: BIGINT, number of the line, from 1

@@ -1,9 +1,9 @@
--- One row per line of statistics in a server's log: the server's load since the previous line. Numbers that the line
--- lacks are NULL.
+-- One row per line of statistics in a server's log: the server's load since the previous line. Numbers missing from the
+-- line are NULL.
 --
 -- maker: given
 -- column engine: VARCHAR, name of the engine in the line, or empty
--- column time: BIGINT, ns since midnight of the log's first day; since 1970 for a line that names a year
+-- column time: BIGINT, ns since midnight of the log's first day, or since 1970 if the line states the year
 -- column prompt_tokens_per_s: DOUBLE, prompt tokens processed per second
 -- column generation_tokens_per_s: DOUBLE, tokens generated per second
 -- column running: BIGINT, number of requests in the batch at the end of the interval

@@ -1,4 +1,4 @@
--- One row per number that a benchmark client measured, or that a server's saved /metrics pages show.
+-- One row per number that a benchmark client measured or that a server's saved /metrics pages contain.
 --
 -- maker: given
 -- column source: VARCHAR, client (the result with the most requests) or server (growth between the first page and the last, or since the start if there is only one)

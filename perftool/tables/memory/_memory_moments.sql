@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column device_type: INTEGER, memory.device_type
 -- column device: INTEGER, device index
--- column main: BOOLEAN, true for the rank's accelerator with the most allocated memory, or for the host if there is no accelerator
+-- column main: BOOLEAN, whether this is the rank's accelerator with the most allocated memory, or the host if there is no accelerator
 -- column step: INTEGER, number of the step, NULL for the peak of the recording
 -- column step_ts: BIGINT, start of the step in ns
 -- column moment: VARCHAR, peak, or end (the last event of the step)

@@ -7,4 +7,4 @@
 -- column op: BIGINT, the innermost framework op that computes, else the outermost op (slices.id); NULL outside of ops
 -- column module: BIGINT, the innermost module (slices.id)
 -- column line: VARCHAR, the innermost of the user's own functions, with the line of the call inside it if known (frames.call_line); with a call stack, the innermost line of the user's own code
--- column setup: BIGINT, the outermost function around the allocation that makes or moves a module (slices.id)
+-- column setup: BIGINT, the outermost function around the allocation that creates or moves a module (slices.id)

@@ -1,14 +1,14 @@
--- The memory of a device that is in use at the device's peak, largest first. The rows of a device add up to the
--- allocated bytes.
+-- The memory in use on a device at the device's peak, largest first. The rows of a device add up to the allocated
+-- bytes.
 --
 -- needs: _memory_moments, allocations
 -- empty without: _memory_moments
 -- column rank: INTEGER, distributed rank
 -- column device_type: INTEGER, memory.device_type
 -- column device: INTEGER, device index, -1 for the CPU
--- column main: BOOLEAN, true for the rank's accelerator with the most allocated memory, or for the host if there is no accelerator
+-- column main: BOOLEAN, whether this is the rank's accelerator with the most allocated memory, or the host if there is no accelerator
 -- column ts: BIGINT, time of the peak in ns
--- column kind: VARCHAR, allocations.kind; before_recording is all memory except the blocks of the recording
+-- column kind: VARCHAR, allocations.kind; before_recording is all memory except the blocks in the recording
 -- column op: VARCHAR, allocations.op
 -- column module: VARCHAR, allocations.module
 -- column line: VARCHAR, allocations.line

@@ -1,16 +1,16 @@
--- The memory of a device that is in use at the peak and at the end of each step, by kind. The kinds add up to the
--- allocated bytes.
+-- The memory in use on a device at the peak and at the end of each step, by kind. The kinds add up to the allocated
+-- bytes.
 --
 -- needs: _memory_moments, allocations
 -- empty without: _memory_moments
 -- column rank: INTEGER, distributed rank
 -- column device_type: INTEGER, memory.device_type
 -- column device: INTEGER, device index, -1 for the CPU
--- column main: BOOLEAN, true for the rank's accelerator with the most allocated memory, or for the host if there is no accelerator
+-- column main: BOOLEAN, whether this is the rank's accelerator with the most allocated memory, or the host if there is no accelerator
 -- column step: INTEGER, number of the step
 -- column ts: BIGINT, start of the step in ns
 -- column peak_ts: BIGINT, time of the step's peak in ns
--- column kind: VARCHAR, allocations.kind; before_recording is all memory except the blocks of the recording
+-- column kind: VARCHAR, allocations.kind; before_recording is all memory except the blocks in the recording
 -- column peak_bytes: BIGINT, bytes of the kind in use at the peak of the step
 -- column end_bytes: BIGINT, bytes of the kind in use at the end of the step
 -- column allocated: BIGINT, bytes of all kinds at the peak

@@ -1,11 +1,11 @@
--- Clock differences between pairs of ranks, from the ends of collectives that they share. Each collective compares its
--- other ranks with its lowest rank.
+-- Clock differences between pairs of ranks, from the ends of collectives that they share. In each collective, every
+-- other rank is compared with the lowest rank.
 --
 -- needs: _collective_matches
 -- empty without: _collective_matches
 -- column anchor: INTEGER, lowest rank of the collectives
--- column rank: INTEGER, another rank
--- column offset_ns: BIGINT, what to add to times of rank to compare them with times of anchor: the median difference
+-- column rank: INTEGER, the other rank
+-- column offset_ns: BIGINT, time to add to times of rank to compare them with times of anchor: the median difference
 -- column matches: BIGINT, number of ends compared
 -- column spread_ns: BIGINT, distance from the median within which half of the differences lie
 WITH ends AS (

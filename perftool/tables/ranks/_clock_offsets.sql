@@ -3,6 +3,6 @@
 -- maker: align_clocks
 -- needs: _clock_edges
 -- column rank: INTEGER, distributed rank
--- column offset_ns: BIGINT, what to add to the rank's times
+-- column offset_ns: BIGINT, time to add to the rank's times
 -- column matches: BIGINT, smallest number of ends compared for a pair in the chain
 -- column spread_ns: BIGINT, sum of the spreads along the chain

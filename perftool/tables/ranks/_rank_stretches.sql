@@ -2,7 +2,7 @@
 -- communication, starts and ends of steps. The stretches of a rank cover its window without gaps.
 --
 -- A rank is blocked (held_ns) during exposed communication if it resumes when a collective ends: work that was already
--- launched starts at once, or the host was waiting for the collective. Before that launch or wait, and if there is
+-- launched starts at once, or the host was waiting for the collective. Until that launch or wait, or if there is
 -- neither, the rank's host counts as working.
 --
 -- needs: windows, steps, collectives, device_ops, launches, syncs, _timeline, _mask_meanings, gap_causes
@@ -22,7 +22,7 @@ WITH pieces AS (
     SELECT t.rank, t.ts, t."end", s.device FROM _timeline AS t JOIN _mask_meanings AS s USING (mask)
     JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end"
 ),
--- Keep only changes, because in most pieces of the timeline the device does the same as in the piece before.
+-- Keep only changes, because the device does the same thing in most neighbouring pieces of the timeline.
 changes AS (
     SELECT rank, ts, device FROM pieces
     QUALIFY device IS DISTINCT FROM lag(device) OVER (PARTITION BY rank ORDER BY ts)
@@ -91,7 +91,7 @@ working AS (
     -- Time in which the host launches collectives.
     UNION ALL SELECT rank, 'host', ts, "end" FROM swept WHERE NOT waits
 ),
--- The total of each cause before each piece of work, for a fast lookup of the total up to any moment.
+-- Running total of each cause, to look up quickly how much there was up to any moment.
 totals AS (
     SELECT *, sum("end" - ts) OVER (PARTITION BY rank, cause ORDER BY ts) - ("end" - ts) AS before FROM working
 ),

@@ -4,8 +4,8 @@
 -- needs: steps, _timeline, _mask_meanings, windows, device_windows, device_ops, device_busy, dataloader, compilations, syncs, memory, copies, slices, roles, _runtime, tracks, _extents, lost_kernels
 -- empty without: tracks
 -- column rank: INTEGER, distributed rank
--- column window_ns: BIGINT, length of the window, NULL without one
--- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device, NULL if no activity has a length
+-- column window_ns: BIGINT, duration of the window, NULL without one
+-- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device, NULL if no activity has a duration
 -- column unknown_ns: BIGINT, the part of window_ns in which the trace does not show the device, NULL without device work
 -- column steps: BIGINT, number of complete steps; 1 for a recording without steps
 -- column busy_ns: BIGINT, time in which the device works; NULL without device work in the whole recording
@@ -20,7 +20,7 @@
 -- column compilations: BIGINT, number of compilations that begin in the window
 -- column syncs: BIGINT, number of waits for the device that begin in the window
 -- column peak_bytes: BIGINT, peak of allocated device memory, NULL when not recorded
--- column lost_kernels_ratio: DOUBLE, lost_kernels.ratio, NULL without such launches
+-- column lost_kernels_ratio: DOUBLE, lost_kernels.ratio, NULL without kernel launches
 -- column host: BOOLEAN, whether the trace has host slices
 -- column device: BOOLEAN, whether the trace has device work
 -- column loader: BOOLEAN, whether the trace shows data loading
@@ -52,7 +52,7 @@ recorded AS (
           UNION ALL SELECT rank, ts, ts FROM raw WHERE ph IN ('b', 'n', 'e', 'S', 'T', 'p', 'F') AND ts IS NOT NULL)
     GROUP BY rank HAVING max("end" - ts) > 0
 ),
--- One list of single numbers: joining each of them to the ranks would take most of the time of a small trace.
+-- Collect the numbers in one list: joining each of them to the ranks would take most of the time for a small trace.
 numbers AS (
     SELECT rank, 'busy' AS number, sum(dur)::BIGINT AS value FROM device_busy GROUP BY rank
     UNION ALL SELECT rank, 'steps', count(*) FROM steps WHERE NOT partial GROUP BY rank

@@ -5,7 +5,7 @@
 -- column rank: INTEGER, distributed rank
 -- column step: INTEGER, number of the step
 -- column compute_ns: BIGINT, time in which a kernel other than a collective runs
--- column copy_ns: BIGINT, time in which the device copies or fills and computes nothing, or is idle during a copy call
+-- column copy_ns: BIGINT, time in which the device copies or fills without computing, or is idle during a copy call
 -- column dataloader_ns: BIGINT, time in which the device is idle while the host waits for data
 -- column compile_ns: BIGINT, time in which the device is idle while the host compiles
 -- column host_ns: BIGINT, time in which the device is idle while the host does anything but wait for the device

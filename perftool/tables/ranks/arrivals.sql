@@ -5,10 +5,10 @@
 -- column rank: INTEGER, distributed rank
 -- column role: VARCHAR, process_groups.role
 -- column collectives: BIGINT, number of collectives
--- column last: BIGINT, number of collectives for which the rank arrived last, that is, in which it spends the least time
+-- column last: BIGINT, number of collectives in which the rank arrived last, that is, spent the least time
 -- column first: BIGINT, number of collectives in which the rank waited longest
 -- column waited_ns: BIGINT, mean waiting time of the rank per step
--- column exposed_ns: BIGINT, the part of waited_ns that compute during the collective does not hide
+-- column exposed_ns: BIGINT, the part of waited_ns that is not hidden behind compute
 WITH roles AS (SELECT DISTINCT group_name, role, unnest(ranks) AS rank FROM process_groups)
 SELECT c.rank, r.role, count(DISTINCT c.match) AS collectives, count(DISTINCT c.match) FILTER (c.place = 1) AS last,
        count(DISTINCT c.match) FILTER (c.place = c.ranks) AS first,

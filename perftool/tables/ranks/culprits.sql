@@ -1,10 +1,10 @@
 -- Stragglers: one row per rank, set of ranks, stage, host or set of links that others wait for, the costliest first.
 --
--- A rank is named if its own work takes longer than on the median rank with the same work. Time in which a collective
--- blocks the rank does not count, so a rank that is late only because of others is not named. Two independent estimates
--- give the cost: a replay of all ranks in which the straggler takes as long as the median rank, and the difference
--- between its exposed communication and the median rank's. There is a prediction only if both agree; for slow links,
--- there is only the replay.
+-- A rank is reported if its own work takes longer than on the median rank with the same work. Time in which a
+-- collective blocks the rank does not count, so a rank that is late only because of others is not reported. Two
+-- independent estimates give the cost: a replay of all ranks in which the straggler takes as long as the median rank,
+-- and the difference between its exposed communication and the median rank's. A cost is predicted only if both agree;
+-- for slow links, only the replay is used.
 --
 -- maker: replay
 -- needs: collectives, _collective_matches, _collective_waits, _rank_stretches, clocks, windows, steps, gain_limits, _rank_totals, _cpu_runs, _device_op_totals, _efficiency_totals, _vocabulary, ranks
@@ -17,19 +17,19 @@
 -- column late_steps: INTEGER[], the steps in which the late ranks are late
 -- column times: BIGINT, number of late steps
 -- column steps: BIGINT, number of compared steps
--- column every: BIGINT, period of the late steps, in steps; NULL if they are not regular, and if every step or only one is late
+-- column every: BIGINT, interval between late steps, in steps; NULL if it varies, and if every step or only one is late
 -- column waiting: BIGINT, number of ranks that wait for the straggler
 -- column late_ns: BIGINT, time that the median rank waits for the straggler in a late step
 -- column longest_ns: BIGINT, time that the median rank waits for the straggler in the worst step
 -- column cause: VARCHAR, the slow activity: compute, dataloader, copy, compile, host or link; NULL if none explains half of the delay, or if it changes
 -- column own_ns: BIGINT, time of the slow activity in a late step
 -- column median_ns: BIGINT, time of this activity on the median rank
--- column why: VARCHAR, text about the cause
+-- column why: VARCHAR, explanation of the cause
 -- column group_names: VARCHAR[], groups of slow links
 -- column factor: DOUBLE, time of other groups' collectives / time of the collectives on the slow links
 -- column step_ns: BIGINT, mean step over the ranks
 -- column estimate_ns: BIGINT, cost of the straggler per step, estimated from exposed collectives; NULL for links
 -- column replayed_ns: BIGINT, cost of the straggler per step according to the replay; NULL if the replay is unreliable
--- column predicted_ns: BIGINT, replayed_ns, if both estimates agree; for links always
+-- column predicted_ns: BIGINT, replayed_ns, if both estimates agree or the subject is links
 -- column kernels: VARCHAR, for the cause compute: slower (each kernel takes longer), larger (the inputs are larger), unsized (the inputs may be larger, but no shapes were recorded) or more (more kernels); NULL if none explains it. Advice for slower kernels may depend on the device: slower_cpu, slower_cuda, slower_rocm, slower_hpu
 -- column peer: INTEGER, a rank to compare the straggler with: one that does the same work, is not late and, if hosts are known, is on the same host

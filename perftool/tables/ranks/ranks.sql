@@ -6,8 +6,8 @@
 -- column host: VARCHAR, machine that the rank ran on, according to the metadata, the name or the folder of its trace; NULL when unknown
 -- column status: VARCHAR, ok, missing (a rank of the run whose trace was not given) or unreadable
 -- column steps: BIGINT, number of complete steps
--- column step_ns: BIGINT, median length of the complete steps
--- column window_ns: BIGINT, length of the window
+-- column step_ns: BIGINT, median duration of the complete steps
+-- column window_ns: BIGINT, duration of the window
 -- column recorded_ns: BIGINT, time from the first to the last activity of the recording, on the host or the device
 -- column busy_ns: BIGINT, busy time of the device; NULL without device work, like all values derived from the device
 -- column idle_ns: BIGINT, idle time of the device, in the part of the window in which the trace shows the device
@@ -15,7 +15,7 @@
 -- column collective_ns: BIGINT, time in which a collective runs
 -- column exposed_ns: BIGINT, time in which a collective runs and no other kernel does
 -- column waited_ns: BIGINT, time spent waiting for other ranks in collectives; NULL when no collective could be matched with other ranks
--- column lost_kernels_ratio: DOUBLE, share of the kernel launches without device work in the median complete step, without the capture of graphs; NULL if the steps launch no kernel
+-- column lost_kernels_ratio: DOUBLE, share of the kernel launches without device work in the median complete step, apart from graph capture; NULL if the steps launch no kernel
 -- column offset_ns: BIGINT, clocks.offset_ns
 -- column spread_ns: BIGINT, clocks.spread_ns
 WITH lengths AS (

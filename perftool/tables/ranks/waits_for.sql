@@ -4,10 +4,10 @@
 -- empty without: _collective_waits
 -- column rank: INTEGER, the rank that waits
 -- column role: VARCHAR, process_groups.role
--- column last_rank: INTEGER, the rank that arrived last (it spent the least time in the collective)
+-- column last_rank: INTEGER, the rank that arrived last, that is, spent the least time in the collective
 -- column collectives: BIGINT, number of collectives in all steps
 -- column waited_ns: BIGINT, mean waiting time per step
--- column exposed_ns: BIGINT, the part of waited_ns that compute during the collective does not hide
+-- column exposed_ns: BIGINT, the part of waited_ns that is not hidden behind compute
 WITH met AS (SELECT * FROM _collective_waits WHERE step IS NOT NULL AND ends_together),
 lengths AS (SELECT rank, count(DISTINCT step) AS steps FROM met GROUP BY rank),
 roles AS (SELECT DISTINCT group_name, role, unnest(ranks) AS rank FROM process_groups)

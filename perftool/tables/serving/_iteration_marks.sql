@@ -1,5 +1,5 @@
--- The iterations (calls of the model) of a serving engine, from its annotations. Numbers missing in the annotation are
--- NULL.
+-- The iterations (calls of the model) of a serving engine, from its annotations. Numbers missing from the annotation
+-- are NULL.
 --
 -- vLLM writes execute_context_1(140)_generation_3(3), with detailed_trace_annotation
 -- execute_143_context_1(sq140sk140sqsq..sqsk..)_generation_3(sq3sk900..), and before 0.11 execute_new_1_cached_3.
@@ -7,7 +7,7 @@
 -- then drafts, step[TARGET_VERIFY bs=4] are the calls that generate, and each prompt appears twice, for the model and
 -- for the draft model. The high-level profiler of vLLM on Gaudi writes slices named prefill and decode without a
 -- category, a counter named utils at the start of each, and the shape of the bucket in the name of model_forward inside
--- the slice. The counter's utilisation shows how full the bucket is only for a prompt; for a decode, it is a sum of
+-- the slice. For a prompt, the counter's utilisation shows how full the bucket is; for a decode, it is a sum of
 -- contexts divided by the batch.
 --
 -- needs: slices, _name_roles

@@ -9,7 +9,7 @@
 -- column iteration: BIGINT, position in the recording, from 0
 -- column phase: VARCHAR, prefill, decode, mixed or idle (a call without requests)
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length of the annotation in ns; on an asynchronous device the host's part
+-- column dur: BIGINT, duration of the annotation in ns; on an asynchronous device, only the host's part
 -- column end: BIGINT, end of the annotation in ns
 -- column time_ns: BIGINT, time until the next iteration starts if it generates for the same requests, else until the annotation and its device work end
 -- column gap_before_ns: BIGINT, time since the end of the previous annotation; NULL for the first
@@ -24,14 +24,14 @@
 -- column bucket_blocks: BIGINT, blocks of cache that the iteration is padded to (Gaudi)
 -- column blocks_used: BIGINT, blocks of cache that its requests fill (Gaudi)
 -- column graphs: BOOLEAN, whether the iteration replays a captured graph
--- column schedule_ns: BIGINT, time of scheduling before the iteration
--- column prepare_ns: BIGINT, time of preparing the inputs
--- column forward_ns: BIGINT, time of the forward pass of the model
--- column logits_ns: BIGINT, time of computing the logits
--- column sample_ns: BIGINT, time of sampling
--- column post_ns: BIGINT, time of processing the sampled tokens
--- column send_ns: BIGINT, time of sending the result to the engine
--- column detokenize_ns: BIGINT, time of turning the tokens into text, if the same thread does this
+-- column schedule_ns: BIGINT, scheduling time before the iteration
+-- column prepare_ns: BIGINT, time to prepare the inputs
+-- column forward_ns: BIGINT, time of the model's forward pass
+-- column logits_ns: BIGINT, time to compute the logits
+-- column sample_ns: BIGINT, sampling time
+-- column post_ns: BIGINT, time to process the sampled tokens
+-- column send_ns: BIGINT, time to send the result to the engine
+-- column detokenize_ns: BIGINT, time to turn the tokens into text, if the same thread does this
 -- column compile_ns: BIGINT, time of compilations during the iteration; 0 if the recording shows none
 -- column compiled: BIGINT, number of compilations during the iteration
 WITH stages AS (

@@ -1,4 +1,4 @@
--- One row per stage of an iteration that the recording shows, through vLLM's scopes (VLLM_CUSTOM_SCOPES_FOR_PROFILING),
+-- One row per stage of an iteration that the recording shows, from vLLM's scopes (VLLM_CUSTOM_SCOPES_FOR_PROFILING),
 -- the Python functions of vLLM and SGLang (with_stack=True), or the slices of vLLM's high-level profiler on Gaudi. A
 -- nested stage counts as part of the outer one.
 --
@@ -9,7 +9,7 @@
 -- column stage: VARCHAR, schedule, prepare, forward, logits, sample, post (processing the tokens), send (the result to the engine), detokenize, or wait (for the next batch or request)
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 WITH stages AS (
     SELECT name, cat, unnest(list_filter(roles, lambda role: starts_with(role, 'serving_')))[9:] AS stage FROM _name_roles
     WHERE list_has_any(roles, ['serving_schedule', 'serving_prepare', 'serving_forward', 'serving_logits', 'serving_sample', 'serving_post', 'serving_send', 'serving_detokenize'])

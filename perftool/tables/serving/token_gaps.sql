@@ -1,4 +1,4 @@
--- One row per iteration that generates for requests that have generated before: the time since their last token.
+-- One row per iteration that generates for requests that have generated before: the time since their previous token.
 -- Prompts processed in that time delay these requests. At least one request is in both iterations if the later
 -- iteration generates for more requests than the prompts in between added. Iterations that compile are left out.
 --

@@ -1,16 +1,16 @@
--- The time of each recording before and after the work that recurs: its complete steps, or else the passes of a loop of
--- ops on the CPU that takes at least 30 % of the time, or else its ops. Only time of the steady phase counts, and time
--- before the first event.
+-- The time of each recording before and after its recurring work: its complete steps; without steps, a loop of CPU ops
+-- that takes at least 30 % of the time; otherwise its ops. Only the steady phase and the time before the first event
+-- count.
 --
 -- needs: slices, windows, steps, phases, _extents, _op_loops
 -- empty without: windows, _extents
 -- column rank: INTEGER, distributed rank
--- column work: VARCHAR, the work that recurs: step, loop or op
+-- column work: VARCHAR, the recurring work: step, loop or op
 -- column before: BOOLEAN, whether the stretch is before this work; else after it
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
--- column recorded_ns: BIGINT, length of the recording, including time before its first event
--- column longest_ns: BIGINT, length of the longest complete step, 0 without steps
+-- column recorded_ns: BIGINT, duration of the recording, including time before its first event
+-- column longest_ns: BIGINT, duration of the longest complete step, 0 without steps
 WITH
 -- The profiler's own span begins with the recording. Its end may include the profiler's own work, but nothing of the
 -- program comes after it; an annotation around the profiler's end lasts longer.

@@ -10,7 +10,7 @@
 -- column source: VARCHAR, iteration or profiler
 WITH annotated AS (
     -- The same annotation may occur on several lanes, or in both categories, at slightly different times. Because steps
-    -- follow one another, an interval of which more than half overlaps earlier steps is not another step.
+    -- follow one another, an interval is not another step if earlier steps overlap more than half of it.
     SELECT rank, try_cast(regexp_extract(name, '#(\d+)', 1) AS INTEGER) AS step, name, ts, "end" FROM (
         SELECT rank, name, ts, "end",
                max("end") OVER (PARTITION BY rank ORDER BY ts, "end" DESC, name

@@ -4,7 +4,7 @@
 -- empty without: phases
 -- column rank: INTEGER, distributed rank
 -- column phase: VARCHAR, phases.phase
--- column total_ns: BIGINT, time
+-- column total_ns: BIGINT, time in the phase
 -- column count: BIGINT, number of stretches of the phase
 -- column evidence: VARCHAR, evidence of the longest stretch with evidence
 SELECT rank, phase, sum(dur)::BIGINT AS total_ns, count(*) AS count,

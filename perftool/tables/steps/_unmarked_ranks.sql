@@ -1,4 +1,4 @@
--- The ranks in whose recordings nothing marks steps.
+-- The ranks whose recordings do not mark steps.
 --
 -- needs: tracks, _marked_steps
 -- empty without: tracks

@@ -1,15 +1,15 @@
--- One row per rank with complete steps: the usual step time, with which times per step are compared.
+-- One row per rank with complete steps: the usual step time, which times per step are compared with.
 --
--- The usual time is the median, or the mean if the steps have two lengths or if mean and median differ by at least
--- 25 %. For iterations of a server it is always the median, because these are of several kinds.
+-- The usual time is the median, or the mean if the steps have two lengths or if mean and median differ by at least 25
+-- %. For iterations of a server it is always the median, because there are several kinds of iterations.
 --
 -- needs: steps, step_lengths
 -- empty without: steps
 -- column rank: INTEGER, distributed rank
 -- column steps: BIGINT, number of complete steps
--- column total_ns: BIGINT, total length of the complete steps
+-- column total_ns: BIGINT, total duration of the complete steps
 -- column uneven: BOOLEAN, whether usual_ns is the mean
--- column usual_ns: DOUBLE, length of the mean or the median step
+-- column usual_ns: DOUBLE, duration of the mean or the median step
 WITH counted AS (
     SELECT rank, count(*) AS steps, sum(dur)::BIGINT AS total_ns, median(dur) AS median_ns, avg(dur) AS mean_ns,
            bool_or(source = 'iteration') AS served

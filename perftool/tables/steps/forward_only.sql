@@ -9,15 +9,15 @@
 -- empty without: _differentiated
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start of the first op in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end of the last op in ns
--- column ops: BIGINT, number of the ops that count
--- column op_ns: BIGINT, total length of the ops that count
--- column work_ns: BIGINT, total length of all outermost ops inside, without the time between them
+-- column ops: BIGINT, number of ops that count
+-- column op_ns: BIGINT, total duration of the ops that count
+-- column work_ns: BIGINT, total time of all outermost ops inside, without the time between them
 -- column batches: BIGINT, number of batches fetched from data loaders inside
 -- column longest_op: VARCHAR, the longest of the ops that count
 -- column shapes: VARCHAR, shapes of the inputs of longest_op as JSON, when recorded
--- column device_ns: BIGINT, time from the start of the first device work that the stretch launches to the end of the last; NULL without any
+-- column device_ns: BIGINT, time from the start of the first device work that the stretch launches to the end of the last; NULL if it launches none
 WITH outermost AS (
     SELECT o.rank, o.track, o.id, o.name, o.input_dims, o.ts, o."end", starts_with(o.name, 'autograd::engine') AS backward
     FROM ops AS o

@@ -1,12 +1,12 @@
 -- The kernels that a rank launched in its steps but that its recording lacks. The device seems idle while they run.
 --
--- A wrapper and its driver call may share one id, so a call is answered if any device work has its id. The median step
--- counts, because the end of a recording may cut off the work of its last step.
+-- A wrapper and its driver call may share one id, so a call has its kernel if any device work has its id. The median
+-- step counts, because the end of a recording may cut off the work of its last step.
 --
 -- needs: _step_bounds, roles, _runtime, _device_work, _stream_captures
 -- empty without: _device_work
 -- column rank: INTEGER, distributed rank with device work
--- column launches: BIGINT, number of kernel launches in complete steps, without the capture of graphs
+-- column launches: BIGINT, number of kernel launches in complete steps, apart from graph capture
 -- column lost: BIGINT, number of these launches without device work
 -- column ratio: DOUBLE, share of the kernel launches without device work, in the median complete step that launches kernels
 -- column many: BOOLEAN, whether this share is so large that the device's state is unknown

@@ -13,7 +13,7 @@
 -- column rank: INTEGER, distributed rank
 -- column phase: VARCHAR, startup, warmup, capture, profiler, checkpoint, evaluation or steady
 -- column ts: BIGINT, start in ns
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 -- column evidence: VARCHAR, the longest call, function or step in the stretch that proves the phase; NULL for steady
 WITH phase_names AS (

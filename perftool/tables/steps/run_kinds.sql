@@ -2,14 +2,14 @@
 --
 -- A backward pass, an optimizer or the gradient reduction of data parallelism, on the host or in the names of kernels,
 -- proves training. If autograd functions are recorded, one of them must accumulate a parameter's gradient, or there
--- must be an optimizer, because gradients of inputs only, as for forces or attributions, train nothing. The run is
--- inference if a trace with ops shows none of these, and if no op has a number from autograd, which numbers the ops
--- that it may differentiate.
+-- must be an optimizer, because a program that computes only gradients of inputs, such as forces or attributions, does
+-- not train. The run is inference if a trace with ops shows none of these and no op has a sequence number. Autograd
+-- numbers the ops that it may differentiate.
 --
 -- needs: slices, roles, ops
 -- empty without: ops
 -- column rank: INTEGER, distributed rank
--- column kind: VARCHAR, training or inference; NULL when the trace shows neither
+-- column kind: VARCHAR, training or inference; NULL when the trace does not show it
 -- column backward: BIGINT, number of slices that belong to a backward pass
 -- column optimizer: BIGINT, number of slices that belong to an optimizer
 -- column numbered: BIGINT, number of ops that autograd numbered

@@ -1,4 +1,4 @@
--- Two rows per rank whose steps have two lengths, because some steps have additional work, such as an evaluation. A
+-- Two rows per rank whose steps have two lengths, because some steps do additional work, such as an evaluation. The
 -- median does not describe such steps.
 --
 -- Steps are sorted by length and split where the ratio of neighbours is largest. Their difference must exceed a
@@ -12,9 +12,9 @@
 -- column rank: INTEGER, distributed rank
 -- column length: VARCHAR, short or long
 -- column steps: BIGINT, number of complete steps
--- column shortest_ns: BIGINT, length of the shortest of these steps
--- column longest_ns: BIGINT, length of the longest of these steps
--- column total_ns: BIGINT, total length of these steps
+-- column shortest_ns: BIGINT, duration of the shortest of these steps
+-- column longest_ns: BIGINT, duration of the longest of these steps
+-- column total_ns: BIGINT, total time of these steps
 WITH counted AS (
     SELECT rank, ts, dur, row_number() OVER o AS place, count(*) OVER (PARTITION BY rank) AS n, lead(dur) OVER o AS next,
            min(dur) OVER (PARTITION BY rank) AS shortest, max(dur) OVER (PARTITION BY rank) AS longest

@@ -9,7 +9,7 @@
 -- column step: INTEGER, number of the step; NULL when the recording has no steps
 -- column name: VARCHAR, name of the annotation
 -- column ts: BIGINT, start in ns, after the device work of the previous step
--- column dur: BIGINT, length in ns
+-- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns, when the device work launched by the step is done
 -- column host_ts: BIGINT, start of the annotation on the host
 -- column host_end: BIGINT, end of the annotation on the host

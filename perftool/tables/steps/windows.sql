@@ -5,7 +5,7 @@
 -- empty without: _step_bounds
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start of the first complete step in ns
--- column dur: BIGINT, length in ns, including time between steps; shares of time are relative to it
+-- column dur: BIGINT, duration in ns, including time between steps; shares of time are relative to it
 -- column end: BIGINT, end of the last complete step in ns
 -- column host_ts: BIGINT, start of the first step on the host, which runs ahead of the device
 -- column host_end: BIGINT, end of the last step on the host

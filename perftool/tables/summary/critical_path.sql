@@ -12,6 +12,6 @@
 -- column name: VARCHAR, name of the slice; for a delay, the work before and after it
 -- column track: BIGINT, tracks.id, NULL for a delay
 -- column ts: BIGINT, start in the recording in ns
--- column dur: BIGINT, length in the recording in ns
+-- column dur: BIGINT, duration in the recording in ns
 -- column end: BIGINT, end in the recording in ns
--- column bound_ns: BIGINT, length of the stretch in the replayed step
+-- column bound_ns: BIGINT, duration of the stretch in the replayed step

@@ -1,8 +1,8 @@
--- One row per number of the summary. Times are clipped to the window and are totals over all ranks.
+-- One row per number of the summary. Times are clipped to the window and summed over all ranks.
 --
 -- needs: steps, _rank_totals, _engine_summary, _serving_summary, compilations, fallbacks, _log_fallback_sources, _efficiency_totals, _metric_units
 -- column metric: VARCHAR, name of the number
--- column value: DOUBLE, NULL when the input lacks the signal
+-- column value: DOUBLE, value of the number; NULL if the input does not show it
 -- column unit: VARCHAR, ratio, ms, count, bytes or per_s
 -- column numerator: DOUBLE, measured value, in ms for ratios of time
 -- column denominator: DOUBLE, denominator of the ratio, in ms for ratios of time
@@ -28,8 +28,8 @@ best AS (
 complete AS (SELECT * FROM steps WHERE NOT partial),
 -- Ranks wait for one another, so the slowest rank determines the step time.
 rank_medians AS (SELECT rank, count(step) > 0 AS stepped, median(dur) AS ns FROM complete GROUP BY rank),
--- A few complete steps do not represent a rank, and neither do steps most of whose kernels are missing. A recording may
--- cut off its first and last step.
+-- The step time is unknown if a rank's steps are mostly incomplete (a recording may cut off its first and last step),
+-- or if most of their kernels are missing.
 mostly_incomplete AS (
     SELECT rank FROM steps GROUP BY rank
     HAVING count(*) FILTER (left_out = 'incomplete') > greatest(2, count(*) FILTER (NOT partial))
@@ -51,7 +51,7 @@ ratios AS (
 ),
 numbers AS (
     SELECT 'steps' AS metric, count(*)::DOUBLE AS value FROM complete WHERE step IS NOT NULL
-    -- A rank without steps among ranks with steps may be the slowest.
+    -- If only some ranks have steps, a rank without steps may be the slowest.
     UNION ALL SELECT 'step_time_ms', CASE WHEN bool_and(stepped) OR NOT bool_or(stepped) THEN nullif(max(ns), 0) END / 1e6
               FROM rank_medians WHERE NOT EXISTS (FROM mostly_incomplete)
     UNION ALL SELECT 'window_ms', win / 1e6 FROM whole

@@ -1,5 +1,5 @@
--- The start and end of each recording, according to its host events. A recording has no row if none of these has a
--- length.
+-- The start and end of each recording, according to its host events. A recording whose host events all have zero length
+-- has no row.
 --
 -- needs: slices
 -- empty without: slices

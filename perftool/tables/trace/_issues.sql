@@ -1,9 +1,10 @@
--- One row per kind of data loss or repair, by a reader or in the pairing of begin and end events. Used by input_issues.
+-- One row per kind of data loss or repair reported by a reader or by the pairing of begin and end events. Used by
+-- input_issues.
 --
 -- maker: given
 -- column path: VARCHAR, path of the file
 -- column kind: VARCHAR, what happened
 -- column count: BIGINT, number of events, records or lines
--- column bytes: BIGINT, length of the affected text, NULL when unknown
+-- column bytes: BIGINT, size of the affected text, NULL when unknown
 -- column offset: BIGINT, byte offset of the first occurrence in the uncompressed input, NULL when unknown
 -- column message: VARCHAR, one sentence

@@ -1,8 +1,8 @@
--- Patterns that assign device lanes to engines; the first match counts. Used by tracks.
+-- Patterns that assign device lanes to engines; the first match wins. Used by tracks.
 --
 -- maker: given
 -- column ordinal: INTEGER, order of the patterns
 -- column vendor: VARCHAR, type of device whose lanes the pattern describes
--- column field: VARCHAR, what the pattern is matched with: process (names of process and thread in lower case) or base (number of the thread, divided by 1000)
+-- column field: VARCHAR, what the pattern is matched against: process (the names of process and thread, in lower case) or base (the thread number divided by 1000)
 -- column pattern: VARCHAR, regular expression
 -- column engine: VARCHAR, engine group

@@ -5,14 +5,14 @@
 -- column name: VARCHAR, slices.name
 -- column cat: VARCHAR, slices.cat
 -- column roles: VARCHAR[], roles of the name in the vendor files
--- column waits: BOOLEAN, whether this is the name of a runtime call that returns when the device is done
--- column copies: BOOLEAN, whether this is the name of a runtime call that moves data
--- column collective: BOOLEAN, whether this is the name of an operation of a process group on the host
--- column compiles: VARCHAR, for a compilation, or part of one, its source: torch.compile or trace (Gaudi)
--- column elsewhere: activity, activity in _timeline of a slice with this name on threads that do not feed the device; NULL for none
--- column feeding: activity, activity in _timeline of a slice with this name on threads that feed the device; NULL for none
--- column drawn: VARCHAR, the kind of bar that shows such a slice in pictures of a host thread: sync, dataloader, graph_build, fallback, memcpy, runtime, communication, optimizer, cpu_op or other
--- column direction: VARCHAR, for a copy on the device: host_to_device, device_to_host, device_to_device or peer
+-- column waits: BOOLEAN, whether this is a runtime call that returns when the device is done
+-- column copies: BOOLEAN, whether this is a runtime call that moves data
+-- column collective: BOOLEAN, whether this is an operation of a process group on the host
+-- column compiles: VARCHAR, source of a compilation or of a part of one: torch.compile or trace (Gaudi); NULL for other names
+-- column elsewhere: activity, activity (_timeline) that a slice with this name shows on threads that do not feed the device; NULL for none
+-- column feeding: activity, activity (_timeline) that a slice with this name shows on threads that feed the device; NULL for none
+-- column drawn: VARCHAR, kind of bar for such a slice in charts of a host thread: sync, dataloader, graph_build, fallback, memcpy, runtime, communication, optimizer, cpu_op or other
+-- column direction: VARCHAR, direction of a copy on the device: host_to_device, device_to_host, device_to_device or peer
 WITH names AS (
     SELECT DISTINCT name, cat FROM slices
     WHERE cat IN ('cpu_op', 'user_annotation', 'runtime', 'python_function', 'overhead', 'kernel', 'memcpy', 'memset')
@@ -28,7 +28,7 @@ name_roles AS (
     GROUP BY s.name, s.cat
 ),
 known AS (SELECT n.name, n.cat, coalesce(s.roles, []) AS roles FROM names AS n LEFT JOIN name_roles AS s USING (name, cat)),
--- A query of its own: DuckDB would repeat the whole expression of feeding wherever the same query refers to it.
+-- This is a separate query because DuckDB would repeat the expression of feeding wherever the same query refers to it.
 active AS (
     SELECT name, cat, roles,
            cat = 'runtime' AND list_has_any(roles, ['wait', 'blocking_copy']) AS waits,

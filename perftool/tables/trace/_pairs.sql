@@ -1,5 +1,5 @@
--- The end of every event that was recorded as separate begin and end events, which a stack per thread matches. Used
--- by _spans. Events without a partner become issues. The maker of this table also creates the types event_name,
+-- The end of every event that was recorded as a begin event and an end event, matched by a stack per thread. Used by
+-- _spans. Events without a partner become issues. The maker of this table also creates the types event_name,
 -- event_category and event_side.
 --
 -- maker: pair_slices

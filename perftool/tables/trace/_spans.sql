@@ -2,9 +2,9 @@
 --
 -- needs: tracks, _pairs, _categories, _vocabulary
 -- empty without: tracks
--- column id: BIGINT, row of the event in the raw table; of the begin event, if begin and end are separate
+-- column id: BIGINT, row of the event, or of its begin event, in the raw table
 -- column rank: INTEGER, distributed rank
--- column track: BIGINT, the lane
+-- column track: BIGINT, tracks.id
 -- column side: VARCHAR, tracks.side
 -- column name: VARCHAR, the event's name
 -- column cat: VARCHAR, normalised category
@@ -37,5 +37,5 @@ FROM complete AS e
 JOIN (SELECT * REPLACE (side::event_side AS side) FROM tracks) AS t ON t.rank = e.rank AND t.pid = coalesce(e.pid, '') AND t.tid = coalesce(e.tid, '')
 LEFT JOIN spellings AS c ON c.spelled = e.cat
 LEFT JOIN deciding_names AS n ON n.name = e.name AND c.by_name
--- Device events with impossible lengths are kept here; _device_work sets them aside.
+-- Device events with impossible lengths stay here; _device_work sets them aside.
 WHERE t.side = 'device' OR is_length(e."end" - e.ts)

@@ -1,7 +1,7 @@
--- The roles of names from the vendor files. Used by _categories, tracks, _name_roles and others.
+-- The roles that the vendor files assign to names. Used by _categories, tracks, _name_roles and others.
 --
 -- maker: given
 -- column vendor: VARCHAR, type of device; NULL for names that PyTorch writes on every device
--- column subject: VARCHAR, what kind of thing has the name: runtime, op, kernel, memcpy, category, process ...
+-- column subject: VARCHAR, what the name belongs to: runtime, op, kernel, memcpy, category, process ...
 -- column role: VARCHAR, the role that the name assigns
 -- column pattern: VARCHAR, a name in lower case; * matches any text

@@ -4,12 +4,12 @@
 -- column path: VARCHAR, path of the file
 -- column kind: VARCHAR, what happened, for example dropped events
 -- column count: BIGINT, number of events, records or lines
--- column bytes: BIGINT, length of the affected text, NULL when unknown
+-- column bytes: BIGINT, size of the affected text, NULL when unknown
 -- column offset: BIGINT, byte offset of the first occurrence in the uncompressed input, NULL when unknown
 -- column message: VARCHAR, one sentence
 SELECT * FROM _issues
 UNION ALL
--- Overlapping steps are known only after all steps are read.
+-- Overlapping steps are known only once all steps have been read.
 SELECT i.path, 'overlapping steps', o.steps, NULL, NULL,
        CASE o.steps WHEN 1 THEN '1 profiler step overlaps an earlier one, so it is' ELSE format('{:,} profiler steps overlap earlier ones, so they are', o.steps) END
        || ' not counted'

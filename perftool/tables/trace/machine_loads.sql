@@ -1,7 +1,7 @@
--- One row per rank in the table machines with a known wall_ns: the load of its machine during the recording.
+-- One row per rank with machines.wall_ns: the load of its machine during the recording.
 --
--- A machine is overloaded if a thread of the run was ready but had no core for more than 10 % of the recorded time,
--- or if a hypervisor took the cores for that long. The steps then take longer than on a free machine, so no gain is
+-- A machine is overloaded if a thread of the run was ready but had no core for more than 10 % of the recorded time, or
+-- if a hypervisor took the cores for that long. Steps then take longer than on an otherwise idle machine, so no gain is
 -- predicted.
 --
 -- needs: machines
@@ -10,7 +10,7 @@
 -- column step_ns: BIGINT, median step during the recording
 -- column quiet_step_ns: BIGINT, median step before the recording, without the profiler
 -- column wall_ns: BIGINT, duration of the recording
--- column own_ns: BIGINT, CPU time of the process and of its loader's workers
+-- column own_ns: BIGINT, CPU time of the process and its data-loader workers
 -- column busy_ns: BIGINT, time in which the allowed cores ran any process, summed over cores
 -- column overload_ns: BIGINT, time of the recording in which a thread was ready to run but had no core, or a hypervisor took the cores; NULL when unknown
 -- column overloaded: BOOLEAN, whether overload_ns is more than 10 % of wall_ns; false when unknown

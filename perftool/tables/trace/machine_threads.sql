@@ -1,7 +1,7 @@
--- One row per thread whose CPU time is in the trace: the threads of a process that waited longest for a core.
+-- One row per thread whose CPU time is in the trace. These are the threads of a process that waited longest for a core.
 --
 -- A thread that neither ran nor was ready to run was blocked: it slept, or waited for a lock, a file or another
--- process. The times of a thread are parts of machines.wall_ns.
+-- process. cpu_ns and delay_ns are parts of machines.wall_ns.
 --
 -- maker: given
 -- column rank: INTEGER, distributed rank

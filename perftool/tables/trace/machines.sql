@@ -6,17 +6,17 @@
 -- maker: given
 -- column rank: INTEGER, distributed rank
 -- column processor: VARCHAR, name of the processor
--- column cores: DOUBLE, number of cores the process may use: the minimum of its affinity and the quota of its control groups
--- column torch_threads: INTEGER, threads that PyTorch uses for an op
--- column loader_workers: INTEGER, worker processes of the data loader
+-- column cores: DOUBLE, number of cores the process may use: the smaller of its CPU affinity and its cgroup quota
+-- column torch_threads: INTEGER, number of threads that PyTorch uses for an op
+-- column loader_workers: INTEGER, number of data-loader workers
 -- column step_ns: BIGINT, median step during the recording, measured on the host
 -- column quiet_step_ns: BIGINT, median step before the recording, without the profiler
 -- column wall_ns: BIGINT, duration of the recording
--- column own_ns: BIGINT, CPU time of the process and of its loader's workers
+-- column own_ns: BIGINT, CPU time of the process and its data-loader workers
 -- column process_ns: BIGINT, CPU time of the process
 -- column busy_ns: BIGINT, time in which the allowed cores ran any process, summed over cores; exact to 10 ms per core
--- column stolen_ns: BIGINT, time that a hypervisor gave the allowed cores to others
--- column delay_ns: BIGINT, longest time in which a thread of the process, or a worker, was ready to run but had no core
--- column delayed: VARCHAR, name of the thread with delay_ns
--- column instruction_sets: VARCHAR, the processor's instruction sets for tensors, such as AMX-BF16, AVX512
+-- column stolen_ns: BIGINT, time for which a hypervisor gave the allowed cores to others
+-- column delay_ns: BIGINT, longest time that any thread of the process or its workers was ready to run but had no core
+-- column delayed: VARCHAR, name of the thread that delay_ns refers to
+-- column instruction_sets: VARCHAR, the processor's tensor instruction sets, such as AMX-BF16, AVX512
 -- column device: VARCHAR, name of the processor in device_facts; NULL when its rates were not measured

@@ -1,6 +1,7 @@
--- Time that the kernel spent providing memory: one row per rank for the recorded steps, and one for the last steps before.
+-- Time that the operating system spent providing memory: one row per rank for the recorded steps, one for the steps
+-- before them.
 --
--- Only the recorders of this program count page faults (docs/recording.md). The memory of the profiler keeps the C
+-- Only the recorders of this program count page faults (docs/recording.md). The profiler's own allocations keep the C
 -- library from returning freed memory to the system, so there may be fewer page faults while it runs.
 --
 -- maker: given
@@ -9,7 +10,7 @@
 -- column steps: INTEGER, number of steps
 -- column wall_ns: BIGINT, duration of the steps
 -- column process_ns: BIGINT, CPU time of the process
--- column system_ns: BIGINT, the part of process_ns that the process spent in the kernel
+-- column system_ns: BIGINT, the part of process_ns that the process spent in the operating system
 -- column page_faults: BIGINT, minor page faults of the process: first uses of memory that the system had to provide
 -- column faulted_bytes: BIGINT, size of the memory that the page faults provided; more if the system used huge pages
 -- column grown_bytes: BIGINT, by how much the resident memory of the process grew

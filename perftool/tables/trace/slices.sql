@@ -1,4 +1,4 @@
--- One row per complete event: an interval on a track. Begin and end events are joined into one.
+-- One row per complete event: an interval on a track. A begin event and its end event form one slice.
 --
 -- maker: nest_slices
 -- needs: _spans, _vocabulary
@@ -6,13 +6,13 @@
 -- drops: _spans
 -- column id: BIGINT, identifies the slice within the store
 -- column rank: INTEGER, distributed rank
--- column track: BIGINT, the lane (tracks.id)
+-- column track: BIGINT, tracks.id
 -- column side: VARCHAR, 'host' or 'device'
 -- column name: VARCHAR, the event's name
 -- column cat: VARCHAR, normalised category: cpu_op, user_annotation, python_function, runtime, kernel, memcpy, memset, device_annotation, overhead, trace; other categories as written, in lower case
 -- column ts: BIGINT, start in ns, as in the file
--- column dur: BIGINT, length in ns; may be negative in damaged files
+-- column dur: BIGINT, duration in ns; may be negative in damaged files
 -- column end: BIGINT, ts + dur
--- column depth: INTEGER, number of slices of the track that are open when the slice starts; 0 on device tracks
--- column parent: BIGINT, the innermost slice of the track that is open when the slice starts (slices.id), NULL at depth 0
+-- column depth: INTEGER, number of slices on the track that are open when this one starts; 0 on device tracks
+-- column parent: BIGINT, innermost slice on the track that is open when this one starts (slices.id), NULL at depth 0
 -- column outermost: BOOLEAN, whether no slice of the same category directly contains the slice; profiler steps do not count

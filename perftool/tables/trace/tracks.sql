@@ -31,7 +31,7 @@ used AS (
            bool_and(kind IS NOT DISTINCT FROM 'device_annotation') AS device_notes,
            coalesce(bool_and(side = 'host'), false) AS host_work
     FROM (SELECT rank, coalesce(pid, '') AS pid, coalesce(tid, '') AS tid, lower(cat) AS category
-          -- DISTINCT leaves few rows. The phases are compared one by one, because a list (IN) would be hashed for each
+          -- DISTINCT leaves few rows. ph is compared with one letter at a time, because IN would hash it for each
           -- event.
           FROM (SELECT DISTINCT rank, pid, tid, cat FROM raw
                 WHERE ph = 'X' OR ph = 'B' OR ph = 'E' OR ph = 'i' OR ph = 'I' OR ph = 'C'))
