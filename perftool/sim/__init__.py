@@ -1,6 +1,6 @@
-"""A Gaudi, simulated on the CPU: real values, virtual time. ``simulate`` runs a script and writes the files
-of a Gaudi run: a trace, a log and a metrics file, all marked as simulated. ``python -m perftool.sim SCRIPT`` does the
-same in a separate process. docs/simulator.md describes the model.
+"""Simulates a Gaudi on the CPU, with real values in virtual time. ``simulate`` runs a script and writes the files of a
+Gaudi run: a trace, a log and a metrics file, all marked as simulated. ``python -m perftool.sim SCRIPT`` does the same
+in a separate process. docs/simulator.md describes the model.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Simulated:
     """The result of a simulated run.
 
     ``interrupted``: why it ended early, or None. ``used``: whether the device did anything.
-    ``steps``: the number of steps in the trace; ``skipped``: the number before it.
-    ``length_ns``: the virtual time of the whole run; ``compiling_ns``: the time of its ``compilations``.
+    ``steps``: the number of steps in the trace; ``skipped``: the number of steps before the trace begins.
+    ``length_ns``: the virtual time of the whole run; ``compiling_ns``: the time spent on its ``compilations``.
     ``rank``: the number of this process among the ``ranks`` that a launcher started.
     ``spawned``: the traces of ranks that the script itself started. If there are any, ``trace`` is written only if the
     script also used the device.
@@ -63,9 +63,9 @@ def simulate(
 
     The trace goes to ``output`` (default: ``<script>.simulated.json.gz`` in the working directory), log and metrics
     next to it. The trace begins after ``skip_steps`` steps, like a profiler's trace after its warm-up; None skips the
-    first steps that compile, at most three and at most half of all. ``steps_from`` says what marks a step (profiler,
-    optimizer, loader, mark_step); None detects it. Log and metrics cover the whole run. The script runs in this
-    process, in which the simulation changes ``torch``. Raises InputError for a missing script, MissingExtraError
+    initial steps that compile: at most three, and at most half of all steps. ``steps_from`` says what marks a step
+    (profiler, optimizer, loader, mark_step); None detects it. Log and metrics cover the whole run. The script runs in
+    this process, and ``torch`` is patched while it runs. Raises InputError for a missing script, MissingExtraError
     without torch, and PerfToolError for an unknown device, mode or kind of step.
     """
     _require_torch()
@@ -77,11 +77,11 @@ def simulate(
 def simulate_ranks(
     script: Path, args: Sequence[str] = (), ranks: int = 2, output: Path | None = None, options: Sequence[str] = ()
 ) -> tuple[int, list[Path]]:
-    """Run ``script`` as ``ranks`` processes with a card each, which communicate through ``hccl``.
+    """Run ``script`` in ``ranks`` processes that communicate through ``hccl``, each with its own card.
 
-    ``options`` are those of ``python -m perftool.sim``. Returns the exit code of the first process that fails, or 0,
-    and the traces: for the ``output`` ``run.json.gz``, ``run.rank0.json.gz`` and so on. Raises InputError when there is
-    no such script, and MissingExtraError without torch.
+    ``options`` are passed to ``python -m perftool.sim``. Returns the exit code of the first process that fails, or 0,
+    and the traces: if ``output`` is ``run.json.gz``, they are ``run.rank0.json.gz`` and so on. Raises InputError if
+    ``script`` does not exist, and MissingExtraError without torch.
     """
     require_script(script)
     _require_torch()
@@ -91,7 +91,7 @@ def simulate_ranks(
 
 
 def require_script(script: Path) -> None:
-    """Raises InputError when there is no file ``script``."""
+    """Raise InputError if ``script`` is not a file."""
     if not script.is_file():
         raise InputError(f"{script}: {'a folder, not a script' if script.is_dir() else 'no such file'}")
 

@@ -11,7 +11,7 @@ from perftool.sim import MODES, simulate
 
 
 def main() -> int:
-    """Run the script; returns its exit code."""
+    """Run the script and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m perftool.sim", description=__doc__)
     parser.add_argument("--device", default="gaudi2")
     parser.add_argument("--mode", default="lazy", choices=MODES)

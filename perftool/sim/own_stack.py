@@ -1,4 +1,4 @@
-"""The running lines of the script's own files, written as in a trace with stacks."""
+"""Formats the part of the call stack that is in the script's own files, as in a trace with stacks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from perftool.model.own_code import is_own
 
-# Files of the simulator, not of the script.
+# The folder of the simulator.
 HERE = str(Path(__file__).parent)
-# Replacements of Gaudi's ops, not part of the script.
+# The simulator and the replacements for Gaudi's ops, which are not part of the script.
 _OURS = (HERE, str(Path(__file__).parents[1] / "fused"))
 
 
 def own_stack() -> str:
-    """The running lines of the script's own files as ``file(line): function``, separated by semicolons, the innermost
+    """Return the script's own frames on the call stack as ``file(line): function``, separated by semicolons, innermost
     first."""
     lines = []
     frame = sys._getframe(1)
@@ -31,18 +31,18 @@ def own_stack() -> str:
 
 
 def own_line() -> str:
-    """The innermost running line of the script's own files, such as ``train.py:12 main``; empty when there is none."""
+    """Return the innermost script line on the call stack, such as ``train.py:12 main``; empty if there is none."""
     return innermost_line(own_stack())
 
 
 def innermost_line(stack: str) -> str:
-    """The first line of a stack of :func:`own_stack`, in the form of :func:`own_line`."""
+    """Return the first frame of a stack from :func:`own_stack`, in the form of :func:`own_line`."""
     return stack.partition(";")[0].replace("(", ":", 1).replace("):", "", 1)
 
 
 @lru_cache(maxsize=1024)
 def _shown(file: str) -> str | None:
-    """``file`` relative to its import folder, as the profiler writes it; None for files that are not the script's."""
+    """Return ``file`` relative to its import folder, as the profiler writes it; None if it is not the script's file."""
     if file.startswith(_OURS) or not is_own(file):
         return None
     folders = [folder.rstrip("/\\") for folder in sys.path if folder]

@@ -1,4 +1,4 @@
-"""The paths of the files of a simulated run."""
+"""Builds the paths of a simulated run's files."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from perftool.fused.porting.bridge import ranks_of_launcher
 
 
 def place(script: Path, output: Path | None) -> Path:
-    """The path of the trace of ``script``, which is different for each rank."""
+    """Return the path of the trace of ``script``; each rank has its own."""
     trace = output or Path(f"{script.stem}.simulated.json.gz")
     ranks, rank, _ = ranks_of_launcher()
     return of_rank(trace, rank) if ranks > 1 else trace
 
 
 def of_rank(trace: Path, rank: int) -> Path:
-    """The trace of one rank: ``run.json.gz`` becomes ``run.rank1.json.gz``."""
+    """Return the path of one rank's trace: ``run.json.gz`` becomes ``run.rank1.json.gz``."""
     stem = _stem(trace)
     return trace.with_name(f"{stem}.rank{rank}{trace.name.removeprefix(stem)}")
 
 
 def files(trace: Path) -> tuple[Path, Path, Path]:
-    """The paths of trace, log and metrics."""
+    """Return the paths of the trace, the log and the metrics file."""
     stem = _stem(trace)
     return trace, trace.with_name(f"{stem}.log"), trace.with_name(f"{stem}.metrics.json")
 

@@ -1,4 +1,4 @@
-"""Several simulated cards: one process for each, as a launcher would start them on this machine."""
+"""Simulates several cards: starts one process for each, as a launcher would on this machine."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pathlib import Path
 
 from perftool.sim.places import of_rank, place
 
-# Poll interval for ended processes, and the time limit for a process to end on request.
+# How often to check for processes that have ended, and how long a process may take to end on request.
 _LOOK_S, _END_S = 0.05, 10.0
 
 
 def run_ranks(
     script: Path, args: Sequence[str], options: Sequence[str], output: Path | None, ranks: int
 ) -> tuple[int, list[Path]]:
-    """Run ``script`` in ``ranks`` processes, with ``options`` of ``python -m perftool.sim``.
+    """Run ``script`` in ``ranks`` processes, with ``options`` for ``python -m perftool.sim``.
 
-    Returns the exit code of the first process that fails, or 0, and the traces. If one fails, the others are ended,
-    because they would wait for it.
+    Returns the exit code of the first process that fails, or 0, and the traces. If a process fails, the others are
+    terminated, because they would wait for it.
     """
     target = place(script, output).resolve()
     command = [sys.executable, "-m", "perftool.sim", *options, "-o", str(target), str(script), *args]
@@ -35,7 +35,7 @@ def run_ranks(
             children.append(subprocess.Popen(command, env=own))
         code = _wait(children)
     except KeyboardInterrupt:
-        # Ctrl-C reaches the ranks too; they write their files before they end.
+        # Ctrl-C also reaches the ranks, which write their files before they end.
         code = max(_wait_for_each(children), 130)
     finally:
         _end(children)
@@ -44,12 +44,12 @@ def run_ranks(
 
 
 def _wait(children: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Wait until all end or one fails; returns the exit code of the failed one."""
+    """Wait until all processes have ended or one has failed. Returns the exit code of the failed one, or 0."""
     while True:
         codes = [child.poll() for child in children]
         failed = next((code for code in codes if code), None)
         if failed is not None or None not in codes:
-            # Like a shell, report a process that a signal ended as 128 plus the signal's number.
+            # Like a shell, report a process killed by a signal as 128 plus the signal's number.
             return 128 - failed if failed and failed < 0 else failed or 0
         time.sleep(_LOOK_S)
 

@@ -1,4 +1,4 @@
-"""Simulates a run of a script, and writes its files."""
+"""Simulates a run of a script and writes its files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Simulates the processes that a script spawns, such as one for each card, with a separate trace for each. A spawned
-process unpickles data of its parent before it imports the script, and thereby starts the simulation.
+process unpickles its parent's data before it imports the script; unpickling starts the simulation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EARLY = 200
 @dataclass(frozen=True)
 class Settings:
     """What a process gets from its parent: options, the path of its ``trace``, and the folder ``started``, in which
-    each rank that writes a trace leaves a note."""
+    each rank that writes a trace creates a file named after the rank."""
 
     device: str
     mode: str
@@ -53,7 +53,7 @@ class _SimulationStart:
 
 @contextmanager
 def spawning(settings: Settings) -> Iterator[None]:
-    """Within the block, spawned processes are simulated, too."""
+    """Within the block, spawned processes are also simulated."""
     plain = spawn.get_preparation_data
 
     def get_preparation_data(name: str) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def _enter(settings: Settings) -> None:
 
 
 def _leave(simulation: Simulation, settings: Settings, stack: ExitStack, owner: int) -> None:
-    """Write the files. A process outside a multi-rank run that submitted no device work, such as a loader's worker,
-    writes none; nor does a forked child.
+    """Write the files, except in a forked child. In a run with a single rank, a process that submitted no device work,
+    such as a loader's worker, does not write any files.
     """
     if os.getpid() != owner:
         return

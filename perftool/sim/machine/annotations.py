@@ -1,4 +1,4 @@
-"""Named stretches of host time, as created by ``record_function``: loader, optimizer, profiler steps."""
+"""Named stretches of host time that ``record_function`` marks: loader requests, optimizer and profiler steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOADER = "enumerate(DataLoader)#"
 OPTIMIZER = "Optimizer.step#"
 PROFILER_STEP = "ProfilerStep#"
 MARK_STEP = "mark_step"
-# The owner of a loader call that returned no batch.
+# The ``owner`` of a mark for a loader call that returned no batch.
 NO_BATCH = "no batch"
 
 
@@ -19,8 +19,8 @@ NO_BATCH = "no batch"
 class Mark:
     """A finished annotation, or a ``mark_step``.
 
-    ``owner`` says which optimizer of the script stepped, or which line called ``mark_step``; for a loader, it may be
-    NO_BATCH.
+    ``owner`` is the number of the optimizer that stepped, or the line that called ``mark_step``. For a loader, it is 0
+    or NO_BATCH.
     """
 
     name: str
@@ -55,12 +55,12 @@ class Annotations:
             raise
 
     def mark_step(self, line: str) -> None:
-        """Note a call of ``mark_step`` at ``line``."""
+        """Record a call of ``mark_step`` at ``line``."""
         self.on_mark_step(line)
         self.marks.append(Mark(MARK_STEP, self._machine.now, self._machine.now, line))
 
     def no_batch(self) -> None:
-        """Note that the last request to the loader returned no batch."""
+        """Record that the last request to the loader returned no batch."""
         if self.marks and self.marks[-1].name.startswith(LOADER):
             self.marks[-1] = replace(self.marks[-1], owner=NO_BATCH)
 
@@ -89,4 +89,4 @@ class Annotations:
 
 
 def _nothing(what: object) -> None:
-    """The listener that does nothing."""
+    """Do nothing; this is the default listener."""

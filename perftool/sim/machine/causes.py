@@ -1,4 +1,4 @@
-"""Why graphs end, values are read, ops run on the CPU and graphs are recompiled, each with its script line."""
+"""Counts, by script line, why graphs end, values are read, ops run on the CPU and graphs are recompiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perftool.sim.machine.graph import Node
 from perftool.sim.machine.keys import Keys
 from perftool.sim.own_stack import own_line
 
-# Reasons for a cut that are reads of tensor values, as the bridge logs them.
+# The reasons that the bridge logs for a cut if the script reads tensor values.
 _READS = frozenset({"local scalar", "d2h_maybe_eval"})
 # In descending order of importance.
 _CALLED = {
@@ -24,9 +24,9 @@ KINDS = tuple(_CALLED)
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause, ``count`` times at one ``line`` (``train.py:12 main``). ``kind`` is one of KINDS. ``what`` is the
-    change of an argument that causes a recompilation; the op of a fallback with its argument types; the kind of read;
-    or the reason for a cut, as the bridge logs it.
+    """A cause that occurred ``count`` times at one ``line`` (``train.py:12 main``). ``kind`` is one of KINDS. Depending
+    on it, ``what`` is the argument change that caused a recompilation, the op that fell back with its argument types,
+    the kind of read, or the reason that the bridge logs for a cut.
     """
 
     kind: str
@@ -49,18 +49,18 @@ class Causes:
 
     @property
     def all(self) -> tuple[Cause, ...]:
-        """Every cause, by kind, the most frequent first."""
+        """All causes in the order of KINDS, with the most frequent of each kind first."""
         ordered = sorted(self._counts.items(), key=lambda item: (KINDS.index(item[0][0]), -item[1], item[0]))
         return tuple(Cause(*named, count) for named, count in ordered)
 
     def ended(self, reason: str) -> None:
-        """Count a graph that ends for ``reason``. Reads and fallbacks, which also end graphs, are counted
-        separately."""
+        """Count a graph that ends for ``reason``, unless a read or fallback ends it: those are counted separately."""
         if reason not in _READS and not reason.startswith("cpu fallback"):
             self._count("cut", reason)
 
     def copied(self, reason: str | None) -> None:
-        """Count a copy from device to host for ``reason`` (None when nothing was pending)."""
+        """Count a copy from device to host, unless it belongs to a fallback. ``reason`` is the bridge's reason for a
+        cut; None if nothing was pending."""
         if reason is None or reason in _READS:
             self._count("read", "a value on the host" if reason == "local scalar" else "a copy to the host")
 
@@ -69,7 +69,7 @@ class Causes:
         self._count("fallback", " ".join([op, *(f"{name}={kind}" for name, kind in types.items())]))
 
     def compiled(self, nodes: Sequence[Node]) -> None:
-        """Count a recompilation, unless the combination of ops is new."""
+        """Count the compilation of ``nodes`` as a recompilation, unless their sequence of ops is new."""
         difference = self._keys.add(nodes)
         if difference is not None:
             self._counts["recompilation", difference.what, difference.line] += 1

@@ -54,31 +54,31 @@ class Costs:
 
 @cache
 def default_costs() -> Costs:
-    """The constants as shipped."""
+    """Return the constants of ``costs.toml``."""
     groups: dict[str, dict[str, dict[str, Any]]] = tomli.loads(_FILE.read_text(encoding="utf-8"))
     flat = {f"{group}_{name}": entry["value"] for group, entries in groups.items() for name, entry in entries.items()}
     return Costs(**{field.name: float(flat.pop(field.name)) for field in fields(Costs)}, **flat)
 
 
 def us(microseconds: float) -> int:
-    """Microseconds as whole nanoseconds."""
+    """Convert microseconds to whole nanoseconds."""
     return round(microseconds * NS_PER_US)
 
 
 def ms(milliseconds: float) -> int:
-    """Milliseconds as whole nanoseconds."""
+    """Convert milliseconds to whole nanoseconds."""
     return round(milliseconds * NS_PER_MS)
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """The speed of one device: computes the time of an op from its arithmetic and the bytes it moves."""
+    """Computes how long an op takes on a device, from its arithmetic and the bytes it moves."""
 
     facts: DeviceFacts
     costs: Costs
 
     def matrix_rate(self, dtype: str) -> float:
-        """FLOP/s of the matrix engine on ``dtype`` (``bf16``, ``float32``, ...). Unlisted types run at FP32's rate."""
+        """The matrix engine's FLOP/s for ``dtype`` (``bf16``, ``float32``, ...). Other types run at the FP32 rate."""
         peaks = {peak.dtype: peak.rate for peak in self.facts.peaks if peak.unit == "matrix"}
         if dtype in ("bf16", "float16"):
             rate = peaks["bf16"]
@@ -113,7 +113,7 @@ class Roofline:
 
 
 def device_facts(name: str) -> DeviceFacts:
-    """The facts of ``gaudi``, ``gaudi2`` or ``gaudi3``. Raises PerfToolError for another name."""
+    """Return the facts about ``gaudi``, ``gaudi2`` or ``gaudi3``. Raises PerfToolError for any other name."""
     if name not in DEVICE_NAMES:
         raise PerfToolError(f"there is no device {name!r} to simulate; the devices are {', '.join(DEVICE_NAMES)}")
     return next(device for device in known_devices() if device.name == DEVICE_NAMES[name])

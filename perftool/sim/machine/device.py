@@ -1,4 +1,6 @@
-"""The device's timeline: recipes in order, engines in parallel within one, copies and collectives on separate lanes."""
+"""The device's timeline: recipes run in order, and the engines within a recipe in parallel. Copies and collectives have
+their own lanes.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class DeviceQueue:
         return len(self._ends)
 
     def collective(self, collective: Collective, ready: int, begin: int) -> int:
-        """Run a collective. This card is ready at ``ready``, the last card at ``begin``; returns the end."""
+        """Run a collective; this card is ready at ``ready``, the last card at ``begin``. Returns its end."""
         self.links_free = begin + collective.length(self._speed.facts, self._speed.costs)
         self._recorder.collective(collective.kind, ready, self.links_free, collective.args)
         return self.links_free

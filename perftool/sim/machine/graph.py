@@ -30,8 +30,8 @@ class Work:
 class Node:
     """An op of a graph. ``sources`` are the nodes whose results it reads, with the bytes of each.
 
-    Its key consists of ``name`` and the ``parts`` of its arguments; ``names`` are the names of the arguments, and
-    ``line`` is the calling line of the script.
+    ``parts`` describe its arguments, and ``names`` are their names. ``name`` and ``parts`` form its key. ``line`` is
+    the script line that called the op.
     """
 
     work: Work
@@ -43,13 +43,13 @@ class Node:
 
     @property
     def key(self) -> Hashable:
-        """The part of a graph's key for this node."""
+        """This node's part of the graph's key."""
         return self.name, self.parts
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A unit of device work. ``after`` are the kernels of the same graph that must be done first."""
+    """A unit of device work of ``length`` ns. ``after`` lists the indices of the kernels that must finish first."""
 
     engine: str
     name: str
@@ -67,8 +67,8 @@ class _Chain:
 
 
 class Graph:
-    """Accumulates nodes. ``inputs`` numbers the external storages, in order of their first use. ``touched`` are the
-    serials of all device storages that its ops read or write.
+    """Collects nodes. ``inputs`` numbers the external storages in order of first use. ``touched`` contains the serials
+    of the device storages among the arguments of its ops.
     """
 
     def __init__(self, serial: int) -> None:
@@ -81,7 +81,7 @@ class Graph:
         return len(self.nodes)
 
     def add(self, node: Node) -> int:
-        """Append ``node``; returns its index."""
+        """Append ``node`` and return its index."""
         self.nodes.append(node)
         return len(self.nodes) - 1
 
@@ -109,7 +109,7 @@ class Graph:
 
 
 def _chains(nodes: Sequence[Node]) -> list[_Chain]:
-    """The nodes in chains: a pointwise node joins the chain of a source if no other node must run in between."""
+    """Group the nodes into chains: a pointwise node joins a source's chain if no other node must run in between."""
     chains: list[_Chain] = []
     chain_of: dict[int, _Chain] = {}
     for index, node in enumerate(nodes):
@@ -131,7 +131,7 @@ def _joinable(node: Node, nodes: Sequence[Node], chain_of: dict[int, _Chain]) ->
         chain = chain_of[source]
         others = [each for each, _ in node.sources if chain_of[each] is not chain]
         fits = nodes[source].work.pointwise and len(chain.nodes) < _LONGEST_CHAIN
-        # A source that runs after the start of the chain may depend on it.
+        # A source that runs after the start of the chain may depend on the chain.
         if fits and all(other < chain.nodes[0] for other in others):
             return chain
     return None
@@ -141,5 +141,5 @@ def _kernel_name(works: Sequence[Work]) -> str:
     if len(works) == 1:
         return works[0].name
     names = "_".join(work.name for work in works)
-    # The compiler ends the name of every fused kernel in the same suffix, whatever its type.
+    # The compiler gives the name of every fused kernel the same suffix, whatever its type.
     return f"fused_kernel_0x{hashlib.sha1(names.encode()).hexdigest()[:8].upper()}_C_f32"

@@ -1,4 +1,4 @@
-"""The parts of an op and its arguments that belong to the key of a recipe, and the difference of two keys."""
+"""Describes ops and their arguments for the key of a recipe, and finds the difference between two keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ASPECTS = {"shape": "shape", "stride": "strides", "offset": "storage offset", "
 
 
 class TensorPart(NamedTuple):
-    """A tensor. ``origin`` says which node of the graph makes it, which input it is, or that it is on the host."""
+    """A tensor. ``origin`` is the graph's node that computes it, the number of the input, or ``host``."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -22,7 +22,7 @@ class TensorPart(NamedTuple):
 
 
 class NumberPart(NamedTuple):
-    """A number, a boolean, a name or a type. ``kind`` distinguishes True, 1 and 1.0."""
+    """A plain value, such as a number, a string or a dtype. ``kind`` distinguishes True, 1 and 1.0."""
 
     kind: str
     value: Hashable
@@ -30,21 +30,21 @@ class NumberPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """The reason why a graph needs a new recipe: ``what`` differs from a graph of the same ops, at ``line``."""
+    """Why a graph needs a new recipe: ``what`` changed, at script ``line``, from a graph of the same ops."""
 
     what: str
     line: str
 
 
 class Keys:
-    """The latest graph of each sequence of ops, for comparing keys."""
+    """Remembers the latest graph of each sequence of ops, to compare keys."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[Hashable, ...], Sequence[Node]] = {}
 
     def add(self, nodes: Sequence[Node]) -> Difference | None:
-        """Add a graph that has no recipe; returns its difference from the latest graph with the same ops, or None if it
-        is the first.
+        """Add a graph that has no recipe. Returns its difference from the latest graph with the same ops, or None if it
+        is the first such graph.
         """
         ops = tuple(node.name for node in nodes)
         before = self._latest.get(ops)
@@ -57,7 +57,7 @@ class Keys:
 
 
 def _difference(old: Node, new: Node) -> str:
-    """The first argument that differs, and how."""
+    """Describe how the first differing argument changed."""
     pairs = zip(new.names, old.parts, new.parts, strict=False)
     name, before, after = next((each for each in pairs if each[1] != each[2]), ("arguments", "", ""))
     return f"{new.name} {name}{_change(before, after)}"

@@ -1,4 +1,4 @@
-"""The simulated host and device: the cost of each call, in virtual time."""
+"""The simulated host and device, which spend the cost of each call in virtual time."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ class Machine:
         return self.now >= self.end
 
     def spend(self, microseconds: float) -> None:
-        """Keep the host busy."""
+        """Advance the host's clock."""
         self.now += us(microseconds)
 
     def sleep(self, microseconds: float) -> None:
-        """Let the script's thread sleep."""
+        """Simulate ``time.sleep`` in the script."""
         begin = self.now
         self.spend(microseconds)
         self.recorder.python_call("<built-in function sleep>", begin, self.now)
@@ -122,7 +122,7 @@ class Machine:
         return index
 
     def _keep_limits(self) -> None:
-        # Read at the first op, because a script may set the variables before that.
+        # Read only at the first op, because the script may set the variables before it.
         if self._limits is None:
             limits = {reason: os.environ.get(name, "") for name, reason in _LIMITS.items()}
             self._limits = {reason: int(value) for reason, value in limits.items() if value.isdecimal()}
@@ -146,7 +146,7 @@ class Machine:
         self._submit_graph("lazy" if self.mode == "lazy" else "compile")
 
     def replay(self, call: str) -> None:
-        """Launch the graph as the replay of a captured HPU graph by ``call``, without building or lookup."""
+        """Launch the graph as a captured HPU graph that ``call`` replays, without building it or looking it up."""
         if not self.graph:
             return
         self.log.cut(call, self.now)
@@ -169,12 +169,12 @@ class Machine:
         recipe = self._recipes.get(graph.key())
         if recipe is None:
             if form != "eager":
-                # In eager mode, an op compiles once for each shape, which is not a recompilation.
+                # In eager mode, an op is compiled once for each shape, which is not a recompilation.
                 self.causes.compiled(graph.nodes)
             recipe = self._make_recipe(graph, form)
             at = self._compile(recipe, graph, form, at)
             if form == "eager":
-                # Wait for the compilation of an op, so that the host does not run ahead of it.
+                # In eager mode, the host waits until the op is compiled.
                 self.now = at
         else:
             self.log.hits[recipe.number + 1] += 1
@@ -256,9 +256,9 @@ class Machine:
     def collective(
         self, collective: Collective, last_arrival: Callable[[int], int], results: Iterable[int], *, waits: bool
     ) -> None:
-        """Simulate a collective of several cards after the launched work. ``last_arrival`` returns when the last card
-        is ready. ``results`` are the serials of the storages that the collective writes; later work on them waits for
-        it. With ``waits``, the host waits, too.
+        """Simulate a collective of several cards after the launched work. ``last_arrival`` gets the time at which this
+        card is ready, and returns the time of the last card. ``results`` are the serials of the storages that the
+        collective writes; later work on them waits for it. With ``waits``, the host also waits.
         """
         ready = max(self.now, self._launch_free, self._queue.done)
         end = self._queue.collective(collective, ready, last_arrival(ready))

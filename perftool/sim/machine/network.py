@@ -1,4 +1,4 @@
-"""Collectives of several cards in one box: their time on the links."""
+"""Computes how long collectives between the cards of one box take on the links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records the events of a simulated run as the bridge of a Gaudi does in release 1.19.
+"""Records the events of a simulated run as Gaudi's bridge does in release 1.19.
 
 All times are nanoseconds after the base of the trace.
 """
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from perftool.sim.own_stack import innermost_line, own_stack
 
-# An arbitrary pid and tids: real ones would differ from run to run.
+# Arbitrary pids and tids; real ones would differ from run to run.
 MAIN = 14_734
 LAUNCH_THREAD = 14_790
 _SYNAPSE_LOGGER = MAIN + 10_000
 _BRIDGE_LOGS = MAIN + 20_000
 DEVICE_PROCESS = 0
-# On the bridge's lanes for Synapse, the process is the engine type, and the lane names are pthread names.
+# The bridge writes Synapse's host threads with the engine type as pid and the pthread id in the lane's name.
 SYNAPSE_HOST = 22_101
 _SYNAPSE_LANE = "Synapse/140233817864768"
 # The tid is 1000 times the engine kind (-1) plus 3, in unsigned 32-bit arithmetic.
@@ -47,8 +47,8 @@ class LaneKind:
     name: str
 
 
-# As in Gaudi's PyTorch bridge, tid // 1000 identifies the kind of engine. The names on Gaudi 3, and 7019, are from a
-# recording; other values are invented. Each engine has one lane.
+# As in Gaudi's PyTorch bridge, tid // 1000 identifies the kind of engine. The Gaudi 3 names and the tid 7019 come from
+# a recording; all other values are invented. Each engine has one lane.
 _GAUDI2 = {
     "PDMA": LaneKind(3001, "PDMA 0"),
     "MME": LaneKind(6003, "MME 0"),
@@ -119,7 +119,7 @@ class Recorder:
     def host(
         self, name: str, begin: int, end: int, cat: str = "cpu_op", args: Args | None = None, *, has_line: bool = True
     ) -> None:
-        """A framework op or annotation of the main thread; ``has_line`` is true if a line of the script called it."""
+        """Record a framework op or annotation of the main thread; ``has_line`` says whether a script line called it."""
         numbers = {"Ev Idx": self._number, "External id": self._number + 1, "Record function id": 0}
         self._number += 1
         stack = own_stack() if has_line else ""
@@ -129,7 +129,7 @@ class Recorder:
         self._add(Event("X", name, MAIN, MAIN, begin, end - begin, cat, {**numbers, **(args or {}), **lines}))
 
     def python_call(self, name: str, begin: int, end: int) -> None:
-        """A function that the script calls, and its callers, as in a recording with stacks."""
+        """Record a function that the script calls, and its callers, as a profiler with stacks does."""
         callers = [caller for caller in reversed(own_stack().split(";")) if caller]
         for number, function in enumerate((*callers, name), 1):
             parent = number - 1 or None
@@ -138,17 +138,17 @@ class Recorder:
             self._number += 1
 
     def bridge(self, name: str, begin: int, end: int, tid: int = MAIN) -> None:
-        """A function of the bridge."""
+        """Record a function of the bridge."""
         self._add(Event("B", name, _BRIDGE_LOGS, tid, begin, None, "Runtime"))
         self._add(Event("E", name, _BRIDGE_LOGS, tid, end, None, "Runtime"))
 
     def synapse(self, name: str, begin: int, end: int, tid: int = MAIN, args: Args | None = None) -> None:
-        """A call of Synapse."""
+        """Record a Synapse call."""
         self._add(Event("B", name, _SYNAPSE_LOGGER, tid, begin, None, "Runtime", args))
         self._add(Event("E", name, _SYNAPSE_LOGGER, tid, end, None, "Runtime", {"status": "0"}))
 
     def annotation(self, name: str, begin: int, end: int, recipe: int, recipe_name: str) -> None:
-        """Synapse's annotation of the work of its host threads."""
+        """Record Synapse's annotation of work on its host threads."""
         args = recipe_args(recipe, recipe_name)
         self._add(Event("X", name, SYNAPSE_HOST, _SYNAPSE_TID, begin, end - begin, "Runtime", args))
 
@@ -168,14 +168,14 @@ class Recorder:
         self.annotation(inside, begin + 1000, end - 1000, *recipe)
 
     def kernel(self, engine: str, name: str, begin: int, end: int, recipe: int, recipe_name: str, dtype: str) -> None:
-        """Work of a recipe on an engine."""
+        """Record the work of a recipe on an engine."""
         args = {**recipe_args(recipe, recipe_name, dtype), "device": DEVICE_PROCESS}
         if engine in self._monitors:
             args["HW event name"] = self._monitors[engine]
         self._add(Event("X", name, DEVICE_PROCESS, self._lanes[engine].tid, begin, end - begin, "Kernel", args))
 
     def transfer(self, direction: str, begin: int, end: int) -> None:
-        """A transfer of the user's data: ``direction`` is 0 to the device and 1 from it."""
+        """Record a transfer of the user's data; ``direction`` is 0 to the device and 1 from it."""
         if self._has_streams:
             self._host_dma(_STREAMS[direction], begin, end)
         else:
@@ -184,7 +184,7 @@ class Recorder:
             self._add(Event("X", name, DEVICE_PROCESS, self._lanes["PDMA"].tid, begin, end - begin, "Memcpy", row))
 
     def commands(self, begin: int, end: int) -> None:
-        """Synapse's download of the commands of a new recipe to the device."""
+        """Record how Synapse downloads the commands of a new recipe to the device."""
         if self._has_streams:
             self._host_dma(_COMMANDS, begin, end)
 
@@ -195,7 +195,7 @@ class Recorder:
         self._add(Event("X", name, DEVICE_PROCESS, tid, begin, end - begin, "Runtime", recipe_args(0, "")))
 
     def collective(self, kind: str, begin: int, end: int, args: Args) -> None:
-        """A collective on the links to other cards, from the time this card is ready."""
+        """Record a collective on the links to other cards, from the time this card is ready."""
         name = f"hccl_{kind}"
         tid = self._lanes["NIC"].tid
         row = {**recipe_args(0, ""), **args, "device": DEVICE_PROCESS}

@@ -15,7 +15,7 @@ _LAZY_MODE = {"lazy": "1", "eager": "0", "compile": "0"}
 
 
 class RunLog:
-    """Collects lines and counters. Times are nanoseconds after the base of the trace; the clock shows UTC."""
+    """Collects lines and counters. Times are nanoseconds after the base of the trace; the log shows them in UTC."""
 
     def __init__(self, device: str, mode: str) -> None:
         self._lines = [f"{NOTE}; device {device}, mode {mode}", *_banner(mode)]
@@ -46,7 +46,7 @@ class RunLog:
         return (*([wide] if self.computed_in_fp32 else []), *self.remarks)
 
     def text(self, now: int, causes: Sequence[Cause]) -> str:
-        """The whole log of a run that ends at ``now``, with additional lines for the script lines of its ``causes``."""
+        """The whole log of a run that ends at ``now``, with an additional line for each of its ``causes``."""
         lines = [*self._lines, *(f"note: {note}" for note in self.notes), *(f"cause: {each.text}" for each in causes)]
         if self.fallbacks:
             ordered = sorted(self.fallbacks.items(), key=lambda item: (-item[1], item[0]))
@@ -62,8 +62,8 @@ class RunLog:
         return "[" + ",\n".join(json.dumps(record) for record in records) + "]\n"
 
     def statistics(self) -> dict[str, dict[str, object]]:
-        """The values of every metric, by its name."""
-        # The bridge does not count the compilations of eager mode.
+        """The values of every metric, by metric name."""
+        # The bridge does not count compilations in eager mode.
         compiled = [] if self._mode == "eager" else self.compiled
         total = sum(time for _, time in compiled)
         return {

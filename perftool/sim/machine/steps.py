@@ -15,13 +15,13 @@ _LONGEST_WARM_UP = 3
 
 
 def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None = None) -> list[tuple[int, int]]:
-    """Start and end of each step of a run from ``begin`` to ``end``; empty if nothing marks a step.
+    """Return the start and end of each step of a run from ``begin`` to ``end``; empty if nothing marks a step.
 
     A script that uses PyTorch's profiler marks its steps itself, so the result is empty. Otherwise a step ends at the
     request for the next batch after an optimizer step; without a loader, at the end of the optimizer step. Without an
     optimizer, a batch is a step. With neither, a step ends at ``mark_step``. If there are several optimizers, as in a
-    GAN, the one that steps least often is used; if several step equally rarely, the last of them. Lines that call
-    ``mark_step`` are chosen in the same way. With a ``source``, one of SOURCES, only its marks are used.
+    GAN, the one that steps least often is used, or the last of these. The same applies to several lines that call
+    ``mark_step``. With a ``source``, one of SOURCES, only its marks are used.
     """
     counted = [mark for mark in marks if source is None or mark.name.startswith(SOURCES[source])]
     ordered = sorted(counted, key=lambda mark: mark.begin)
@@ -40,15 +40,15 @@ def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None 
 
 
 def warm_up(bounds: Sequence[tuple[int, int]], compiled_at: Sequence[int]) -> int:
-    """The number of first steps that compile: at most half of all steps, and at most three."""
+    """Return the number of initial steps that compile: at most half of all steps, and at most three."""
     most = min(_LONGEST_WARM_UP, len(bounds) // 2)
     compiling = [any(start <= at < end for at in compiled_at) for start, end in bounds[:most]]
     return next((number for number, compiles in enumerate(compiling) if not compiles), len(compiling))
 
 
 def _updates(marks: Sequence[Mark]) -> list[int]:
-    """The ends of iterations: the end times of the owner with the fewest marks, the last owner if some are equal. An
-    owner with a single mark is ignored if others have several."""
+    """Return the ends of iterations: the end times of the marks of the owner with the fewest marks, or of the last such
+    owner. An owner with a single mark is ignored if others have several."""
     counts = Counter(mark.owner for mark in marks)
     order = {owner: place for place, owner in enumerate(counts)}
     closing = min(counts, key=lambda owner: (counts[owner] == 1, counts[owner], -order[owner]), default=0)
@@ -56,8 +56,8 @@ def _updates(marks: Sequence[Mark]) -> list[int]:
 
 
 def _cuts(loads: Sequence[int], done: Sequence[int], end: int) -> list[int]:
-    """The request for the next batch after each time in ``done``, or that time itself if the next of ``done`` comes
-    before the request."""
+    """Return, for each time in ``done``, when the next batch is requested, or the time itself if the next time in
+    ``done`` comes before the request."""
     cuts = []
     for at, following in zip(done, [*done[1:], end], strict=True):
         request = next((load for load in loads if load > at), end)

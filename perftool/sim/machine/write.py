@@ -13,7 +13,7 @@ from perftool.model.devices import DeviceFacts
 from perftool.output_file import write_errors_named, write_file
 from perftool.sim.machine.recorder import MAIN, Event
 
-# The zero of the bridge's relative times, which is the start of a three-month interval.
+# The zero of the trace's relative times; like Kineto's, it is the start of a three-month interval.
 BASE_NS = 1_727_743_122_000_000_000
 NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
 
@@ -22,7 +22,7 @@ NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
 class About:
     """The top-level metadata of the trace. ``interrupted`` says why the run ended early.
 
-    ``rank`` is the rank of the trace, one of ``ranks``.
+    ``rank`` is the rank that wrote the trace; ``ranks`` is their number.
     """
 
     device: DeviceFacts
@@ -65,7 +65,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Create the folder of ``path``. Raises PerfToolError, before the script runs, if ``path`` is not writable."""
+    """Create the folder of ``path`` and check that ``path`` can be written. Raises PerfToolError if it cannot."""
     _make_folder(path)
     existed = path.exists()
     # A device or a pipe cannot be tested without writing to it.

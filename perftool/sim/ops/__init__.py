@@ -1,1 +1,1 @@
-"""Decides where each op runs, what it costs on the device, and computes its values."""
+"""Decides where each op runs and what it costs on the device, and computes its values."""

@@ -1,7 +1,7 @@
-"""``torch.autocast("hpu")`` with Gaudi's lists of ops, as kernels for PyTorch's dispatch key.
+"""Implements ``torch.autocast("hpu")`` with Gaudi's lists of ops, as kernels for PyTorch's dispatch key.
 
 The lists differ from the CPU's: softmax, norms, matmuls and means run in the lower precision, losses and embeddings in
-fp32. Every call casts again, because the bridge has no cache of casts.
+fp32. As in the bridge, casts are not cached, so every call casts its arguments again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perftool.sim.patches import attribute
 
 _KEY: Any = torch._C._dispatch_key_parse("AutocastHPU")
 _KEYS = torch._C.DispatchKeySet(_KEY)
-# For each list, the variables that name a file to replace it; the second variable is the older one.
+# For each list, the variables that can name a file to replace it. The second variable is the older one.
 LOWER_VARIABLES = ("PT_HPU_AUTOCAST_LOWER_PRECISION_OPS_LIST", "LOWER_LIST")
 FP32_VARIABLES = ("PT_HPU_AUTOCAST_FP32_OPS_LIST", "FP32_LIST")
 
@@ -46,7 +46,7 @@ class HpuAutocast:
         plain = torch.set_autocast_enabled
 
         def switch(*args: Any) -> None:
-            """``torch.set_autocast_enabled``, which first registers the casts when it is called for ``hpu``."""
+            """Register the casts at the first call for ``hpu``, then call ``torch.set_autocast_enabled``."""
             if "hpu" in args and not self._libraries:
                 self._install()
             plain(*args)
@@ -73,7 +73,7 @@ class HpuAutocast:
         self._libraries = []
 
     def _policies(self) -> dict[str, _Policy]:
-        """How to cast for each op. An op in several lists is cast to the lower precision, else to fp32."""
+        """Return the policy for each op. Of several lists with the same op, the lower precision wins, then fp32."""
         facts = hpu_bridge()
         policies: dict[str, _Policy] = dict.fromkeys(facts.autocast_promote, _widest)
         policies |= dict.fromkeys(self._listed(FP32_VARIABLES, facts.autocast_fp32), _fp32)
@@ -82,7 +82,7 @@ class HpuAutocast:
         return policies
 
     def _listed(self, variables: tuple[str, ...], default: frozenset[str]) -> frozenset[str]:
-        """The ops of a list: one per line of the file that a variable names, or the default."""
+        """Read a list of ops, one per line, from the file that a variable names; return the default if none is set."""
         variable = next((each for each in variables if each in os.environ), None)
         if variable is None:
             return default
@@ -95,7 +95,7 @@ class HpuAutocast:
 
     def _kernel(self, op: Any, policy: _Policy) -> Callable[..., Any]:
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            """``op`` on cast arguments, without nested casts."""
+            """Call ``op`` with cast arguments, without nested casts."""
             dtype, only_first = policy([each for each in leaves((args, kwargs)) if self._eligible(each)])
             with torch._C._ExcludeDispatchKeyGuard(_KEYS):
                 if only_first:
@@ -125,7 +125,7 @@ def without_autocast() -> Iterator[None]:
 
 
 def _forms(name: str) -> list[Any]:
-    """The overloads of an op that autocast covers: those that return new tensors."""
+    """Return the overloads of an op that autocast covers: those that return new tensors."""
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
         return []

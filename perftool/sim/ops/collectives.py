@@ -1,4 +1,4 @@
-"""Collectives of the script: their kinds, and the arrival time of the last card."""
+"""Describes the script's collectives, and finds when the last card arrives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from perftool.sim.machine.network import Collective
 from perftool.sim.ops.op_work import Call, size, tensors
 
-# By PyTorch's name: the kind, and the position of the argument with a rank's contribution.
+# For each PyTorch name, the kind and the position of the argument that contains a rank's contribution.
 _KINDS = {
     "allreduce": ("all_reduce", 0), "allreduce_coalesced": ("all_reduce", 0), "broadcast": ("broadcast", 0),
     "reduce": ("reduce", 0), "scatter": ("scatter", 0), "barrier": ("barrier", 0), "gather": ("gather", 1),
@@ -24,13 +24,13 @@ _TYPES = {torch.bfloat16: "BFloat16", torch.float16: "Half", torch.float32: "Flo
 
 
 def group_of(call: Call) -> Any:
-    """The process group of the collective ``call``; None for other calls, such as a send."""
+    """Return the process group of the collective ``call``; None for other calls, such as a send."""
     boxed = next((each for each in call.leaves if isinstance(each, torch.ScriptObject)), None)
     return None if boxed is None or call.op.kind not in _KINDS else torch.distributed.ProcessGroup.unbox(boxed)
 
 
 def collective_of(call: Call, group: Any) -> Collective:
-    """The collective that ``call`` makes."""
+    """Return the collective that ``call`` runs."""
     kind, place = _KINDS[call.op.kind]
     contribution = () if kind == "barrier" else tensors(call.args[place])
     dtype = _TYPES.get(contribution[0].dtype, str(contribution[0].dtype)) if contribution else ""
@@ -47,7 +47,7 @@ def finish(call: Call) -> None:
 
 
 def last_arrival(group: Any, ns: int) -> int:
-    """The latest arrival among the members of ``group``; this rank's is ``ns``. The members exchange their times."""
+    """Exchange arrival times with the members of ``group`` and return the latest; this rank arrives at ``ns``."""
     options = torch.distributed.AllreduceOptions()
     options.reduceOp = torch.distributed.ReduceOp(torch.distributed.ReduceOp.MAX)
     with torch._C.DisableTorchFunction():

@@ -1,7 +1,7 @@
 """Computes the values of an op on any processor. If the CPU does not support the type, which depends on the build, the
-processor and oneDNN's settings, the values are computed in a wider type and rounded. Matmuls of low precision are
-always computed in fp32 and rounded once, as on a matrix engine; on a processor without such matmuls this is also much
-faster.
+processor and oneDNN's settings, the values are computed in a wider type and rounded. Low-precision matmuls are
+always computed in fp32 and rounded once, as on a matrix engine; this is also much faster on a processor that does not
+support them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.utils.flop_counter import flop_registry
 
 from perftool.sim.ops.op_work import tensors
 
-# The wide type contains all values of the narrow type, except integers beyond 2^53.
+# The wide type can represent all values of the narrow type, except integers beyond 2^53.
 _WIDER = {
     torch.bfloat16: torch.float32,
     torch.float16: torch.float32,
@@ -29,7 +29,7 @@ _WIDER = {
 }
 _FLOATING = frozenset(narrow for narrow in _WIDER if narrow.is_floating_point)
 _PRODUCTS = frozenset({torch.bfloat16, torch.float16})
-# Errors that PyTorch and oneDNN raise if the processor lacks support; any other error is the script's.
+# Parts of the errors that PyTorch and oneDNN raise if the processor lacks support; other errors are the script's.
 _INCAPABLE = (
     "not implemented for",
     "could not create a primitive",
@@ -40,8 +40,8 @@ _INCAPABLE = (
 
 
 def compute(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The result of ``func``; if the processor has no kernel for the types, computed in wider ones and rounded. Raises
-    the error of ``func`` if wider types do not help.
+    """Return the result of ``func``. If the processor has no kernel for the types, compute it in wider types and round
+    it. Raises the error of ``func`` if wider types do not help.
     """
     low = _low_precision(func, (args, kwargs))
     try:
@@ -59,7 +59,7 @@ def compute(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _low_precision(func: Any, tree: Any) -> Set[torch.dtype]:
-    """The type of the operands of a matmul, if it has low precision; PyTorch handles mixed types."""
+    """Return the operand type of a low-precision matmul; empty for other ops, and for mixed types."""
     if func.overloadpacket not in flop_registry:
         return frozenset()
     types = {each.dtype for each in tensors(tree) if each.dtype.is_floating_point}
@@ -67,7 +67,7 @@ def _low_precision(func: Any, tree: Any) -> Set[torch.dtype]:
 
 
 class _Widened:
-    """Copies of arguments in wider types, and the conversion back."""
+    """Runs an op on copies of its arguments in wider types, and converts the results back."""
 
     def __init__(self, narrow: Set[torch.dtype]) -> None:
         self._narrow = narrow
@@ -76,7 +76,8 @@ class _Widened:
     def run(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], types: Sequence[torch.dtype] = ()
     ) -> Any:
-        """The result of ``func``, in ``types`` (one per tensor); without them, floating-point results become narrow."""
+        """Return the result of ``func`` in ``types`` (one per tensor). Without ``types``, floating-point results become
+        narrow again."""
         result = func(*_mapped(args, self._widen), **_mapped(kwargs, self._widen))
         self._write_back(func, args, kwargs)
         arguments = {id(copy): original for original, copy in self._copies.values()}
@@ -92,7 +93,7 @@ class _Widened:
         return _mapped(result, round_to_type)
 
     def _write_back(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Copy the results that ``func`` wrote into copies back into its arguments."""
+        """Copy what ``func`` wrote into the copies back into its arguments."""
         named = {**dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)), **kwargs}
         for argument in func._schema.arguments:
             if argument.alias_info is None or not argument.alias_info.is_write:
@@ -112,7 +113,7 @@ class _Widened:
 
 
 def _result_types(func: Any, args: Any, kwargs: Any) -> Sequence[torch.dtype]:
-    """The types of the results of ``func``, from its shape function; empty if it has none."""
+    """Return the result types of ``func``, which is run on meta tensors; empty if it does not support them."""
 
     def shape_only(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):

@@ -29,7 +29,7 @@ class DeviceOps:
         self._device = device
 
     def run(self, call: Call, *, recorded: bool = False) -> None:
-        """Account for one op; ``recorded`` is true if its host part is already recorded."""
+        """Account for one op; ``recorded`` says that its host op is already recorded."""
         if call.op.view or call.op.base in _FREE:
             self._free(call)
         elif falls_back(call, self._device):
@@ -44,7 +44,7 @@ class DeviceOps:
 
     @contextmanager
     def around(self, name: str, arguments: Iterable[Any]) -> Iterator[None]:
-        """Record a host op around the block, which may wait for the size of its result."""
+        """Record a host op that contains the block, in which the host may wait for the size of the result."""
         if self.quiet:
             yield
             return
@@ -58,8 +58,8 @@ class DeviceOps:
         inputs: Iterable[torch.Tensor],
         outputs: Iterable[torch.Tensor],
     ) -> None:
-        """Add a unit of work to the graph, after which the storages of ``outputs`` are on the device. ``key`` holds the
-        name of the op, the parts of its arguments that belong to the recipe's key, and their names.
+        """Add a unit of work to the graph and put the storages of ``outputs`` on the device. ``key`` contains the name
+        of the op, the parts of its arguments that belong to the recipe's key, and their names.
         """
         graph = self._machine.graph
         sources = []
@@ -76,12 +76,12 @@ class DeviceOps:
             self._placement.put(each).node = (graph.serial, index)
 
     def find_places(self, mask: torch.Tensor) -> None:
-        """Add the search for the true positions of a ``mask`` to the graph."""
+        """Add to the graph an op that finds the positions of the true elements of ``mask``."""
         work = Work("nonzero_fwd", "int8", "TPC", 0, mask.numel(), size(mask), 8 * mask.numel())
         self.add(work, ("aten::nonzero", (tuple(mask.shape), self._origin(mask)), ("self",)), (mask,), ())
 
     def shapes(self, arguments: Iterable[Any]) -> dict[str, object]:
-        """Shapes and types for an event."""
+        """Return the shapes and types of ``arguments`` for an event."""
         return recorded_shapes(arguments)
 
     def _free(self, call: Call) -> None:
@@ -98,13 +98,13 @@ class DeviceOps:
             self._machine.log.computed_in_fp32 += 1
 
     def _bring_operands(self, call: Call) -> None:
-        """Account for copies of host operands with more than one element."""
+        """Account for copying host operands with more than one element to the device."""
         for each in call.inputs:
             if self._placement.find(each) is None and each.numel() > 1:
                 self._machine.copy_in(size(each), pinned=False, non_blocking=False)
 
     def _fall_back(self, call: Call) -> None:
-        """Cut the graph, copy the arguments to the host, compute, copy the results back."""
+        """Cut the graph, copy the arguments to the host, compute, and copy the results back."""
         machine, name = self._machine, call.op.name
         moved = sum(map(size, [*call.inputs, *call.outputs]))
         types = argument_types(call)
@@ -123,7 +123,7 @@ class DeviceOps:
             machine.recorder.bridge("cpu_fallback", inner, machine.now)
 
     def _origin(self, tensor: torch.Tensor) -> Hashable:
-        """The origin of a tensor: a node of the graph, the number of an input, or the host."""
+        """Return where a tensor comes from: a node of the graph, an input (by number) or the host."""
         entry = self._placement.find(tensor)
         if entry is None:
             return "host"
@@ -134,5 +134,5 @@ class DeviceOps:
 
 
 def _on_device(call: Call) -> tuple[torch.Tensor, ...]:
-    """The results on the device, without the lengths of a packed sequence, which stay on the host."""
+    """Return the results that are on the device. The lengths of a packed sequence stay on the host."""
     return call.outputs[:1] if call.op.base == "_pack_padded_sequence" else call.outputs

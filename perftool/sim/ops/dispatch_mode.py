@@ -27,7 +27,7 @@ _COLLECTIVES = dict.fromkeys(("allreduce", "allreduce_coalesced"), "HbLazyTensor
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs each op, and simulates its time by its kind: annotation, read of a value, copy, host op or device op."""
+    """Runs each op and accounts for it by kind: annotation, read of a value, copy, collective, host or device op."""
 
     def __init__(self, machine: Machine, placement: Placement, annotations: Annotations, device: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -42,7 +42,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False, because the simulator never compiles; PyTorch would import its compiler and wrap every op."""
+        """Return False: the simulator never compiles, but PyTorch would import its compiler and wrap every op."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -122,7 +122,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.device_ops.run(call)
 
     def _find_places(self, call: Call, mask: torch.Tensor) -> None:
-        """Account for indexing by a mask: it becomes a list of positions, and the host waits for the list's length."""
+        """Account for indexing by a mask, which becomes a list of positions; the host waits for the list's length."""
         if call.op.kind != "index":
             self.machine.cut("index_put_frontend_impl_hpu_lazy")
         # The bridge does not call aten::nonzero for the search, so no such op is recorded.
@@ -135,7 +135,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.machine.copy_out(8, reason)
 
     def read_value(self, base: str, size: int) -> None:
-        """``tensor.item()`` and similar: the host waits for a value."""
+        """Account for a call in which the host waits for a value, such as ``tensor.item()``."""
         outer = "aten::item" if base == "_local_scalar_dense" else f"aten::{base}"
         with self.machine.op(outer), self.machine.op("aten::_local_scalar_dense"):
             self.machine.copy_out(size, "local scalar")
@@ -158,7 +158,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.machine.cut("H2D copy")
             self.copy_in(source, non_blocking)
         elif from_device and self.placement.is_open(target):
-            # PyTorch created the target on the host, because for PyTorch the device's tensors are host tensors.
+            # PyTorch created the target on the host, because to PyTorch the device's tensors are host tensors.
             self.placement.put(target)
             self.device_ops.run(call)
         elif from_device:
@@ -167,18 +167,18 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.host_op(call)
 
     def copy_in(self, tensor: torch.Tensor, non_blocking: bool) -> None:
-        """Account for a copy of the host ``tensor`` to the device."""
+        """Account for copying ``tensor`` from the host to the device."""
         with self._copying(tensor):
             pinned = self.placement.is_pinned(tensor)
             self.machine.copy_in(size(tensor), pinned=pinned, non_blocking=non_blocking)
 
     def copy_out(self, tensor: torch.Tensor) -> None:
-        """Account for a copy of the device's ``tensor`` to the host."""
+        """Account for copying ``tensor`` from the device to the host."""
         with self._copying(tensor):
             self.machine.copy_out(size(tensor), "d2h_maybe_eval" if self._pending(tensor) else None)
 
     def _pending(self, tensor: torch.Tensor) -> bool:
-        """Whether an op of the pending graph makes ``tensor``."""
+        """Whether an op of the pending graph computes ``tensor``."""
         entry = self.placement.find(tensor)
         return entry is not None and entry.node[0] == self.machine.graph.serial
 
@@ -189,7 +189,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.machine.cut("view tensor resize" if was_view else "out shape changed")
 
     def _collect(self, call: Call, on_device: bool) -> None:
-        """Account for a collective, which ends the graph. With a single card it moves no data."""
+        """Account for a collective, which ends the graph. On a single card, it moves no data."""
         if on_device:
             self.machine.cut(_COLLECTIVES.get(call.op.kind, "ProcessGroupHCCL::collective"))
             for each in call.outputs:
@@ -213,5 +213,5 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _form(tensor: torch.Tensor) -> tuple[torch.Size, bool]:
-    """The shape of ``tensor``, and whether it is a part of a larger one."""
+    """Return the shape of ``tensor``, and whether its storage is larger than the tensor."""
     return tensor.shape, tensor.untyped_storage().nbytes() > size(tensor)

@@ -36,7 +36,8 @@ def _runs(op: str) -> bool:
 
 
 def falls_back(call: Call, device: str) -> bool:
-    """Whether ``call`` runs on the CPU: no form of its op has a kernel, or the kernel lacks a type of the call."""
+    """Whether ``call`` falls back to the CPU: its op has no kernel, a tensor is complex, or the kernel does not support
+    one of its dtypes."""
     op = call.op.name
     if not _runs(op):
         return True
@@ -48,8 +49,8 @@ def falls_back(call: Call, device: str) -> bool:
 
 
 def _checked(call: Call) -> list[tuple[str, str]]:
-    """The types that the bridge checks, by argument: the type of every tensor, and for elementwise ops the type in
-    which they compute. It does not check lists of tensors, optional tensors or the destination of a result.
+    """Return the types that the bridge checks, by argument: the type of each tensor, or for an elementwise op only the
+    type in which it computes. Lists of tensors, optional tensors and the destination of a result are not checked.
     """
     named = {**dict(zip(call.op.arguments, call.args, strict=False)), **call.kwargs}
     operands = {name: named[name] for name in call.op.operands if isinstance(named.get(name), torch.Tensor)}
@@ -60,7 +61,7 @@ def _checked(call: Call) -> list[tuple[str, str]]:
 
 
 def _computed_in(call: Call) -> torch.dtype:
-    """The result type of an elementwise op; for a comparison, the type of its operands."""
+    """Return the result type of an elementwise op; for a comparison, the type of its operands."""
     if call.outputs and call.outputs[0].dtype is not torch.bool:
         return call.outputs[0].dtype
     operands: list[Any] = [each for each in call.leaves if isinstance(each, (torch.Tensor, int, float))][:2]
@@ -68,7 +69,7 @@ def _computed_in(call: Call) -> torch.dtype:
 
 
 def argument_types(call: Call) -> dict[str, str]:
-    """The type of each tensor argument, by name, as the log of fallbacks writes it."""
+    """Return the type of each tensor argument, by argument name, as the fallback log writes it."""
     return {
         name: _HPU_TYPES.get(value.dtype, f"HPU{dtype_word(value.dtype)}Type")
         for name, value in zip(call.op.arguments, call.args, strict=False)
@@ -77,6 +78,6 @@ def argument_types(call: Call) -> dict[str, str]:
 
 
 def dtype_word(dtype: torch.dtype) -> str:
-    """A data type by PyTorch's old type name: ``ComplexFloat``."""
+    """Return the name of a dtype in camel case, such as ``Float8E5m2``."""
     words = str(dtype).removeprefix("torch.").split("_")
     return "".join(word.capitalize() for word in words)

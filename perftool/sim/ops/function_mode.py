@@ -1,4 +1,4 @@
-"""The device string ``hpu``: the script's tensors report it, and copies between host and device are intercepted."""
+"""Simulates the device ``hpu``: tensors report it, and copies between host and device are intercepted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from perftool.sim.ops.op_work import size, tensors
 
 HPU = torch.device("hpu", 0)
 _CPU = torch.device("cpu")
-# Functions that copy host data if they get a device.
+# Functions that copy host data to the device that they are given.
 _FROM_HOST = frozenset({"tensor", "as_tensor", "asarray", "scalar_tensor", "sparse_coo_tensor"})
 _NO_NUMPY = "can't convert hpu:0 device type tensor to numpy. Use Tensor.cpu() to copy it to host memory first."
 
 
 class FunctionMode(TorchFunctionMode):
-    """Translates devices in arguments and results of PyTorch's functions."""
+    """Translates devices in the arguments and results of PyTorch's functions."""
 
     def __init__(self, dispatch: DispatchMode) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class FunctionMode(TorchFunctionMode):
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Activate the mode inside the block, if it is not active."""
+        """Activate the mode within the block, unless it is already active."""
         if self in _get_current_function_mode_stack():  # type: ignore[no-untyped-call]
             yield
             return
@@ -73,7 +73,7 @@ class FunctionMode(TorchFunctionMode):
             yield
 
     def _make(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run ``func``, with which the script creates a tensor on the host."""
+        """Run ``func``, and note that the script itself is creating a tensor on the host."""
         before, self._dispatch.making = self._dispatch.making, True
         try:
             return func(*args, **kwargs)
@@ -123,7 +123,7 @@ class FunctionMode(TorchFunctionMode):
         return self._fetch(args[0], lambda: func(*args, **kwargs))
 
     def _move(self, converted: torch.Tensor, non_blocking: bool, source: torch.Tensor | None = None) -> torch.Tensor:
-        """A copy of ``converted`` on the simulated device."""
+        """Return a copy of ``converted`` on the simulated device."""
         origin = converted if source is None else source
         self._dispatch.copy_in(origin, non_blocking)
         with self._dispatch.handing_to(_ignore):
@@ -133,7 +133,7 @@ class FunctionMode(TorchFunctionMode):
         return moved
 
     def _fetch(self, source: torch.Tensor, convert: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """A copy of ``source`` on the host."""
+        """Return a copy of ``source`` on the host."""
         self._dispatch.copy_out(source)
         with self._dispatch.handing_to(_ignore):
             fetched = convert()
@@ -142,7 +142,7 @@ class FunctionMode(TorchFunctionMode):
     def _padded(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._placement.find(args[0]) is None:
             return func(*args, **kwargs)
-        # PyTorch creates the result on the host, because for PyTorch the packed data is there too.
+        # PyTorch creates the result on the host, because to PyTorch the packed data is also there.
         with self._dispatch.handing_to(self._dispatch.device_ops.run):
             padded, lengths = func(*args, **kwargs)
         self._placement.forget(lengths)
@@ -177,7 +177,7 @@ def is_hpu(device: Any) -> bool:
 
 
 def _without_onednn(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run as the chain of ops that an HPU runs, without oneDNN, whose single kernel depends on the processor."""
+    """Run ``func`` as a chain of ops, as an HPU does. Whether oneDNN uses a single kernel depends on the processor."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:

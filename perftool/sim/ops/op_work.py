@@ -1,4 +1,4 @@
-"""The work of one op on the device: engine, arithmetic, bytes, and its part of the recipe's key."""
+"""Computes the work of an op on the device (engine, arithmetic, bytes) and its part of the recipe's key."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _MATRIX_NAMES = {"mm": "GEMM", "addmm": "GEMM", "bmm": "BatchGemm", "baddbmm": "
 _WRAPPED_NUMBERS = frozenset({"add", "sub", "rsub", "mul"})
 # Ops that take a list of indices as their second argument.
 _INDEXING = frozenset({"index", "index_put", "_index_put_impl"})
-# The length of this op's result depends on its largest input value, which it reads.
+# The length of this op's result depends on its largest input value, which the host must read.
 COUNTING = "bincount"
-# The bridge makes tensors of the numbers of these ops, unless one of the numbers is 1.
+# The bridge converts number arguments of these ops to tensors, unless one of the numbers is 1.
 _UNCONVERTED_ONE = frozenset({"addcdiv", "addcmul"})
 _PLAIN = (bool, int, float, complex, str, type(None), torch.dtype, torch.layout, torch.memory_format)
 
 
 @dataclass(frozen=True)
 class OpFacts:
-    """The facts about an op that do not depend on a call. ``base`` is its name without namespace and overload, ``kind``
-    also without a trailing underscore. ``written`` says for each argument whether the op writes to it, ``resizes``
-    whether the op may change an argument's shape. ``operands`` are the arguments that are always single tensors,
-    without the destination of an ``out`` form.
+    """The facts about an op that do not depend on a call. ``base`` is its name without namespace and overload; ``kind``
+    also has no trailing underscore. ``written`` says for each argument whether the op writes to it, ``resizes`` whether
+    the op may change an argument's shape. ``operands`` are the arguments that are always single tensors, except the
+    destination of an ``out`` form.
     """
 
     name: str
@@ -58,7 +58,7 @@ class OpFacts:
 
 @cache
 def facts_of(func: Any) -> OpFacts:
-    """The facts of an operator, from its schema."""
+    """Return the facts about an operator, which its schema contains."""
     base, arguments = str(func.overloadpacket.__name__), func._schema.arguments
     operands = tuple(argument.name for argument in arguments if str(argument.type) == "Tensor")
     has_out = any(argument.is_out for argument in arguments)
@@ -77,7 +77,7 @@ def facts_of(func: Any) -> OpFacts:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an op and its results. ``leaves`` are all arguments, ``inputs`` the tensors among them."""
+    """A call of an op and its results. ``leaves`` are the flattened arguments, ``inputs`` the tensors among them."""
 
     func: Any
     args: Sequence[Any]
@@ -89,17 +89,17 @@ class Call:
 
     @cached_property
     def op(self) -> OpFacts:
-        """The facts of its operator."""
+        """The facts about the operator."""
         return facts_of(self.func)
 
 
 def tensors(tree: Any) -> tuple[torch.Tensor, ...]:
-    """Every tensor in a structure of lists, tuples and dictionaries."""
+    """Return every tensor in a structure of lists, tuples and dictionaries."""
     return tuple(leaf for leaf in leaves(tree) if isinstance(leaf, torch.Tensor))
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """The leaves (neither list, tuple nor dictionary), in order. PyTorch's traversal is five times slower."""
+    """Yield the leaves of lists, tuples and dictionaries in order. PyTorch's traversal is five times slower."""
     if isinstance(tree, (list, tuple)):
         for each in tree:
             if isinstance(each, (list, tuple, dict)):
@@ -114,17 +114,17 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """The Synapse name of a data type."""
+    """Return the Synapse name of a data type."""
     return DTYPE_NAMES.get(dtype) or str(dtype).removeprefix("torch.")
 
 
 def size(tensor: torch.Tensor) -> int:
-    """Bytes of the elements of ``tensor``."""
+    """Return the size of the elements of ``tensor`` in bytes."""
     return tensor.numel() * tensor.element_size()
 
 
 def work_of(call: Call) -> Work:
-    """The work of ``call``: arithmetic by PyTorch's own FLOP formulas, bytes by its tensors."""
+    """Return the work of ``call``, with FLOPs from PyTorch's formulas and bytes from its tensors."""
     outputs, inputs = call.outputs, call.inputs
     flops = _flops(call)
     computed = next((each.dtype for each in [*inputs, *outputs] if each.dtype.is_floating_point), torch.float32)
@@ -150,14 +150,14 @@ def _flops(call: Call) -> int:
 
 
 def parts_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> tuple[Hashable, ...]:
-    """The contribution of each argument of ``call`` to the recipe's key; ``origin`` gives the origin of a tensor.
-    Numbers belong to the key, except those that the bridge passes as tensors.
+    """Return what each argument of ``call`` contributes to the recipe's key. ``origin`` returns where a tensor comes
+    from. Numbers belong to the key, except those that the bridge passes as tensors.
     """
     kind = call.op.kind
     as_tensors = kind in _WRAPPED_NUMBERS or kind in _numbers_as_tensors()
     if kind in _UNCONVERTED_ONE and 1 in [leaf for leaf in call.leaves if not isinstance(leaf, torch.Tensor)]:
         as_tensors = False
-    # A mask becomes a list with at most one entry per position.
+    # A mask becomes a list of positions, whose length belongs to the key.
     lengths = [int(mask.count_nonzero()) for mask in masks_of(call)]
     if kind == COUNTING:
         lengths = [call.outputs[0].numel()]
@@ -166,7 +166,7 @@ def parts_of(call: Call, origin: Callable[[torch.Tensor], Hashable]) -> tuple[Ha
 
 
 def names_of(call: Call) -> tuple[str, ...]:
-    """The names of the results of :func:`parts_of`."""
+    """Return the names of the parts that :func:`parts_of` returns."""
     return (
         *call.op.arguments[: len(call.args)],
         *call.kwargs,
@@ -176,7 +176,7 @@ def names_of(call: Call) -> tuple[str, ...]:
 
 
 def masks_of(call: Call) -> tuple[torch.Tensor, ...]:
-    """The masks among the indices of ``call``."""
+    """Return the masks among the indices of ``call``."""
     if call.op.kind not in _INDEXING:
         return ()
     return tuple(each for each in tensors(call.args[1]) if each.dtype is torch.bool)
@@ -199,7 +199,7 @@ def _part(value: Any, as_tensors: bool, origin: Callable[[torch.Tensor], Hashabl
 
 
 def recorded_shapes(arguments: Iterable[Any]) -> dict[str, object]:
-    """Shapes, types and numbers of the arguments as ``record_shapes=True`` writes them."""
+    """Return the shapes, types and numbers of the arguments as ``record_shapes=True`` writes them."""
     dims: list[object] = []
     types: list[str] = []
     numbers: list[str] = []

@@ -12,7 +12,7 @@ _SWEEP_AT_LEAST = 4096
 
 @dataclass
 class DeviceStorage:
-    """A storage on the device. ``node`` wrote it last: the serial of a graph, and the node's index in that graph."""
+    """A storage on the device. ``node`` is the node that wrote it last: its graph's serial, and its index there."""
 
     ref: StorageWeakRef
     serial: int
@@ -37,8 +37,7 @@ class Placement:
             return found
         storage = tensor.untyped_storage()
         self._serial += 1
-        # The weak reference does not keep the memory, but it keeps the address, which identifies the storage, from
-        # being used for another storage.
+        # The weak reference frees the memory, but reserves the address, so that it identifies only this storage.
         entry = DeviceStorage(_weak(storage), self._serial, storage.nbytes())
         self._storages[storage._cdata] = entry
         if len(self._storages) >= self._sweep_at:
@@ -46,7 +45,7 @@ class Placement:
         return entry
 
     def find(self, tensor: torch.Tensor) -> DeviceStorage | None:
-        """The record of the storage of ``tensor``; None when it is on the host."""
+        """Return the record of the storage of ``tensor``; None if it is on the host."""
         if not self._storages or tensor.layout is not torch.strided:
             return None
         entry = self._storages.get(tensor.untyped_storage()._cdata)
@@ -65,20 +64,20 @@ class Placement:
         return tensor in self._pinned
 
     def leave_open(self, tensor: torch.Tensor) -> None:
-        """Note that PyTorch created a host tensor; it moves to the device if a device tensor is copied into it."""
+        """Mark a host tensor that PyTorch created; it moves to the device if a device tensor is copied into it."""
         self._undecided.add(tensor)
 
     def is_open(self, tensor: torch.Tensor) -> bool:
-        """Whether PyTorch itself created a host tensor that would be on the device on a Gaudi."""
+        """Whether PyTorch created this host tensor, so that it may be on the device on a real Gaudi."""
         return tensor in self._undecided
 
     def allocated(self) -> int:
-        """Bytes on the device now."""
+        """Return the number of bytes that are on the device now."""
         self._sweep()
         return sum(entry.size for entry in self._storages.values())
 
     def count(self) -> int:
-        """The number of storages on the device now."""
+        """Return the number of storages that are on the device now."""
         self._sweep()
         return len(self._storages)
 

@@ -1,4 +1,4 @@
-"""Parts of a script that the device sees as one unit: a fused op, a replayed graph, a compiled region."""
+"""Simulates parts of a script that run as one unit: a fused op, a replayed graph or a compiled region."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perftool.sim.session.simulation import Simulation
 
 
 class Touched:
-    """The total work of the ops in a fused op: arithmetic, and the device memory that they read and write."""
+    """The total work of the ops in a fused op: their arithmetic, and the device memory that they read and write."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.flops = 0
@@ -30,7 +30,7 @@ class Touched:
             self.include(tensors(value), written=written)
 
     def include(self, touched: Iterable[torch.Tensor], *, written: bool) -> None:
-        """Count device tensors; for several views of a storage, only the largest."""
+        """Add device tensors; only the largest of several views of a storage counts."""
         into = self._written if written else self._read
         for each in touched:
             entry = self._find(each)
@@ -52,7 +52,7 @@ class Touched:
 @contextmanager
 def fused_op(simulation: Simulation, name: str, key: Hashable) -> Iterator[Touched]:
     """Simulate the ops in the block as one kernel called ``name``, which reads and writes each piece of memory once.
-    ``key`` holds the shapes and options that distinguish it from other kernels.
+    ``key`` contains the shapes and options that distinguish it from other kernels.
     """
     machine, touched = simulation.machine, Touched(simulation)
     with simulation.plain_tensors(), simulation.dispatch.handing_to(touched):
@@ -71,7 +71,7 @@ def fused_op(simulation: Simulation, name: str, key: Hashable) -> Iterator[Touch
 
 
 def shapes(touched: Iterable[torch.Tensor]) -> Hashable:
-    """Shapes and types, as part of a key."""
+    """Return the shapes and types of tensors as part of a key."""
     return tuple(TensorPart(tuple(each.shape), (), 0, each.dtype, None) for each in touched)
 
 

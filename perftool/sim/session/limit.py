@@ -28,7 +28,8 @@ def step_limit(simulation: Simulation, limit: int | None, source: str | None) ->
 
 
 class _Counter:
-    """Counts completed steps: the steps of the script's profiler, else of its optimizer, else batches or mark_steps."""
+    """Counts completed steps: those of the script's profiler or, without one, of its optimizer. Without either, counts
+    batches or calls of ``mark_step``."""
 
     def __init__(self, limit: int, source: str | None) -> None:
         self._limit = limit

@@ -1,4 +1,4 @@
-"""Data loaders: the work of a dataset takes virtual time, in worker processes parallel to the training thread.
+"""Simulates data loaders: fetching data takes virtual time, in worker processes in parallel with the training thread.
 
 A worker measures the virtual cost of each batch in its own process and sends it along. The parent computes when a real
 worker would have finished the batch, and waits until then.
@@ -31,14 +31,14 @@ class CostedBatch:
 
 
 class MeteredFetcher:
-    """Fetches batches; in a worker process, also returns the cost of each."""
+    """Fetches batches; in a worker process, returns each with its cost."""
 
     def __init__(self, plain: Any, simulation: Simulation) -> None:
         self._plain = plain
         self._simulation = simulation
 
     def fetch(self, index: Any) -> Any:
-        """The batch, with its cost when this is a worker."""
+        """Fetch a batch; in a worker, return it with its cost."""
         begin = self._simulation.machine.now
         data = self._plain.fetch(index)
         if os.getpid() == self._simulation.owner:
@@ -51,13 +51,13 @@ class MeteredFetcher:
 
 @dataclass
 class WorkerClocks:
-    """The times at which the workers of one loader are free, and at which each batch was requested."""
+    """When each worker of a loader is free, and when each batch was requested."""
 
     free: list[int]
     requested: dict[int, int] = field(default_factory=dict)
 
     def ready(self, batch: int, worker: int, cost: int) -> int:
-        """The time at which ``worker`` has finished ``batch``. Call it for a worker's batches in their order."""
+        """Return when ``worker`` finishes ``batch``. Must be called for the batches of a worker in order."""
         begin = max(self.requested.pop(batch, 0), self.free[worker])
         self.free[worker] = begin + cost
         return self.free[worker]

@@ -23,7 +23,7 @@ class StepLimit(BaseException):
 
 
 def read_script(path: Path) -> CodeType:
-    """The compiled script. Raises InputError when there is none, and SyntaxError as Python does."""
+    """Compile the script. Raises InputError if it cannot be read, and SyntaxError as Python does."""
     try:
         source = path.read_bytes()
     except OSError as error:
@@ -46,7 +46,7 @@ def run_script(simulation: Simulation, path: Path, args: Sequence[str]) -> tuple
     except InputError:
         raise
     except BaseException as error:
-        # Any error of the script only ends the recording; in a forked child, it is Python's to handle.
+        # An error in the script only ends the recording. In a forked child, Python handles it.
         if os.getpid() != simulation.owner:
             raise
         _show(error)
@@ -68,7 +68,7 @@ def _as_main(path: Path, args: Sequence[str]) -> Iterator[dict[str, object]]:
         yield main.__dict__
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = before
-        # Our files go to the original working directory, even if the script changed it.
+        # Our files are written to the original working directory, even if the script changed it.
         os.chdir(folder)
 
 

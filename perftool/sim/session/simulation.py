@@ -1,4 +1,4 @@
-"""One simulated run: the machine and the modes that feed it."""
+"""One simulated run: the machine, and the PyTorch modes that send it the script's ops."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Simulation:
             lambda tensor: self.placement.find(tensor) is not None, self.machine.log.remarks.append
         )
         self.owner = os.getpid()
-        # The launcher sets these, or the script that spawns its ranks.
+        # Set by the launcher, or by a script that spawns its own ranks.
         self.ranks, self.rank, _ = ranks_of_launcher()
-        # Whether the last forward was a captured or compiled graph; then its backward is one, too.
+        # Whether the last forward was a captured or compiled graph; its backward is then also one.
         self.graphed_backward = False
 
     @contextmanager
@@ -64,8 +64,8 @@ class Simulation:
         self.dispatch.hand_to(self.dispatch.host_op)
 
     def finish(self, skip_steps: int | None = None, steps_from: str | None = None) -> int:
-        """Launch the pending ops, close open annotations, and mark the steps. Returns how many of the first steps are
-        not in the recording: ``skip_steps``, or the warm-up. ``steps_from`` says what marks a step.
+        """Launch the pending ops, close open annotations, and mark the steps. Returns how many initial steps the
+        recording leaves out: ``skip_steps``, or the warm-up. ``steps_from`` says what marks a step.
         """
         begin = self.machine.recorder.events[0].ts_ns if self.machine.recorder.events else self.machine.now
         self.machine.cut("host step marker")
@@ -83,7 +83,7 @@ class Simulation:
         return skipped
 
     def write(self, trace: Path, log: Path, metrics: Path, interrupted: str | None) -> None:
-        """Write the trace, the log and the metrics of the run so far."""
+        """Write the trace, the log and the metrics of the run."""
         recorder, end = self.machine.recorder, self.machine.end
         about = About(self.device, self.mode, interrupted, self.rank, self.ranks)
         write(trace, trace_bytes(about, recorder.metadata(), recorder.events))

@@ -16,7 +16,7 @@ from perftool.sim.session.simulation import Simulation
 
 
 def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
-    """The functions of ``core`` and the modules below it."""
+    """Return the functions of ``core`` and its submodules."""
     closures: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
     def mark_step(device_str: str = "", sync: bool = False) -> None:
@@ -42,12 +42,12 @@ def core_members(simulation: Simulation) -> dict[str, Callable[..., Any]]:
 
 
 def _nothing(model: Any = None, *args: object, **options: object) -> Any:
-    """Returns the model unchanged."""
+    """Return the model unchanged."""
     return model
 
 
 def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
-    """The functions of ``torch.distributed`` that take or return a backend, extended by ``hccl``."""
+    """Return the functions of ``torch.distributed`` that accept or return a backend, with support for ``hccl``."""
     made, made_of, backend_of = distributed.init_process_group, distributed.new_group, distributed.get_backend
     named: list[str] = []
 
@@ -72,13 +72,13 @@ def process_groups(simulation: Simulation) -> dict[str, Callable[..., Any]]:
         simulation.ranks, simulation.rank = distributed.get_world_size(), distributed.get_rank()
 
     def new_group(*args: Any, **options: Any) -> Any:
-        """A group with gloo in place of ``hccl``; other backends are unchanged."""
+        """Create a group with gloo in place of ``hccl``; other backends are unchanged."""
         if "hccl" in (options.get("backend") or ""):
             options["backend"] = "gloo"
         return made_of(*args, **options)
 
     def get_backend(group: Any = None) -> Any:
-        """The backend under the name that the script gave."""
+        """Return the backend under the name that the script used."""
         found = backend_of(group)
         return "hccl" if named and found == "gloo" else found
 

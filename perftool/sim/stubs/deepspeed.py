@@ -25,7 +25,7 @@ _INFERENCE = frozenset({
 
 
 def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
-    """Habana's strategy, derived from Lightning's ``DeepSpeedStrategy``; that class reports a missing DeepSpeed."""
+    """Derive Habana's strategy from ``base``, Lightning's ``DeepSpeedStrategy``, which reports a missing DeepSpeed."""
     known = inspect.signature(base.__init__).parameters
     remarks = simulation.machine.log.remarks
 
@@ -53,7 +53,7 @@ def deepspeed_strategy(simulation: Simulation, base: Any) -> Any:
             return HPU
 
         def setup_environment(self) -> None:
-            """Skips Lightning's check for a CUDA device."""
+            """Set up without Lightning's check for a CUDA device."""
             self.accelerator.setup_device(self.root_device)
             self.setup_distributed()
 
@@ -77,7 +77,7 @@ def _cast(dtype: torch.dtype, leaf: Any) -> Any:
 
 
 def _with_tensor_parallelism(inference: Mapping[str, Any], cards: int) -> dict[str, Any]:
-    """The settings with tensor parallelism over the simulated cards."""
+    """Return the settings with tensor parallelism over the simulated cards."""
     settings = dict(inference)
     if "tensor_parallel" in settings:
         settings["tensor_parallel"] = {**settings["tensor_parallel"], "tp_size": cards}
@@ -85,7 +85,7 @@ def _with_tensor_parallelism(inference: Mapping[str, Any], cards: int) -> dict[s
 
 
 def _limits(simulation: Simulation, config: Any, inference: Mapping[str, Any], wanted: object) -> list[str]:
-    """Notes on settings that are not simulated, or that the device does not support according to Gaudi's
+    """Return notes on settings that are not simulated, or that the device does not support according to Gaudi's
     documentation."""
     zero = (config or {}).get("zero_optimization", {})
     offload = {zero.get(kind, {}).get("device", "none") for kind in ("offload_optimizer", "offload_param")}

@@ -24,7 +24,7 @@ _WITHOUT_EFFECT = ("set_device", "reset_accumulated_memory_stats")
 
 
 def device_members(simulation: Simulation) -> dict[str, Any]:
-    """The functions of ``torch.hpu`` by name."""
+    """Return the functions of ``torch.hpu`` by name."""
     machine, facts = simulation.machine, simulation.device
     return {
         **dict.fromkeys((*SWITCHES, *_WITHOUT_EFFECT), _nothing),
@@ -57,7 +57,7 @@ def device_members(simulation: Simulation) -> dict[str, Any]:
 
 
 def device_modules(simulation: Simulation, base: str) -> list[ModuleType]:
-    """The modules below ``base``, which is ``habana_frameworks.torch.hpu``."""
+    """Return the submodules of ``base``, which is ``habana_frameworks.torch.hpu``."""
     return [
         module(f"{base}.memory", **_memory(simulation)),
         module(f"{base}.streams", **_streams(simulation)),
@@ -69,7 +69,7 @@ def device_modules(simulation: Simulation, base: str) -> list[ModuleType]:
 
 
 def _nothing(*args: object, **options: object) -> None:
-    """Does nothing in this model."""
+    """Do nothing, because the setting has no effect in this model."""
 
 
 def _memory(simulation: Simulation) -> dict[str, Callable[..., Any]]:
@@ -103,8 +103,8 @@ def _memory(simulation: Simulation) -> dict[str, Callable[..., Any]]:
 
 
 class _Stream:
-    """A stream. All streams share one queue, so work runs in the order of submission. ``current`` holds the current
-    one."""
+    """A stream. All streams share one queue, so work runs in the order of submission. The last entry of ``current`` is
+    the current stream."""
 
     def __init__(self, machine: Machine, current: list[_Stream], *args: object, **options: object) -> None:
         self.device_index = 0
@@ -169,7 +169,8 @@ class _Event:
         self._machine.synchronize()
 
     def elapsed_time(self, end_event: _Event) -> float:
-        """Virtual milliseconds from this event to another. Raises RuntimeError when one is not recorded."""
+        """Return the virtual milliseconds from this event to ``end_event``. Raises RuntimeError if one of them is not
+        recorded."""
         if self._ns is None or end_event._ns is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         return (end_event._ns - self._ns) / NS_PER_MS

@@ -1,4 +1,4 @@
-"""The package ``habana_frameworks`` of the simulated device; a missing name raises an error that names it."""
+"""Provides ``habana_frameworks`` for the simulated device. Using a name that is not modelled raises an error."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def _not_modelled(name: str) -> str:
 
 
 def module(name: str, **members: Any) -> ModuleType:
-    """A module with ``members`` that the import machinery treats as a package."""
+    """Return a module with ``members`` that the import machinery treats as a package."""
     return frameworks.module(name, _not_modelled, members)
 
 
 @contextmanager
 def installed(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Within the block, ``modules`` can be imported, each as an attribute of its parent; missing parent packages are
-    created."""
+    """Within the block, ``modules`` can be imported, and each is an attribute of its parent. Missing parent packages
+    are created."""
     with ExitStack() as stack:
         for name, each in frameworks.with_packages(modules, _not_modelled).items():
             stack.enter_context(item(sys.modules, name, each))

@@ -1,4 +1,4 @@
-"""Gaudi's fused ops in the simulation: the arithmetic of ``perftool.fused`` as one device kernel."""
+"""Simulates each of Gaudi's fused ops as one device kernel with the arithmetic of ``perftool.fused``."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _OPTIMIZERS = {
     "FusedLamb": "optimizer_lamb",
     "FusedResourceApplyMomentum": "optimizer_resource_apply_momentum",
 }
-# Optimizers that update one group at a time, and copy the step size of each to the device.
+# Optimizers that update one group at a time and copy each group's step size to the device.
 _BY_GROUP = frozenset({"FusedAdamW"})
 _STEP_SIZE = 4
 
 
 def fused_modules(simulation: Simulation) -> list[ModuleType]:
-    """The modules of ``habana_frameworks.torch.hpex``."""
+    """Return the modules of ``habana_frameworks.torch.hpex``."""
     rotary = partial(one_op, simulation, "rotary_pos_embedding")
     helpers = [name for name in fused.__all__ if name.startswith("RotaryPosEmbeddingHelper")]
     ops = {
@@ -53,14 +53,14 @@ def fused_modules(simulation: Simulation) -> list[ModuleType]:
 
 
 def custom_ops(simulation: Simulation) -> ModuleType:
-    """The simulated ops in ``torch.ops.hpu``."""
+    """Return a module with the simulated ops of ``torch.ops.hpu``."""
     names = {"mixture_of_experts": "moe"}
     ops = {name: one_op(simulation, names.get(name, name), op) for name, op in registered_ops().items()}
     return module("torch.ops.hpu", **ops)
 
 
 def _applied(function: Callable[..., Any]) -> type:
-    """A class with ``function`` as its ``apply``, like an ``autograd.Function``."""
+    """Create a class with ``function`` as its ``apply``, like an ``autograd.Function``."""
     return type("Function", (), {"apply": staticmethod(function)})
 
 
@@ -73,7 +73,7 @@ def _ema(simulation: Simulation) -> type:
                 super().__init__(model, decay, updates)
 
         def update(self, model: Any) -> None:
-            """Include the current weights."""
+            """Update the average with the current weights."""
             with fused_op(simulation, "ema", shapes(tuple(model.parameters()))):
                 super().update(model)
 
@@ -82,14 +82,14 @@ def _ema(simulation: Simulation) -> type:
 
 def _lars(simulation: Simulation) -> type:
     class FusedLars(fused.FusedLars):  # type: ignore[misc]
-        """Layer-wise rates around another optimizer, in an additional kernel."""
+        """Wraps another optimizer, and scales the gradients by a rate per layer in an additional kernel."""
 
         def __init__(self, optimizer: Any, skip_mask: Any, eeta: float = 0.001, eps: float = 1e-8) -> None:
             with simulation.plain_tensors():
                 super().__init__(optimizer, skip_mask, eeta, eps)
 
         def step(self, closure: Callable[[], Any] | None = None) -> Any:
-            """Scale the gradients, then step."""
+            """Scale the gradients, then step the wrapped optimizer."""
             params = [each for group in self.param_groups for each in group["params"] if each.grad is not None]
             simulation.machine.mark_step()
             with fused_op(simulation, "optimizer_lars", shapes(params)):
@@ -100,14 +100,14 @@ def _lars(simulation: Simulation) -> type:
 
 def _functional_adamw(simulation: Simulation) -> type:
     class FusedAdamW(fused.distributed.FusedAdamW):  # type: ignore[misc]
-        """The functional optimizer, whose step takes the gradients."""
+        """The functional optimizer, whose ``step`` accepts the gradients."""
 
         def __init__(self, params: list[torch.Tensor], *args: Any, **options: Any) -> None:
             with simulation.plain_tensors():
                 super().__init__(params, *args, **options)
 
         def step(self, gradients: list[torch.Tensor | None]) -> None:
-            """One step with the given gradients."""
+            """Update the parameters with ``gradients``."""
             simulation.machine.mark_step()
             params = self.param_group["params"]
             with fused_op(simulation, "optimizer_adamw", shapes(params)) as touched:
@@ -134,7 +134,7 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
             base.__init__(self, *args, **kwargs)
 
     def step(self: Any, closure: Callable[[], Any] | None = None) -> Any:
-        """One step: one kernel for all groups, or one per group, between two cuts of the lazy graph."""
+        """Update the parameters in one kernel, or in one per group, between two cuts of the lazy graph."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -167,14 +167,14 @@ def _fused_clip_norm(simulation: Simulation) -> type:
     """The simulated class ``FusedClipNorm``."""
 
     class FusedClipNorm:
-        """Clip the norm of all gradients in one kernel."""
+        """Clips the norm of all gradients in one kernel."""
 
         def __init__(self, parameters: Any, max_norm: float) -> None:
             with simulation.plain_tensors():
                 self._plain = fused.FusedClipNorm(parameters, max_norm)
 
         def clip_norm(self, parameters: Any) -> torch.Tensor:
-            """Scale the gradients in place; returns their former norm, of shape [1]."""
+            """Scale the gradients in place and return their original norm, of shape [1]."""
             simulation.machine.mark_step()
             parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             with fused_op(simulation, "fused_norm", shapes(parameters)):
@@ -187,14 +187,14 @@ def _fused_clip_norm(simulation: Simulation) -> type:
 
 
 def _fused_attention(simulation: Simulation) -> type:
-    """``FusedSDPA``, an ``autograd.Function`` with Gaudi's positional arguments."""
+    """Return ``FusedSDPA``, an ``autograd.Function`` with Gaudi's positional arguments."""
 
     class FusedSDPA(torch.autograd.Function):
-        """Attention in one kernel, and one for its backward."""
+        """Attention as one kernel, with another for its backward."""
 
         @staticmethod
         def forward(ctx: Any, q: Any, k: Any, v: Any, *options: Any) -> Any:
-            """``perftool.fused.FusedSDPA``, simulated as one kernel."""
+            """Run ``perftool.fused.FusedSDPA`` as one simulated kernel."""
             ctx.save_for_backward(q, k, v)
             ctx.options = options
             with fused_op(simulation, "sdpa_recomp_fwd", (shapes((q, k, v)), _plain(options))):
@@ -205,7 +205,7 @@ def _fused_attention(simulation: Simulation) -> type:
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            """Gradients of q, k and v; recomputes the probabilities."""
+            """Return the gradients of q, k and v; the probabilities are recomputed."""
             key = (shapes(ctx.saved_tensors), _plain(ctx.options))
             with fused_op(simulation, "sdpa_recomp_bwd", key), torch.enable_grad():
                 inputs = [each.detach().requires_grad_() for each in ctx.saved_tensors]

@@ -1,4 +1,4 @@
-"""HPU graphs and torch.compile in the simulation: captured once, then one host call per replay."""
+"""Simulates HPU graphs, which are captured once and replayed with one host call each, and ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perftool.sim.session.simulation import Simulation
 
 
 class GraphedFunction:
-    """A function whose calls are captured once for each combination of shapes and plain arguments, then replayed."""
+    """A function that is captured once for each combination of shapes and plain arguments, then replayed."""
 
     def __init__(self, simulation: Simulation, function: Callable[..., Any], max_graphs: int | None = None) -> None:
         self._simulation = simulation
@@ -54,10 +54,10 @@ def _call_key(leaf: Any) -> Hashable:
 
 
 def graph_members(simulation: Simulation) -> dict[str, Any]:
-    """The graph functions of ``habana_frameworks.torch.hpu``."""
+    """Return the graph functions of ``habana_frameworks.torch.hpu``."""
 
     def wrap_in_hpu_graph(module: Any, *args: Any, max_graphs: int | None = None, **options: Any) -> Any:
-        """Replace the forward of ``module`` by one that captures and replays graphs."""
+        """Replace the forward of ``module`` with one that captures and replays graphs."""
         graphed = GraphedFunction(simulation, module.forward, max_graphs)
         module.forward = graphed
         module.clear_cache = graphed.clear
@@ -65,7 +65,7 @@ def graph_members(simulation: Simulation) -> dict[str, Any]:
         return module
 
     def make_graphed_callables(callables: Any, sample_args: Any, *args: Any, **options: Any) -> Any:
-        """Make a callable, or each of a tuple of callables, capture and replay graphs."""
+        """Make a callable, or each callable in a tuple, capture and replay graphs."""
         if isinstance(callables, tuple):
             return tuple(make_graphed_callables(each, ()) for each in callables)
         if isinstance(callables, nn.Module):
@@ -73,7 +73,7 @@ def graph_members(simulation: Simulation) -> dict[str, Any]:
         return GraphedFunction(simulation, callables)
 
     class ModuleCacher:
-        """Caches graphs of a module by its inputs."""
+        """Caches the graphs of a module by its inputs."""
 
         def __init__(self, max_graphs: int = 10) -> None:
             self._max_graphs = max_graphs
@@ -106,17 +106,17 @@ def _hpu_graph(simulation: Simulation) -> type:
             self._replaying = False
 
         def capture_begin(self, dry_run: bool = False) -> None:
-            """Start recording ops, which also run."""
+            """Start recording ops, which also run meanwhile."""
             simulation.machine.cut("new HPUGraph::capture_begin")
             super().capture_begin(dry_run)
 
         def capture_end(self) -> None:
-            """End the region."""
+            """Stop recording ops."""
             super().capture_end()
             simulation.machine.cut("HPUGraph::capture_end")
 
         def replay(self, asynchronous: bool = False) -> None:
-            """Run the region again in one host call."""
+            """Run the recorded ops again with one host call."""
             self._replay("HPUGraph::replay", lambda: super(HPUGraph, self).replay(asynchronous))
 
         def replayV2(self, static_tlist: Any, tlist: Any, asynchronous: bool = False) -> None:  # noqa: N802 - Gaudi's
@@ -163,7 +163,7 @@ class _CompiledModule(nn.Module):
 
 
 def compile_function(simulation: Simulation) -> Callable[..., Any]:
-    """``torch.compile``: in compile mode a function is a region of one graph; in other modes nothing changes."""
+    """Return a ``torch.compile`` that runs a function as one graph in compile mode, and changes nothing in others."""
 
     def compile_(model: Any = None, **options: Any) -> Any:
         if model is None:
@@ -185,7 +185,7 @@ def compile_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def backward_function(simulation: Simulation) -> Callable[..., Any]:
-    """``torch.autograd.backward``: one graph, if the forward was a captured or compiled graph."""
+    """Return a ``torch.autograd.backward`` that runs as one graph if the forward was a captured or compiled graph."""
     plain = torch.autograd.backward
 
     def backward(*args: Any, **kwargs: Any) -> None:
@@ -200,7 +200,7 @@ def backward_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def engine_function(simulation: Simulation) -> Callable[..., Any]:
-    """Runs a backward inside the function mode: PyTorch would leave the mode, but the script's own code needs it."""
+    """Return a function that runs backward inside the function mode, which PyTorch leaves but script code needs."""
     plain = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -211,7 +211,7 @@ def engine_function(simulation: Simulation) -> Callable[..., Any]:
 
 
 def hooks_function(simulation: Simulation) -> Callable[..., Any]:
-    """Replaces the function that installs hooks for saved tensors, so that the hooks run inside the function mode."""
+    """Wrap the function that installs hooks for saved tensors, so that the hooks run inside the function mode."""
     plain = torch._C._autograd._push_saved_tensors_default_hooks
 
     def entered(hook: Callable[..., Any]) -> Callable[..., Any]:

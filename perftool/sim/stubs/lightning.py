@@ -1,4 +1,4 @@
-"""``lightning_habana``: Lightning's accelerator, strategies, precision and profiler of the simulated device."""
+"""``lightning_habana``: Lightning's accelerator, strategies, precision and profiler for the simulated device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _BASE = "lightning_habana.pytorch"
 
 
 def lightning_modules(simulation: Simulation) -> list[ModuleType]:
-    """The modules below ``lightning_habana.pytorch``; Lightning itself is imported when a script creates an object."""
+    """Return the submodules of ``lightning_habana.pytorch``. Lightning is only imported when a script creates an object
+    from them."""
 
     def marking(base: Any) -> Any:
         return _marking(simulation, base)
@@ -39,7 +40,7 @@ def lightning_modules(simulation: Simulation) -> list[ModuleType]:
 
 
 def _marking(simulation: Simulation, base: Any) -> Any:
-    """A strategy that ends the graph after each backward and each optimizer step, like Habana's."""
+    """Derive a strategy that ends the graph after each backward and each optimizer step, like Habana's."""
 
     class Marking(base):  # type: ignore[misc]
         def post_backward(self, closure_loss: torch.Tensor) -> None:
@@ -56,7 +57,7 @@ def _marking(simulation: Simulation, base: Any) -> Any:
 
 def _accelerator(simulation: Simulation) -> type:
     class HPUAccelerator:
-        """The simulated cards. Calling it returns an accelerator of Lightning."""
+        """The simulated cards. Calling the class returns a Lightning accelerator."""
 
         def __new__(cls) -> Any:
             # If the script names no strategy, Lightning puts the model on the device of an MPSAccelerator.

@@ -69,7 +69,7 @@ def standing_in(simulation: Simulation, max_steps: int | None, steps_from: str |
         hook = register_optimizer_step_pre_hook(lambda optimizer, *_: simulation.annotations.about_to_step(optimizer))
         stack.callback(hook.remove)
         stack.enter_context(step_limit(simulation, max_steps, steps_from))
-        # Use PyTorch's plain attention, as on an HPU, not the fused kernel of a CPU.
+        # Use PyTorch's unfused attention, as on an HPU, instead of the CPU's fused kernel.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
         yield
@@ -124,7 +124,7 @@ def _profiler() -> Callable[..., None]:
     plain = torch.profiler.profile.__init__
 
     def init(self: Any, *args: Any, activities: Any = None, **kwargs: Any) -> None:
-        """Limit the script's profiler to the real CPU; the simulation uses the profiler's steps."""
+        """Limit the script's profiler to the CPU; the simulation only uses its steps."""
         plain(self, *args, activities=[torch.profiler.ProfilerActivity.CPU], **kwargs)
 
     return init
@@ -134,7 +134,7 @@ def _load(simulation: Simulation) -> Callable[..., Any]:
     plain = torch.load
 
     def load(f: Any, map_location: Any = None, **kwargs: Any) -> Any:
-        """The saved object; with ``map_location="hpu"`` its tensors are copied to the device."""
+        """Load an object; with ``map_location="hpu"``, copy its tensors to the device."""
         if not is_hpu(map_location):
             return plain(f, map_location, **kwargs)
         loaded = plain(f, "cpu", **kwargs)
