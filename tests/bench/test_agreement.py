@@ -1,4 +1,4 @@
-"""The comparison of the results of two forms."""
+"""How the results of two forms are compared."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Both forms of every benchmark give the same results, and its rules fire on one trace and not on the other.
+"""Both forms of every benchmark give the same results, and its rules fire on the naive trace but not on the advised
+one.
 
-No test here asserts a time or a speed-up, because seconds measured on a busy machine prove nothing.
+No test in this file asserts a time or a speed-up, because times measured on a busy machine prove nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from perftool.proof import SCRIPTS, SIMULATED_DEVICE, WARM_UP_STEPS, leave_setti
 from perftool.readers.discover import find_inputs  # noqa: E402
 from perftool.sim import simulate  # noqa: E402
 
-# These benchmarks run the compiler for up to a minute; the slow test of `benchmark --validate` covers them.
+# These benchmarks run the compiler for up to a minute. The slow test of `benchmark --validate` covers them.
 COMPILING = {"dynamic_shapes", "hpu_graphs", "loop_constants", "torch_compile"}
 CPU = torch.device("cpu")
 ALL = [find_benchmark(name) for name in benchmark_names()]
@@ -77,10 +78,12 @@ def test_forms_agree_and_rules_fire_on_the_naive_one_only(benchmark_: Benchmark,
 
 @pytest.fixture(scope="session")
 def teams(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Order]:
-    """The orders whose measurements and traces are ready; one process per rank runs all benchmarks of a team."""
+    """The orders, after their measurements and traces are done. For each team, one process per rank runs all
+    benchmarks.
+    """
     orders = {}
     for each in TEAMS:
-        # One round is enough to compare results; times do not matter here.
+        # One round is enough to compare results, and times do not matter here.
         rounds, size = 1, each.traced_size
         folder = str(tmp_path_factory.mktemp(each.name))
         orders[each.name] = Order(each.name, each.timed_forms, "cpu", size, size, rounds, 0.0, folder, ranks=each.ranks)
@@ -135,7 +138,9 @@ def test_rules_fire_on_the_naive_form_only_on_a_simulated_device(
 
 
 def closes(benchmark_: Benchmark, naive: Sequence[str], advised: Sequence[str]) -> None:
-    """The rules fire on the naive traces and are silent on the advised ones; recorded traces have all their steps."""
+    """Check that the rules fire on the naive traces and not on the advised ones, and that recorded traces have all
+    steps.
+    """
     pack = [rule for rule in shipped_rules() if rule.code in benchmark_.rules]
     if not pack:
         assert all(Path(path).exists() for path in (*naive, *advised))
@@ -149,13 +154,15 @@ def closes(benchmark_: Benchmark, naive: Sequence[str], advised: Sequence[str]) 
 
 
 def found(paths: Sequence[str], rules: Sequence[Rule]) -> tuple[list[str], int]:
-    """The codes of the findings, and the number of steps; a whole report takes twice as long."""
+    """The codes of the findings and the number of steps. A whole report would take twice as long."""
     with analysed(find_inputs(paths), rules) as run:
         return [finding.code for finding in run.outcome.findings], len(run.store.rows("steps"))
 
 
 def without_shares(rule: Rule) -> Rule:
-    """``rule`` with thresholds of 0 on shares of the step, because a busy machine makes the rest of a step longer."""
+    """``rule`` with a threshold of 0 for shares of the step, because the rest of a step takes longer on a busy
+    machine.
+    """
     free = (
         replace(each, value=0.0) if each.unit.split(",")[0] == "share of the step" else each for each in rule.params
     )

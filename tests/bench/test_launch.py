@@ -1,4 +1,4 @@
-"""Measuring processes: their orders, and what happens when they fail."""
+"""Processes that measure: their orders, and what happens when they fail."""
 
 from __future__ import annotations
 

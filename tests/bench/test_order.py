@@ -1,4 +1,4 @@
-"""Orders to a worker process, and its answers, arrive unchanged."""
+"""Orders to a worker process and its answers arrive unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ratio of two forms: its value, and how often its interval contains the true ratio."""
+"""The ratio of two forms: its value, and how often its interval covers the true ratio."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_one_round_gives_no_confidence() -> None:
 def test_more_rounds_leave_out_extremes() -> None:
     ratio = ratio_of([100.0, 1.0, *range(10, 20)], [1.0] * 12)
 
-    # With 12 rounds, two can be left out on each side: 1 - 2 * (1 + 12 + 66) / 4096.
+    # With 12 rounds, two can be excluded on each side: 1 - 2 * (1 + 12 + 66) / 4096.
     assert (ratio.value, ratio.low, ratio.high) == (14.5, 11.0, 18.0)
     assert ratio.confidence == pytest.approx(0.9614, abs=1e-4)
 
@@ -31,7 +31,7 @@ def test_more_rounds_leave_out_extremes() -> None:
 @pytest.mark.parametrize("rounds", [6, 9, 25, 60])
 def test_the_interval_contains_the_median_as_often_as_stated(rounds: int) -> None:
     generator = random.Random(rounds)
-    # The times are skewed, as real timings are, because other programs run occasionally.
+    # The times are skewed, as real times are, because other programs run occasionally.
     trials = [
         ratio_of([2.0 * generator.lognormvariate(0.0, 0.3) for _ in range(rounds)], [1.0] * rounds) for _ in range(2000)
     ]

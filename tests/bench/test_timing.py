@@ -1,4 +1,4 @@
-"""Forms are timed alternately, until their ratio is known or the allowed effort is used up."""
+"""Forms are timed in turns until their ratio is known or no more effort is allowed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class FakeClock(Clock):
         self._now = lambda: self.now
 
     def time(self, run: Callable[[], object], repeats: int) -> float:
-        """Seconds per run; a pass over memory takes no time on this clock, so it counts as one second."""
+        """Seconds per run. A pass over memory takes no time on this clock, so it counts as one second."""
         return super().time(run, repeats) or 1.0
 
     def taking(self, name: str, seconds: Iterator[float]) -> Callable[[], None]:
-        """A form whose runs take ``seconds``, one after the other."""
+        """A form whose successive runs take ``seconds``."""
 
         def run() -> None:
             self.ran += name
@@ -39,7 +39,6 @@ class FakeClock(Clock):
         return run
 
     def always(self, name: str, seconds: float) -> Callable[[], None]:
-        """A form that always takes the same time."""
         return self.taking(name, iter(lambda: seconds, None))
 
 
@@ -48,7 +47,7 @@ def test_forms_take_turns_and_stop_when_the_ratio_is_known() -> None:
 
     outcome = race([clock.always("n", 0.5), clock.always("a", 0.25)], clock, Effort(100, 1e9), Team())
 
-    # Each form runs twice to warm up; then there are six rounds, which the forms take turns to begin.
+    # Each form runs twice to warm up. Six rounds follow, and the forms take turns to begin a round.
     assert clock.ran == "nnaa" + "naan" * 3
     assert outcome.timed[0].seconds == (0.5,) * 6
     (ratio,) = outcome.ratios

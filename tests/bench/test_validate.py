@@ -1,7 +1,8 @@
-"""``benchmark --quick --validate``: measured, recorded or simulated in separate processes, then judged by the rules.
+"""``benchmark --quick --validate`` measures, records or simulates in separate processes, and the rules judge the
+result.
 
-test_benchmarks.py runs the cycle of every benchmark in less time; here it runs as users run it. Nothing asserts a time
-or a speed-up, because seconds measured on a busy machine prove nothing.
+test_benchmarks.py runs the same cycle for every benchmark in less time, while this file runs it as users do. Nothing
+asserts a time or a speed-up, because times measured on a busy machine prove nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ pytest.importorskip("torch")
 from perftool.bench import benchmark_names, find_benchmark
 from perftool.proof import Request, prove
 
-# The cheapest kind of benchmark: it is simulated in its own processes. tests/test_proof.py measures and records one.
+# The cheapest kind of benchmark, which is simulated in its own processes. tests/test_proof.py measures and records one.
 BRIEF = ("small_copies",)
 
 

@@ -1,4 +1,4 @@
-"""Steps of LAMB and LARS, and a mixture of experts, written from their definitions, one tensor at a time."""
+"""LAMB, LARS and a mixture of experts, written from their definitions, one tensor at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lamb_step(
     max_grad_norm: float | None = 1.0,
     use_lamb: bool = False,
 ) -> None:
-    """One step of LAMB on double precision tensors, in place."""
+    """Take a LAMB step in place, on tensors in double precision."""
     beta1, beta2 = betas
     total = math.sqrt(sum(float((g * g).sum()) for g in grads))
     clip = 1.0 if max_grad_norm is None else max(1.0, total / max_grad_norm)
@@ -46,7 +46,7 @@ def lamb_step(
 def lars_gradient(
     weight: Tensor, grad: Tensor, adapt: int, *, lr: float, decay: float, eeta: float, eps: float = 1e-8
 ) -> Tensor:
-    """The gradient after scaling by LARS."""
+    """The gradient as LARS scales it."""
     if not adapt:
         return grad * lr
     w, g = weight.norm(), grad.norm()
@@ -55,7 +55,7 @@ def lars_gradient(
 
 
 def momentum_step(weight: Tensor, buffer: Tensor, grad: Tensor, momentum: float, first: bool) -> None:
-    """One step of FusedResourceApplyMomentum, in place."""
+    """Take a step of FusedResourceApplyMomentum in place."""
     buffer.copy_(grad if first else momentum * buffer - grad)
     weight += buffer
 
@@ -69,7 +69,9 @@ def mixture(
     w3: Sequence[Tensor],
     activation: str,
 ) -> Tensor:
-    """Each expert on the tokens routed to it, as the loop of Mixtral does; weights are [in, out]."""
+    """The sum of the experts' results for each token, computed expert by expert as in Mixtral. Weights are [in,
+    out].
+    """
     output = torch.zeros_like(x)
     for index in range(len(w3)):
         tokens, slots = torch.where(table == index)

@@ -1,4 +1,4 @@
-"""all_reduce_gradients on two gloo processes of this machine, and on one."""
+"""all_reduce_gradients on two gloo processes of this machine, and on a single process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPES = ((3, 4), (4,), (), (2, 1, 5))
 
 
 def model_of(rank, dtype=torch.float32):
-    """Parameters of odd shapes; each gradient follows from the rank, and one parameter has none."""
+    """Parameters with unusual shapes. Each gradient depends on the rank, and one parameter has none."""
     model = torch.nn.ParameterList([torch.nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in SHAPES])
     for index, parameter in enumerate(model[:3]):
         parameter.grad = torch.full_like(parameter, 10.0 * index + rank)
@@ -34,7 +34,7 @@ def mean_of_the_ranks(rank):
 
 
 def reference(model, dtype):
-    """One all-reduce for each parameter, through `dtype`."""
+    """Reduce each parameter with an all-reduce of its own, in `dtype`."""
     for parameter in model.parameters():
         if parameter.grad is not None:
             reduced = parameter.grad.to(dtype) * (1.0 / RANKS)
@@ -56,7 +56,9 @@ def equal_to_one_reduction_per_parameter(rank):
 
 
 def cast_before_scaling(rank):
-    """70,000 exceeds float16's range, half of it does not. A Gaudi casts before it scales, so the value overflows."""
+    """70,000 exceeds the range of float16, and half of it does not. A Gaudi casts before it scales, so the value
+    overflows.
+    """
     model = model_of(rank)
     model[0].grad.fill_(70_000.0)
     all_reduce_gradients(model, torch.float16)
@@ -148,7 +150,7 @@ def free_port():
 
 @pytest.fixture(scope="module")
 def outcome():
-    """The results of every scenario on every rank; a failed assertion in a rank fails the spawn."""
+    """The results of all scenarios on all ranks. A failed assertion in a rank makes the spawn fail."""
     results = mp.get_context("spawn").SimpleQueue()
     mp.spawn(run_rank, args=(free_port(), results), nprocs=RANKS)
     found = {}

@@ -1,4 +1,4 @@
-"""Random sequences of user operations on parameters, gradients and states, compared with torch.optim."""
+"""Compares random sequences of user operations on parameters, gradients and states with torch.optim."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUFFER = "momentum_buffer"
 
 
 class Side:
-    """Parameters, their optimizer, and the user's references to tensors."""
+    """Parameters, their optimizer, and the tensors that the user refers to."""
 
     def __init__(self, make):
         self.params = parameters(SHAPES)
@@ -27,7 +27,7 @@ class Side:
         self.read = self.saved = None
 
     def state(self, index):
-        """The momentum of a parameter, None before its first step."""
+        """The momentum of a parameter, or None before its first step."""
         return self.optimizer.state.get(self.params[index], {}).get(BUFFER)
 
 
@@ -179,7 +179,7 @@ def _turned(param):
 
 @pytest.mark.parametrize("change", [_other_size, _other_dtype, _other_dtype_of_equal_bytes, _turned])
 def test_a_parameter_with_new_memory_is_stepped(change):
-    """The step begins without the old states, which do not fit the new memory."""
+    """The step starts without the old states, which do not fit the new memory."""
     params = parameters([(4,)] * 40)
     optimizer = FusedSGD(params, 0.5)
     for _ in range(2):

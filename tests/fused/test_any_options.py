@@ -1,5 +1,6 @@
-"""Every optimizer with random options, compared with the plain loop in double precision; and each under
-torch.compile."""
+"""Compares every optimizer under random options with a plain loop in double precision, and runs each under
+torch.compile.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ STEPS = 3
 
 
 def compared(make, shapes, states, plain, layout, dtype):
-    """Three steps of an optimizer, and of a plain loop on the same values in double precision."""
+    """Take three steps with an optimizer, and with a plain loop on the same values in double precision."""
     ours = parameters(shapes, dtype)
     if layout == "turned":
         for param in ours:

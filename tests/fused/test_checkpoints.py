@@ -1,4 +1,4 @@
-"""state_dict round trips between fused optimizers and those of torch.optim."""
+"""Exchanges of state_dict between fused optimizers and those of torch.optim."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(optimizer, params, steps):
 
 
 def saved(optimizer):
-    """The state after a round trip through a checkpoint file."""
+    """The state of ``optimizer``, written to a checkpoint file and read back."""
     file = io.BytesIO()
     torch.save(optimizer.state_dict(), file)
     file.seek(0)

@@ -1,4 +1,4 @@
-"""FusedClipNorm against torch.nn.utils.clip_grad_norm_."""
+"""Compares FusedClipNorm with torch.nn.utils.clip_grad_norm_."""
 
 from __future__ import annotations
 

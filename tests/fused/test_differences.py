@@ -1,6 +1,6 @@
-"""Our classes compared with Gaudi's: a difference without a row in the table of docs fails.
+"""Compares our classes with Gaudi's. A difference fails unless it has a row in the table of docs.
 
-`bridge_api.json` has the public names and signatures of bridge 1.19, and the attributes of its objects.
+`bridge_api.json` contains the public names and signatures of bridge 1.19, and the attributes of its objects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "fused" / "differences.md"
 
 
 def parameters(signature):
-    """Names and defaults, except parameters that the caller does not pass."""
+    """The names and defaults of the parameters that a caller passes."""
     node = ast.parse(f"def {signature}: pass").body[0].args
     names = [each.arg for each in (*node.posonlyargs, *node.args)]
     defaults = [None] * (len(names) - len(node.defaults)) + [value(each) for each in node.defaults]
@@ -31,7 +31,7 @@ def parameters(signature):
 
 
 def value(node):
-    """A default as text; `required` means that there is none."""
+    """A default as text, or None if it is `required`, which stands for a parameter without a default."""
     text = ast.unparse(node)
     return None if text == "required" else text
 
@@ -51,7 +51,9 @@ def repr_of(default):
 
 
 def same(theirs, ours):
-    """Whether callers see no difference between two lists of parameters: the default 1e-3, say, equals 0.001."""
+    """Whether callers cannot tell two lists of parameters apart. The defaults 1e-3 and 0.001, for example, are
+    equal.
+    """
 
     def read(text):
         try:
@@ -63,7 +65,7 @@ def same(theirs, ours):
 
 
 def ours_of(place, name):
-    """Our counterpart of a name: in the same module, in its parent, or nowhere."""
+    """Our counterpart of a name, in the same module or in its parent; None if there is none."""
     made = modules("cpu")
     for where in (place, place.rpartition(".")[0]):
         module = made.get(f"habana_frameworks.torch.{where}")
@@ -103,7 +105,7 @@ def differences_of_class(name, entry, ours):
 
 
 def made(name):
-    """One of our objects after two steps, and the holder of its one parameter's state."""
+    """One of our objects after two steps, and its only parameter, or None if it has none."""
     param = torch.nn.Parameter(torch.ones(3, 2))
     if name == "FusedEMA":
         return fused.FusedEMA(torch.nn.Linear(2, 2)), None
@@ -156,7 +158,6 @@ def fits(found, shape, param):
 
 
 def rows():
-    """The names in the first column of the table."""
     cells = re.findall(r"^\| (`[^|]*`) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 

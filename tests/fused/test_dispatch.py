@@ -1,4 +1,4 @@
-"""The choice of an implementation, and its reason."""
+"""Which implementation is chosen, and the reason given."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from perftool.fused.optimizers import adagrad, adamw, sgd
 
 @pytest.fixture
 def op(monkeypatch):
-    """An op without its native form, but with a fast form for the CPU and a reference."""
+    """An op that has a fast form for the CPU and a reference, but no native form."""
     monkeypatch.setattr(dispatch, "_registry", {})
     monkeypatch.setattr(dispatch, "_choices", {})
     monkeypatch.setattr(dispatch, "wanted", None)
@@ -130,7 +130,7 @@ def test_the_kernels_of_this_torch_are_right(kernel):
 
 
 class NativeAdamW(torch.optim.Optimizer):
-    """A substitute for habana_frameworks' class: halves the weights and keeps a state."""
+    """Stands in for habana_frameworks' class. It halves the weights and keeps a state."""
 
     def __init__(self, params, lr, betas, eps, weight_decay, bias_correction, moments_dtype):
         super().__init__(params, {"lr": lr, "eps": eps})
@@ -170,7 +170,7 @@ class NativeLars:
 
 @pytest.fixture
 def gaudi(monkeypatch):
-    """A machine whose habana_frameworks has some of the classes, and whose tensors claim to be on an hpu."""
+    """A machine on which habana_frameworks has some of the classes and tensors claim to be on an hpu."""
     attributes = {
         "habana_frameworks": {},
         "habana_frameworks.torch": {},

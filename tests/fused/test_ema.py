@@ -1,4 +1,4 @@
-"""FusedEMA against the reference, torch's AveragedModel and the definition."""
+"""Compares FusedEMA with the reference, torch's AveragedModel and the definition."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from perftool.fused import FusedAdamW, FusedEMA
 
 
 def small(layers=20):
-    """A model of many small tensors, with floating-point and integer buffers."""
+    """A model with many small tensors, and with buffers of floating-point numbers and integers."""
     torch.manual_seed(0)
     return nn.Sequential(*[nn.Linear(4, 4) for _ in range(layers)], nn.BatchNorm1d(4))
 
 
 def train(model, seed, optimizer=None):
-    """Change parameters and buffers."""
+    """Change the parameters and the buffers."""
     torch.manual_seed(seed)
     model.train()
     model(torch.randn(8, 4)).square().sum().backward()

@@ -1,4 +1,4 @@
-"""The functional FusedAdamW, by itself and under torch.distributed.optim."""
+"""The functional FusedAdamW, on its own and inside torch.distributed.optim."""
 
 from __future__ import annotations
 

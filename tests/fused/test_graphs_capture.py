@@ -1,4 +1,4 @@
-"""HPUGraph and graph: the effect of a replay on memory, and the limits of a capture."""
+"""HPUGraph and graph: what a replay does to memory, and what cannot be captured."""
 
 from __future__ import annotations
 

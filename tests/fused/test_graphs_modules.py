@@ -1,4 +1,6 @@
-"""make_graphed_callables, wrap_in_hpu_graph and ModuleCacher: the module's results, with fewer runs of the module."""
+"""make_graphed_callables, wrap_in_hpu_graph and ModuleCacher return the module's results but run the module less
+often.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def batch(seed, rows=5, grad=False):
 
 
 def train(model, x, **kwargs):
-    """Gradients of one step from zero, as a list; the input's gradient first if it has one."""
+    """The gradients of one step from zero, in a list that starts with the input's gradient if it has one."""
     model.zero_grad()
     x.grad = None
     model(x, **kwargs).square().sum().backward()

@@ -1,4 +1,4 @@
-"""FusedLamb against its definition in double precision, and timm's."""
+"""Compares FusedLamb with its definition in double precision and with timm's Lamb."""
 
 from __future__ import annotations
 

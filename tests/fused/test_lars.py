@@ -1,4 +1,4 @@
-"""FusedLars and FusedResourceApplyMomentum against loops in double precision and timm's."""
+"""Compares FusedLars and FusedResourceApplyMomentum with loops in double precision and with timm's Lars."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DECAY, LR, EETA, EPS, MOMENTUM = 0.01, 0.1, 0.02, 1e-8, 0.9
 
 
 def adapted(weight, grad, adapt, decay=DECAY):
-    """The scaled gradient, with the options of these tests."""
+    """The gradient scaled with the options of these tests."""
     return lars_gradient(weight, grad, adapt, lr=LR, decay=decay, eeta=EETA, eps=EPS)
 
 
 def give_persistent_gradients(params, seed):
-    """Give the gradients new values; after the first call, the tensors stay the same."""
+    """Give the gradients new values. After the first call, the gradient tensors themselves stay the same."""
     if params[0].grad is None:
         return [grad.double() for grad in give_gradients(params, seed=seed)]
     others = parameters([param.shape for param in params])
@@ -189,7 +189,7 @@ def test_a_rate_that_applies_twice_gives_one_warning(base, warned):
 
 
 def test_a_state_of_gaudis_resource_momentum_continues_after_its_first_step():
-    """The state has no step count, but its momentum shows that the first step is over."""
+    """The state contains no step count, but its momentum shows that the first step has been taken."""
     params = parameters()
     base = FusedResourceApplyMomentum(params, LR, MOMENTUM)
     for step in range(2):

@@ -1,4 +1,6 @@
-"""No optimizer, average or clip moves a parameter, gradient or state to other memory: checkpoints stay complete."""
+"""No optimizer, average or clipping moves a parameter, gradient or state to other memory, so checkpoints stay
+complete.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ EVERY = pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 
 
 def trained(make):
-    """A model of 20 small layers after two steps with new gradients; its optimizer and its average."""
+    """A model of 20 small layers after two steps with new gradients, its optimizer and its average."""
     torch.manual_seed(0)
     model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(20)])
     optimizer, average = make(list(model.parameters())), FusedEMA(model)

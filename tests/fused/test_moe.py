@@ -1,4 +1,6 @@
-"""mixture_of_experts against the reference, a loop in double precision and transformers where installed."""
+"""Compares mixture_of_experts with the reference, with a loop in double precision and, if installed, with
+transformers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def joined(w1, w2, permuted=False):
 
 
 def loop(x, table, weights, w1, w2, w3, activation):
-    """Token by token, slot by slot, activations from the mathematical definitions."""
+    """The result computed token by token and slot by slot, with activations from their mathematical definitions."""
     formulas = {
         "gelu": lambda z: z * 0.5 * (1 + math.erf(z / math.sqrt(2))),
         "relu": lambda z: max(z, 0.0),

@@ -1,4 +1,4 @@
-"""On a Gaudi the native ops receive the unchanged call. Recorders replace its package, so no Gaudi is needed."""
+"""On a Gaudi, the native ops receive the call unchanged. Recorders replace Gaudi's package, so no Gaudi is needed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Recorder:
 
 
 class NativeGraph:
-    """Replays captured calls with their arguments, and counts."""
+    """Replays captured calls with their arguments and counts the replays."""
 
     log: list[str]
 
@@ -50,7 +50,7 @@ class NativeGraph:
 
 @pytest.fixture
 def recorder(monkeypatch):
-    """A habana_frameworks package of recorders, and a dispatch that finds every op native."""
+    """A habana_frameworks package made of recorders, and a dispatch that finds every op native."""
     recorder = Recorder()
 
     @contextlib.contextmanager

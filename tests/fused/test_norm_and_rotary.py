@@ -1,4 +1,6 @@
-"""FusedRMSNorm, the rotary embeddings, CTCLoss and CustomSoftmax against their definitions in double precision."""
+"""Compares FusedRMSNorm, the rotary embeddings, CTCLoss and CustomSoftmax with their definitions in double
+precision.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from perftool.fused import (
     ],
 )
 def test_rms_norm(dtype, of_gamma, result):
-    """With two dtypes, the result has the wider one, as on a Gaudi."""
+    """If the dtypes differ, the result has the wider one, as on a Gaudi."""
     torch.manual_seed(0)
     x = torch.randn(3, 5, 16, dtype=dtype, requires_grad=True)
     gamma = torch.randn(16, dtype=of_gamma, requires_grad=True)
@@ -58,7 +60,7 @@ def test_rms_norm_of_any_shape(shape, size, eps):
 
 
 def turned(p, angles, mode):
-    """Every pair of elements as a complex number times e^(i angle)."""
+    """Each pair of elements, multiplied as a complex number by e^(i angle)."""
     half = p.size(-1) // 2
     first, second = (p[..., 0::2], p[..., 1::2]) if mode == "PAIRWISE" else (p[..., :half], p[..., half:])
     product = torch.complex(first, second) * torch.polar(torch.ones_like(angles), angles)
@@ -213,7 +215,9 @@ def test_custom_softmax(flavor):
 
 
 def test_ctc_loss_adds_up_all_alignments():
-    """Three frames and the labels "ab": the alignments abb, aab, a-b, ab-, -ab, by hand."""
+    """Three frames and the labels "ab" have the alignments abb, aab, a-b, ab- and -ab, whose sum is computed by
+    hand.
+    """
     torch.manual_seed(0)
     log_probs = torch.randn(3, 1, 3, dtype=torch.float64).log_softmax(-1).requires_grad_()
     lengths = torch.tensor([3]), torch.tensor([2])

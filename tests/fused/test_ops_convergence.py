@@ -15,7 +15,7 @@ VOCABULARY, WIDTH, HEADS, EXPERTS, TOKENS = 12, 16, 2, 4, 10
 
 
 class Transformer(nn.Module):
-    """One layer: causal attention, then two of four experts for each token."""
+    """A single layer: causal attention, then two of four experts for each token."""
 
     def __init__(self, fused):
         super().__init__()
@@ -45,7 +45,7 @@ class Transformer(nn.Module):
 
 
 def copying_task(seed):
-    """Sequences that repeat their first half; attention can learn to copy the second half."""
+    """Sequences whose second half repeats the first, so that attention can learn to copy it."""
     half = torch.randint(VOCABULARY, (16, TOKENS // 2), generator=torch.Generator().manual_seed(seed))
     return torch.cat([half, half], dim=1)
 

@@ -1,4 +1,4 @@
-"""FusedSGD, FusedAdagrad and FusedAdamW against the reference, torch.optim and loops in double precision."""
+"""Compares FusedSGD, FusedAdagrad and FusedAdamW with the reference, torch.optim and loops in double precision."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def test_adagrad_keeps_a_rate_per_group_and_warns_of_the_difference():
 @STAGES
 @pytest.mark.parametrize("bias_correction", [True, False])
 def test_adamw_adds_eps_to_the_plain_root(monkeypatch, backend, bias_correction):
-    """A loop in double precision over the definition, with gradients near eps, where torch's form differs."""
+    """Compares with a loop in double precision over the definition. The gradients are near eps, where torch's form
+    differs.
+    """
     monkeypatch.setattr(dispatch, "wanted", backend)
     ours = parameters()
     weights = [param.detach().double() for param in ours]

@@ -1,4 +1,4 @@
-"""Gaudi scripts run unedited without a Gaudi."""
+"""Gaudi scripts run unchanged on machines without a Gaudi."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ print(json.dumps(said))
 
 @pytest.fixture(scope="module")
 def said():
-    """The output of each script; all run in one process, because importing torch takes longer than they do."""
+    """The output of each script. All scripts run in one process, because importing torch takes longer than they do."""
     paths = sorted(map(str, SCRIPTS.glob("*.py")))
     done = subprocess.run([sys.executable, "-c", IN_TURN, *paths], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -118,7 +118,7 @@ turn(torch.zeros(2, device="hpu"))
 
 @pytest.fixture
 def own_main(monkeypatch):
-    """Undoes the side effects of running a script."""
+    """Undo the side effects of running a script."""
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])

@@ -1,4 +1,4 @@
-"""The same results on every processor: variables of torch and oneDNN make this one act like older ones."""
+"""Results are the same on every processor. Variables of torch and oneDNN make this processor act like older ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FusedSDPA against the reference, PyTorch's math backend and a loop in double precision."""
+"""Compares FusedSDPA with the reference, PyTorch's math backend and a loop in double precision."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tensors(batch, heads, kv_heads, queries, keys, size, dtype=torch.float64, gr
 
 
 def loop_attention(q, k, v, causal):
-    """One query at a time, with Python's floats."""
+    """Attention computed one query at a time with Python floats."""
     out = torch.zeros(*q.shape[:-1], v.size(-1), dtype=torch.float64)
     shared = q.size(1) // k.size(1)
     for b in range(q.size(0)):
@@ -143,7 +143,7 @@ def test_a_query_without_keys_gives_zeros(recompute, causal):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_nan_stays_in_its_row_where_the_formula_runs(dtype):
-    """PyTorch's kernel for CPUs answers a NaN query with zeros, so only the formula can be tested."""
+    """PyTorch's kernel for CPUs returns zeros for a NaN query, so only the formula can be tested."""
     q, k, v = tensors(1, 1, 1, 6, 6, 4, dtype, grad=False)
     q[0, 0, 2] = float("nan")
     out = FusedSDPA.apply(q, k, v, None, 0.0, True, None, "None", False)
@@ -171,7 +171,7 @@ def test_fast_softmax_is_accepted_in_bfloat16_and_stays_close_to_the_exact_resul
 
 
 class CountElements(torch.utils._python_dispatch.TorchDispatchMode):
-    """The largest number of elements in a result of any operator."""
+    """Keeps the largest number of elements in the result of any operator."""
 
     largest = 0
 

@@ -1,4 +1,4 @@
-"""FusedSDPA's extra outputs, dropout, valid lengths and refusals."""
+"""FusedSDPA's additional outputs, dropout, valid lengths, and the calls that it refuses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def qkv(batch=2, heads=2, tokens=5, size=4, dtype=torch.float64, grad=False):
 
 
 def call(tensors, **changes):
-    """FusedSDPA.apply with named arguments, for readable tests; the function itself takes positions only."""
+    """Call FusedSDPA.apply by parameter names, which keeps the tests readable. The function itself accepts only
+    positions.
+    """
     names = ("attn_mask", "dropout_p", "is_causal", "scale", "softmax_mode", "recompute_mode",
              "valid_seq_len", "seq_padding_type", "return_dropout_mask", "return_attn_probs")  # fmt: skip
     defaults = (None, 0.0, False, None, "None", None, None, "left", False, False)
@@ -68,7 +70,8 @@ def test_recomputed_dropout_has_the_same_mask_in_both_passes():
     q, k, _ = qkv(1, 1, 200, 4)
     v = torch.eye(200, dtype=torch.float64)[None, None].requires_grad_()
     out = call((q, k, v), dropout_p=0.3)
-    # With the identity as values, the output is the probability matrix after dropout, and d(sum)/dv its column sums.
+    # If the values are the identity, the output is the probability matrix after dropout, and d(sum)/dv contains its
+    # column sums.
     (grad,) = torch.autograd.grad(out.sum(), v)
     torch.testing.assert_close(grad[0, 0, :, 0], out[0, 0].sum(0))
     assert 0.2 < (out == 0).double().mean().item() < 0.4
@@ -94,7 +97,7 @@ def test_valid_lengths_equal_attention_on_each_sequence_alone(padding, dtype, re
     for index, length in enumerate(lengths.tolist()):
         rows = slice(6 - length, 6) if padding == "left" else slice(0, length)
         alone, _ = attention(*(tensor[index : index + 1, :, rows] for tensor in tensors), None, True)
-        # Processors round narrow matmuls differently; the values are about one.
+        # Processors round narrow matmuls differently. The values are around one.
         close = {"rtol": 2e-2, "atol": 1e-2} if dtype == torch.bfloat16 else {}
         torch.testing.assert_close(out[index : index + 1, :, rows], alone, **close)
         assert out[index].count_nonzero() == alone.count_nonzero()

@@ -1,4 +1,4 @@
-"""Gaudi's documented examples of these ops, restated: only imports and device differ from a Gaudi script."""
+"""Gaudi's documented examples of these ops, restated. Only the imports and the device differ from a Gaudi script."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ TOKENS, HIDDEN, FFN, EXPERTS, K = 32, 64, 224, 8, 2
 
 
 def routed_tokens():
-    """Tokens, the experts of each, and normalised router weights, as a Mixtral router returns them."""
+    """Tokens, the experts of each token, and normalised router weights, as returned by a Mixtral router."""
     scores = torch.softmax(torch.randn(TOKENS, EXPERTS), dim=1)
     weights, table = torch.topk(scores, K, dim=-1)
     weights = weights / weights.sum(dim=-1, keepdim=True)
@@ -96,7 +96,7 @@ def routed_tokens():
 
 
 def expected_mixture(x, table, weights, w1, w2, w3):
-    """Run every expert on every token, pick the routed ones, and sum them by their weights."""
+    """The result of running every expert on every token and summing those routed to a token by their weights."""
     everything = torch.stack([(F.gelu(x @ a) * (x @ b)) @ c for a, b, c in zip(w1, w2, w3, strict=True)], dim=1)
     picked = everything.gather(1, table[:, :, None].expand(-1, -1, HIDDEN))
     return (picked * weights[:, :, None]).sum(1)
@@ -150,7 +150,7 @@ def test_attention_without_recompute_by_context_and_with_dropout():
         out = FusedSDPA.apply(query, key, value, None, 0.1, True, None, "None")
     assert recompute_sdp_enabled() is True
     expected = exact_causal(query, key, value)
-    # Dropout keeps the mean: over 2 million values of about 0.5 its noise averages out.
+    # Dropout preserves the mean: its noise averages out over 2 million values of about 0.5.
     assert out.float().mean().item() == pytest.approx(expected.mean().item(), rel=0.01)
 
 
@@ -173,7 +173,7 @@ def test_attention_over_padded_sequences():
     lengths = torch.tensor([100, 120, 80], dtype=torch.int32, device=DEVICE)
     out = FusedSDPA.apply(query, key, value, None, 0.0, True, None, "fast", False, lengths, "right")
     expected = exact_causal(query, key, value)
-    # The padding is at the end and attention is causal, so valid rows do not attend to it.
+    # The padding comes last and attention is causal, so valid rows do not attend to it.
     for index, length in enumerate((100, 120, 80)):
         assert close_in_bfloat16(out[index, :, :length], expected[index, :, :length])
 
@@ -209,7 +209,7 @@ class Classifier(nn.Module):
 
 
 class CapturedTraining:
-    """A hand-written training loop: the first batch captures a step on placeholders, others replay it."""
+    """A hand-written training loop. The first batch captures a step on placeholders, and later batches replay it."""
 
     def __init__(self, batch_size):
         self.graph = HPUGraph()
@@ -236,7 +236,7 @@ class CapturedTraining:
 
 
 def labelled_batches(count, batch_size=16):
-    """Batches of a learnable task: the class is the index of the largest of the first four features."""
+    """Batches of a task that can be learned: the class is the index of the largest of the first four features."""
     for _ in range(count):
         data = torch.randn(batch_size, 8, device=DEVICE)
         yield data, data[:, :4].argmax(1)

@@ -1,4 +1,4 @@
-"""FSDP2, DTensor and other subclasses of Tensor: their steps match those of the whole tensors."""
+"""With FSDP2, DTensor and other subclasses of Tensor, optimizer steps match those on whole tensors."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ MAKERS = {
 
 
 def network():
-    """Layers, some of whose sizes are not divisible by the number of ranks."""
+    """Layers, some of which have sizes that the number of ranks does not divide."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1), nn.Tanh(), nn.Linear(1, 3))
 
 
 def train(model, average, make, batches, clip):
-    """A step for each batch; with ``clip``, returns the gradient norms before clipping."""
+    """Take a step for each batch. With ``clip``, return the gradient norms before clipping."""
     params = list(model.parameters())
     optimizer = make(params)
     norms = []
@@ -56,12 +56,12 @@ def train(model, average, make, batches, clip):
 
 
 def whole(tensor):
-    """A DTensor gathered from all ranks."""
+    """``tensor``, gathered from all ranks if it is a DTensor."""
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
 def run_rank(rank, port, failures):
-    """One of two processes: compares the sharded model with the whole one, on the same batches."""
+    """Run one of two processes, which compare the sharded model with the whole one on the same batches."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -126,7 +126,7 @@ def test_fsdp2_on_two_ranks():
 
 
 class Boxed(torch.Tensor):
-    """A wrapper subclass: it has no memory of its own, and every operator goes through Python."""
+    """A wrapper subclass without memory of its own, for which every operator goes through Python."""
 
     @staticmethod
     def __new__(cls, inner):
@@ -149,7 +149,6 @@ class Boxed(torch.Tensor):
 
 
 def boxed(params):
-    """The same parameters, wrapped."""
     return [nn.Parameter(Boxed(param.detach().clone())) for param in params]
 
 
@@ -179,7 +178,7 @@ def test_the_gradients_of_wrappers_are_clipped():
 
 
 class Demanding(Boxed):
-    """A wrapper whose results all require gradients, which is impossible for the boolean result of a comparison."""
+    """A wrapper whose results all require gradients, although boolean results of comparisons cannot."""
 
     @staticmethod
     def __new__(cls, inner):

@@ -1,4 +1,4 @@
-"""Small sets of parameters with gradients, and the comparison of two of them."""
+"""Small sets of parameters with gradients, and a comparison of two sets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parameters(
 
 
 def give_gradients(*sets: Iterable[Tensor], seed: int, scale: float = 1.0) -> list[Tensor]:
-    """Give every set a copy of the same random gradients; returns them."""
+    """Give every set a copy of the same random gradients, and return these gradients."""
     grads: list[Tensor] = []
     for params in sets:
         generator = torch.Generator().manual_seed(seed)
@@ -32,6 +32,6 @@ def give_gradients(*sets: Iterable[Tensor], seed: int, scale: float = 1.0) -> li
 
 
 def assert_same(actual: Iterable[Tensor], expected: Iterable[Tensor], rtol: float = 1e-5, atol: float = 1e-6) -> None:
-    """Compare tensor by tensor, in double precision."""
+    """Compare two sets tensor by tensor in double precision."""
     for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one.detach().double(), other.detach().double(), rtol=rtol, atol=atol)

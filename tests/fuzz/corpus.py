@@ -1,4 +1,4 @@
-"""Inputs that once broke or stalled a reader, by target."""
+"""Inputs that once broke or stalled a reader, for each target."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Cost limits: they find inputs that crash nothing but cost too much. Tests count the bytes that repairs examine and
-the peak memory of Python objects, so that the same input costs the same everywhere. The fuzzer also measures CPU time,
-compared with good inputs in the same process, and the memory of the process. Each limit grows with the bytes of input.
+"""Limits that find inputs which crash nothing but cost too much. Tests count the bytes that repairs examine and the
+peak memory of Python objects, so that an input costs the same on every machine. The fuzzer also measures the memory of
+the process and its CPU time, which it compares with that of good inputs. Each limit grows with the number of input
+bytes.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from perftool.readers.trace import mend
 _WORK_PER_BYTE = 3 * (mend.MOST_WORK + 40)
 _MEMORY_PER_BYTE = 400
 _FREE_WORK = 8 << 20
-# Covers modules that are imported during the run.
+# Covers the modules that are imported during the run.
 _FREE_MEMORY = 64 << 20
-# Above the measured costs: 20 s per megabyte of input, and a gigabyte of memory per megabyte.
+# More than was measured: 20 s per megabyte of input, and a gigabyte of memory per megabyte.
 _SECONDS_PER_BYTE = 20e-6
 _GROWTH_PER_BYTE = 1000
 _TIMES_GOOD, _FREE_S = 5, 1.5
@@ -25,7 +26,7 @@ _FREE_GROWTH = 400 << 20
 
 
 class TooMuchError(AssertionError):
-    """An input cost too much ``what`` (time or memory)."""
+    """Raised if an input costs too much ``what`` (time or memory)."""
 
     def __init__(self, what: str, text: str) -> None:
         super().__init__(text)
@@ -33,7 +34,7 @@ class TooMuchError(AssertionError):
 
 
 def may_cost(size: int, cpu_s: float, grown: int, good_s: float) -> None:
-    """Raises TooMuchError when an input of ``size`` bytes took too long, or too much memory."""
+    """Raise TooMuchError if an input of ``size`` bytes took too much time or memory."""
     most_s = _FREE_S + _TIMES_GOOD * good_s + _SECONDS_PER_BYTE * size
     if cpu_s > most_s:
         raise TooMuchError("time", f"{cpu_s:.1f} s of CPU for {size:,} bytes; good inputs take {good_s:.2f} s")
@@ -43,9 +44,9 @@ def may_cost(size: int, cpu_s: float, grown: int, good_s: float) -> None:
 
 @contextmanager
 def bounded(size: int, memory: bool = True) -> Iterator[None]:
-    """Raises AssertionError when the body costs more than an input of ``size`` bytes may.
+    """Raise AssertionError if the body costs more than an input of ``size`` bytes may cost.
 
-    With ``memory``, the memory of Python's objects counts too, which makes the run take twice as long.
+    With ``memory``, the memory of Python objects counts too, which doubles the running time.
     """
     work = longest = 0
     plain = mend.mend_events
@@ -71,7 +72,7 @@ def bounded(size: int, memory: bool = True) -> Iterator[None]:
     finally:
         if own:
             tracemalloc.stop()
-    # For a packed input, the unpacked length counts.
+    # For a compressed input, the uncompressed length counts.
     most_work = _WORK_PER_BYTE * max(size, longest) + _FREE_WORK
     assert work <= most_work, f"{work:,} bytes looked at for {size:,}"
     assert most - before <= _MEMORY_PER_BYTE * size + _FREE_MEMORY, f"{most - before:,} bytes of memory for {size:,}"

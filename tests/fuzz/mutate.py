@@ -1,4 +1,4 @@
-"""Damages good inputs in every way, at random."""
+"""Damages good inputs at random, in many ways."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from random import Random
 import zstandard
 from structure import cells, events_on_lines, numbers, parts, structure, words
 
-# Values that broke readers before: limits of ranges, text that looks like structure, bytes that are not text.
+# Values that once broke readers: limits of ranges, text that looks like structure, bytes that are not text.
 _WORDS = r'''
 { } [ ] , : " \ \u \ud800 null true NaN -Infinity 1e999 0 -1 "" [] {} = # ' """ 0x10 1_000
 18446744073709551616 1.7976931348623157e308 "ph":"X" "traceEvents":[ "ts": "args":{ Name, [tool.habana_perf_tool] ::
@@ -26,7 +26,7 @@ Mutation = Callable[[Random, bytes, Sequence[bytes]], bytes]
 
 
 def mutated(random: Random, seeds: Sequence[bytes]) -> bytes:
-    """One of ``seeds`` after a few mutations; occasionally unchanged."""
+    """One of ``seeds`` after a few mutations, and occasionally unchanged."""
     data = random.choice(seeds)
     for _ in range(random.choice((0, 1, 1, 2, 3, 6, 12))):
         data = random.choice(_MUTATIONS)(random, data, seeds)[:_LONGEST]
@@ -34,7 +34,7 @@ def mutated(random: Random, seeds: Sequence[bytes]) -> bytes:
 
 
 def _cut(random: Random, data: bytes) -> tuple[int, int]:
-    """A stretch of ``data``; short ones are more likely."""
+    """The bounds of a random stretch of ``data``. Short stretches are more likely."""
     start = random.randint(0, len(data))
     return start, min(len(data), start + int(random.expovariate(1 / 20)) + 1)
 
@@ -78,13 +78,13 @@ def _cross(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def _lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Reorders, repeats or drops lines."""
+    """Reorder, repeat or drop lines."""
     lines = data.splitlines(keepends=True)
     return b"".join(random.choices(lines, k=len(lines))) if lines else data
 
 
 def _much(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Repeats structural characters, which makes a search start again and again."""
+    """Repeat structural characters, which makes a search start over and over."""
     thing = random.choice(
         (b'"', b'\\"', b"{", b"[", b"]", b"}", b",", b" ", b"\n", b'","', b"],", b'{"ph":', b'"a":', b":-")
     )
@@ -94,12 +94,12 @@ def _much(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def _recoded(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """The same text in another encoding, without a byte order mark."""
+    """The same text in a different encoding, usually without a byte order mark."""
     return data.decode("utf-8", "replace").encode(random.choice(("utf-16-le", "utf-16-be", "utf-32-le", "utf-8-sig")))
 
 
 def _inside(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Unpacks compressed data, changes it, and packs it again, perhaps differently and in pieces."""
+    """Decompress the data, change it, and compress it again, perhaps in a different way and in pieces."""
     try:
         plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else zstandard.ZstdDecompressor().decompress(data)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError, MemoryError):

@@ -26,13 +26,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 FOUND = Path("fuzz-found")
 _TURN_S = 30.0
-# A process that is silent for this long is killed; a process that is only slow reports its cost earlier.
+# A process that is silent for this long is killed. A process that is merely slow reports its cost earlier.
 _SILENCE_S = 600.0
 
 
 @dataclass
 class Tally:
-    """The results for one target so far."""
+    """The results for one target."""
 
     next: int
     inputs: int = 0
@@ -41,7 +41,7 @@ class Tally:
     largest: tuple[int, int] = (0, 0)
 
     def add(self, answer: dict) -> str | None:
-        """Count one answer of a worker; returns a failure if it is new."""
+        """Count an answer of a worker. Returns the failure if it is a new one."""
         number = answer["number"]
         self.next, self.inputs = number + 1, self.inputs + 1
         self.slowest = max(self.slowest, (answer.get("cpu_s", 0.0), number))
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def turn(name: str, tally: Tally, seconds: float) -> None:
-    """Run a process that feeds the target ``name`` for ``seconds``."""
+    """Run a process that feeds inputs to the target ``name`` for ``seconds``."""
     command = [sys.executable, str(Path(__file__).with_name("worker.py")), name, str(tally.next), str(seconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
@@ -92,7 +92,7 @@ def turn(name: str, tally: Tally, seconds: float) -> None:
 
 
 def lines_of(worker: subprocess.Popen) -> Iterator[str]:
-    """The lines that ``worker`` prints, until it ends or stays silent for too long."""
+    """Yield the lines that ``worker`` prints, until it ends or stays silent for too long."""
     lines: queue.Queue[str] = queue.Queue()
 
     def gather() -> None:

@@ -1,7 +1,7 @@
-"""Shapes for which joins or readers once took quadratic time or memory.
+"""Inputs with shapes for which joins or readers once took quadratic time or memory.
 
-Each may take ten times the time and four times the memory of a good input of its kind and size. The smallest inputs
-take 0.8 s and 110 MB, so a cost within ten and four times these figures needs no comparison.
+Each may take ten times the time and four times the memory of a good input of the same kind and size. The smallest
+inputs take 0.8 s and 110 MB, so a cost below ten and four times these figures needs no comparison.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONG = "y" * 60_000
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU seconds of a whole analysis, and its peak memory in bytes."""
+    """The CPU seconds and the peak memory in bytes of a whole analysis."""
 
     cpu_s: float
     peak: int
@@ -40,12 +40,13 @@ FREE = Cost(7.5, 400 << 20)
 
 
 def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
-    """The cost of ``command`` on ``path``; the command is stopped after ``most_s`` CPU seconds."""
+    """The cost of ``command`` on ``path``. The command is stopped after ``most_s`` CPU seconds."""
     text = (
         "import resource, subprocess, sys\n"
         f"resource.setrlimit(resource.RLIMIT_CPU, ({most_s}, {most_s}))\n"
         "ran = subprocess.run([sys.executable, '-m', 'perftool', *sys.argv[1:]], stdout=subprocess.PIPE)\n"
-        # A quadratic rule hits its time limit and crashes; a rule with too many findings crashes after it has finished.
+        # A quadratic rule reaches its time limit and crashes. A rule with too many findings crashes after it has
+        # finished.
         "assert b'rule crashed' not in ran.stdout or b' x 1000' in ran.stdout, ran.stdout.decode()\n"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(used.ru_utime + used.ru_stime, used.ru_maxrss << 10)"
@@ -83,8 +84,9 @@ def _trace(
 
 
 def shaped(random: Random) -> bytes:
-    """A trace of a few hundred launches. A number that joins use is equal for all of them, one of a few values, or
-    unique."""
+    """A trace of a few hundred launches. In each number that joins use, all launches are equal, have one of a few
+    values, or are unique.
+    """
     launches = random.choice((200, 600, 1200))
     span, few = 50 * launches, random.randint(2, 40)
 
@@ -133,7 +135,7 @@ def with_secrets(count: int) -> bytes:
 
 
 def _beside(made: Callable[[int], list[Event]], count: int = 20_000, steps: int = 5) -> bytes:
-    """A trace of 2,000 launches with events of ``made`` for each of ``count`` numbers."""
+    """A trace of 2,000 launches, and the events that ``made`` returns for each of ``count`` numbers."""
     launches = 2000
     events = _steps(steps, 50 * launches)
     for number in range(launches):
@@ -142,7 +144,7 @@ def _beside(made: Callable[[int], list[Event]], count: int = 20_000, steps: int 
 
 
 def _decode(number: int) -> list[Event]:
-    """An iteration as written by vLLM's high-level profiler on Gaudi."""
+    """An iteration as vLLM's high-level profiler on Gaudi writes it."""
     at = 10 * number + 10
     return [x("decode", at, 8, ""), x("model_forward_bs4_seq1_ctx10_graphsT", at + 1, 5, "")]
 
@@ -152,7 +154,7 @@ def _frame(name: str, at: float, dur: float, tid: int) -> Event:
 
 
 def _save(number: int, dur: float) -> list[Event]:
-    """A checkpoint on a thread of its own, and a stretch of the profiler's work."""
+    """A checkpoint on a thread of its own, and a stretch of the profiler's own work."""
     return [
         _frame("torch/serialization.py(500): save", number / 1000, dur, 200 + number),
         _frame("torch/profiler/profiler.py(500): step", 40 * number, 20, 5),
@@ -160,7 +162,7 @@ def _save(number: int, dur: float) -> list[Event]:
 
 
 def _module(number: int) -> list[Event]:
-    """One of 31 nested modules, each with its own name."""
+    """One of 31 nested modules with different names."""
     outer, depth = divmod(number, 31)
     return [_frame(f"nn.Module: {'a' * 90}{number}", 155 * outer + depth / 10, 154 - depth / 5, 1)]
 
@@ -170,8 +172,9 @@ def _optimizer(number: int, at: float, dur: float) -> list[Event]:
 
 
 def _gradients(count: int, shapes: int) -> bytes:
-    """A step with ``count`` gradients of ``shapes`` shapes, and as many ops of the optimizer, which read other
-    shapes."""
+    """A step with ``count`` gradients of ``shapes`` shapes, and as many ops of the optimizer, which read tensors of
+    other shapes.
+    """
     events = [step(1, 0, 30 * count), x("Optimizer.step#SGD.step", 15 * count, 14 * count, "user_annotation")]
     for number in range(count):
         dims, others = [[[number % shapes + add, 3]] for add in (1, 1 + count)]
@@ -202,8 +205,9 @@ def _block(address: int, at: float, dur: float) -> list[Event]:
 
 
 def _in_one(op: str, frame: str, made: Callable[[int], list[Event]], others: int) -> bytes:
-    """The events of ``made`` for 20,000 numbers, inside one op and one function; ``others`` more events have different
-    long names."""
+    """The events that ``made`` returns for 20,000 numbers, inside one op and one function, and ``others`` events with
+    different long names.
+    """
     around = [x(op, 1, 399_998), _frame(frame, 0, 400_000, 1), *_steps(5, 400_000)]
     long = [x(f"{number}{_LONG}", 400_100 + number, 0.5) for number in range(others)]
     events = [*around, *long, *(one for number in range(20_000) for one in made(number))]
@@ -228,12 +232,12 @@ def _copy_of(number: int) -> list[Event]:
 
 
 def _fetched(number: int, at: float, dur: float) -> list[Event]:
-    """A fetch of the loader; every second fetch contains an op, so its thread feeds the device."""
+    """A fetch of the loader. Every second fetch contains an op, so its thread feeds the device."""
     return [loader(at, dur), *([x("aten::add", at, dur)] if number % 2 else [])]
 
 
 def _copied(number: int, dur: float) -> list[Event]:
-    """A copy of an input and the op that calls it."""
+    """A copy of an input, and the op that calls it."""
     at, link = 10 * number, 10_000 + number
     return [
         x("aten::copy_", at, dur), runtime("cudaMemcpyAsync", at + 1e-3, 3, link),
@@ -242,7 +246,7 @@ def _copied(number: int, dur: float) -> list[Event]:
 
 
 def _framed(number: int, op_at: float, dur: float, external_id: int) -> list[Event]:
-    """An op written in Python, and a function whose kernel has the id of the op."""
+    """An op written in Python, and a function with a kernel that has the id of the op."""
     of_op, at, link = {"External id": external_id}, 100 + 10 * number, 10_000 + number
     return [
         x("mine::op", op_at, dur, **{"Input Dims": [[2]]}, **of_op), _frame("a.py(1): f", at, 8, 1),
@@ -251,14 +255,16 @@ def _framed(number: int, op_at: float, dur: float, external_id: int) -> list[Eve
 
 
 def _snapshot(devices: int) -> bytes:
-    """A snapshot of CUDA's allocator with a history of one device."""
+    """A snapshot of the CUDA allocator with a history of one device."""
     block = {"action": "alloc", "addr": 1, "size": 512, "time_us": 5}
     traces = [[block] * 20_000, *[[]] * (devices - 1)]
     return json.dumps({"segments": [{}] * 20_000, "device_traces": traces}).encode()
 
 
 def _history(frames: int) -> bytes:
-    """20 MB of a snapshot of CUDA's allocator: allocations with stacks of this many frames, or with nothing at all."""
+    """A 20 MB snapshot of the CUDA allocator, with allocations that have stacks of ``frames`` frames or nothing at
+    all.
+    """
     frame = {"filename": "/usr/lib/python3/site-packages/torch/nn/modules/module.py", "line": 7, "name": "forward"}
     block = {"addr": 1, "size": 512, "stream": 0, "time_us": 5, "frames": [frame] * frames} if frames else {}
     entry = json.dumps({"action": "alloc", **block})
@@ -267,7 +273,7 @@ def _history(frames: int) -> bytes:
 
 
 def _buckets(warmed: int, missed: int) -> bytes:
-    """A log of vLLM on Gaudi; all shapes differ."""
+    """A log of vLLM on Gaudi in which all shapes differ."""
     lines = [
         f"[Warmup][Prompt][{number}/{warmed}] batch_size:{number % 317 + 1} query_len:{number // 317 + 1} num_blocks:0"
         for number in range(warmed)
@@ -301,7 +307,8 @@ def _positions(form: Callable[[int], tuple[list[int], int]]) -> bytes:
 
 def _numbered(number: Callable[[int], int]) -> bytes:
     """Layers of different shapes, ops that read one position of each output, and backward nodes with the layers'
-    sequence numbers."""
+    sequence numbers.
+    """
     events = _steps(5, 500_000)
     for at in range(5_000):
         begin, of = 100 * at, {"Sequence number": number(at)}
@@ -317,7 +324,7 @@ def _numbered(number: Callable[[int], int]) -> bytes:
 
 
 def _convolutions(side: Callable[[int], int]) -> bytes:
-    """Convolutions of pictures with ``side`` pixels a side, each after a copy of another batch's pictures to NCHW."""
+    """Convolutions of images with ``side`` x ``side`` pixels, each after a copy of another batch of images to NCHW."""
     events = _steps(5, 1_200_000)
     for at in range(12_000):
         size, begin = side(at), 100 * at
@@ -337,7 +344,7 @@ def _convolutions(side: Callable[[int], int]) -> bytes:
 
 
 def _distances(number: Callable[[int], int]) -> bytes:
-    """Distances of pairs, whose ops have the sequence number ``number``, and a backward node for each."""
+    """Pairwise distances, whose ops have the sequence number ``number``, and a backward node for each."""
     events = _steps(5, 800_000)
     for at in range(8_000):
         begin, of = 100 * at, {"Sequence number": number(at)}
@@ -366,7 +373,7 @@ def _embeddings(height: Callable[[int], int]) -> bytes:
 
 
 def _sparse(rows: Callable[[int], int]) -> bytes:
-    """Sparse matrices with ``rows`` rows that are made dense, and matmuls with them."""
+    """Sparse matrices with ``rows`` rows that are converted to dense ones, and matmuls with them."""
     events = _steps(5, 2_400_000)
     for at in range(24_000):
         begin, shape = 100 * at, [rows(at), 999]
@@ -379,7 +386,7 @@ def _sparse(rows: Callable[[int], int]) -> bytes:
 
 
 def _wide(inputs: int, kernels: int = 15_000, op: str = "aten::cat") -> bytes:
-    """``op`` with ``inputs`` inputs around all kernels."""
+    """One ``op`` with ``inputs`` inputs around all kernels."""
     args = {"Input Dims": [[number + 1, 3] for number in range(inputs)], "Input type": ["float"] * inputs}
     events = [*_steps(5, 20 * kernels + 100), x(op, 2, 20 * kernels + 40, **args)]
     return document([*events, *(one for number in range(kernels) for one in _kernel_of(number))])
@@ -395,7 +402,7 @@ def _summed(inputs: int) -> bytes:
 
 
 def _saves(depth: int) -> bytes:
-    """Saves inside nests of ``depth`` functions, and ops between them."""
+    """Saves inside ``depth`` nested functions, with ops between the saves."""
     events, save = _steps(5, 100 * 16_000), "torch/serialization.py(500): save"
     for nest in range(16_000 // depth):
         begin, length = 100 * nest * depth, 100 * depth
@@ -409,7 +416,7 @@ def _saves(depth: int) -> bytes:
 
 
 def _stepping_threads(threads: int, steps: int = 3000) -> bytes:
-    """Steps of a CPU run, each with a long Python function, on ``threads`` threads."""
+    """Steps of a CPU run on ``threads`` threads, each with a long Python function."""
     events = []
     for number in range(steps):
         at, tid = 5000 * number, number % threads + 1
@@ -439,7 +446,7 @@ def _threads(name: str) -> bytes:
 
 
 def _recipe(name: str) -> bytes:
-    """3,000 nodes of a recipe of a Gaudi, one of which states its ``name``."""
+    """3,000 nodes of a Gaudi recipe, one of which states its ``name``."""
     works = [
         x("GEMM", 10 * at, 5, "kernel", 0, 6011, recipeId=65019, recipeName=name if at == 5 else "", device=0)
         for at in range(3000)

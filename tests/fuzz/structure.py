@@ -1,4 +1,4 @@
-"""Structured damage: the result is still JSON, TOML, CSV, a log or SQL, with other contents."""
+"""Structured damage: the result is still JSON, TOML, CSV, a log or SQL, but with different content."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LONGEST_CSV = 1 << 16
 
 
 def events_on_lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """An array of events, one per line, some of them twice."""
+    """The events as an array with one event per line, some of them twice."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -55,7 +55,7 @@ def events_on_lines(random: Random, data: bytes, seeds: Sequence[bytes]) -> byte
 
 
 def structure(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Changes a value of a JSON or TOML document, or drops a key; returns any other text unchanged."""
+    """Change a value of a JSON or TOML document, or drop a key. Any other text is returned unchanged."""
     document: object
     try:
         document, write = json.loads(data), json.dumps
@@ -70,7 +70,7 @@ def structure(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def _toml(document: object) -> str:
-    """A document as TOML: a line for each key, everything below it inline."""
+    """``document`` as TOML, with a line for each key and everything below it inline."""
     if not isinstance(document, dict):
         return ""
     return "".join(f"{json.dumps(key)} = {_toml_value(value)}\n" for key, value in document.items())
@@ -97,7 +97,7 @@ def _changed(random: Random, value: object) -> object:
 
 
 def numbers(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Replaces some numbers, in any format, with limits of ranges or with other numbers of the file."""
+    """Replace some numbers, in any format, with limits of ranges or with other numbers from the file."""
     found = list(_NUMBER.finditer(data))
     for match in sorted(random.sample(found, min(len(found), random.randint(1, 5))), key=lambda m: -m.start()):
         other = random.choice(found)[0] if random.random() < 0.3 else random.choice(_NUMBERS)
@@ -106,7 +106,7 @@ def numbers(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def cells(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Reorders, drops or repeats columns of a CSV file, and mixes cells of rows."""
+    """Reorder, drop or repeat columns of a CSV file, and mix cells of rows."""
     rows = list(csv.reader(io.StringIO(data[:_LONGEST_CSV].decode("utf-8", "replace").replace("\0", ""), newline="")))
     if not rows or len(rows[0]) < 2:
         return data
@@ -122,7 +122,7 @@ def cells(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def parts(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Replaces the events of a trace by many that are drawn from them at random, or nests a value very deeply."""
+    """Replace the events of a trace with many that are drawn from them at random, or nest a value very deeply."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -140,7 +140,7 @@ def parts(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
 
 
 def _deepened(random: Random, data: bytes, depth: int) -> bytes:
-    """Nests some value of ``data`` in lists or objects, ``depth`` deep."""
+    """Nest some value of ``data`` in ``depth`` lists or objects."""
     found = list(re.finditer(rb'(?<=:)\s*("[^"\\]*"|-?\d+)', data))
     if not found:
         return data
@@ -150,7 +150,7 @@ def _deepened(random: Random, data: bytes, depth: int) -> bytes:
 
 
 def words(random: Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
-    """Swaps, drops or repeats words and signs of a text (SQL, a log), or takes some from another text."""
+    """Swap, drop or repeat words and signs of a text (SQL or a log), or insert some from another text."""
     found = list(_WORD.finditer(data))
     if len(found) < 3:
         return data

@@ -1,4 +1,4 @@
-"""All readers of user data: whatever the bytes, they may only raise PerfToolError."""
+"""All readers of user data. Whatever the bytes, they may raise only PerfToolError."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Target:
-    """``run`` gets an input and an empty folder; ``seeds`` are good inputs to start from.
+    """Something to fuzz. ``run`` gets an input and an empty folder; ``seeds`` are good inputs to start from.
 
-    ``make`` creates inputs from scratch; without it, inputs are damaged seeds.
+    ``make`` creates inputs from scratch. Without it, inputs are damaged seeds.
     """
 
     name: str
@@ -58,13 +58,15 @@ class Target:
     make: Callable[[Random], bytes] | None = None
 
     def input(self, number: int) -> bytes:
-        """The input with this number; always the same one."""
+        """The input with this number, which is always the same."""
         random = Random(number)
         return self.make(random) if self.make else mutated(random, self.seeds)
 
 
 def attempt(target: Target, data: bytes, memory: bool = True) -> None:
-    """Run ``target`` on ``data``. Raises every error except PerfToolError, and AssertionError if it costs too much."""
+    """Run ``target`` on ``data``. Raises every error except PerfToolError, and AssertionError if the run costs too
+    much.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="perftool-fuzz-") as folder,
         bounded(len(data), memory),
@@ -160,7 +162,7 @@ def _trace(data: bytes, folder: Path) -> None:
 
 
 def _copy(data: bytes, folder: Path) -> None:
-    """Reading an annotated copy gives the same as reading the original."""
+    """Check that an annotated copy of a trace is read like the original."""
     path, again, spool = folder / "trace.json", folder / "copy.json", folder / "spool"
     path.write_bytes(data)
     spool.mkdir()
@@ -170,9 +172,9 @@ def _copy(data: bytes, folder: Path) -> None:
         file.writelines(splice(load(str(path))[0], [ours], spool))
     assert b"habana_perf_tool" in again.read_bytes()
     after = read_path(str(again))
-    # If a number stands in place of a text, the two loaders write it differently, so only times are compared.
+    # If a number stands where text belongs, the two loaders write it differently, so only times are compared.
     assert after.times == before.times
-    # If the metadata contains a whole trace, the copy contains it too, and the reader reports it again.
+    # If the metadata contains a whole trace, so does the copy, and the reader reports it again.
     assert after.status == "ok" or again.read_bytes().count(b'"traceEvents"') > 1
 
 
@@ -263,7 +265,7 @@ def _cases(data: bytes, folder: Path) -> None:
 
 @cache
 def _open_store() -> TraceStore:
-    """One store for all queries."""
+    """A single store for all queries."""
     store = TraceStore()
     # DuckDB complains about connections that are still open when Python exits.
     atexit.register(_open_store.cache_clear)

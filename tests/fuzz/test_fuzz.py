@@ -1,4 +1,4 @@
-"""A short round of fuzzing; ``python tests/fuzz/run.py`` continues for as long as you like."""
+"""A short round of fuzzing. ``python tests/fuzz/run.py`` continues for as long as you like."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shapes import FREE, SHAPES, Cost, cost_of, may_take, with_secrets
 from targets import TARGETS, attempt
 
-# Few examples, the same each time, because ``run.py`` does the searching; fewest for targets that run every rule.
+# Few examples, always the same ones, because ``run.py`` does the searching. Targets that run every rule get the fewest.
 EXAMPLES = {"analysis": 3, "shapes": 2, "rule": 5, "cases": 3}
 
 
@@ -49,7 +49,7 @@ def test_hostile_shapes_cost_little_more_than_good_inputs(name: str, tmp_path: P
         return cost_of(tmp_path / file)
 
     took = cost(hostile)
-    # Below this absolute limit, no comparison with a benign input is needed.
+    # Below this absolute limit, a comparison with a benign input is unnecessary.
     most = FREE if took.within(FREE) else may_take(cost(good))
     assert took.within(most), (took, most)
 

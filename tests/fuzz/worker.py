@@ -1,4 +1,4 @@
-"""Feeds one target of the fuzzer and prints the cost of each input as a line of JSON; started by ``run.py``."""
+"""Feeds inputs to one target of the fuzzer and prints the cost of each as a line of JSON. ``run.py`` starts it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cost import TooMuchError, may_cost
 from targets import TARGETS, Target, attempt
 
-# An allocation beyond this limit fails, as it would on a small machine.
+# Allocations beyond this limit fail, as on a small machine.
 _MOST_MEMORY = 6 << 30
 
 
@@ -35,7 +35,7 @@ def main(name: str, number: int, seconds: float) -> None:
 
 
 def answer_to(target: Target, number: int, good_s: float) -> dict:
-    """The cost of input ``number``, and how it failed if it did; benign inputs take ``good_s``."""
+    """The cost of input ``number``, and its failure if it failed. Benign inputs take ``good_s`` seconds."""
     data = target.input(number)
     try:
         cpu_s, grown = cpu_of(target, data)
@@ -50,14 +50,14 @@ def answer_to(target: Target, number: int, good_s: float) -> dict:
 
 
 def cpu_of(target: Target, data: bytes) -> tuple[float, int]:
-    """CPU seconds for one input, and the peak growth of the process in bytes."""
+    """The CPU seconds that one input takes, and the peak growth of the process in bytes."""
     before, begun = forget_peak(), time.process_time()
     attempt(target, data, memory=False)
     return time.process_time() - begun, max(0, peak() - before)
 
 
 def forget_peak() -> int:
-    """Reset the system's record of peak memory; returns the memory in use now, in bytes."""
+    """Reset the system's record of peak memory, and return the memory in use now in bytes."""
     if sys.platform == "linux":
         Path("/proc/self/clear_refs").write_text("5")
     return peak()

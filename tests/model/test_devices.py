@@ -1,4 +1,4 @@
-"""Which device a name in a trace means; and every figure states its source."""
+"""The devices that names in traces stand for. Every figure must state its source."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ GIB = 1024**3
         ("AMD Instinct MI300X", None, "AMD Instinct MI300X"),
         ("Tesla T4", 15_109 * 1024**2, "Tesla T4"),
         ("GAUDI2", None, "GAUDI2"),
-        # Names that several devices share, or that identify no device.
+        # Names that several devices share, and names that identify no device.
         ("NVIDIA H100", 85_018_279_936, None),
         ("NVIDIA A100-PG509-200", 42_297_524_224, "NVIDIA A100-PG509-200"),
-        # A driver without a table of products reports this name.
+        # Drivers without a table of products report this name.
         ("AMD Radeon Graphics", 64 * GIB, None),
         ("AMD Radeon Graphics", 68_702_699_520, None),
         ("NVIDIA A10G", 24 * GIB, None),

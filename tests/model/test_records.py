@@ -1,4 +1,4 @@
-"""The bundle that readers return."""
+"""The bundle of records that readers return."""
 
 from __future__ import annotations
 

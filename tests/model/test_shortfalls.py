@@ -1,4 +1,4 @@
-"""Attainable shares of devices, and the meaning of kernel names."""
+"""The shares of peak rates that devices can reach, and the meaning of kernel names."""
 
 from __future__ import annotations
 

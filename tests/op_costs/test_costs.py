@@ -1,4 +1,6 @@
-"""Costs of ops, compared with another tool on one recording, PyTorch's own counter, and PyTorch's signatures."""
+"""Compares the costs of ops with another tool's on one recording, with PyTorch's counter and with PyTorch's
+signatures.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ BF16, FLOAT = "c10::BFloat16", "float"
 
 
 def record(*arguments: Any) -> tuple[str, str, str]:
-    """The profiler's record of arguments: a tensor is given as ``(type, *dims)``, a list of tensors as ``Many``, other
-    arguments as None or a scalar."""
+    """The profiler's record of some arguments: a tensor is given as ``(type, *dims)``, a list of tensors as ``Many``,
+    and anything else as None or a scalar.
+    """
     dims = [a.dims if isinstance(a, Many) else list(a[1:]) if isinstance(a, tuple) else [] for a in arguments]
     types = [
         "TensorList" if isinstance(a, Many) else a[0] if isinstance(a, tuple) else "" if a is None else "Scalar"
@@ -32,14 +35,14 @@ def record(*arguments: Any) -> tuple[str, str, str]:
 
 
 class Many:
-    """A list of tensors of these shapes."""
+    """A list of tensors with these shapes."""
 
     def __init__(self, *dims: list[int]) -> None:
         self.dims = list(dims)
 
 
 def cost(name: str, *arguments: Any, element_bytes: int | None = None) -> Cost | None:
-    """The cost of a call of ``name``, an ATen op unless the name has another namespace."""
+    """The cost of a call of ``name``, which is an ATen op unless the name has a namespace."""
     name = name if "::" in name or name.startswith("triton") else f"aten::{name}"
     return cost_of(name, *record(*arguments), element_bytes)
 
@@ -66,7 +69,7 @@ def test_a_list_of_one_number_as_python_writes_it() -> None:
 
 QKV = [(BF16, 16, 559, 16, 64)] * 3
 
-# Operations, and bytes as MiB, of an inference step on an H100, as TraceLens counted them.
+# Operations, and MiB of memory traffic, in an inference step on an H100, as counted by TraceLens.
 COUNTED: list[tuple[str, list[Any], float, float]] = [
     ("mm", [(BF16, 8944, 1024), (BF16, 1024, 2816)], 51581550592, 71.0078125),
     ("addmm", [(BF16, 1024), (BF16, 8944, 1024), (BF16, 1024, 1024), 1, 1], 18766086144, 36.939453125),
@@ -114,7 +117,7 @@ def test_convolutions_as_pytorch_counts_them(stride: int, padding: int, dilation
     assert gradients is not None
     assert once.flops == forward.get_total_flops()
     assert once.bytes == 4 * (x.numel() + weight.numel() + y.numel())
-    # PyTorch's counter ignores groups for the gradient of a filter.
+    # For the gradient of a filter, PyTorch's counter ignores groups.
     assert gradients.flops == (backward.get_total_flops() if groups == 1 else 2 * once.flops)
 
 
@@ -122,7 +125,7 @@ def test_convolutions_as_pytorch_counts_them(stride: int, padding: int, dilation
 def test_attention_without_a_mask_takes_its_products(heads: int) -> None:
     queries, keys = (BF16, 4, 8, 128, 64), (BF16, 4, heads, 256, 64)
     found = cost("_scaled_dot_product_flash_attention", queries, keys, keys, 0.0, False, False)
-    # Shared heads of keys and values are read once, but multiplied with every query head.
+    # Shared heads of keys and values are read once but multiplied with every query head.
     assert found == Cost(4 * 4 * 8 * 128 * 256 * 64, 2 * 2 * 4 * 64 * (8 * 128 + heads * 256), "matrix", "bf16")
 
 
@@ -152,7 +155,7 @@ def test_a_layer_of_an_rnn_multiplies_input_and_state_in_each_time_step() -> Non
     assert back == Cost(2 * once.flops, 2 * once.bytes, "matrix", "fp32")
 
 
-# The names that PyTorch's signatures give the arguments of each layout.
+# The names of the arguments of each layout in PyTorch's signatures.
 ARGUMENTS = {
     "causal": {"is_causal", "custom_mask_type"},
     "bias": {"bias", "attn_bias"}, "term": {"z"}, "packed": {"cum_seq_q", "cu_seqlens_q"},
@@ -171,7 +174,7 @@ def test_layouts_follow_the_signatures_of_pytorch(name: str, layout: object) -> 
 
 
 def test_every_model_is_for_an_existing_op() -> None:
-    # Each name is listed with and without "_", although not every op has an in-place form; PyTorch 1.11 dropped the
+    # Each name is listed with and without "_", although not every op has an in-place form. PyTorch 1.11 removed the
     # parts of the convolution's backward.
     here = [name for name in MODELS if name.startswith("aten::") and "_convolution_backward_" not in name]
     missing = [name for name in here if not hasattr(torch.ops.aten, name.removeprefix("aten::").removesuffix("_"))]
@@ -205,7 +208,7 @@ def test_ops_without_a_model_have_no_cost(name: str, dims: str | None, types: st
 
 
 def test_every_model_takes_any_record() -> None:
-    """Empty or missing tensors, lists and odd scalars give a cost or None, never an error."""
+    """Empty or missing tensors, lists and unusual scalars lead to a cost or None, but never to an error."""
     shapes: tuple[list[Any], ...] = ([], [0], [0, 4], [2, 3], [2, 0, 4], [1, 2, 3, 4], [[2], [0, 4]], [[]])
     for kind in ("float", "TensorList"):
         for dims in shapes:
@@ -232,14 +235,14 @@ PARAMETERS = Many([100, 10], [10])
 @pytest.mark.parametrize(
     ("name", "arguments", "flops", "size"),
     [
-        # Each part is read and written once.
+        # Each part is read once and written once.
         ("cat", [Many([2, 3], [2, 5]), -1], 0, 2 * 4 * 16),
         ("_foreach_add_", [PARAMETERS, PARAMETERS, 1], 1010, 4 * 3 * 1010),
         ("_foreach_mul_", [PARAMETERS, 0.9], 1010, 4 * 2 * 1010),
         ("_foreach_copy_", [PARAMETERS, PARAMETERS, False], 0, 4 * 2 * 1010),
         ("_foreach_addcdiv_", [PARAMETERS, PARAMETERS, PARAMETERS, 1], 3030, 4 * 4 * 1010),
         ("_foreach_norm", [PARAMETERS, 2], 2020, 4 * 1010),
-        # The parameter and two moments are read and written, the gradient is read.
+        # The parameter and two moments are read and written; the gradient is only read.
         ("_fused_adamw_", [PARAMETERS] * 4 + [None], 15 * 1010, 4 * 7 * 1010),
         ("_fused_sgd_", [PARAMETERS, PARAMETERS], 6 * 1010, 4 * 3 * 1010),
         ("max_pool2d_with_indices", [(FLOAT, 2, 3, 8, 8), [3, 3], [2, 2], [1, 1], [1, 1], False],

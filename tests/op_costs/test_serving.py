@@ -1,4 +1,4 @@
-"""Ops of serving engines: sizes from annotations, grids and packed weights."""
+"""Ops of serving engines, with sizes from annotations, grids and packed weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cost(name: str, *tensors: tuple[Any, ...] | None, scalars: list[str] | None 
     return cost_of(name, json.dumps(dims), json.dumps(types), json.dumps(scalars or []), **more)
 
 
-# A step of gpt-oss on a B200, as recorded: 888 tokens, a router over 128 experts, 342 tiles of 16 tokens.
+# A recorded step of gpt-oss on a B200: 888 tokens, a router over 128 experts, 342 tiles of 16 tokens.
 UP = "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_rM_TN_transOut_swiGlu_sm100f"
 DOWN = "bmm_Bfloat16_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16_m128x16x32_cga1x1x1_16dp256b_rM_TN_transOut_sm100f"
 GRIDS = [
@@ -34,9 +34,9 @@ TOKENS = ((BF16, 888, 3072), (BF16, 888, 128), None)
 def test_a_mixture_gets_the_size_of_its_weights_from_its_grids() -> None:
     found = cost("vllm::moe_forward", *TOKENS, grids=json.dumps(GRIDS))
     assert found is not None
-    # Four experts for each token: 3,552 rows of 3072 x 1024 and 512 x 3072.
+    # Four experts per token: 3,552 rows of 3072 x 1024 and 512 x 3072.
     assert found.flops == 2 * 888 * 4 * 3072 * (1024 + 512)
-    # A weight has 4 bits, plus an eighth of a byte for its share of the scale; all experts are reached.
+    # A weight takes 4 bits, plus a quarter of a bit for its share of the scale. Tokens reach all experts.
     weights = 128 * 3072 * 1536 * 4.25 / 8
     assert found.bytes == pytest.approx(weights + 2 * 2 * 888 * 3072, rel=1e-6)
     assert (found.unit, found.dtype) == ("matrix", "fp8")
@@ -54,7 +54,8 @@ def test_a_mixture_gets_the_size_of_its_weights_from_its_grids() -> None:
     "grids",
     [
         [], GRIDS[:2], [{**GRIDS[0], "grid": None}, GRIDS[2]],
-        # In the first case, no number of experts per token gives 340 tiles; in the second, the result has another size.
+        # In the first case, no number of experts per token leads to 340 tiles. In the second, the size of the result
+        # differs.
         [{**GRIDS[0], "grid": [24, 340, 1]}, {**GRIDS[2], "grid": [8, 340, 1]}],
         [{**GRIDS[0], "grid": [20, 342, 1]}, GRIDS[2]],
     ],
@@ -77,10 +78,11 @@ QKV = ((FP8, 888, 8, 64), (BF16, 888, 1, 64), (BF16, 888, 1, 64), (BF16, 888, 8,
 
 
 def test_attention_over_a_cache_has_the_lengths_of_the_annotation_around_it() -> None:
-    # As recorded on a B200: one prompt of 888 tokens.
+    # Recorded on a B200: one prompt of 888 tokens.
     found = cost("vllm::unified_attention_with_output", *QKV, around="execute_context_1(888_788544)_generation_0(0)")
     assert found == Cost(4 * 8 * 64 * 888 * 888 // 2, 888 * 8 * 64 * 3 + 2 * 888 * 64, "matrix", "fp8")
-    # 32 decoding requests with 55,086 keys, as recorded on an MI300X. The heads are invented: 64, with 8 of the keys.
+    # 32 decoding requests with 55,086 keys, recorded on an MI300X. The heads are invented: 64 for queries and 8 for
+    # keys.
     decode = ((BF16, 32, 64, 64), (BF16, 32, 8, 64), (BF16, 32, 8, 64))
     around = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)"
     found = cost("vllm::unified_attention", *decode, around=around)
@@ -153,7 +155,7 @@ def test_gradients_of_convolutions_by_their_own_arguments() -> None:
 
 @pytest.mark.parametrize("name", ["aten::_scaled_dot_product_flash_attention", "aten::_flash_attention_forward"])
 def test_flash_attention_of_four_sizes_on_rocm(name: str) -> None:
-    # As recorded on an MI300X: 8 sequences of 4,096, 16 heads of 128; one of the ops has heads before the sequence.
+    # Recorded on an MI300X: 8 sequences of 4,096 tokens, 16 heads of 128. One of the ops has heads before the sequence.
     heads_first = name.endswith("product_flash_attention")
     qkv = [(BF16, 8, 16, 4096, 128) if heads_first else (BF16, 8, 4096, 16, 128)] * 3
     before = ["", "", ""] if heads_first else ["", "", "", "", "", "4096", "4096"]
@@ -162,6 +164,6 @@ def test_flash_attention_of_four_sizes_on_rocm(name: str) -> None:
 
 
 def test_group_norm_of_aiter() -> None:
-    # As recorded on an MI300X.
+    # Recorded on an MI300X.
     found = cost("aiter::_groupnorm_run", (BF16, 1, 128, 256, 256), None, (BF16, 128), (BF16, 128), None)
     assert found == Cost(8 * 128 * 65536, 2 * (2 * 128 * 65536 + 2 * 128), "vector", "bf16")

@@ -1,4 +1,4 @@
-"""Sizes of calls, as the profiler records them."""
+"""The sizes of calls, as recorded by the profiler."""
 
 from __future__ import annotations
 

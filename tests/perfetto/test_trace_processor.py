@@ -1,4 +1,6 @@
-"""Annotated traces in Perfetto's own trace processor: annotations exist, and the recording is unchanged."""
+"""Reads annotated traces with Perfetto's own trace processor: the annotations are there, and the recording is
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ TRACES = (
 )  # fmt: skip
 
 OURS = "SELECT upid FROM process WHERE name GLOB 'perftool (rank*'"
-# Every slice except our own.
+# All slices except those that we added.
 RECORDED = f"""
 SELECT s.name, s.ts, s.dur, s.depth, extract_arg(s.arg_set_id, 'args.Ev Idx')
 FROM slice AS s LEFT JOIN thread_track AS t ON t.id = s.track_id LEFT JOIN thread USING (utid)
 WHERE upid IS NULL OR upid NOT IN ({OURS})
 ORDER BY s.ts, s.dur DESC, s.name, s.depth
 """
-# Errors and lost data, as Perfetto counts them.
+# Errors and data loss, as counted by Perfetto.
 PROBLEMS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0 ORDER BY name"
 LANES = f"""
 SELECT thread.name, s.name, s.ts, s.dur, s.depth, s.category
@@ -53,7 +55,7 @@ EVENTS = [
 
 @pytest.fixture
 def annotated(tmp_path: Path, run: Run):
-    """A function that annotates a trace and returns the path of the copy."""
+    """Returns a function that annotates a trace and returns the path of the copy."""
 
     def annotate(path: Path | str, *options: str) -> Path:
         out = tmp_path / "annotated.json.gz"
@@ -83,7 +85,7 @@ def test_perfetto_shows_the_annotations(tmp_path: Path, annotated) -> None:
     )  # fmt: skip
     assert (example[0], example[2:]) == ("GAP102 dataloader-wait", ("1010000", "700000", "0", ours))
     assert {row[0] for row in idle} == {"idle time by cause"}
-    # The whole window except the two stretches in which the device works.
+    # The whole window, except for the two stretches in which the device works.
     assert sum(int(str(row[3])) for row in idle) == 2_000_000 - 2 * 200_000
     assert counters == [
         *(("device busy", ts, value) for ts, value in (("0", 0), ("760000", 1), ("960000", 0), ("1760000", 1),
@@ -93,14 +95,14 @@ def test_perfetto_shows_the_annotations(tmp_path: Path, annotated) -> None:
 
 
 def unchanged(original: Path | str, copy: Path) -> Rows:
-    """Asserts that ``copy`` shows the recording as ``original`` does; returns our lanes."""
+    """Check that ``copy`` shows the recording as ``original`` does, and return the lanes that we added."""
     before = query(original, RECORDED, PROBLEMS, FLOWS)
     *after, lanes, counters, arrows = query(copy, RECORDED, PROBLEMS, FLOWS, LANES, COUNTERS, ARROWS)
     assert after == before
     assert len(before[0]) > 10
     assert all(row[5] == "habana_perf_tool" for row in lanes)
     assert {str(row[0]) for row in counters} <= COUNTER_NAMES
-    # The critical path of the Gaudi alternates between host and device.
+    # On the Gaudi, the critical path alternates between host and device.
     assert len(arrows) > 100 or "gaudi" not in str(original)
     return lanes
 
@@ -132,7 +134,7 @@ def test_a_damaged_trace_opens(cut: int, tmp_path: Path, annotated) -> None:
     assert len(lanes) > 2
 
 
-# The contents of the processes of one rank, whatever their times.
+# The content of the processes of one rank, regardless of times.
 SHOWN = """
 SELECT s.name, s.dur, s.depth, count(*) FROM slice AS s JOIN thread_track AS t ON t.id = s.track_id
 JOIN thread USING (utid) JOIN process AS p USING (upid) WHERE p.name {} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3

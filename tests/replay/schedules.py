@@ -1,8 +1,8 @@
-"""Schedules with known answers: a small host and device with fixed rules, independent of the replay.
+"""Schedules with known answers, from a small host and device with fixed rules that are independent of the replay.
 
-A launch takes CALL ns on its thread; its work starts LATENCY ns after the call begins, and not before earlier work on
-its stream has ended. A wait returns TAIL ns after all launched work is done, and takes CALL ns at least. A call that
-copies does the same for its own copy. A thread that calls another thread does nothing until the other thread is done.
+A launch takes CALL ns on its thread. Its work starts LATENCY ns after the call begins, but not before earlier work on
+its stream has ended. A wait returns TAIL ns after all launched work is done and takes at least CALL ns. A copying call
+waits in the same way for its own copy. A thread that calls another thread does nothing until that thread is done.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ CALL, LATENCY, TAIL = 4_000, 6_000, 3_000
 
 @dataclass(frozen=True)
 class Act:
-    """An act of a host thread: work for ``ns``; launch (or copy) ``ns`` on a stream; wait; or call the other thread."""
+    """What a host thread does next: work for ``ns``, launch (or copy) ``ns`` on a stream, wait, or call the other
+    thread.
+    """
 
     kind: Literal["work", "launch", "copy", "wait", "call"]
     ns: int = 0
@@ -30,7 +32,7 @@ class Act:
 
 @dataclass
 class Machine:
-    """Runs acts, and keeps what a profiler would record."""
+    """Runs acts and keeps what a profiler would record."""
 
     now: int = 1_000_000
     free: dict[int, int] = field(default_factory=dict)
@@ -65,7 +67,7 @@ class Machine:
 
 
 def step_ns(acts: Sequence[Act]) -> int:
-    """The time of ``acts``, which begin with an idle device, until everything is done."""
+    """The time from the start of ``acts``, when the device is idle, until everything is done."""
     machine = Machine()
     begin = machine.now
     machine.run(acts)
@@ -73,7 +75,7 @@ def step_ns(acts: Sequence[Act]) -> int:
 
 
 def period_ns(acts: Sequence[Act], passes: int = 3) -> int:
-    """The time of each further repetition of ``acts``."""
+    """The time of each repetition of ``acts`` after the first one."""
     machine, reached = Machine(), 0
     length = 0
     for _ in range(passes):
@@ -83,7 +85,7 @@ def period_ns(acts: Sequence[Act], passes: int = 3) -> int:
 
 
 def recording_of(acts: Sequence[Act], repeat: bool = False) -> Recording:
-    """A profiler's recording of ``acts``, as one step."""
+    """A profiler's recording of ``acts`` as a single step."""
     machine = Machine()
     begin = machine.now
     machine.run(acts)

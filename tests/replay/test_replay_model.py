@@ -1,4 +1,4 @@
-"""When a recording can be replayed, and when not."""
+"""Which recordings can be replayed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def test_a_shorter_kernel_gains_nothing_if_the_host_is_the_limit() -> None:
 
 
 def test_a_host_that_runs_ahead_hides_its_time_only_until_its_lead_is_used_up() -> None:
-    # The host needs 1,000 us, the device 1,100 us: the device bounds the step, and with faster kernels the host would.
+    # The host needs 1,000 us and the device 1,100 us, so the device bounds the step. With faster kernels, the host
+    # would.
     events = [step(number, number * LONG, LONG) for number in range(4)]
     for number in range(4):
         events += launched(number, number * LONG + 100, 108 + number * 1_100, 1_100)
@@ -92,7 +93,7 @@ def test_a_postponed_read_lets_the_host_continue() -> None:
         Change("detach", -1, track, begin + n * 1_000_000 + 110_000, begin + n * 1_000_000 + 630_000) for n in range(3)
     ]
     assert found.why_not is None
-    # The call takes 5 us, like other calls, and the wait of 500 us is gone.
+    # The call takes 5 us like other calls, and its wait of 500 us disappears.
     assert found.predict(reads).step_ns == 505_000
 
 
@@ -115,7 +116,8 @@ def test_a_collective_on_its_own_stream_waits_for_compute_and_compute_for_it() -
     ]
     assert found.why_not is None
     assert found.replayed_ns == 1_000_000
-    # The kernels, 400 us a step in all, alternate with the collective; at half their length they save 200 of 1,000 us.
+    # The kernels take 400 us a step in total and alternate with the collective. At half their length, they save 200 of
+    # 1,000 us.
     assert found.predict([Change("shorten", task, factor=0.5) for task in compute]).step_ns == 800_000
 
 
@@ -159,11 +161,11 @@ BODY = launched(1, 100, 108, 50)
     [
         (steps_of(BODY, count=1), 1, 1_000_000),
         (steps_of(BODY, count=2), 2, 1_000_000),
-        # At most three steps are replayed; steps that are cut off never count.
+        # At most three steps are replayed, and steps that are cut off never count.
         (steps_of(BODY, count=40), 3, 1_000_000),
         # Without steps, the whole recording is replayed once.
         ([x("aten::mm", 0, 400), *BODY, x("aten::mm", 500, 300)], 1, 800_000),
-        # Steps alone: a host without a device.
+        # Only steps, without any device work.
         ([step(n, n * LONG, LONG) for n in range(4)], 3, 1_000_000),
     ],
 )  # fmt: skip
@@ -186,7 +188,7 @@ def test_an_empty_replay_gives_a_sentence_or_no_prediction(events: list[Event]) 
 def test_a_note_says_that_only_part_of_the_work_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     two = [*launched(1, 100, 108, 50), *launched(2, 200, 208, 50)]
     monkeypatch.setattr("perftool.replay.model._MOST_TASKS", 4)
-    # With at most four tasks, only one of three steps is replayed.
+    # With at most four tasks, only one of the three steps is replayed.
     assert whole(*steps_of(two)).steps == 1
     monkeypatch.setattr("perftool.replay.model._MOST_TASKS", 1)
     assert model(*steps_of(two)) == "a step has 2 kernels, copies and fills, more than the 1 that a replay allows"

@@ -1,4 +1,4 @@
-"""Schedules with fixed rules are replayed exactly, unchanged and with changes."""
+"""Schedules with fixed rules are replayed exactly, both unchanged and with changes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ WORK = st.builds(Act, st.just("work"), LENGTHS)
 SUBMIT = st.builds(Act, st.sampled_from(["launch", "copy"]), LENGTHS, st.integers(0, 2))
 LAUNCH = st.builds(Act, st.just("launch"), LENGTHS, st.integers(0, 2))
 WAIT = st.just(Act("wait"))
-# Reveals the cost of a launch, of a full stream and of a wait, because a recording does not show limits never reached.
+# Reveals the cost of a launch, of a full stream and of a wait. A recording does not show limits that were never
+# reached.
 REVEALING = [Act("launch", 60_000), *[Act("launch", 5_000)] * 10, Act("wait")]
-# Work that is long enough that the model recognises a pause of this length as a handover between threads.
+# Long enough that the model takes a pause of this length for a handover between threads.
 LONG = st.builds(Act, st.just("work"), st.integers(30_000, 200_000))
 CALL = st.builds(
     lambda acts, first: (Act("work", 50_000), Act("call", acts=(first, *acts)), Act("work", 50_000)),
     st.lists(st.one_of(WORK, LAUNCH), max_size=5).map(tuple),
     LONG,
 )
-# All work is on one stream: a wait for work that is already done does not show which stream it was for.
+# All work is on one stream, because a wait for work that is already done does not show which stream it was for.
 IN_LINE = st.lists(
     st.one_of(WORK, st.builds(Act, st.sampled_from(["launch", "copy"]), LENGTHS), WAIT), min_size=1, max_size=25
 )

@@ -1,4 +1,4 @@
-"""Runs made by stated rules are replayed exactly, all ranks together, unchanged and with changes."""
+"""Runs that follow stated rules are replayed exactly with all ranks together, both unchanged and with changes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from perftool.replay.ranks.meetings import CAUSES, Less
 RANKS, STEPS = 4, 3
 WORK = st.tuples(*[st.integers(0, 300_000)] * len(CAUSES))
 GROUPS = st.sampled_from([(0, 1, 2, 3), (0, 1), (2, 3), (1, 2), (0, 2, 3)])
-# Times are rounded to a microsecond, so a shorter transfer could not be distinguished from the previous one.
+# Times are rounded to a microsecond, so a shorter transfer could not be told from the previous one.
 PART = st.builds(Part, GROUPS, st.tuples(*[WORK] * RANKS), st.integers(3, 50).map(lambda n: 1_000 * n))
-# In some parts, ranks do not wait for the collective, so another rank may delay it while this rank works.
+# In some parts, ranks do not wait for the collective, so another rank may delay it while a rank works.
 OVERLAPPED = st.builds(replace, PART, waits=st.booleans())
 SKEW = st.lists(st.integers(-(10**9), 10**9), min_size=RANKS, max_size=RANKS)
 ALL = tuple(range(RANKS))
 
 
 def whole(parts: Sequence[Part]) -> list[Part]:
-    """``parts``, then the first of them again for a group of all ranks, so that all meet in every step."""
+    """``parts``, followed by the first part for a group of all ranks, so that all ranks meet in every step."""
     return [*parts, replace(parts[0], group=ALL)]
 
 
@@ -82,7 +82,7 @@ def test_less_work_never_takes_longer_and_larger_changes_gain_more(
 def test_a_rank_that_does_what_the_median_rank_does_is_predicted_exactly(
     parts: list[Part], skew: list[int], late: int, more: int
 ) -> None:
-    # All ranks do the same, except one that computes longer before the first collective.
+    # All ranks do the same, except that one computes longer before the first collective.
     alike = [replace(part, group=ALL, work=(part.work[0],) * RANKS) for part in parts]
     longer = tuple((ns + more * (at == 0)) for at, ns in enumerate(alike[0].work[0]))
     work = tuple(longer if rank == late else alike[0].work[0] for rank in ALL)

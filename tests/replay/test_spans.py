@@ -1,4 +1,4 @@
-"""Intervals of host threads: the same result as comparing each pair, at linear cost."""
+"""Intervals of host threads: the result equals that of comparing every pair, at linear cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Stretch = tuple[int, int, float]
 
 
 def slow_saved(stretches: list[Stretch], until: int) -> float:
-    """The time that ``stretches`` save before ``until``, ns by ns."""
+    """The time that ``stretches`` save before ``until``, computed for each ns."""
     best = (
         [1.0 - factor for ts, end, factor in stretches if ts <= moment < end] for moment in range(until)
     )  # fmt: skip
@@ -52,7 +52,7 @@ def test_a_time_is_in_an_interval_of_its_own_thread() -> None:
 
 
 def launches() -> list[Event]:
-    """Steps whose thread launches six kernels on two streams."""
+    """Steps in which the thread launches six kernels on two streams."""
     events: list[Event] = []
     for number in range(3):
         events.append(step(number, number * 1_000, 1_000))
@@ -64,7 +64,7 @@ def launches() -> list[Event]:
 
 
 def gone_after(model: Model, made: list[Change]) -> list[tuple[int, int]]:
-    """The links that no longer delay the tasks, and those with a changed lag."""
+    """The links that no longer delay tasks, and the links whose lag changed."""
     result = altered(model.graph, made)
     differ = np.flatnonzero(result.lag != model.graph.links.lag)
     return [(int(link), int(result.lag[link])) for link in differ]
@@ -82,7 +82,7 @@ def test_launches_that_become_one_do_so_in_each_interval() -> None:
     apart, touching = merge((99_000, 131_000)), merge((139_000, 170_000))
     assert apart
     assert touching
-    # Merging in two intervals has both effects; overlapping or equal intervals count once.
+    # A merge in two intervals has both effects. Overlapping or equal intervals count once.
     assert merge((99_000, 131_000), (139_000, 170_000)) == sorted(apart + touching)
     assert merge((99_000, 131_000), (99_000, 121_000)) == apart
     assert merge((99_000, 131_000), (99_000, 131_000)) == apart
@@ -96,7 +96,7 @@ def test_many_changes_take_no_more_passes_than_two(kind: str, monkeypatch: pytes
         model = model_of(store, 0)
     assert isinstance(model, Model)
     begin, track = model.graph.recording.begin, next(iter(model.graph.recording.tracks))
-    # Counts the passes over all links: a thousand nested changes need no more than two changes do.
+    # Counts the passes over all links. A thousand nested changes need no more passes than two changes.
     passes: list[int] = []
     plain = np.isin
     monkeypatch.setattr(changes.np, "isin", lambda *given: passes.append(1) or plain(*given))

@@ -20,7 +20,7 @@ class Run:
 
     @cached_property
     def top(self) -> dict[str, Any]:
-        """The whole trace."""
+        """The content of the trace file."""
         return json.loads(self.done.trace.read_text())
 
     @property
@@ -28,11 +28,11 @@ class Run:
         return self.top["traceEvents"]
 
     def named(self, name: str) -> list[dict[str, Any]]:
-        """Complete and opening events named ``name``."""
+        """The complete events and begin events called ``name``."""
         return [event for event in self.events if event["name"] == name and event["ph"] in "XB"]
 
     def kernels(self, engine: str = "") -> list[dict[str, Any]]:
-        """Device work, optionally of one engine only, without the command downloads of Synapse."""
+        """The device work, on all engines or on one of them, without Synapse's command downloads."""
         base = {"MME": 6, "TPC": 7, "PDMA": 3, "": None}[engine]
         work = [event for event in self.events if event["pid"] == 0 and event["ph"] == "X"]
         work = [event for event in work if not event["name"].startswith("pdma_tx_commands")]
@@ -48,12 +48,14 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The statistics, by metric."""
+        """The statistics of each metric."""
         return {record["metric_name"]: record["statistics"] for record in json.loads(self.done.metrics.read_text())}
 
 
 def run(folder: Path, source: str, *args: str, **options: Any) -> Run:
-    """Run the text of a script; ``options`` as for :func:`perftool.sim.simulate`, except that all steps are kept."""
+    """Run the text of a script. ``options`` are those of :func:`perftool.sim.simulate`, but all steps are kept by
+    default.
+    """
     script = folder / "script.py"
     script.write_text("import torch\nimport habana_frameworks.torch.core as htcore\n" + dedent(source))
     number = len(list(folder.glob("*.json")))

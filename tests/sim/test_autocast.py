@@ -1,4 +1,4 @@
-"""``torch.autocast("hpu")`` casts by Gaudi's lists, not by the CPU's."""
+"""``torch.autocast("hpu")`` casts by Gaudi's lists rather than the CPU's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cuts, recompilations and fallbacks, according to the bridge's source (perftool/hpu_bridge.json)."""
+"""Cuts, recompilations and fallbacks follow the bridge's source code (perftool/hpu_bridge.json)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perftool.model.hpu_bridge import hpu_bridge
 
 
 def cuts(done: Run) -> list[str]:
-    """The reasons for the cuts, except the last."""
+    """The reason for each cut except the last one."""
     return [line.split("step marker due to ")[1] for line in done.log.splitlines() if "step marker due to" in line][:-1]
 
 
@@ -30,7 +30,7 @@ LIMITS = {
     "max accumulated graph size": "PT_HPU_MAX_ACCUM_SIZE",
     "reaching max accumulated compound op size": "PT_HPU_MAX_COMPOUND_OP_SIZE",
 }
-# A statement for each cut that the bridge knows; it adds an op to the graph before it ends the graph.
+# A statement for each kind of cut in the bridge. It adds an op to the graph before it ends the graph.
 CUTS = {
     "H2D copy": ["y = x + 1\ny.copy_(torch.ones(4))"],
     "HPUEvent::record": ["hpu.Event().record()"],

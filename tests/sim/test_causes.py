@@ -1,4 +1,4 @@
-"""Every cut, read, fallback and recompilation names its line, and what changed."""
+"""Every cut, read, fallback and recompilation is reported with its line and with what changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values on any processor: types without a kernel are computed in a wider type and rounded."""
+"""Values do not depend on the processor: dtypes without a kernel are computed in a wider dtype and rounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 class WithoutLowPrecision:
-    """An operator of a processor that only supports 32-bit floats."""
+    """An operator of a processor that supports only 32-bit floats."""
 
     def __init__(self, plain: Any, said: str = "could not create a primitive") -> None:
         self.calls = 0

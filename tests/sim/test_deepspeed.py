@@ -1,6 +1,6 @@
-"""DeepSpeed as Lightning's guide for Gaudi shows it: ZeRO, precision, offloading, checkpointing, inference, JSON.
+"""DeepSpeed as in Lightning's guide for Gaudi: ZeRO, precision, offloading, checkpointing, inference and JSON.
 
-Where DeepSpeed is installed (pip install deepspeed), one run goes through all of it; the rest needs Lightning alone.
+If DeepSpeed is installed (pip install deepspeed), one run covers all of it. The other tests need only Lightning.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ ALL = (
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]:
-    """The run, and its printed values by name."""
+    """The run, and the values that it printed, by name."""
     pytest.importorskip("deepspeed")
     pytest.importorskip("pytorch_lightning")
     folder = tmp_path_factory.mktemp("deepspeed")
@@ -157,7 +157,7 @@ def test_a_configuration_file_works_too(done: tuple[Run, dict[str, Any]]) -> Non
     found = done[1]
 
     assert found["a configuration"] == found["a configuration in a file"]
-    # The losses differ from the expected ones: with two batches per step, both see the same bf16 weights.
+    # The losses differ from the expected ones, because the two batches of a step see the same bf16 weights.
     assert found["a configuration"][:2] != pytest.approx(found["expected"][:2], rel=1e-5)
 
 

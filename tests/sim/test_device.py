@@ -1,4 +1,4 @@
-"""The device as a script sees it: placement, values and fallbacks."""
+"""The device as a script sees it: where tensors are, their values, and fallbacks."""
 
 from __future__ import annotations
 
@@ -183,15 +183,15 @@ FALLBACKS = """
         ("(x > 1).sum()", "int64", {}),
         ("torch.unique(x)", "float32", {}),
         ("torch._foreach_mul_([x], 2)", "float32", {}),
-        # An elementwise op is judged by the type it computes in: integers become fp32, and of two types the wider one
-        # counts.
+        # An elementwise op is judged by the dtype that it computes in: integers become fp32, and the wider of two
+        # dtypes counts.
         ("x.sigmoid()", "int64", {}),
         ("x.sigmoid()", "float16", {}),
         ("torch.floor_divide(x, x.half())", "int64", {"aten::floor_divide": 1}),
         ("torch.floor_divide(x.half(), x)", "float32", {}),
         ("x.half() > x.int()", "int64", {}),
         ("torch.polar(x, x).abs()", "float32", {"aten::polar": 1, "aten::abs": 1}),
-        # Where the registration lists types by argument, each required argument is checked.
+        # If the registration lists dtypes by argument, each required argument is checked.
         ("torch.zeros(4, 4, device='hpu').index_add_(0, torch.arange(4, device='hpu'), x.expand(4, 4))", "float32", {}),
         (
             "torch.zeros(4, 4, dtype=torch.int16, device='hpu').index_add_(0, x.long(), x.expand(4, 4))",

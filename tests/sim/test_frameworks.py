@@ -1,4 +1,4 @@
-"""Names that Gaudi scripts import: modelled ones work, the others say that they are not modelled."""
+"""Names that Gaudi scripts import. Those that are modelled work, and the others say that they are not modelled."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_script_that_probes_for_a_name_continues(tmp_path: Path) -> None:
 def test_every_name_of_the_bridge_is_modelled_or_raises_an_error_that_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The public names of release 1.19, module by module."""
+    """Checks the public names of release 1.19, module by module."""
     text = """
         import importlib, json, pathlib, sys
         names = json.loads(pathlib.Path(sys.argv[1]).read_text())

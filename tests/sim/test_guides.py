@@ -1,4 +1,6 @@
-"""The examples of Habana's guides run: fused ops, their options, captured graphs, shared weights, fast all-reduce."""
+"""The examples from Habana's guides run: fused ops, their options, captured graphs, shared weights and fast
+all-reduce.
+"""
 
 from __future__ import annotations
 

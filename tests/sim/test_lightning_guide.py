@@ -1,4 +1,4 @@
-"""Parts of Lightning's Gaudi guide other than DeepSpeed: its profiler, captured graphs in a module, two compilers."""
+"""Parts of Lightning's Gaudi guide besides DeepSpeed: its profiler, captured graphs in a module, and two compilers."""
 
 from __future__ import annotations
 

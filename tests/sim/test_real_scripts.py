@@ -1,7 +1,7 @@
-"""Realistic scripts, tiny and with random weights: they compute the same values as on a CPU, and behave as on a Gaudi.
+"""Tiny but realistic scripts with random weights compute the same values as on a CPU and behave as on a Gaudi.
 
-``scripts/models.toml`` has models for one loop; ``scripts/scripts.toml`` lists what to expect from the scripts in the
-folders next to it, with reasons.
+``scripts/models.toml`` contains models for a single loop. ``scripts/scripts.toml`` lists what to expect from the
+scripts in the folders next to it, with reasons.
 """
 
 from __future__ import annotations

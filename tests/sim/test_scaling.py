@@ -1,4 +1,4 @@
-"""Orderings and scaling laws of the model; no absolute times."""
+"""Tests what scales how in the model, and what is faster than what, without absolute times."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_an_hpu_graph_saves_host_time(tmp_path: Path) -> None:
     """
     plain, graphed = (run(tmp_path, text.format(wrap=wrap)) for wrap in ("", "ht.hpu.wrap_in_hpu_graph(model)"))
     assert len(graphed.named("ExecuteCachedGraph")) == 8
-    # Nine layers run nine times without a graph, and once with it, for the capture.
+    # Nine layers run nine times without the graph, and once with it, for the capture.
     assert [len(each.named("aten::addmm")) for each in (plain, graphed)] == [81, 9]
 
 

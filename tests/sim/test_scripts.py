@@ -1,4 +1,4 @@
-"""Scripts may crash, exit, read arguments, fork, or run forever. The trace until then is written."""
+"""Scripts may crash, exit, read arguments, fork or run forever. The trace up to that point is written."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_an_interrupted_run_is_reported_up_to_the_interrupt(tmp_path: Path) -> N
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Shells make background processes ignore interrupts, and their children inherit that.
+        # Shells make background processes ignore interrupts, and child processes inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as child:
         assert child.stdout is not None

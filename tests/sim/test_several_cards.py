@@ -1,4 +1,6 @@
-"""Several simulated cards: real values through gloo, clocks that meet at each collective, a trace for each rank."""
+"""Several simulated cards: real values through gloo, clocks that agree at each collective, and a trace for each
+rank.
+"""
 
 from __future__ import annotations
 
@@ -95,8 +97,8 @@ def test_a_rank_that_is_late_keeps_the_other_waiting(pair: tuple[Any, list[str],
     assert sizes == [[64 * 32 + 32] * 4 + [2]] * 2
     ends = [[each["ts"] + each["dur"] for each in one] for one in slices]
     assert ends[0] == pytest.approx(ends[1], abs=0.01)
-    # Half a second of sleep hides all compilations; in the second step the ranks meet earlier, because DDP rearranges
-    # its buckets.
+    # Half a second of sleep outlasts all compilations. In the second step, the ranks meet earlier, because DDP
+    # rearranges its buckets.
     waits = [early["dur"] - late["dur"] > 300_000 for early, late in zip(*slices, strict=True)]
     assert waits[:4] == [True, False, True, True]
 
@@ -119,7 +121,9 @@ def test_the_traces_of_both_ranks_are_one_run(pair: tuple[Any, list[str], Path])
      ("broadcast", 8, 1.0), ("barrier", 8, 0.0)],
 )  # fmt: skip
 def test_how_long_a_collective_takes(kind: str, cards: int, share: float) -> None:
-    """``share`` of the collective's size goes over links to other cards; each has a seventh of the total bandwidth."""
+    """``share`` of the size of the collective goes over links to other cards, each of which has a seventh of the total
+    bandwidth.
+    """
     facts = next(each for each in known_devices() if each.name == "GAUDI2")
     costs, size = default_costs(), 0 if kind == "barrier" else 2**30
     collective = Collective(kind, size, size // 4, "Float", "0", tuple(range(cards)))

@@ -1,4 +1,4 @@
-"""docs/simulator.md states the actual value of every constant, and shows actual output."""
+"""docs/simulator.md states the actual value of every constant and shows actual output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invariants of every report, whatever was recorded."""
+"""Statements that hold for every report, no matter what was recorded."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from perftool.model.report import Report
 
 TRAINING_ONLY = {"FUS101", "FUS102", "FUS105", "FUS107", "COL104", "COL107", "CPY104"}
 LARGE = 0.2
-# Advice uses these names for types of 16 bits or fewer, and for TF32.
+# How advice calls types of 16 bits or fewer, and TF32.
 _TYPES = {"bf16": "with BF16", "tf32": "allow TF32", "fp16": "with FP16"}
 _COLLECTIVE = re.compile(r"nccl|rccl|hccl|all_?reduce|all_?gather|reduce_?scatter", re.I)
 _PERCENT = re.compile(r"([\d,]+(?:\.\d+)?) %")
 
 
 def breaches(report: Report) -> Iterator[str]:
-    """Statements of ``report`` that cannot be true."""
+    """Yield the statements of ``report`` that cannot be true."""
     yield from _gains(report)
     yield from _percentages(report)
     yield from _causes(report)
@@ -35,7 +35,7 @@ def breaches(report: Report) -> Iterator[str]:
 
 
 def _types(report: Report) -> Iterator[str]:
-    """No advised data type is missing from the matrix engines of a known device."""
+    """Advised data types must be supported by the matrix engines of a known device."""
     known = find_device(report.device.name or "")
     if known is None:
         return
@@ -46,16 +46,16 @@ def _types(report: Report) -> Iterator[str]:
 
 
 def _collectives(report: Report) -> Iterator[str]:
-    """Whichever library records a collective, its time is communication."""
+    """Time in collectives must count as communication, whichever library recorded them."""
     named = [row.name for row in report.top_device_ops if _COLLECTIVE.search(row.name)]
     if named and not report.summary["collective_time_ms"].value:
         yield f"{named[0]} is not communication"
 
 
 def _gains(report: Report) -> Iterator[str]:
-    """No gain exceeds the step, or the device's idle time if the fix only relieves the host."""
+    """A gain may not exceed the step, or the device's idle time if the fix relieves only the host."""
     mean_ns = report.run.mean_step_ns
-    # The step time is unknown if most kernels are missing; gains are then compared with the recorded steps.
+    # If most kernels are missing, the step time is unknown, and gains are compared with the recorded steps.
     step = mean_ns / 1e6 if mean_ns else report.summary["step_time_ms"].value or median_step_ns(report.steps) / 1e6
     idle = report.summary["device_idle_ratio"].value
     host_side = {rule.code for rule in report.rules if rule.relieves == "host"}
@@ -80,7 +80,7 @@ def _percentages(report: Report) -> Iterator[str]:
 
 
 def _causes(report: Report) -> Iterator[str]:
-    """The verdict names every idle cause above 20 % of the window."""
+    """The verdict must name every cause of idle time above 20 % of the window."""
     window = report.summary["window_ms"].value
     named = {cause.name for cause in report.verdict.causes}
     for cause in report.idle_causes:

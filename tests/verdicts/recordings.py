@@ -1,4 +1,4 @@
-"""Recorded traces outside the repository, in the folder that PERFTOOL_VERDICT_TRACES names; each is analysed once."""
+"""Recorded traces from outside the repository, in the folder PERFTOOL_VERDICT_TRACES. Each is analysed once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perftool.model.report import Report
 from perftool.readers.discover import find_inputs
 
 FOLDER = Path(os.environ.get("PERFTOOL_VERDICT_TRACES", "/nowhere"))
-# The traces of one rank.
+# Traces of a single rank. Runs of several ranks are folders.
 FILES = [path.name.removesuffix(".json.gz") for path in sorted(FOLDER.glob("*.json.gz"))]
 
 
@@ -27,7 +27,7 @@ class Recording:
 
 
 def path_of(name: str) -> str:
-    """The path of the recorded trace ``name``; several ranks are a folder."""
+    """The path of the recorded trace ``name``, which is a folder if there are several ranks."""
     return str(FOLDER / name if (FOLDER / name).is_dir() else FOLDER / f"{name}.json.gz")
 
 

@@ -1,4 +1,4 @@
-"""A small trace for each cause that once made a verdict wrong."""
+"""A small trace for each cause that once led to a wrong verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACK = load_pack(builtin_folder())
 
 
 def report_of(events: list[Event], folder: Path, *codes: str) -> Report:
-    """The report on ``events`` with the rules of ``codes`` alone."""
+    """The report on ``events`` by the rules in ``codes`` only."""
     path = folder / "trace.json"
     path.write_bytes(document(events))
     return analyze([str(path)], [rule for rule in PACK if rule.code in codes])
@@ -56,7 +56,7 @@ def test_a_fetch_counts_in_full_even_while_the_device_finishes_the_step_before(t
     (finding,) = (finding for finding in report.findings if finding.code == "GAP102")
     assert finding.evidence["wait_ns"] == 1_500_000
     assert report.summary["dataloader_ratio"].value == finding.evidence["wait_ratio"]
-    # In the replay, the two steps take 3 ms; without the fetch the host needs 1.5 ms for both, and the device 1.1 ms.
+    # In the replay, the two steps take 3 ms. Without the fetch, the host needs 1.5 ms for both, and the device 1.1 ms.
     assert finding.gain is not None
     assert (finding.gain.kind, finding.gain.ns_per_step) == ("predicted", 1_500_000 // 2)
 
@@ -103,7 +103,7 @@ def test_a_kernel_that_only_waits_is_not_work(tmp_path: Path) -> None:
 
 
 def compiling_steps(lengths: list[float], compiles: list[float]) -> list[Event]:
-    """Steps of ``lengths`` us, each of which compiles a graph for ``compiles`` us."""
+    """Steps of ``lengths`` us, in which compiling a graph takes ``compiles`` us."""
     events, at = [], 0.0
     for number, (length, compiled) in enumerate(zip(lengths, compiles, strict=True), 1):
         frames = [x("entire_frame_compile", at, compiled)] if compiled else []
@@ -177,7 +177,7 @@ def test_the_cost_of_a_few_steps_is_a_gain_of_the_mean_step(tmp_path: Path) -> N
     report = report_of([*waits, *late], tmp_path, "GAP102")
 
     (finding,) = (finding for finding in report.findings if finding.code == "GAP102")
-    # Only one of three steps waits, for 9.7 ms.
+    # Only one of the three steps waits; it waits for 9.7 ms.
     assert report.run.mean_step_ns == 3_333_333
     assert finding.gain
     assert finding.gain.ns_per_step <= 9_700_000 / 3
@@ -300,7 +300,7 @@ def test_a_loss_in_unusual_steps_keeps_its_bound(tmp_path: Path) -> None:
 
 def test_the_line_of_unfused_kernels_is_chosen_by_their_time_on_the_device(tmp_path: Path) -> None:
     def ops(number: int, at: float, host: float, work_at: float, work: float) -> list[Event]:
-        """Two pointwise kernels of ``work`` each, launched in the time ``host``."""
+        """Two pointwise kernels of ``work`` us each, launched within ``host`` us."""
         half = host / 2
         return [
             event

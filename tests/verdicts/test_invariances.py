@@ -1,4 +1,4 @@
-"""The report does not depend on the order of a trace's events, on its date, or on its ids."""
+"""The report does not depend on the order of a trace's events, on its date or on its ids."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ Events = list[dict[str, Any]]
 
 
 def shuffled(events: Events) -> Events:
-    """``events`` in another order. Begin and end events keep theirs, because at equal times only it decides which
-    belong together."""
+    """``events`` in a different order. Begin and end events keep their order, because at equal times nothing else shows
+    which of them belong together.
+    """
     mixed = random.Random(1).sample(events, len(events))
     paired = iter([event for event in events if event.get("ph") in ("B", "E")])
     return [next(paired) if event.get("ph") in ("B", "E") else event for event in mixed]
@@ -27,7 +28,7 @@ def later(events: Events) -> Events:
 
 
 def renumbered(events: Events) -> Events:
-    """Correlations and their flows, numbered from another start."""
+    """``events`` with correlations and flows numbered from a different start."""
     for event in events:
         args = event.get("args", {})
         args |= {key: args[key] + 7_000_000 for key in ("correlation", "External id") if isinstance(args.get(key), int)}
@@ -37,7 +38,7 @@ def renumbered(events: Events) -> Events:
 
 
 def answer_of(events: Events, place: Path) -> list[Any]:
-    """The report on ``events``, without the sample's log and metrics."""
+    """The report on ``events``, without the log and the metrics of the sample."""
     path = place / "trace.json"
     path.write_text(json.dumps({**recorded(), "traceEvents": events}))
     report = analyze([str(path)])

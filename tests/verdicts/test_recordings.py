@@ -1,5 +1,5 @@
-"""Reports of recorded traces: the first sentence is the expert's, nothing is impossible, each large op has a model or
-a reason, and the pages show what the program prints. The tests are skipped without these traces.
+"""Checks the reports on recorded traces: the first sentence is the expert's, nothing is impossible, each large op has a
+model or a reason, and the pages show what the program prints. Without these traces, the tests are skipped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("name", sorted({*EXPECTED, *FILES}))
 def test_a_report(name: str) -> None:
-    """All checks of a trace are one test, so that a single worker analyses the trace once."""
+    """All checks of a trace are a single test, so that only one worker analyses the trace."""
     found = recording(name)
 
     assert name not in EXPECTED or unlike(found.report, EXPECTED[name]) == []
@@ -47,7 +47,7 @@ def test_a_report(name: str) -> None:
 
 
 def unlike(report: Report, expected: dict[str, Any]) -> list[str]:
-    """How the report differs from the expert's verdict."""
+    """How ``report`` differs from the expert's verdict."""
     texts = [report.verdict.headline, *(text for found in report.findings for text in (found.message, found.fix))]
     codes = {finding.code for finding in report.findings}
     first = [finding.code for finding in report.advice][:1]
@@ -67,8 +67,7 @@ def is_first(first: list[str], expected: list[str]) -> bool:
 
 
 def unexplained(rows: list[dict[str, Any]]) -> list[str]:
-    """Names of the ops and kernels with more than 5 % of the work, over all shapes, but neither a model nor a
-    reason."""
+    """The ops and kernels with more than 5 % of the work over all shapes, but with neither a model nor a reason."""
     columns = [field.name for field in fields(OpRate)]
     ops = [OpRate(**{name: row[name] for name in columns}) for row in rows]
     work = sum(op.kernel_ns for op in ops)
@@ -80,7 +79,7 @@ def unexplained(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def shown(page: str, begin: str) -> str:
-    """The block of ``page`` that begins with ``begin``, without that beginning."""
+    """The block of ``page`` that begins with ``begin``, without its beginning."""
     found = re.search(rf"```text\n{re.escape(begin)}(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
     assert found, begin
     return found[1]

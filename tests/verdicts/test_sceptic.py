@@ -1,4 +1,4 @@
-"""Removes a part of a recording: no sentence about the rest may claim what the removed part showed."""
+"""Removes a part of a recording. No sentence about the rest may claim what only the removed part showed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Trace = dict[str, Any]
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 SHIPPED = [SAMPLES / "benchmarks" / "small_copies" / "naive" / "small_copies.json.gz"]
 SHIPPED += [SAMPLES / "cpu" / f"{name}.json.gz" for name in ("unfused_optimizer", "many_small_ops")]
-# Small recordings that cover stacks, detected steps, collectives, a graph, and no device.
+# Small recordings that cover stacks, detected steps, collectives, a graph, and a run without a device.
 NAMES = ("mi300_bert_small", "rtx2080_linear", "cuda_nccl_ddp", "mi300_sglang_decode", "gpu_job_without_device_events")
 RECORDED = [path for name in NAMES if (path := FOLDER / f"{name}.json.gz").is_file()]
 _WORK = {"kernel", "memcpy", "memset", "gpu_memcpy", "gpu_memset"}
 _HOST = {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver"}
-# Allowed causes of idle time without host events.
+# The causes that idle time may have without host events.
 _UNSEEN = {"unknown"}
-# Rules whose findings follow from shapes alone.
+# Rules whose findings need only shapes.
 SHAPED = {
     "BAT102",
     "BAT104",
@@ -50,7 +50,7 @@ SHAPED = {
 
 
 def side(device: bool) -> Callable[[Events], Events]:
-    """Keeps the events of the device, whose lanes are separate processes, or all other events."""
+    """Keep the events of the device, whose lanes are separate processes, or else all other events."""
 
     def chosen(events: Events) -> Events:
         lanes = {e["pid"] for e in events if str(e.get("cat", "")).lower() in _WORK}
@@ -69,12 +69,12 @@ def without_stacks(events: Events) -> Events:
 
 
 def without(*keys: str) -> Callable[[Events], Events]:
-    """Events without the given arguments."""
+    """Returns a function that removes the given arguments from events."""
     return lambda events: [{**e, "args": {k: v for k, v in e.get("args", {}).items() if k not in keys}} for e in events]
 
 
 def without_machine(whole: Trace) -> Trace:
-    """The recording without its device, its processor, and the load of its cores."""
+    """The recording without its device, its processor and the load of the cores."""
     told = ("deviceProperties", "perftoolRecording")
     return {key: value for key, value in whole.items() if key not in told and "version" not in key.lower()}
 
@@ -84,7 +84,7 @@ def in_events(change: Callable[[Events], Events]) -> Callable[[Trace], Trace]:
 
 
 def one_thread(events: Events) -> Events:
-    """The busiest thread of the host, and the device."""
+    """Keep the busiest host thread and the device."""
     ops = Counter((e["pid"], e["tid"]) for e in events if e.get("cat") in _HOST)
     kept = ops.most_common(1)[0][0] if ops else None
     return [e for e in events if e.get("cat") not in _HOST or (e["pid"], e["tid"]) == kept]
@@ -104,7 +104,7 @@ def thinned(events: Events) -> Events:
 
 
 def without_kernels(events: Events) -> Events:
-    """Events without one in ten kernels, as after an overflow of the profiler's buffer."""
+    """Remove one in ten kernels, as if the profiler's buffer had overflowed."""
     work = [number for number, e in enumerate(events) if str(e.get("cat", "")).lower() == "kernel"]
     lost = set(work[::10])
     return [e for number, e in enumerate(events) if number not in lost]
@@ -151,7 +151,7 @@ def no_device(report: Report) -> list[str]:
 
 
 def no_idle_time(report: Report) -> list[str]:
-    # One launch of Gaudi runs many kernels, so it does not show how many are missing.
+    # One launch on a Gaudi runs many kernels, so it does not show how many are missing.
     if all(one.lost_kernels_ratio is None for one in report.ranks):
         return []
     known = [name for name in ("device_busy_ratio", "device_idle_ratio") if report.summary[name].value is not None]
@@ -162,7 +162,7 @@ def no_idle_time(report: Report) -> list[str]:
     return [*known, *claims, *gains, *untold, *(cause.name for cause in report.idle_causes)]
 
 
-# The contents of these tables are unknown if the machine is unknown.
+# The content of these tables is unknown if the machine is unknown.
 OF_MACHINES = {"known_devices", "rated_devices", "device_facts", "machines", "machine_loads"}
 
 
@@ -201,7 +201,9 @@ CHANGES: dict[str, tuple[Callable[[Trace], Trace], Callable[[Report], list[str]]
 
 
 def taken_from() -> Iterator[Any]:
-    """Each change with one shipped trace and two recorded ones, in turn; nearly all have what the change removes."""
+    """Each change with one shipped trace and two recorded ones, in turn. Nearly all of them contain what the change
+    removes.
+    """
     for number, taken in enumerate(CHANGES):
         some = [SHIPPED[number % len(SHIPPED)]]
         some += [RECORDED[(number + at) % len(RECORDED)] for at in (0, 2) if RECORDED]
@@ -223,7 +225,7 @@ def test_removed_evidence_is_not_claimed(path: Path, taken: str, tmp_path: Path)
     assert claims(report) == []
 
 
-# The description of a processor as `record` writes it, with its measured peaks.
+# The description of a processor with its measured peaks, as `record` writes it.
 PROCESSOR = {
     "version": 1,
     "machine": {"processor": "Intel(R) Xeon(R) Processor", "cores": 2, "cores_allowed": 2},
@@ -250,7 +252,7 @@ RANKS += [path for path in [FOLDER / "v100_dlrm_8ranks"] if path.is_dir()]
 
 @pytest.mark.parametrize("folder", RANKS, ids=lambda path: path.name)
 def test_a_clock_offset_is_not_called_lateness(folder: Path, tmp_path: Path) -> None:
-    """The clocks of hosts differ by milliseconds: sentences must follow from the work, not from the clocks."""
+    """Clocks of hosts differ by milliseconds, so sentences must follow from the work rather than from the clocks."""
     for number, path in enumerate(sorted(folder.glob("*.json.gz"))):
         whole = json.loads(gzip.decompress(path.read_bytes()))
         late = 7_000 if number == 1 else 0
