@@ -1,4 +1,4 @@
-"""Puts this folder on the import path (``builders``, ``events``, ``reading``, ``stores``); fixes terminal settings."""
+"""Makes ``builders``, ``events``, ``reading`` and ``stores`` importable, and fixes terminal settings."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from stores import Rows
 
 from perftool.store.trace_store import TraceStore
 
-# One thread per process, child processes included: ``pytest -n`` starts a worker per core, and more threads than cores
+# One thread per process, including child processes. ``pytest -n`` starts a worker per core, and more threads than cores
 # would wait for each other.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
-# Many tests start the program: without compiled files each process would compile it again.
+# Many tests start the program. Without compiled files, each of these processes would compile it again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 WriteTrace = Callable[..., str]
 
-# No test fails because a busy machine is slow. Every run tries the same examples, so that results depend only on the
-# change; ``--hypothesis-profile=searching`` tries others each time.
+# No test may fail because a busy machine is slow. Every run tries the same examples, so that results depend only on the
+# change. ``--hypothesis-profile=searching`` tries new examples each time.
 settings.register_profile("searching", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", settings.get_profile("searching"), derandomize=True)
 settings.load_profile("repeatable")
 
 
-# Folders with the tests of the core. They show in under a minute what a change to a rule, a table or a reader breaks.
+# Folders with the tests of the core. In under a minute, they show what a change to a rule, a table or a reader breaks.
 _QUICK = ("engine", "model", "readers", "rules", "store")
 _FOLDER = Path(__file__).parent
 
@@ -49,20 +49,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``-n``, run all tests of a file in one process, so that the analyses they share are made only once."""
+    """With ``-n``, run all tests of a file in one process, so that each shared analysis is made only once."""
     from xdist.scheduler import LoadFileScheduling
 
     return LoadFileScheduling(config, log) if config.getoption("dist") == "load" else None
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage rarely, and never scan modules and tests: collection took 10 % of the time."""
+    """Collect garbage rarely, and never scan modules and tests. Collecting took 10 % of the time."""
     gc.freeze()
     gc.set_threshold(10_000)
 
 
 def pytest_unconfigure() -> None:
-    """Collect garbage before the interpreter exits: DuckDB's binding complains about objects that live longer."""
+    """Collect garbage before the interpreter exits, because DuckDB's binding complains about objects that live
+    longer.
+    """
     gc.unfreeze()
 
 
@@ -72,7 +74,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """80 columns and no colour variables: the same output on every machine."""
+    """Set 80 columns and remove colour variables, so that the output is the same on every machine."""
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "TERM", "GITHUB_ACTIONS", "PY_COLORS"):
         monkeypatch.delenv(name, raising=False)
@@ -83,7 +85,7 @@ _MEMORY = Memory()
 
 @pytest.fixture
 def remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Analyses each input only once, for tests of what surrounds an analysis."""
+    """Analyse each input only once, for tests that are not about the analysis itself."""
     remember(monkeypatch, _MEMORY)
 
 
@@ -101,7 +103,7 @@ def write_trace(tmp_path: Path) -> WriteTrace:
 
 @pytest.fixture
 def store(write_trace: WriteTrace) -> Iterator[Callable[..., TraceStore]]:
-    """Returns a function that opens a store over one trace per list of events; each list is a rank."""
+    """Returns a function that opens a store over lists of events. Each list is a trace and a rank."""
     opened: list[TraceStore] = []
 
     def make(*traces: list[Event], **metadata: Any) -> TraceStore:
@@ -117,7 +119,7 @@ def store(write_trace: WriteTrace) -> Iterator[Callable[..., TraceStore]]:
 
 @pytest.fixture
 def rows(store: Callable[..., TraceStore]) -> Rows:
-    """Returns a function that gives the rows of a table over the events of one trace."""
+    """Returns a function that returns the rows of a table for the events of one trace."""
 
     def read(table: str, events: list[Event], **metadata: Any) -> list[dict[str, Any]]:
         return store(events, **metadata).rows(table)

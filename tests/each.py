@@ -1,4 +1,4 @@
-"""Turns a check of many members into one test, because pytest's milliseconds per test would exceed the check itself."""
+"""Combines many checks into one test, because pytest would spend more time on separate tests than the checks take."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Test = Callable[..., None]
 
 
 def of_each(members: Mapping[str, Any]) -> Callable[[Test], Test]:
-    """Decorates a check whose first parameter is a member: the test runs it on all ``members`` and names those that
-    fail.
+    """Decorate a check whose first parameter is a member. The test runs the check on all ``members`` and lists the
+    members that fail.
     """
 
     def decorated(check: Test) -> Test:

@@ -1,4 +1,4 @@
-"""Events of a Chrome trace in one line each. Times are microseconds, as in the files."""
+"""Creates events of a Chrome trace, one per call. Times are microseconds, as in the files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ HOST = {"pid": 1, "tid": 1}
 
 
 def x(name: str, ts: float, dur: float, cat: str = "cpu_op", pid: Any = 1, tid: Any = 1, **args: Any) -> Event:
-    """A complete event."""
     event: Event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
     return {**event, "args": args} if args else event
 
@@ -28,7 +27,7 @@ def end(ts: float, name: str | None = None, **where: Any) -> Event:
 
 
 def meta(name: str, value: str, pid: Any = 1, tid: Any = 1) -> Event:
-    """The name of a process or a thread."""
+    """The metadata event that names a process or a thread."""
     return {"ph": "M", "name": name, "pid": pid, "tid": tid, "ts": 0, "args": {"name": value}}
 
 
@@ -45,12 +44,12 @@ def loader(ts: float, dur: float, kind: str = "_SingleProcessDataLoaderIter", **
 
 
 def runtime(name: str, ts: float, dur: float, correlation: int | None = None, **args: Any) -> Event:
-    """A host call to the device's runtime."""
+    """A host call of the device's runtime."""
     return x(name, ts, dur, "cuda_runtime", **({} if correlation is None else {"correlation": correlation}), **args)
 
 
 def kernel(name: str, ts: float, dur: float, correlation: int | None = None, stream: int = 7, **args: Any) -> Event:
-    """Device work; ``cat`` may be given for copies and fills."""
+    """A kernel, or a copy or fill if ``cat`` says so."""
     cat = args.pop("cat", "kernel")
     linked = {} if correlation is None else {"correlation": correlation}
     return x(name, ts, dur, cat, pid=0, tid=stream, device=0, stream=stream, **linked, **args)
@@ -65,7 +64,7 @@ def memset(ts: float, dur: float, correlation: int | None = None, **args: Any) -
 
 
 def launch(correlation: int, at: float, dur: float, work_at: float, work_dur: float, name: str = "k") -> list[Event]:
-    """A launch call and the kernel it submits."""
+    """A launch call and the kernel that it launches."""
     return [
         runtime("cudaLaunchKernel", at, dur, correlation),
         kernel(name, work_at, work_dur, correlation),
@@ -73,5 +72,5 @@ def launch(correlation: int, at: float, dur: float, work_at: float, work_dur: fl
 
 
 def document(events: list[Event], **metadata: Any) -> bytes:
-    """A trace file: an object with the metadata and the events."""
+    """The bytes of a trace file with the metadata and the events."""
     return orjson.dumps({**metadata, "traceEvents": events})

@@ -1,4 +1,4 @@
-"""A reader's result for a file, as plain values."""
+"""The result of a reader for one file, as plain values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Reading:
-    """``rows``: (ph, cat, name, pid, tid, ts ns, dur ns, id, args); ``issues``: (kind, count, offset)."""
+    """What a reader read. ``rows``: (ph, cat, name, pid, tid, ts ns, dur ns, id, args). ``issues``: (kind, count,
+    offset).
+    """
 
     rows: list[Row]
     issues: list[tuple[str, int, int | None]]
@@ -39,7 +41,7 @@ class Reading:
 
 
 def read(data: bytes) -> Reading:
-    """Read ``data`` as a trace file. Raises InputError as the reader does."""
+    """Read ``data`` as a trace file. Raises InputError like the reader."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         path.write_bytes(data)
@@ -47,7 +49,7 @@ def read(data: bytes) -> Reading:
 
 
 def read_path(path: str) -> Reading:
-    """Read the trace file at ``path``, or stdin for '-'."""
+    """Read the trace file at ``path``, or stdin if it is '-'."""
     read_file, metadata = load(path)
     found = _connection().execute("SELECT * EXCLUDE (rank) FROM raw ORDER BY rowid").fetchall()
     issues = [(issue.kind, issue.count, issue.offset) for issue in read_file.issues]
@@ -56,21 +58,21 @@ def read_path(path: str) -> Reading:
 
 
 def load(path: str) -> tuple[InputFile, dict[str, Any]]:
-    """The reader's messages about the trace file at ``path``, and its metadata."""
+    """The messages of the reader about the trace file at ``path``, and the file's metadata."""
     _connection().execute(CREATE_RAW.replace("CREATE", "CREATE OR REPLACE"))
     return load_trace(_connection, lambda work: work.do(), path, lambda metadata: 0)
 
 
 @cache
 def _connection() -> duckdb.DuckDBPyConnection:
-    """One database for all readings: opening one costs more than reading a small file."""
+    """A single database for all readings, because opening one costs more than reading a small file."""
     # DuckDB complains about connections that are still open when Python exits.
     atexit.register(_connection.cache_clear)
     return duckdb.connect()
 
 
 def rows_of(events: Iterable[Event]) -> list[Row]:
-    """The rows that whole-microsecond ``events`` must become."""
+    """The rows that should result from ``events``, whose times are whole microseconds."""
     return [
         (
             event["ph"],
@@ -88,7 +90,7 @@ def rows_of(events: Iterable[Event]) -> list[Row]:
 
 
 def _args(text: str | None) -> Any:
-    """The arguments as values; text that is JSON only to DuckDB (nan, inf) stays text."""
+    """The arguments as values. Text that only DuckDB accepts as JSON (nan, inf) stays text."""
     try:
         return None if text is None else orjson.loads(text)
     except orjson.JSONDecodeError:

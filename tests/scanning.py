@@ -1,4 +1,4 @@
-"""The complete result of one reader for a text; the program feeds log scanners and CSV rows line by line."""
+"""Runs a reader on a whole text. The program itself feeds log scanners and CSV rows line by line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Scanner(Protocol):
 
 
 def read_with(make: Callable[[IssueTally], Sequence[Scanner]], source: Source, rank: int | None = None) -> LogReading:
-    """The records of the scanners that ``make`` returns, and the import issues."""
+    """The records that the scanners from ``make`` found, and the issues."""
     tally = IssueTally()
     scanners = make(tally)
     for line in read_log_lines(source, tally, rank):
@@ -47,7 +47,7 @@ class CsvReading:
 
 
 def read_csv(source: Source) -> CsvReading:
-    """The slices and samples of a CSV of the native profiler, and the import issues."""
+    """The slices and samples in a CSV file from the native profiler, and the issues."""
     tally = IssueTally()
     records = list(iter_records(source, tally))
     slices = tuple(record for record in records if isinstance(record, ProfilerSlice))

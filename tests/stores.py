@@ -1,4 +1,4 @@
-"""Stores over inline events, for property tests, where fixtures would live too long."""
+"""Stores over inline events for property tests, in which fixtures would live too long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from events import Event, document
 
 from perftool.store.trace_store import TraceStore
 
-# Like the fixture ``rows``: the rows of a table over inline events.
+# The type of the fixture ``rows``, which returns the rows of a table over inline events.
 Rows = Callable[..., list[dict[str, Any]]]
 
 
@@ -20,7 +20,7 @@ Rows = Callable[..., list[dict[str, Any]]]
 def store_over(
     *traces: list[Event], replay: Callable[[TraceStore, str], Sequence[tuple[Any, ...]]] | None = None
 ) -> Iterator[TraceStore]:
-    """A store with one rank for each of ``traces``."""
+    """A store with a rank for each of ``traces``."""
     with tempfile.TemporaryDirectory() as folder, TraceStore(replay=replay) as store:
         for number, events in enumerate(traces):
             path = Path(folder) / f"rank{number}.json"
@@ -30,7 +30,7 @@ def store_over(
 
 
 def steps_in(path: str | Path) -> list[dict[str, Any]]:
-    """The steps of the trace at ``path``; a whole analysis, with every rule, takes three times as long."""
+    """The steps of the trace at ``path``. A whole analysis with every rule would take three times as long."""
     with TraceStore() as store:
         store.add_trace(str(path))
         return store.rows("steps")

@@ -23,7 +23,7 @@ exit 1
 
 
 def step(name: str, folder: Path, checkout: Path | None = None, **env: str) -> tuple[int, dict[str, str]]:
-    """Run the step ``name`` in ``checkout``; returns its exit code and outputs."""
+    """Run the step ``name`` in ``checkout``, and return its exit code and outputs."""
     script = next(one["run"] for one in STEPS if one["name"] == name)
     out = folder / "output"
     out.write_text("")
@@ -73,7 +73,9 @@ def test_the_cache_is_for_one_python_and_one_text_of_the_checkout(tmp_path: Path
 
 
 def planted(checkout: Path) -> None:
-    """A pull request's modules, named like those that the action imports; each leaves a mark when imported."""
+    """Add modules from a pull request, with the names of modules that the action imports. Each leaves a mark when
+    imported.
+    """
     checkout.mkdir()
     for name in ("hashlib", "venv", "pathlib", "pip", "perftool", "encodings", "sitecustomize", "_collections_abc"):
         (checkout / f"{name}.py").write_text("import sys, os; os.open(__file__ + '.ran', os.O_CREAT)\n")
@@ -89,7 +91,7 @@ def test_nothing_of_the_checkout_is_imported(tmp_path: Path) -> None:
 
     step("Choose", tmp_path, checkout, **runner, PYTHONPATH=".")
     install = next(one["run"] for one in STEPS if one["name"] == "Install")
-    # The step up to the installation, which would need a package index; pip itself runs.
+    # The step up to the installation, which would need a package index. pip itself does run.
     given = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(tmp_path), "FOLDER": str(folder), "PYTHONPATH": "."}
     command = install.replace('install --quiet --disable-pip-version-check "$package"', "--version")
     assert command != install

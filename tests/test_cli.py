@@ -24,7 +24,7 @@ ROOT = Path(perftool.__file__).parent.parent
 
 
 def healthy() -> list[Event]:
-    """Two steps of 1 ms whose device works 96 % of the time."""
+    """Two steps of 1 ms in which the device works 96 % of the time."""
     events = []
     for number, at in enumerate((1000, 2000), 1):
         events += [
@@ -58,7 +58,7 @@ class Ran:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with ``FILES``."""
+    """Use a current folder that contains ``FILES``."""
     for name, data in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(data)
@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cli(remembered: None, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
-    """Returns a function that runs the program in this process, through the console scripts' entry point."""
+    """Returns a function that runs the program in this process, through the entry point of the console script."""
 
     def run(*arguments: str) -> Ran:
         monkeypatch.setattr(sys, "argv", ["habana_perf_tool", *arguments])
@@ -81,12 +81,12 @@ def cli(remembered: None, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: 
 
 
 def process(*arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
-    """The program in a separate process."""
+    """Run the program in a separate process and return its result."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, "-m", "perftool", *arguments], env=environment, timeout=60, **how)
 
 
-# The keys are the names of golden files. These contain only text of our own, so no library can change them.
+# The keys are the names of golden files, which contain only text of our own, so that no library can change them.
 CASES: dict[str, tuple[str, ...]] = {
     "no-such-file": ("--trace", "none.json"),
     "empty-file": ("--trace", "empty.json"),
@@ -134,7 +134,7 @@ def quoted(argument: str) -> str:
 
 
 def stable(text: str) -> str:
-    """Removes the parts that change with every new rule and every release."""
+    """Remove the parts that change with every new rule and every release."""
     text = re.sub(r"\d+ rules applied", "N rules applied", text)
     text = re.sub(r"(Not applicable to this input:)[^\n]*(\n[A-Z]{1,4}\d{3}[^\n]*)*", r"\1 ...", text)
     text = re.sub(r'"not_applicable": \[[^]]*\]', '"not_applicable": [...]', text)
@@ -283,7 +283,7 @@ _MAIN = "from perftool.cli import main; main()"
 def test_a_file_size_limit_is_reported(output: str, folder: Path) -> None:
     command = ("annotate", "good.json", "-o", "drawn.json") if "=" in output else ("export", "good.json", "-o", output)
     limited = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)); {_MAIN}"
-    # With -B Python writes no compiled modules; the limit would cut them to 200 bytes, and later processes would fail.
+    # With -B, Python writes no compiled modules. The limit would cut them to 200 bytes, and later processes would fail.
     ran = subprocess.run([sys.executable, "-B", "-c", limited, *command], cwd=folder, capture_output=True, text=True)
     assert ran.returncode == 2
     assert (ran.stderr.count("\n"), "cannot write" in ran.stderr, "internal" in ran.stderr) == (1, True, False)
@@ -347,7 +347,7 @@ def test_the_help_does_not_break_examples_and_names_at_80_columns(command: tuple
 
 @pytest.mark.parametrize("name", ["--output-file=package.json", "--baseline=all.json", "-q"])
 def test_the_name_of_a_file_is_never_an_option(name: str, tmp_path: Path) -> None:
-    """pre-commit and shells pass file names as arguments, among which options are parsed."""
+    """pre-commit and shells pass file names as arguments, which could be parsed as options."""
     (tmp_path / name).write_text('{"traceEvents": []}')
     (tmp_path / "package.json").write_text("precious")
 

@@ -1,4 +1,4 @@
-"""Shell completion, and help that fills the terminal."""
+"""Shell completion, and help that uses the full width of the terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def offered(line: str) -> list[str]:
-    """What bash would offer at the end of ``line``."""
+    """What bash would offer as completions of ``line``."""
     ran = run(
         _HABANA_PERF_TOOL_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(line.split(" ")) - 1)
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md's instructions work: add a rule and a metric of the summary to a copy of the program."""
+"""Follows CONTRIBUTING.md's instructions to add a rule and a summary metric to a copy of the program."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ meaning = "kernels on the device"
 
 
 def added(copy: Path, file: str, text: str, before: str | None = None) -> None:
-    """Add ``text`` to ``file`` of the copy, before ``before`` or at the end."""
+    """Insert ``text`` into ``file`` of the copy, ahead of ``before`` or at the end."""
     path = copy / file
     old = path.read_text(encoding="utf-8") if path.is_file() else ""
     assert before is None or old.count(before) == 1

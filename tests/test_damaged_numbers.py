@@ -1,4 +1,4 @@
-"""Impossible numbers are left out; they neither end the analysis nor crash a rule."""
+"""Impossible numbers are left out. They neither end the analysis nor crash a rule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ H100 = {"deviceProperties": [{"name": "NVIDIA H100 80GB HBM3", "totalGlobalMem":
 
 
 def in_line(line: str) -> list[Event]:
-    """An allocation at ``line`` of a file, and the function that contains it."""
+    """An allocation at ``line`` of a file, and the function around it."""
     return [
         instant("[memory]", NOW + 5, **{**MEMORY, "Call stack": f"/home/a.py({line}): f"}),
         x(f"/home/a.py({line}): f", NOW, 50, "python_function", **{"Python id": 1, "Call line": line}),
@@ -62,7 +62,7 @@ def in_line(line: str) -> list[Event]:
 def test_the_rest_is_analysed(tmp_path: Path, events: list[Event], metadata: dict[str, Any]) -> None:
     (tmp_path / "damaged.json").write_bytes(document([*RUN, *events], **metadata))
     (tmp_path / "whole.json").write_bytes(document(RUN, baseTimeNanoseconds=1))
-    # A file's description of its run only matters if there is a second file.
+    # The description of a run in a file matters only if there is a second file.
     paths = ["damaged.json", "whole.json"] if metadata else ["damaged.json"]
     report = analyze([tmp_path / path for path in paths], as_one_run=True)
     assert [finding.message for finding in report.findings if finding.code == "TRC001"] == []

@@ -1,4 +1,4 @@
-"""Generated pages are current, and the guides' instructions work."""
+"""Generated pages are up to date, and the instructions in the guides work."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_ci_builds_the_site_and_a_warning_fails_it() -> None:
 @pytest.mark.parametrize(("page", "words"), shown_commands(), ids=lambda value: str(value)[:60])
 def test_every_command_on_a_page_is_accepted_by_the_program(page: str, words: list[str]) -> None:
     program = typer.main.get_command(app)
-    # --version answers while the arguments are parsed.
+    # --version prints its answer while the arguments are parsed.
     with suppress(typer.Exit), program.make_context("habana_perf_tool", list(words)) as context:
         rest = [*context._protected_args, *context.args]
         if rest:

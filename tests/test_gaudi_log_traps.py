@@ -1,4 +1,4 @@
-"""Awkward and damaged logs and metrics, alone and with a trace: nothing is lost or counted twice."""
+"""Awkward and damaged logs and metrics files, alone and with a trace. Nothing may be lost or counted twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOGS: Mapping[str, Callable[[], LogTrap]] = {
 
 
 def rows(folder: Path, sql: str, *, log: bytes | None = None, metrics: bytes | None = None, trace: bytes | None = None):
-    """The rows of ``sql`` over the given bytes."""
+    """The rows of ``sql`` for inputs with the given bytes."""
     files = []
     for name, data in (("run.log", log), ("metrics-rank0.json", metrics)):
         if data is not None:
@@ -40,7 +40,7 @@ def rows(folder: Path, sql: str, *, log: bytes | None = None, metrics: bytes | N
         (folder / "trace.pt.trace.json").write_bytes(trace)
         traced.append(str(folder / "trace.pt.trace.json"))
     with analysed(find_inputs(traced, files)) as run:
-        # The query runs in this process, like that of a shipped rule.
+        # The query runs in this process, like the query of a shipped rule.
         return run.whole.timed(sql, {}, 60)[1]
 
 

@@ -1,4 +1,4 @@
-"""Every trap of the Gaudi trace formats, checked against facts from plain interval sums over the builder's events."""
+"""Checks every trap of the Gaudi trace formats against facts from naive sums of intervals over the builder's events."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from perftool.store.trace_store import TraceStore
 GAUDI_1_LAUNCH = "enqueueWithExternalEvents seqId:{} recipeId:1"
 GAUDI_2_LAUNCH = "enqueueWithExternalEvents recipeHandle 0x5b recipeSeqNum 1 seqId {} inFlight 0"
 every_trap = pytest.mark.parametrize("trap", traps.TRAPS, ids=lambda trap: trap.__name__)
-# The program's choices where the format allows several: a repaired record counts as work on its lane, and a call
+# The program's choices where the format leaves a choice: a repaired record counts as work on its lane, and a call
 # without an end counts as begun.
 _KEPT: dict[Callable[[], Trap], dict[str, Any]] = {
     traps.unescaped_strings: {"lanes": {"MME": 2, "TPC": 1}, "dropped_events": 0},
     traps.nested_calls_with_a_skipped_end: {"compilations": 1},
-    # A first step that compiles is not part of the steady run.
+    # A first step that compiles does not belong to the steady phase.
     traps.first_step_is_compilation: {"window_ns": 1_000_000},
 }
 _UNIONS = {
@@ -48,7 +48,7 @@ def facts_for(trap: Callable[[], Trap]) -> Trap:
 
 @contextmanager
 def opened(folder: Path, *traces: bytes) -> Iterator[TraceStore]:
-    """A store over the bytes of one trace per rank."""
+    """A store over several ranks, each given as the bytes of its trace."""
     files = []
     for number, data in enumerate(traces):
         path = folder / f"trace{number}.pt.trace.json"
@@ -85,7 +85,7 @@ def host_ns(store: TraceStore, names: list[str]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Seen:
-    """The tables' content for a trap, in the terms of Facts; ``damage`` counts issues except repairs."""
+    """What the tables contain for a trap, in the terms of Facts. ``damage`` counts all issues except repairs."""
 
     steps: int
     window_ns: int
@@ -128,7 +128,7 @@ def test_the_tables_match_the_facts_and_every_rule_runs(trap: Callable[[], Trap]
     assert (found.steps, found.window_ns) == (facts.steps, facts.window_ns)
     assert found.busy_ns == facts.busy_ns
     assert found.nic_ns == (facts.nic_union_ns or None)
-    # An engine that never works has no lane: its time is missing, not zero.
+    # An engine that never works has no lane, so its time is missing rather than zero.
     expected = {metric: getattr(facts, name) or None for metric, name in _UNIONS.items()}
     if facts.mme_union_ns and facts.tpc_union_ns:
         expected["mme_tpc_overlap_ms"] = expected["mme_tpc_overlap_ms"] or 0
@@ -157,7 +157,7 @@ def test_a_repaired_record_is_reported_with_its_place(tmp_path: Path) -> None:
         names = asked(store, "SELECT DISTINCT name FROM device_ops WHERE engine = 'MME'")
     assert [(kind, count) for kind, count, _ in found] == [("repaired events", 1)]
     assert facts.bad_offset is not None
-    # The reported offset is the beginning of the record; the fault is inside it.
+    # The reported offset is the start of the record, and the fault is inside the record.
     assert 0 <= facts.bad_offset - found[0][2] < 400
     assert sorted(names) == [("GEMM",), ('node "gemm" 12',)]
 
@@ -234,7 +234,7 @@ def test_the_clock_may_be_off_when_a_run_of_the_recipe_is_missing(tmp_path: Path
 def test_launches_are_counted_back_from_the_last_where_the_device_lags_behind(text: str, tmp_path: Path) -> None:
     trace = GaudiTrace("B")
     trace.step(4, 1000, 1000)
-    # The device finishes two graphs that were launched before the recording, and the record of launch 12 is missing.
+    # The device finishes two graphs that were launched before the recording, and there is no record of launch 12.
     for number, recipe in ((10, 1), (11, 2), (13, 2)):
         trace.annotation(text.format(number), 1000 + 10 * number, 5, recipe=recipe)
     for number, recipe in ((8, 1), (9, 2), (10, 1), (11, 2), (12, 1), (13, 2)):

@@ -1,4 +1,6 @@
-"""Imports go down only, no folders import each other, and heavy libraries stay out of the way of ``--help``."""
+"""Checks that parts import only from parts below them, that no folders import each other in a circle, and that
+``--help`` does not load heavy libraries.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ BELOW: dict[str, set[str]] = {
     "signals": set(),
     "model": {"errors", "units"},
     "readers": {"model", "errors", "units"},
-    # The cost of an op, from its shapes alone.
+    # The cost of an op depends only on its shapes.
     "op_costs": set(),
     "store": {"op_costs", "readers", "model", "errors", "units"},
     "replay": {"store", "model", "errors", "units"},
@@ -31,13 +33,13 @@ BELOW: dict[str, set[str]] = {
     "fused": {"model", "errors", "units"},
     # The advised form of a benchmark is often a fused op.
     "bench": {"fused", "model", "output_file", "errors", "units"},
-    # The simulated device offers Gaudi's fused classes, whose arithmetic is that of ``fused``.
+    # The simulated device offers Gaudi's fused classes and computes them with ``fused``.
     "sim": {"fused", "model", "output_file", "errors", "units"},
-    # Records and shows reports inside users' programs, so it is above the analysis, on the level of the commands.
+    # Records and shows reports inside users' programs, so it is above the analysis and beside the commands.
     "integrations": {"api", "reporters", "readers", "model", "output_file", "errors", "units"},
 }
-# ``api`` and ``pytest_plugin`` are the Python counterparts of ``commands``; ``proof`` combines benchmarks,
-# simulator and rules; the package exports its names.
+# ``api`` and ``pytest_plugin`` are the Python counterparts of ``commands``. ``proof`` combines benchmarks, the
+# simulator and rules. The package itself exports the public names.
 TOP = {"cli", "commands", "api", "proof", "pytest_plugin", "__init__", "__main__"}
 ONLY_IN = {
     "typer": {"cli", "commands", "reporters"},
@@ -57,7 +59,7 @@ def part(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """Full names of all imports in ``path``, including those inside functions and for type checking."""
+    """The full names of all imports in ``path``, including those inside functions and those for type checking."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -69,14 +71,14 @@ def imports(path: Path) -> set[str]:
 
 
 def wrong_imports(path: Path) -> list[str]:
-    """The imports of ``path`` that go up or sideways, or that load a library where it is not allowed."""
+    """The imports of ``path`` that go up or sideways, or that load a library where this is not allowed."""
     here = part(path)
     wrong = []
     for name in sorted(imports(path)):
         library, _, rest = name.partition(".")
         if library == "perftool" and rest and here not in TOP:
             target = rest.split(".")[0]
-            # ``from perftool import __version__`` belongs to the package, not to a part.
+            # ``from perftool import __version__`` belongs to the package rather than to a part.
             if target not in BELOW[here] | {here, "__version__"}:
                 wrong.append(name)
         if here not in ONLY_IN.get(library, {here}):
@@ -94,7 +96,7 @@ def test_imports_go_down_only() -> None:
 
 
 def folders_used(path: Path) -> Iterator[tuple[Path, Path]]:
-    """For each import of ``path`` from another folder: the two folders directly below their common parent."""
+    """For each import of ``path`` from another folder, the two folders directly below their common parent."""
     for name in imports(path):
         target = PACKAGE.parent.joinpath(*name.split("."))
         while not (target.is_dir() or target.with_suffix(".py").is_file()) and target != PACKAGE.parent:
@@ -107,7 +109,7 @@ def folders_used(path: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def circle(paths: Iterable[Path]) -> list[str]:
-    """Neighbouring folders that import each other in a circle; empty if there is none."""
+    """Neighbouring folders that import each other in a circle, or an empty list."""
     uses: dict[str, set[str]] = {}
     for path in paths:
         for here, there in folders_used(path):

@@ -1,4 +1,4 @@
-"""The life of a team, replayed with traces recorded for it: every act ends as expected."""
+"""Replays the life of a team with traces recorded for it. Every act must end as expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every file that the program writes for a user goes through ``perftool.output_file``: nothing else opens one."""
+"""Every file that the program writes for a user goes through ``perftool.output_file``. No other module opens one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import perftool
 
 PACKAGE = Path(perftool.__file__).parent
-# Modules that write by other means, and why their files are not the user's documents.
+# Modules that write by other means, with the reason why their files are not documents for the user.
 OTHERWISE = {
     "cli.py": "the null device, for a closed stream",
     "commands/lint.py": "GITHUB_STEP_SUMMARY, which GitHub wants appended to",
@@ -39,7 +39,7 @@ WRITING = {"write_text", "write_bytes", "copyfile", "move", "mkstemp", "rename",
 
 
 def writers(path: Path) -> list[int]:
-    """The lines on which ``path`` opens a file for writing, or writes one in one call."""
+    """The lines on which ``path`` opens a file for writing, or writes one in a single call."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Call):

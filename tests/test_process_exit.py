@@ -75,12 +75,12 @@ def test_ctrl_c_ends_the_program_while_it_waits_for_a_pipe() -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # Background processes of a shell ignore SIGINT, and this process would inherit that.
+        # Background processes of a shell ignore SIGINT, which the process would inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdin is not None
         assert process.stderr is not None
-        # This is more than a pipe's capacity, so once it is written, the program is reading.
+        # More than a pipe can hold, so the program must be reading once all of it is written.
         process.stdin.write(b'{"traceEvents": [' + b" " * (1 << 20))
         process.stdin.flush()
         process.send_signal(signal.SIGINT)
@@ -116,7 +116,7 @@ def test_no_time_limit_keeps_the_program_alive_when_it_is_interrupted() -> None:
     try:
         with interrupted_after(duckdb.connect(), 3600), _killed_after(child, 3600):
             started = set(threading.enumerate()) - before
-            # Python waits for every other thread before it exits.
+            # Before it exits, Python waits for all threads that are not daemons.
             assert [thread.daemon for thread in started] == [True, True]
     finally:
         child.communicate(b"\n")
@@ -147,7 +147,7 @@ def test_a_signal_wrapped_by_an_import_is_still_reported(
 
     monkeypatch.setattr(cli, "app", app)
     monkeypatch.setattr("sys.argv", ["habana_perf_tool", "analyze", "run.json"])
-    # Under nohup, SIGHUP is ignored.
+    # SIGHUP is ignored under nohup.
     before = signal.signal(number, signal.default_int_handler)
     try:
         with pytest.raises(SystemExit) as ended:
@@ -175,7 +175,7 @@ def test_internal_errors_do_not_exit_like_a_failed_gate(
     assert said == f"habana_perf_tool: internal error: {type(error).__name__}: {error} (run with -v for a traceback)\n"
 
 
-# Sends a signal the first time DuckDB's native part calls Python while it is loaded.
+# Sends a signal the first time that DuckDB's native code calls Python while it is loaded.
 _SIGNAL_WHILE_LOADING = """
 import signal, sys
 from importlib.machinery import ExtensionFileLoader

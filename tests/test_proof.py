@@ -1,4 +1,4 @@
-"""How a benchmark is judged."""
+"""How benchmarks are judged."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_rules_fire_on_the_naive_form_only(tmp_path: Path) -> None:
 
     assert stages == ["measuring, small", "running the rules on both traces"]
     assert result.proof is not None
-    # Whether the measured gain confirms the claim depends on the load of the machine.
+    # Whether the measured gain confirms the claim depends on how busy the machine is.
     assert result.status in ("validated", "measured")
     assert (result.proof.fired_before, result.proof.fired_after) == (("FUS101",), ())
     assert sorted(path.name for path in (tmp_path / "fused_adamw").glob("*.gz")) == [

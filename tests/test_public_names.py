@@ -1,4 +1,4 @@
-"""The public names of ``import perftool``: few, each with a short repr."""
+"""``import perftool`` has only a few public names, each with a short repr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If several rows would do, every run chooses the same one, so that the same input gives the same bytes."""
+"""If several rows qualify, every run chooses the same one, so that the same input leads to the same bytes."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from perftool.store.catalog import catalog
 
 SAMPLE = Path(__file__).parents[1] / "sample_traces" / "gaudi2_unoptimised" / "rank0.pt.trace.json.gz"
 CHOICES = re.compile(r"\b(arg_max|arg_min|max_by|min_by|first|last|list|string_agg|any_value|mode)\(")
-# Columns whose values are unique (positions in a list) or whose equal values give equal results.
+# Columns whose values are unique (such as positions in a list), or whose equal values lead to equal results.
 UNIQUE = {"ordinal", "rowid", "first", "e.name", "s.op", "v.role"}
 
 
 @cache
 def queries() -> dict[str, str]:
-    """The SQL of every rule and table, without comments."""
+    """The SQL of all rules and tables, without comments."""
     rules = {rule.code: rule.sql for rule in load_pack(builtin_folder()) if rule.sql}
     tables = {table.name: table.sql for table in catalog().values()}
     return {name: re.sub(r"--[^\n]*", "", sql) for name, sql in (rules | tables).items()}
 
 
 def inside(text: str) -> str:
-    """``text`` up to the parenthesis that matches the one before it."""
+    """The part of ``text`` before the first unmatched closing parenthesis."""
     depth = 1
     for place, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -46,7 +46,7 @@ def inside(text: str) -> str:
 
 
 def arguments(text: str) -> list[str]:
-    """``text`` split at the commas outside parentheses, brackets and braces."""
+    """``text``, split at commas outside parentheses, brackets and braces."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")
@@ -69,7 +69,7 @@ def loose_choices(sql: str) -> Iterator[str]:
             keys = arguments(order)
             # Equal values are interchangeable.
             itself = keys[0] == arguments(values.removeprefix("DISTINCT "))[0]
-            # Values that are sorted later may be collected in any order.
+            # Values that are sorted afterwards may be collected in any order.
             sorted_after = sql[: call.start()].endswith("list_sort(")
             total = sorted_after or itself or keys[0] in UNIQUE or len(keys) > 1
         if not total:
@@ -113,7 +113,7 @@ def test_the_report_does_not_depend_on_event_order_or_threads(tmp_path: Path) ->
 
 
 def rendered(folder: Path, trace: dict[str, Any], threads: int) -> bytes:
-    """The JSON report on ``trace`` without its inputs, whose sizes depend on the formatting."""
+    """The JSON report on ``trace`` without its inputs, whose sizes depend on formatting."""
     path = folder / "rank0.pt.trace.json"
     path.write_text(json.dumps(trace), encoding="utf-8")
     with analysed(find_inputs([str(path)])) as run:

@@ -1,4 +1,4 @@
-"""Every sample trace yields its listed findings, breaks no invariant, and reveals nothing about its recorder."""
+"""Every sample trace leads to its listed findings, breaks no invariant, and reveals nothing about who recorded it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ SERVING_FILES = sorted((SAMPLES / "serving").rglob("*.json.gz"))
 RECORDINGS = CPU_FILES + BENCHMARK_FILES + SERVING_FILES
 GAUDI_CODES = {path.stem for path in (Path(__file__).parent / "rules" / "gaudi").glob("*.toml")}
 MAX_BYTES = 150_000
-# A slash that begins a path, unlike a slash between two words (torch/nn/modules) or in a device's name.
+# A slash at the start of a path, unlike one between two words (torch/nn/modules) or in the name of a device.
 ABSOLUTE_PATH = re.compile(r"(?<![\w.>)\]-])/(?!device:)\w|(?<!\w)[A-Za-z]:\\|~/")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """An entry of an expected.toml: codes that must appear, codes that may come first, codes that must not appear.
+    """An entry of an expected.toml: codes that must appear, codes that may come first, and codes that must not appear.
 
-    For a Gaudi, every finding of a rule about Gaudi must be in ``findings`` or ``allowed``.
+    On a Gaudi sample, every finding of a Gaudi rule must be listed in ``findings`` or ``allowed``.
     """
 
     path: str
@@ -90,12 +90,12 @@ def test_a_recording_is_small_has_steps_and_names_no_path_host_or_user(file: Pat
     assert file in SERVING_FILES or (len(packed) < MAX_BYTES and len(steps) >= 3)
     assert [text for text in strings(trace) if ABSOLUTE_PATH.search(text)] == []
     assert trace.get("host_name", "host") == "host"
-    assert packed[4:8] == bytes(4)  # no time of packing
+    assert packed[4:8] == bytes(4)  # no time of compression
     assert not packed[3] & 0b1000  # no file name
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every key and string anywhere in decoded JSON."""
+    """All keys and strings anywhere in decoded JSON."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):

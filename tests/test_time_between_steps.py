@@ -1,4 +1,4 @@
-"""Shares are shares of the window, which exceeds the steps when there is time between them."""
+"""Shares are shares of the window, which is longer than its steps if there is time between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perftool.engine.rules.pack import builtin_folder, load_pack
 
 
 def test_a_collective_between_two_steps(tmp_path: Path) -> None:
-    """The collective takes longer than the steps; its share of their time would be 350 %."""
+    """The collective takes longer than the steps; as a share of their time, it would be 350 %."""
     path = tmp_path / "run.json"
     path.write_bytes(document([
         step(1, 0, 100), x("aten::mm", 0, 50), *launch(1, 10, 5, 20, 80),
