@@ -1,7 +1,7 @@
 """`all_reduce_gradients`: average all gradients of a model over the ranks in one collective.
 
-A lightweight replacement for DistributedDataParallel after the backward pass. Gradients are copied into one flat
-buffer, which may have a narrower dtype, reduced there, and copied back.
+A lightweight replacement for DistributedDataParallel, called after the backward pass. Gradients are copied into one
+flat buffer, which may have a narrower dtype, reduced there, and copied back.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ OP = "all_reduce_gradients"
 STATE = "_perftool_gradient_buffer"
 CHANGED_SET = "`all_reduce_gradients()` does not support changing the set of active gradients after first invocation."
 
-# On a Gaudi, the op needs native graphs, which record the packing.
+# On a Gaudi, the op needs native graphs, which record the copies.
 register_everywhere(OP, lambda: native_obstacle("hpu", "HPUGraph"))
 
 
 class GradientBuffer:
-    """One flat tensor, a view of it for each gradient, and the native graphs that fill and empty it."""
+    """A flat tensor, a view of it for each gradient, and the native graphs that copy the gradients in and out."""
 
     def __init__(self, parameters: list[torch.nn.Parameter], dtype: torch.dtype) -> None:
         devices = {parameter.device for parameter in parameters}
@@ -41,7 +41,7 @@ class GradientBuffer:
         return [parameter.grad for parameter in self.parameters]
 
     def pack(self) -> None:
-        """Cast the gradients into the buffer, then scale, as a Gaudi does: the order affects rounding."""
+        """Cast the gradients into the buffer, then scale them, in the same order as a Gaudi: it affects rounding."""
         torch._foreach_copy_(self.views, self._gradients())
         self.flat.mul_(1.0 / dist.get_world_size())
 
@@ -58,9 +58,9 @@ def all_reduce_gradients(
     """Replace every gradient of `model` with its mean over the ranks of the default process group.
 
     Call it between backward and the optimizer's step, on all ranks. It does nothing if there are no gradients. The
-    first call fixes which parameters take part; later calls raise NotImplementedError when a gradient has vanished or
-    appeared since. Raises ValueError for gradients on several devices. The buffer stays on the model, outside its
-    state_dict. `use_hpu_graphs` records the copies where the device is a Gaudi and has no effect elsewhere.
+    first call determines which parameters take part; later calls raise NotImplementedError if other parameters have
+    gradients. Raises ValueError for gradients on several devices. The buffer is stored on the model, outside its
+    state_dict. `use_hpu_graphs` records the copies on a Gaudi and has no effect elsewhere.
     """
     active = [parameter for parameter in model.parameters() if parameter.grad is not None]
     buffer: GradientBuffer | None = model.__dict__.get(STATE)
@@ -83,7 +83,7 @@ def all_reduce_gradients(
 
 
 def _run(buffer: GradientBuffer, name: str, copies: Callable[[], None], recorded: bool) -> None:
-    """Run the copies; if `recorded`, through a native graph that the first call records."""
+    """Run the copies; if `recorded`, as a native graph that the first call records."""
     if not recorded:
         copies()
         return

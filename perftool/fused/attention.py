@@ -1,7 +1,7 @@
 """`FusedSDPA`: scaled dot-product attention with Gaudi's arguments, on any device.
 
-Most calls run `F.scaled_dot_product_attention`. Calls with arguments that it lacks run the plain `formula`, which needs
-memory in proportion to tokens²; docs/fused/attention.md lists the cost of these arguments.
+Most calls run `F.scaled_dot_product_attention`. Calls with arguments that it does not support run the plain `formula`,
+whose memory grows with tokens²; docs/fused/attention.md lists the cost of these arguments.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ register(OP, "reference")
 
 Outputs = Tensor | tuple[Tensor, ...]
 Attended = tuple[Tensor, Tensor | None, Tensor | None]
-"""The output, and the probabilities and the dropout mask if the formula computes them."""
+"""The output, then the probabilities and the dropout mask, or None if they are not computed."""
 
 _recompute = True
 
 
 def enable_recompute_sdp(enabled: bool) -> None:
-    """Set whether calls whose `recompute_mode` is None compute the probabilities again in backward (default: yes)."""
+    """Set whether calls with `recompute_mode=None` recompute the probabilities in backward (default: yes)."""
     global _recompute
     _recompute = bool(enabled)
 
 
 def recompute_sdp_enabled() -> bool:
-    """Whether calls whose `recompute_mode` is None compute the probabilities again in backward."""
+    """Whether calls with `recompute_mode=None` recompute the probabilities in backward."""
     return _recompute
 
 
@@ -46,7 +46,7 @@ def recompute_sdp_enabled() -> bool:
 def sdp_kernel(enable_recompute: bool = True) -> Iterator[None]:
     """Apply `enable_recompute_sdp` within the block.
 
-    This breaks the graph of `torch.compile`; pass `recompute_mode` to the call instead.
+    The block causes a graph break in `torch.compile`; to avoid it, pass `recompute_mode` to the call.
     """
     previous = recompute_sdp_enabled()
     enable_recompute_sdp(enable_recompute)
@@ -76,19 +76,19 @@ class FusedSDPA(AppliedOp):
         return_attn_probs: bool = False,
         /,
     ) -> Outputs:
-        """softmax(scale q kᵀ + mask) v, with dropout of the probabilities, and extras in this order:
-        output, probabilities (before dropout) and boolean dropout mask (True: kept), each on request.
+        """Return softmax(scale q kᵀ + mask) v, with dropout applied to the probabilities. On request, it is followed by
+        the probabilities (before dropout) and the boolean dropout mask (True: kept).
 
         q is [batch, heads, queries, size] or [batch, queries, size]; the number of heads of k and v may be a divisor
         of q's. The mask is boolean, or is added to the scores. `softmax_mode` "fast" only matters on a Gaudi; "fp32"
-        computes bfloat16 in float32.
+        computes bfloat16 inputs in float32.
         """
         # The native op would use its own global switch, which ours does not set.
         recompute_mode = _recompute if recompute_mode is None else recompute_mode
         choice = choose(OP, "cpu" if q.is_cpu else q.device.type)
         extras = return_dropout_mask or return_attn_probs or seq_padding_type != "left" or softmax_mode != "None"
         if choice == "fast" and attn_mask is None and valid_seq_len is None and recompute_mode and not extras:
-            # The other arguments are not checked: with few tokens, that would take a noticeable part of the time.
+            # The other arguments are not checked, because with few tokens the checks would be a noticeable overhead.
             _check_shapes(q, k, v, dropout_p)
             if q.dim() == 4:
                 return _torch_attention(q, k, v, None, dropout_p, is_causal, scale)
@@ -123,7 +123,7 @@ class FusedSDPA(AppliedOp):
             )
         if return_dropout_mask and recompute:
             raise AssertionError("Return_dropout_mask is not supported in recompute mode")
-        # As on a Gaudi, the mask has at least two dimensions and gets no gradient.
+        # As on a Gaudi, the mask gets at least two dimensions and no gradient.
         mask = None if attn_mask is None else attn_mask.detach()[(None,) * (2 - attn_mask.dim())]
         plain = choice == "reference" or not recompute
         wide, dtype = softmax == "fp32", q.dtype
@@ -153,7 +153,7 @@ def _attend(
     plain: bool,
     with_keep: bool,
 ) -> Attended:
-    """The result of the plain formula or of PyTorch's op. `with_keep` asks for a dropout mask even without dropout."""
+    """Run the plain formula or PyTorch's op. `with_keep` requests a dropout mask even without dropout."""
     if plain:
         keep = None
         if dropout_p > 0.0 or with_keep:
@@ -181,7 +181,7 @@ def _by_sequence(
     how: Any,
     extras: tuple[bool, bool],
 ) -> Attended:
-    """Attention over the valid tokens of each sequence only, so padding costs nothing; zeros elsewhere."""
+    """Compute attention only over the valid tokens of each sequence, so padding costs nothing; the rest is zero."""
     tokens = q.size(2)
     output = q.new_zeros((*q.shape[:-1], v.size(-1)))
     probabilities = q.new_zeros((*q.shape[:-1], tokens)) if extras[0] else None
@@ -209,11 +209,11 @@ def formula(
     keep: Tensor | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """(output, probabilities) of softmax(scale q kᵀ + mask) v; scale defaults to 1/√size.
+    """Return softmax(scale q kᵀ + mask) v and the probabilities; scale defaults to 1/√size.
 
-    q is [..., heads, queries, size]; k and v may have fewer heads, each shared by a run of query heads. The
-    mask is boolean (True: attend) or added. `keep` is a dropout mask for rate `dropout_p`. Softmax runs in
-    float32 at least. Rows without any key give zeros.
+    q is [..., heads, queries, size]; k and v may have fewer heads, each shared by consecutive query heads. The mask is
+    boolean (True: attend) or added to the scores. `keep` is a dropout mask for rate `dropout_p`. Softmax runs in at
+    least float32. Rows in which all keys are masked become zeros.
     """
     k, v = _repeat_heads(k, q), _repeat_heads(v, q)
     factor = 1.0 / math.sqrt(q.size(-1)) if scale is None else scale
@@ -246,8 +246,8 @@ def _with_causal(mask: Tensor, queries: int, keys: int) -> Tensor:
 
 
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor, dropout_p: float) -> None:
-    """Raises ValueError unless q, k, v are [batch, heads, tokens, size] or [batch, tokens, size], match, and p is below
-    1."""
+    """Raise ValueError unless q, k and v are matching [batch, heads, tokens, size] or [batch, tokens, size], and
+    `dropout_p` is at least 0 and below 1."""
     if not 0.0 <= dropout_p < 1.0:
         raise ValueError(f"dropout_p must be at least 0 and below 1, not {dropout_p}")
     dtype, queries, keys, values = q.dtype, q.shape, k.shape, v.shape
@@ -270,7 +270,7 @@ def _one_of(argument: str, value: str, allowed: tuple[str, ...]) -> str:
 
 
 def _lengths(valid_seq_len: Tensor, q: Tensor, k: Tensor) -> tuple[int, ...]:
-    # Uses `item`, which raises within a graph capture; `tolist` would freeze the lengths without an error.
+    # `item` raises an error within a graph capture; `tolist` would silently freeze the lengths.
     lengths = tuple(int(length.item()) for length in valid_seq_len.flatten())
     if len(lengths) != q.size(0) or q.size(-2) != k.size(-2):
         raise ValueError("valid_seq_len needs one length per sequence, and as many queries as keys")

@@ -1,8 +1,8 @@
-"""Selects the implementation of a fused op on each device, and gives the reason.
+"""Selects the implementation of a fused op on each device, and explains the choice.
 
 Every op module registers its implementations when it is imported: `habana` is Gaudi's own, `fast` PyTorch's, and
-`reference` the plain form. The first of them that is usable runs. If the environment variable `PERFTOOL_FUSED_BACKEND`
-named one when this module was imported, that one runs, or `BackendError` says why it cannot.
+`reference` the plain form. The first usable one runs. If the environment variable `PERFTOOL_FUSED_BACKEND` was set to
+one of these names when this module was imported, that implementation runs, or `BackendError` says why it cannot.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLACE = {name: place for (_, place), names in NAMES.items() for name in names}
 
 
 class BackendError(PerfToolError):
-    """No implementation can run here, or not the one named in the environment; the text says why."""
+    """No implementation can run here, or the one selected by the environment cannot; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class BackendReport:
 
 
 wanted = os.environ.get(ENVIRONMENT_VARIABLE)
-"""The value of the variable, read once: reading it in each call would slow down attention over one token by 1 %. The
-simulator overwrites it."""
+"""The value of the environment variable. It is read once, because reading it in each call would slow down attention
+over one token by 1 %. The simulator overwrites it."""
 
 _registry: dict[str, dict[tuple[str, tuple[str, ...]], Callable[[], str | None]]] = {}
 _choices: dict[tuple[str, str, str | None], str] = {}
@@ -48,13 +48,13 @@ _choices: dict[tuple[str, str, str | None], str] = {}
 def register(
     op: str, name: str, devices: tuple[str, ...] = ANY_DEVICE, obstacle: Callable[[], str | None] = lambda: None
 ) -> None:
-    """Add a way to run an op on some types of device. `obstacle()` is None, or the reason why it cannot run here."""
+    """Register an op's implementation for some device types. `obstacle()` returns why it cannot run here, or None."""
     _registry.setdefault(op, {})[name, devices] = obstacle
     _choices.clear()
 
 
 def candidates(op: str, device_type: str) -> dict[str, str | None]:
-    """The names under which an op is registered, in order of preference, each with None or why it is not usable."""
+    """Return an op's implementations in order of preference, each with the reason why it cannot be used, or None."""
     found: dict[str, str | None] = {}
     for name in PREFERENCE:
         ways = [(devices, obstacle) for (each, devices), obstacle in _registry.get(op, {}).items() if each == name]
@@ -71,8 +71,8 @@ def _reason(device_type: str, devices: tuple[str, ...], obstacle: Callable[[], s
 
 
 def choose(op: str, device_type: str) -> str:
-    """The implementation of `op` on a type of device. Raises BackendError if none can run, or not the one that the
-    environment names."""
+    """Return the name of the implementation of `op` on a device type. Raises BackendError if none can run, or if the
+    one selected by the environment cannot."""
     key = op, device_type, wanted
     if key not in _choices:
         _choices[key] = _chosen(op, device_type)[0]
@@ -80,7 +80,7 @@ def choose(op: str, device_type: str) -> str:
 
 
 def _chosen(op: str, device_type: str) -> tuple[str, str]:
-    """The name of the implementation of `op` to use, and the reason. Raises BackendError if none is usable."""
+    """Return the name of the implementation of `op` to use, and the reason. Raises BackendError like `choose`."""
     obstacles = candidates(op, device_type)
     if not wanted:
         passed_over: list[str] = []
@@ -97,9 +97,10 @@ def _chosen(op: str, device_type: str) -> tuple[str, str]:
 
 
 def backends(device_types: Iterable[str] | None = None) -> tuple[BackendReport, ...]:
-    """The implementation of every op and the reason, sorted by op, then device: by default the devices of this machine.
+    """Return the implementation of every op with the reason, sorted by op and device type. By default, the device types
+    are those of this machine.
 
-    An explicit choice that cannot run is reported as chosen `none`, with the reason.
+    If no implementation can run, or the environment selects one that cannot, `chosen` is `none`.
     """
     import torch
 
@@ -125,7 +126,7 @@ def has_gaudi() -> bool:
 
 
 def native(module: str, name: str) -> Any:
-    """`habana_frameworks.torch.<module>.<name>`; raises ImportError or AttributeError without it.
+    """Import `habana_frameworks.torch.<module>.<name>`. Raises ImportError or AttributeError if it is missing.
 
     The stub modules of ported and simulated scripts are not native.
     """
@@ -136,7 +137,7 @@ def native(module: str, name: str) -> Any:
 
 
 def native_obstacle(module: str, name: str) -> str | None:
-    """None when `habana_frameworks.torch.<module>.<name>` can be imported, else the reason why not."""
+    """Return why `habana_frameworks.torch.<module>.<name>` cannot be imported; None if it can."""
     try:
         native(module, name)
     except (ImportError, AttributeError) as error:
@@ -145,19 +146,19 @@ def native_obstacle(module: str, name: str) -> str | None:
 
 
 def native_op(op: str) -> Any:
-    """Gaudi's class of a public name; raises ImportError or AttributeError without it."""
+    """Return Gaudi's class for a public name. Raises ImportError or AttributeError if it is missing."""
     return native(_PLACE[op], op)
 
 
 def register_native(op: str, module: str | None = None) -> None:
-    """Register Gaudi's class of an op, below `module` if it has no public name; it is imported on first use."""
+    """Register Gaudi's class for an op, which is imported on first use; `module` is needed if it has no public name."""
     place, name = module or _PLACE[op], op.rpartition(".")[2]
     register(op, "habana", ("hpu",), lambda: native_obstacle(place, name))
 
 
 def register_everywhere(op: str, obstacle: Callable[[], str | None] | None = None) -> None:
-    """Register an op's three implementations: Gaudi's own, usable unless `obstacle()` gives a reason (by default,
-    unless its class cannot be imported), and `fast` and `reference` for every device."""
+    """Register an op's three implementations: Gaudi's own, usable unless `obstacle()` returns a reason (by default, if
+    its class can be imported), and `fast` and `reference` for every device."""
     if obstacle is None:
         register_native(op)
     else:

@@ -1,4 +1,4 @@
-"""The functional FusedAdamW: its step takes the gradients, as torch.distributed.optim passes them."""
+"""The functional FusedAdamW, whose `step` accepts the gradients, as torch.distributed.optim passes them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ register_optimizer(OP, adamw.ADAMW, NATIVE_MODULE)
 class FusedAdamW:
     """AdamW like `perftool.fused.FusedAdamW`, always with bias correction; not a torch.optim.Optimizer.
 
-    `state[param]` has `step` (a CPU tensor), `exp_avg`, `exp_avg_sq` and, for FP8 moments, their scales. The `step` of
-    the first parameter with a gradient is used for all.
+    `state[param]` contains `step` (a CPU tensor), `exp_avg`, `exp_avg_sq` and, for FP8 moments, their scales. The
+    `step` of the first parameter with a gradient is used for all parameters.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class FusedAdamW:
         _allow_empty_param_list: bool = False,
         moments_dtype: adamw.MomentsDtype = None,
     ) -> None:
-        """Raises ValueError for arguments out of range, and for an empty list of parameters unless it is allowed."""
+        """Raise ValueError for arguments out of range, and for an empty list of parameters unless it is allowed."""
         refuse_negative({"learning rate": lr, "epsilon value": eps})
         for index, beta in enumerate(betas):
             if not 0.0 <= beta < 1.0:
@@ -52,12 +52,15 @@ class FusedAdamW:
         self._native: Any = None
 
     def step_param(self, param: Tensor, grad: Tensor | None) -> None:
-        """Raises RuntimeError, as on Gaudi."""
+        """Raise RuntimeError, as on a Gaudi."""
         raise RuntimeError("This AdamW optimizer does not support step_param() as of now")
 
     @torch.no_grad()
     def step(self, gradients: list[Tensor | None]) -> None:
-        """Step every parameter that has a gradient; `gradients` has one entry per parameter, None for no gradient."""
+        """Step every parameter that has a gradient; `gradients` has one entry per parameter, None without a gradient.
+
+        Raises ValueError for a wrong number of entries, and IndexError if all are None.
+        """
         params = self.param_group["params"]
         if len(params) != len(gradients):
             raise ValueError(

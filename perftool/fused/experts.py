@@ -25,7 +25,7 @@ Weights = Sequence[Tensor]
 
 
 def _native_obstacle() -> str | None:
-    """Why Gaudi's op cannot run here, or None. Imports `core`, which loads Gaudi's ops."""
+    """Return why Gaudi's op cannot run here, or None. Imports `core`, which loads Gaudi's ops."""
     if (obstacle := native_obstacle("core", "__name__")) is not None:
         return obstacle
     return None if hasattr(torch.ops.hpu, OP) else f"torch.ops.hpu has no {OP}"
@@ -40,11 +40,11 @@ def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
     hidden_states is [tokens, hidden], expert_routing_table (integers) and router_weights [tokens, k], each
     w1 and w2 [hidden, ffn], w12 [hidden, 2·ffn] (w1 left), w3 [ffn, hidden]; all transposed with
     `permuted_weights`. `activation` is gelu (exact), relu or silu. Only experts from experts_min to
-    experts_max, inclusive, contribute; the weight lists hold these, or all experts.
+    experts_max, inclusive, contribute; the weight lists contain either these or all experts.
 
-    With a value for `measurement_mode` the result is a pair: the output, and per expert the largest input element of
-    its last matmul (float32, plain maximum; 0 for an expert without tokens). Raises RuntimeError for an unknown
-    activation, and ValueError for shapes and dtypes that do not fit.
+    Unless `measurement_mode` is None, the result is a pair: the output, and per expert the largest input element of its
+    last matmul (float32, not the absolute value; 0 for an expert without tokens). Raises RuntimeError for an unknown
+    activation, and ValueError for shapes and dtypes that do not match.
     """
     bound = (_JOINED if _is_joined(args, kwargs) else _SEPARATE).bind(*args, **kwargs)
     if choose(OP, bound.arguments["hidden_states"].device.type) == "habana":
@@ -80,7 +80,7 @@ mixture_of_experts.__signature__ = _SEPARATE  # type: ignore[attr-defined]
 
 
 def _is_joined(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """True for the w12, w3 form: it has two lists of weights where the other one has three."""
+    """Whether the call passes w12 and w3, which are two lists of weights, instead of w1, w2 and w3."""
     if "w12" in kwargs or "w1" in kwargs or "w2" in kwargs:
         return "w12" in kwargs
     lists = sum(isinstance(argument, (list, tuple)) for argument in args)
@@ -88,7 +88,7 @@ def _is_joined(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _experts(arguments: dict[str, Any], x: Tensor) -> list[Weights]:
-    """The weights of each expert as [in, out]: gate, up and down, or gate and up joined, and down."""
+    """Return the weights of each expert as [in, out]: gate, up and down, or gate and up in one, and down."""
     first, last, permuted = arguments["experts_min"], arguments["experts_max"], arguments["permuted_weights"]
     if not 0 <= first <= last:
         raise ValueError(f"experts_min and experts_max must satisfy 0 <= min <= max, not {first} and {last}")
@@ -108,7 +108,7 @@ def _experts(arguments: dict[str, Any], x: Tensor) -> list[Weights]:
 
 
 def _local(weights: Weights, name: str, first: int, last: int) -> Weights:
-    """The weights of experts first..last; the list may hold just these or all experts."""
+    """Return the weights of experts first..last; the list may contain only these or all experts."""
     count = last - first + 1
     if len(weights) != count and len(weights) <= last:
         raise ValueError(f"{name} holds {len(weights)} experts; experts {first} to {last} need {count}")
@@ -137,7 +137,7 @@ def _expert_by_expert(
     first: int,
     measured: bool,
 ) -> Measured:
-    """The output, and per expert the largest input element of its last matmul (0 unless `measured`)."""
+    """Return the output, and per expert the largest input element of its last matmul (0 unless `measured`)."""
     chosen, order = table.reshape(-1).sort(stable=True)
     counts = torch.bincount(chosen, minlength=first + len(experts)).tolist()
     scales, k = router_weights.reshape(-1, 1), table.size(1)

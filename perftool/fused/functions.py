@@ -1,4 +1,4 @@
-"""Gaudi's kernels that correspond to one op of PyTorch, under their own names."""
+"""Gaudi's kernels that correspond to a single PyTorch op, under Gaudi's names."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ for _op in ("CTCLoss", "CustomSoftmax", "FusedRMSNorm"):
 
 
 class AppliedOp:
-    """A class with an `apply` that takes positional arguments, like a `torch.autograd.Function`.
+    """A class with an `apply` that accepts positional arguments, like a `torch.autograd.Function`.
 
     It is not a subclass of Function: torch.compile replaces the `apply` of every such subclass with its own, and
     cannot capture an `apply` that chooses among algorithms.
     """
 
     def __init_subclass__(cls) -> None:
-        """Raise TypeError for overrides that would never be called."""
+        """Raise TypeError if a subclass defines `forward` or `backward`, which would never be called."""
         for name in ("forward", "backward"):
             if name in cls.__dict__:
                 raise TypeError(f"{cls.__name__}.{name} would never be called: this op has only `apply`")
 
 
 def natively_applied(op: str, *arguments: Any) -> Tensor | None:
-    """The result of Gaudi's class if it is selected for the first argument, a tensor; else None."""
+    """Call Gaudi's class if it is selected for the device of the first argument; otherwise return None."""
     if choose(op, arguments[0].device.type) != "habana":
         return None
     result: Tensor = native_op(op).apply(*arguments)
@@ -38,7 +38,7 @@ def natively_applied(op: str, *arguments: Any) -> Tensor | None:
 
 
 class CTCLoss(AppliedOp):
-    """Connectionist temporal classification, as `torch.nn.functional.ctc_loss`."""
+    """Connectionist temporal classification, like `torch.nn.functional.ctc_loss`."""
 
     @staticmethod
     def apply(
@@ -51,7 +51,7 @@ class CTCLoss(AppliedOp):
         zero_infinity: bool = False,
         /,
     ) -> Tensor:
-        """The loss, 0-dim unless `reduction` is "none"; shapes and errors as in PyTorch."""
+        """Return the loss, 0-dim unless `reduction` is "none". Shapes and errors are as in PyTorch."""
         arguments = (log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
         loss = natively_applied("CTCLoss", *arguments)
         return F.ctc_loss(*arguments) if loss is None else loss
@@ -62,8 +62,8 @@ class CustomSoftmax(AppliedOp):
 
     @staticmethod
     def apply(inp: Tensor, flavor: int, /) -> Tensor:
-        """The softmax of `inp` [..., size]. `flavor` 0 is exact, and 1 and 2 are faster and less exact on a Gaudi;
-        here all three are exact. Raises ValueError for another dtype or flavor.
+        """Return the softmax of `inp` [..., size]. On a Gaudi, `flavor` 0 is exact, and 1 and 2 are faster and less
+        exact; here all three are exact. Raises ValueError for other dtypes and flavors.
         """
         if (outputs := natively_applied("CustomSoftmax", inp, flavor)) is not None:
             return outputs
@@ -75,7 +75,7 @@ class CustomSoftmax(AppliedOp):
 
 
 class RmsNormBwdMode(Enum):
-    """How a Gaudi splits the backward pass; the values of `bwd_mode`."""
+    """The values of `bwd_mode`: how a Gaudi splits the backward pass."""
 
     DEFAULT = 0
     STATIC_CASE_GC_SLICE_ENABLED = 1
@@ -94,11 +94,11 @@ class FusedRMSNorm(AppliedOp):
         fast_math: bool = False,
         /,
     ) -> Tensor:
-        """The rows of `data_in` [..., size] normalised, times `gamma` [size].
+        """Normalise the rows of `data_in` [..., size] and multiply them by `gamma` [size].
 
-        With two dtypes, the wider one is used for the computation and the result, as on a Gaudi: bfloat16 data with a
-        float32 `gamma` become float32. `use_stages`, `bwd_mode` and `fast_math` choose between kernels of a Gaudi and
-        change nothing elsewhere. Raises ValueError for a `gamma` of another size.
+        If the dtypes differ, the wider one is used for the computation and the result, as on a Gaudi: bfloat16 data
+        with a float32 `gamma` become float32. `use_stages`, `bwd_mode` and `fast_math` choose between kernels on a
+        Gaudi and have no effect elsewhere. Raises ValueError if `gamma` has the wrong size.
         """
         arguments = data_in, gamma, eps, use_stages, bwd_mode, fast_math
         if (outputs := natively_applied("FusedRMSNorm", *arguments)) is not None:

@@ -1,5 +1,5 @@
-"""Rotary position embeddings: p*cos + rotated(p)*sin, where `rotated` swaps the halves of each vector, or the two
-elements of each pair, and negates what then comes first.
+"""Rotary position embeddings: p*cos + rotated(p)*sin, where `rotated` swaps the halves of each vector, or the elements
+of each pair, and negates the half or element that comes first after the swap.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def apply_rotary_pos_emb(
     offset: int = 0,
     mode: RotaryPosEmbeddingMode = RotaryPosEmbeddingMode.BLOCKWISE,
 ) -> Tensor:
-    """`p` [..., size] rotated by the angles of its positions; differentiable with respect to `p`.
+    """Rotate `p` [..., size] by the angles of its positions; differentiable with respect to `p`.
 
-    With `position_ids` [batch, tokens], `p` is [batch, heads, tokens, size] and tables are [positions, size]. Without
-    them, tables broadcast to `p`, in blockwise mode from row `offset` on. Without `sin`, `cos` is a cache for
-    `RotaryPosEmbeddingHelperV3`. The result has the dtype of `p`, but is float32 if a table is float32 and `p` is
-    narrower, as on a Gaudi. Raises ValueError for tables that do not fit.
+    With `position_ids` [batch, tokens], `p` is [batch, heads, tokens, size] and the tables are [positions, size].
+    Without them, the tables are broadcast to `p`, in blockwise mode from row `offset` on. Without `sin`, `cos` is a
+    cache for `RotaryPosEmbeddingHelperV3`. The result has the dtype of `p`, but is float32 if a table is float32 and
+    `p` is narrower, as on a Gaudi. Raises ValueError for tables that do not match.
     """
     if sin is None:
         return RotaryPosEmbeddingHelperV3.apply(p, cos)
@@ -76,7 +76,7 @@ def _check_size(p: Tensor, cos: Tensor, sin: Tensor) -> None:
 
 
 def _at(table: Tensor, position_ids: Tensor) -> Tensor:
-    """The rows of the positions, to be broadcast over the heads."""
+    """Return the rows for the positions, to be broadcast over the heads."""
     if table.numel() != table.size(-2) * table.size(-1):
         raise ValueError(f"with position_ids cos and sin are [positions, size], not {list(table.shape)}")
     return table.reshape(-1, table.size(-1))[position_ids].unsqueeze(1)
@@ -90,7 +90,7 @@ def _rotated(p: Tensor, mode: RotaryPosEmbeddingMode) -> Tensor:
 
 
 class RotaryPosEmbeddingHelperV1(AppliedOp):
-    """The embedding of consecutive positions, as in GPT-NeoX and Megatron."""
+    """Embeds consecutive positions, as in GPT-NeoX and Megatron."""
 
     @staticmethod
     def apply(p: Tensor, cos: Tensor, sin: Tensor, offset: int, /) -> Tensor:
@@ -100,7 +100,7 @@ class RotaryPosEmbeddingHelperV1(AppliedOp):
 
 
 class RotaryPosEmbeddingHelperV2(AppliedOp):
-    """The embedding of given positions, as in transformers' Llama."""
+    """Embeds given positions, as in transformers' Llama."""
 
     @staticmethod
     def apply(p: Tensor, cos: Tensor, sin: Tensor, position_ids: Tensor, /) -> Tensor:
@@ -110,11 +110,11 @@ class RotaryPosEmbeddingHelperV2(AppliedOp):
 
 
 class RotaryPosEmbeddingHelperV3(AppliedOp):
-    """The pairwise embedding of the first elements of each vector, as in ChatGLM."""
+    """Embeds pairs of the first elements of each vector, as in ChatGLM."""
 
     @staticmethod
     def apply(p: Tensor, rope_cache: Tensor, /) -> Tensor:
-        """The vectors `p` [tokens, batch, heads, size], in its dtype, with their first 2·n elements rotated.
+        """Rotate the first 2·n elements of the vectors `p` [tokens, batch, heads, size]; the result has its dtype.
 
         `rope_cache` is [positions, n, 2] or [positions, batch or 1, n, 2], cosines before sines; its first
         `tokens` positions are used.

@@ -1,7 +1,7 @@
-"""`HPUGraph` and `graph`: capture a region once, replay it on the same memory.
+"""`HPUGraph` and `graph` capture a region once and replay it on the same memory.
 
 A region is a native HPU graph on a Gaudi, a CUDA graph on CUDA, and on a CPU a recording of its operators, which also
-run during the capture. All memory that is read or written must stay at its address; Python values, such as an
+run during the capture. All memory that the region reads or writes must stay at its address; Python values, such as an
 optimizer's step count, are frozen.
 """
 
@@ -29,7 +29,7 @@ register(OP, "reference", ("cpu",))
 
 
 def current_device_type() -> str:
-    """The default device of captures: hpu, cuda or cpu, the first that is present."""
+    """Return the default device type for captures: the first available one of hpu, cuda and cpu."""
     return "hpu" if has_gaudi() else "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -57,7 +57,7 @@ class HPUGraph:
     """
 
     def __new__(cls, device: str | None = None) -> Any:
-        """The native graph if it is selected, else this class."""
+        """Create a native graph if it is selected, otherwise an object of this class."""
         if choose(OP, device or current_device_type()) == "habana":
             return native("hpu", "HPUGraph")()
         return super().__new__(cls)
@@ -76,9 +76,9 @@ class HPUGraph:
         self._outputs: list[Tensor] = []
 
     def capture_begin(self, dry_run: bool = False) -> None:
-        """Start capturing on the current stream; raises RuntimeError if this graph is capturing already.
+        """Start capturing on the current stream. Raises RuntimeError if this graph is already capturing.
 
-        `dry_run` matters on a Gaudi only.
+        `dry_run` only matters on a Gaudi.
         """
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
@@ -87,23 +87,24 @@ class HPUGraph:
         self._region, self._owner = region, self._stream()
 
     def capture_end(self) -> None:
-        """Stop capturing; raises RuntimeError on another stream (on a CPU: thread) than the one it was started on."""
+        """Stop capturing. Raises RuntimeError unless called on the stream (on a CPU, the thread) that started it."""
         if self._region is None or self._owner != self._stream():
             raise RuntimeError(OTHER_STREAM)
         self._owner = None
         self._region.end()
 
     def abandon(self) -> None:
-        """Stop capturing and discard the capture: used if the region raised."""
+        """Stop capturing and discard the capture, because the region raised an error."""
         self._owner = None
         if self._region is not None:
             self._region.abandon()
         self.reset()
 
     def replay(self, asynchronous: bool = False) -> None:
-        """Run the captured region again on the current contents of its memory; RuntimeError while capturing.
+        """Run the captured region again on the current contents of its memory. Raises RuntimeError while capturing, and
+        GraphCaptureError if nothing has been captured.
 
-        `asynchronous` has no effect: CUDA never waits here, a CPU always does.
+        `asynchronous` has no effect: CUDA never waits here, and a CPU always does.
         """
         if self._owner is not None:
             raise RuntimeError(IN_PROGRESS)
@@ -112,7 +113,8 @@ class HPUGraph:
         self._region.replay()
 
     def replayV2(self, static_tlist: Sequence[Tensor], tlist: Sequence[Tensor], asynchronous: bool = False) -> None:
-        """Copy each tensor of `tlist` into its partner in `static_tlist`, then replay."""
+        """Copy each tensor of `tlist` into its counterpart in `static_tlist`, then replay. Raises RuntimeError if the
+        shapes differ."""
         if [tensor.shape for tensor in static_tlist] != [tensor.shape for tensor in tlist]:
             raise RuntimeError(OTHER_SIZES)
         with torch.no_grad():
@@ -121,19 +123,19 @@ class HPUGraph:
         self.replay(asynchronous)
 
     def replayV3(self, tlistI: Sequence[Tensor], asynchronous: bool = False) -> None:
-        """Copy `tlistI` into the marked inputs, then replay; raises RuntimeError when their sizes differ."""
+        """Copy `tlistI` into the marked inputs, then replay. Raises RuntimeError if the shapes differ."""
         self.replayV2(self._inputs, tlistI, asynchronous)
 
     def mark_user_inputs(self, static_tlist: Sequence[Tensor]) -> None:
-        """Mark the tensors that `replayV3` fills."""
+        """Mark the tensors that `replayV3` copies its inputs into."""
         self._inputs = [*static_tlist]
 
     def mark_user_outputs(self, static_tlist: Sequence[Tensor]) -> None:
-        """Mark results, which stay alive with the graph."""
+        """Mark results, so that they stay alive as long as the graph."""
         self._outputs = [*static_tlist]
 
     def get_user_input_match_indices(self) -> list[int]:
-        """Positions of the marked inputs that the captured region reads."""
+        """Return the positions of the marked inputs that the captured region reads."""
         region = self._region
         return [index for index, tensor in enumerate(self._inputs) if region is not None and region.reads(tensor)]
 
@@ -147,9 +149,9 @@ class HPUGraph:
 
 @contextmanager
 def graph(hpu_graph: Any, stream: Any = None, dry_run: bool = False) -> Iterator[None]:
-    """Capture the block into `hpu_graph`; `stream` and `dry_run` matter on a Gaudi only.
+    """Capture the block into `hpu_graph`; `stream` and `dry_run` only matter on a Gaudi.
 
-    If the block raises, the capture is closed and the graph reset before the error propagates.
+    If the block raises an error, the capture ends and the graph is reset before the error propagates.
     """
     if not isinstance(hpu_graph, HPUGraph):
         with native("hpu", "graph")(hpu_graph, stream=stream, dry_run=dry_run):

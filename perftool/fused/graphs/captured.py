@@ -1,4 +1,4 @@
-"""A function captured for one input layout: a forward graph, and a backward graph if gradients are needed."""
+"""Captures a function for one input layout as a forward graph and, if gradients are needed, a backward graph."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ GraphKey = tuple[Hashable, ...]
 
 @dataclass(frozen=True)
 class CallInputs:
-    """The leaves of (args, kwargs); `leaves` has `_A_TENSOR` in place of each of `tensors`."""
+    """The leaves of (args, kwargs); `leaves` contains `_A_TENSOR` in place of each tensor in `tensors`."""
 
     tensors: tuple[Tensor, ...]
     leaves: tuple[Any, ...]
     structure: TreeSpec
 
     def rebuild(self, tensors: tuple[Tensor, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """(args, kwargs) of the call, with `tensors` in place of its own tensors."""
+        """Return (args, kwargs) of the call with `tensors` in place of its own tensors."""
         remaining = iter(tensors)
         args, kwargs = tree_unflatten(
             [next(remaining) if leaf is _A_TENSOR else leaf for leaf in self.leaves], self.structure
@@ -56,7 +56,7 @@ class CallInputs:
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
-    """Separate the tensors of a call, in nested tuples, lists and dictionaries, from its other arguments."""
+    """Separate the tensors of a call, which may be in nested tuples, lists and dictionaries, from other arguments."""
     leaves, structure = tree_flatten((args, kwargs))
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
     return CallInputs(tensors, tuple(_A_TENSOR if isinstance(leaf, Tensor) else leaf for leaf in leaves), structure)
@@ -65,7 +65,7 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallInputs:
 class CapturedCall:
     """A function of tensors that replays graphs on static memory.
 
-    Results live in that memory: the next call overwrites them, so clone results that must last. `state` holds
+    Results live in that memory: the next call overwrites them, so clone results that must last. `state` contains
     tensors (a module's buffers) that capturing must not change.
     """
 
@@ -104,7 +104,7 @@ class CapturedCall:
         return tree_map_only(Tensor, Tensor.detach, tree_unflatten(self._outputs, self._structure))
 
     def __call__(self, tensors: Sequence[Tensor]) -> Any:
-        """Copy the tensors in, replay, return the outputs; differentiable if a backward graph was captured."""
+        """Copy the tensors in, replay, and return the outputs, differentiable if a backward graph was captured."""
         if self.backward_graph is None:
             self._replay_forward(tensors)
             return self.captured_outputs
@@ -119,7 +119,8 @@ class CapturedCall:
         return self._function(*args, **kwargs)
 
     def _warm_up(self, times: int, device: str | None) -> None:
-        """Run the function first: CUDA libraries allocate on first use, which must not happen within a capture."""
+        """Run the function `times` times, on CUDA at least three times: CUDA libraries allocate memory on first use,
+        which must not happen within a capture."""
         on_side = device == "cuda"
         with torch.set_grad_enabled(self._differentiable), _side_stream() if on_side else nullcontext():
             for _ in range(max(times, 3) if on_side else times):
@@ -144,7 +145,7 @@ class CapturedCall:
         self._grads = tuple(None if grad is None else grad.detach() for grad in self._grads)
 
     def _gradients(self, outputs: list[Tensor], grad_outputs: list[Tensor]) -> tuple[Tensor | None, ...]:
-        """A gradient for each static input and parameter; None if not needed or not connected."""
+        """Return a gradient for each static input and parameter; None if it is not needed or not connected."""
         sources = (*self._static, *self._parameters)
         wanted = [source for source in sources if source.requires_grad]
         found = iter(torch.autograd.grad(outputs, wanted, grad_outputs, allow_unused=self._allow_unused))
@@ -170,7 +171,7 @@ class CapturedCall:
 
 
 class _Replay(torch.autograd.Function):
-    """Connects the two graphs of a CapturedCall to autograd. Parameters are inputs, so that they get gradients."""
+    """Connects the two graphs of a CapturedCall to autograd. Parameters are passed as inputs to get gradients."""
 
     @staticmethod
     def forward(ctx: Any, call: CapturedCall, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -191,7 +192,7 @@ class _Replay(torch.autograd.Function):
 
 @contextmanager
 def _side_stream() -> Iterator[None]:
-    """A side stream that starts after the work of the current stream, which then waits for it."""
+    """Run the block on a side stream, after earlier work of the current stream, which then waits for the block."""
     present, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
     side.wait_stream(present)
     with torch.cuda.stream(side):

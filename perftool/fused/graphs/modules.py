@@ -1,5 +1,5 @@
-"""Replaces the forward of modules with captured graphs: `wrap_in_hpu_graph` for inference and `ModuleCacher` for
-training, with one graph for each kind of input, and `make_graphed_callables` for one kind.
+"""Replaces the forward of modules with captured graphs. `wrap_in_hpu_graph` (for inference) and `ModuleCacher` (for
+training) capture a graph for each kind of input, `make_graphed_callables` for a single kind.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ KEYWORDS_DROPPED = "[WARNING] Variable keyword arguments will not be supported."
 
 
 class GraphCache:
-    """Calls a function through at most `max_graphs` graphs; further kinds of input run the function itself."""
+    """Replays a function with at most `max_graphs` graphs; for further kinds of input, calls the function itself."""
 
     def __init__(self, function: Callable[..., Any], max_graphs: int | None) -> None:
         self._function, self._max_graphs = function, max_graphs
         self.graphs: dict[GraphKey, CapturedCall] = {}
 
     def find(self, inputs: CallInputs, key: GraphKey, **options: Any) -> CapturedCall | None:
-        """The graph of this kind of input, captured with `options` if it is new; None beyond `max_graphs`."""
+        """Return the graph for this kind of input, captured with `options` if it is new; None beyond `max_graphs`."""
         if key not in self.graphs:
             if self._max_graphs is not None and len(self.graphs) >= self._max_graphs:
                 return None
@@ -55,11 +55,11 @@ class InferenceCache(GraphCache):
         cache_tensors_list: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """The function's result. The first call with a kind of input captures and returns the capture's own outputs;
-        later calls replay and return the same tensors with new values, so clone results that must last.
+        """Return the function's result. The first call with a kind of input captures a graph and returns the outputs of
+        the capture; later calls replay it and return the same tensors with new values, so clone results that must last.
 
-        `bypass_hpu_graphs` runs the function itself; `warmup_mode` skips the replay, so that a captured kind of input
-        returns old values. `cache_tensors_list` is accepted for scripts written for a Gaudi.
+        `bypass_hpu_graphs` calls the function itself. `warmup_mode` skips the replay, so that a call with a captured
+        kind of input returns old values. `cache_tensors_list` is accepted for scripts written for a Gaudi.
         """
         if bypass_hpu_graphs:
             return self._function(*args, **kwargs)
@@ -72,7 +72,7 @@ class InferenceCache(GraphCache):
         return call(inputs.tensors) if known and not warmup_mode else call.captured_outputs
 
     def clear_inputs(self) -> None:
-        """Does nothing; accepted for scripts written for a Gaudi."""
+        """Do nothing; provided for scripts written for a Gaudi."""
 
 
 def wrap_in_hpu_graph(
@@ -82,12 +82,12 @@ def wrap_in_hpu_graph(
     dry_run: bool = False,
     max_graphs: int | None = None,
 ) -> torch.nn.Module:
-    """Make `module.forward` capture and replay, and return the module; for inference only, because no gradients flow.
+    """Make `module.forward` capture and replay graphs, and return the module. For inference only: no gradients flow.
 
-    A new graph is captured for each combination of argument structure, tensor layouts and dtypes, autocast
-    state and other values; see `InferenceCache` for the keywords of a call and the lifetime of results.
-    The module gains `clear_cache()` and `clear_inputs()`. `asynchronous`, `disable_tensor_cache` and
-    `dry_run` matter on a Gaudi only. Raises TypeError for anything but a module.
+    A new graph is captured for each combination of argument structure, tensor layouts and dtypes, autocast state and
+    other values; see `InferenceCache` for the keywords of a call and the lifetime of results. The module gets the
+    methods `clear_cache()` and `clear_inputs()`. `asynchronous`, `disable_tensor_cache` and `dry_run` only matter on a
+    Gaudi. Raises TypeError for anything but a module.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"wrap_in_hpu_graph takes a torch.nn.Module, not {type(module).__name__}")
@@ -123,13 +123,13 @@ class ModuleCacher:
         disable_tensor_cache: bool = False,
         dry_run: bool = False,
     ) -> torch.nn.Module:
-        """The wrapped model: `model` itself, or a copy of it with `inplace` False.
+        """Wrap `model` and return it; with `inplace=False`, wrap a copy.
 
-        With `use_lfu` nothing is captured until `model.capture_start()` ... `model.capture_end()` has counted inputs;
-        the most frequent kinds get the graphs. `verbose` logs hits every `log_frequency` calls.
-        `have_grad_accumulation` has no effect here because accumulation happens outside the graphs; `asynchronous`,
-        `disable_tensor_cache` and `dry_run` matter on a Gaudi only. Raises AssertionError for a model that is wrapped
-        in DataParallel already or takes positional-only or `*args` arguments.
+        With `use_lfu`, inputs are counted between `model.capture_start()` and `model.capture_end()`; afterwards, only
+        the most frequent kinds are captured. `verbose` logs hits every `log_frequency` calls. `have_grad_accumulation`
+        has no effect here, because accumulation happens outside the graphs; `asynchronous`, `disable_tensor_cache` and
+        `dry_run` only matter on a Gaudi. Raises AssertionError for a model that is already wrapped in DataParallel or
+        accepts positional-only or `*args` arguments.
         """
         options = (use_lfu, inplace, allow_unused_input, asynchronous, have_grad_accumulation,
                    log_frequency, verbose, disable_tensor_cache, dry_run)  # fmt: skip
@@ -149,7 +149,7 @@ class ModuleCacher:
 
 
 class TrainingCache(GraphCache):
-    """The forward of a wrapped module. `hits` counts the calls that use one of `graphs`, `uncached` the others."""
+    """The forward of a wrapped module. `hits` counts the calls that use a graph, `uncached` all other calls."""
 
     def __init__(
         self, module: torch.nn.Module, names: tuple[str, ...], max_graphs: int, use_lfu: bool, unused: bool
@@ -163,7 +163,7 @@ class TrainingCache(GraphCache):
         self.hits = self.uncached = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Replay, capture or run the original, depending on the kind of input."""
+        """Replay a graph, capture one, or call the original, depending on the kind of input."""
         kwargs = {name: value for name, value in kwargs.items() if name in self._names}
         inputs = flatten_call(args, kwargs)
         call = self._graph_for(inputs)
@@ -174,18 +174,18 @@ class TrainingCache(GraphCache):
         return self._function(*args, **kwargs) if call is None else call(inputs.tensors)
 
     def capture_start(self) -> None:
-        """Start counting how often each kind of input occurs; meanwhile calls run the original."""
+        """Start counting how often each kind of input occurs; until `capture_end`, calls run the original."""
         self._recording = Counter()
 
     def capture_end(self) -> None:
-        """Stop counting; from now on, the most frequent kinds of input are captured."""
+        """Stop counting; from now on, capture the most frequent kinds of input. Raises RuntimeError unless counting."""
         if self._recording is None:
             raise RuntimeError("capture_end was called without capture_start")
         self._welcome = frozenset(key for key, _ in self._recording.most_common(self._max_graphs))
         self._recording = None
 
     def set_iteration_count(self, count: int) -> None:
-        """Does nothing; accepted for scripts written for a Gaudi."""
+        """Do nothing; provided for scripts written for a Gaudi."""
 
     def _graph_for(self, inputs: CallInputs) -> CapturedCall | None:
         lazy = os.environ.get("PT_HPU_LAZY_MODE", "1") == "1"
@@ -202,7 +202,7 @@ class TrainingCache(GraphCache):
 
 
 def _argument_names(forward: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of forward's arguments; raises AssertionError for kinds of arguments that graphs do not support."""
+    """Return the names of forward's arguments. Raises AssertionError for kinds of arguments that are not supported."""
     names: list[str] = []
     for name, parameter in inspect.signature(forward).parameters.items():
         unsupported = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL)
@@ -223,15 +223,15 @@ def make_graphed_callables(
     disable_tensor_cache: bool = False,
     dry_run: bool = False,
 ) -> Any:
-    """Capture forward and backward of a callable, or of each of a tuple of them, at the sample's shapes.
+    """Capture forward and backward of a callable, or of each callable in a tuple, for the shapes of the samples.
 
-    A module is changed in place and returned: its forward replays while its training flag is the same as during the
-    capture, and is the original otherwise. A function is not changed; a new one is returned. Samples are a tuple of
-    tensors, or a tuple of such tuples. Results are overwritten by the next call.
+    A module is changed in place and returned: its forward replays graphs while its training flag is the same as during
+    the capture, and otherwise runs the original. A function is not changed; a new one is returned. The samples are a
+    tuple of tensors, or for several callables a tuple of such tuples. Results are overwritten by the next call.
 
     Raises AssertionError for a module with hooks or with buffers that need gradients, and for samples that are not
-    tensors; a call with shapes other than the sample's raises ValueError. The last three options matter on a Gaudi
-    only.
+    tensors; a call with shapes other than the sample's raises ValueError. The last three options only matter on a
+    Gaudi.
     """
     several = isinstance(callables, tuple)
     functions = callables if several else (callables,)

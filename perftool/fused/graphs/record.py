@@ -1,4 +1,4 @@
-"""Records the operators that a region of a program runs below autograd; a replay runs them again, in order.
+"""Records the operators that a region of a program runs below autograd; a replay runs them again in the same order.
 
 Tensors are identified by storage and geometry, because autograd creates new tensor objects for saved memory.
 """
@@ -19,7 +19,7 @@ from perftool.errors import PerfToolError
 
 
 class GraphCaptureError(PerfToolError):
-    """Something in a captured region cannot be replayed; the text names it."""
+    """Something in a captured region cannot be replayed; the text says what."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def end(self) -> None:
-        """Stop recording, after the temporaries of the region are freed, and prepare the replay."""
+        """Stop recording and prepare the replay. Call it after the temporaries of the region are freed."""
         self.abandon()
         for storage, view in self._inside.items():
             memory = torch.UntypedStorage._new_with_weak_ptr(self._seen[storage].cdata)
@@ -74,7 +74,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._module()
 
     def reads(self, tensor: Tensor) -> bool:
-        """Whether the memory of a tensor is an operand."""
+        """Whether the memory of a tensor is one of the operands."""
         return any(operand.data_ptr() == tensor.data_ptr() for operand in self.operands)
 
     def __torch_dispatch__(
@@ -97,7 +97,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._graph.get_attr(name)
 
     def _node(self, tensor: Tensor) -> fx.Node:
-        """The node of an argument; a view that no operator returned is made from the first view of its memory."""
+        """Return the node of an argument; derive a view that no operator returned from the first view of its memory."""
         view, reference = _view(tensor)
         self._seen.setdefault(view.storage, reference)
         if view not in self._nodes and view.storage in self._inside:
@@ -109,7 +109,7 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._nodes[view]
 
     def _name(self, node: fx.Node, results: Any) -> None:
-        """Map the views that a call returned to the node, or to its parts. In-place results have a node already."""
+        """Map the views that a call returned to the node, or to its parts. In-place results already have a node."""
         if isinstance(results, Tensor):
             view, reference = _view(results)
             self._nodes.setdefault(view, node)
@@ -130,7 +130,7 @@ def _view(tensor: Tensor) -> tuple[View, StorageWeakRef]:
 
 
 def _refuse_unreplayable(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises GraphCaptureError for operators that depend on values, because a replay runs the same operators on other
+    """Raise GraphCaptureError for operators that depend on values, because a replay runs the same operators on other
     values."""
     if torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
         raise GraphCaptureError(f"{func} depends on the values of its input and cannot be captured.")

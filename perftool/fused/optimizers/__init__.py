@@ -1,1 +1,1 @@
-"""Gaudi's fused optimizers, averaging of models and clipping of gradients."""
+"""Gaudi's fused optimizers, model averaging and gradient clipping."""

@@ -22,7 +22,7 @@ def fused_adagrad_(
     lr_decay: float,
     **options: Any,
 ) -> None:
-    """One call of PyTorch's kernel. The learning rate of `step` is computed here, so the kernel always gets step 1."""
+    """Call PyTorch's kernel once. The learning rate of `step` is computed here, so the kernel always gets step 1."""
     steps = [torch.ones((), device=params[0].device)] * len(params)
     rate = lr / (1 + (step - 1) * lr_decay)
     torch._fused_adagrad_(params, grads, sums, steps, lr=rate, lr_decay=0.0, maximize=False, **options)
@@ -40,7 +40,7 @@ def adagrad_(
     weight_decay: float = 0.0,
     eps: float = 1e-10,
 ) -> None:
-    """One step of Adagrad in place, one parameter after the other."""
+    """Apply one step of Adagrad in place, one parameter after the other."""
     rate = lr / (1 + (step - 1) * lr_decay)
     for param, grad, total in zip(params, grads, sums, strict=True):
         grad = grad.add(param, alpha=weight_decay) if weight_decay else grad
@@ -64,8 +64,8 @@ _RATES = (
 class FusedAdagrad(FusedOptimizer):
     """torch.optim.Adagrad, with the learning rate frozen when a group is added.
 
-    A later change of `group["lr"]`, by a scheduler for instance, has no effect, as on Gaudi: the rate in use
-    is `group["lr_t"]`, of shape [1], and a warning says so once. `step()` returns None, even with a closure.
+    Changing `group["lr"]` later, for example with a scheduler, has no effect, as on a Gaudi: the rate in use is
+    `group["lr_t"]`, of shape [1], and a warning says so once. `step()` returns None, even with a closure.
     """
 
     op = "FusedAdagrad"
@@ -84,7 +84,7 @@ class FusedAdagrad(FusedOptimizer):
         initial_accumulator_value: float = 0,
         eps: float = 1e-10,
     ) -> None:
-        """Raises ValueError for a negative argument."""
+        """Raise ValueError for a negative argument."""
         rates = {"learning rate": lr, "lr_decay value": lr_decay, "weight_decay value": weight_decay}
         start = {"initial_accumulator_value value": initial_accumulator_value}
         refuse_negative({**rates, **start, "epsilon value": eps})
@@ -98,7 +98,7 @@ class FusedAdagrad(FusedOptimizer):
         )
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add a group; its accumulators are filled and its learning rate is frozen now."""
+        """Add a group, fill its accumulators and freeze its learning rate."""
         super().add_param_group(param_group)
         if float(self.param_groups[-1]["lr"]) != float(self.defaults["lr"]):
             warnings.warn(_RATES, stacklevel=2)

@@ -1,7 +1,7 @@
 """AdamW: m, v = averages of g, g*g; w = w*(1-lr*wd) - lr*sqrt(1-beta2^t)/(1-beta1^t) * m/(sqrt(v) + eps).
 
-Moments and parameters may have different dtypes; then each piece is cast, updated and cast back. FP8 moments
-are stored multiplied by a power of two per tensor, which brings their largest element near the format's largest number.
+If moments and parameters have different dtypes, each piece is cast, updated and cast back. FP8 moments are stored
+multiplied by a power of two per tensor, which brings their largest element near the format's largest number.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Tensors = list[Tensor]
 MOMENTS = ("exp_avg", "exp_avg_sq")
 SCALES = ("exp_avg_scale", "exp_avg_sq_scale")
 LARGEST = {torch.float8_e4m3fn: 240.0, torch.float8_e5m2: 57344.0}
-"""Largest number of each scaled format; Gaudi's E4M3 ends at 240, other devices' at 448."""
+"""The largest number of each scaled format: that of E4M3 is 240 on a Gaudi and 448 on other devices."""
 PIECE = 1024 * 1024
-"""Elements that are cast at a time, which bounds the memory for the casts."""
+"""The number of elements to cast at a time, which limits the memory for the casts."""
 
 
 def fused_adamw_(
@@ -42,12 +42,12 @@ def fused_adamw_(
     weight_decay: float,
     bias_correction: bool = True,
 ) -> None:
-    """One call of PyTorch's kernel, with the corrections in the rate.
+    """Call PyTorch's kernel once, with the bias corrections folded into the learning rate.
 
-    The kernel gets an infinite step count, whose bias correction is 1, so it adds eps to the plain root.
+    The kernel gets an infinite step count, for which its own bias correction is 1, so it adds eps to the plain root.
     """
     correction = math.sqrt(1 - beta2**step) / (1 - beta1**step) if bias_correction else 1.0
-    # Filled on the device, because a copy from the host would wait for the device.
+    # Create the values on the device, because copying them from the host would wait for the device.
     steps = [torch.full((), math.inf, dtype=torch.float32, device=params[0].device)] * len(params)
     rates: dict[str, Any] = {"lr": lr * correction, "weight_decay": weight_decay / correction, "eps": eps}
     rates.update(beta1=beta1, beta2=beta2, amsgrad=False, maximize=False)
@@ -69,7 +69,7 @@ def adamw_(
     weight_decay: float = 0.0,
     bias_correction: bool = True,
 ) -> None:
-    """One step of AdamW in place, one parameter after the other; `eps` is added to the root of `v` before its
+    """Apply one step of AdamW in place, one parameter after the other; `eps` is added to the root of `v` before its
     correction."""
     correction = math.sqrt(1 - beta2**step) / (1 - beta1**step) if bias_correction else 1.0
     for param, grad, m, v in zip(params, grads, exp_avgs, exp_avg_sqs, strict=True):
@@ -88,7 +88,7 @@ def is_scaled(dtype: torch.dtype | None) -> bool:
 
 
 def moment_dtypes(moments_dtype: MomentsDtype) -> tuple[torch.dtype | None, torch.dtype | None]:
-    """The dtypes of both moments, None for the parameter's own dtype; raises ValueError if only one of them is FP8."""
+    """Return the dtypes of both moments, None for the parameter's dtype. Raises ValueError if only one is FP8."""
     pair = moments_dtype if isinstance(moments_dtype, tuple) else (moments_dtype, moments_dtype)
     if len(set(map(is_scaled, pair))) > 1:
         raise ValueError("expects both or neither of the moments to be FP8")
@@ -96,7 +96,7 @@ def moment_dtypes(moments_dtype: MomentsDtype) -> tuple[torch.dtype | None, torc
 
 
 def check_lr_and_eps(lr: float, eps: float) -> None:
-    """Raises ValueError for a negative learning rate or epsilon, with the message of Gaudi's class."""
+    """Raise ValueError for a negative learning rate or epsilon, with the message of Gaudi's class."""
     if lr < 0.0:
         raise ValueError(f"Invalid learning rate: {lr} - should be >= 0.0")
     if eps < 0.0:
@@ -104,7 +104,7 @@ def check_lr_and_eps(lr: float, eps: float) -> None:
 
 
 class FusedAdamW(FusedOptimizer):
-    """AdamW in the form of Hugging Face: eps is added to the plain root, decay acts on the old weights.
+    """AdamW as in Hugging Face: eps is added to the plain root, and decay applies to the old weights.
 
     torch.optim.AdamW adds eps to the corrected root, so the first steps differ where gradients are small. All
     parameters of a group share the counter `group["step"]`, even if some get their first gradient later. Rates are kept
@@ -125,7 +125,7 @@ class FusedAdamW(FusedOptimizer):
         bias_correction: bool = True,
         moments_dtype: MomentsDtype = None,
     ) -> None:
-        """`moments_dtype`: one dtype or a pair; bfloat16 halves the size of the state, FP8 quarters it."""
+        """`moments_dtype` is one dtype or a pair; bfloat16 makes the state half as large as float32, FP8 a quarter."""
         check_lr_and_eps(lr, eps)
         for beta in betas:
             if not 0.0 <= beta < 1.0:
@@ -143,7 +143,7 @@ class FusedAdamW(FusedOptimizer):
 
     def _states(self, group: Group) -> dict[str, torch.dtype | None]:
         dtypes = moment_dtypes(group["moments_dtype"])
-        # Scales are made first, because a new scale converts the moments of a loaded state.
+        # Scales are created first, because creating a scale converts the moments of a loaded state.
         scales = dict.fromkeys(SCALES, torch.float32) if is_scaled(dtypes[0]) else {}
         return {**scales, **dict(zip(MOMENTS, dtypes, strict=True))}
 
@@ -168,13 +168,13 @@ class FusedAdamW(FusedOptimizer):
 
 
 def adamw_step(form: Callable[..., None], batch: Batch, **options: Any) -> None:
-    """One step with one form of the kernel; the moments have the dtype in which they are stored."""
+    """Apply one step with a form of the kernel, casting moments whose dtype differs from the parameters'."""
     if {each[0].dtype for each in batch.states.values()} == {batch.params[0].dtype}:
         form(batch.params, batch.grads, *batch.states.values(), **options)
         return
     for param, grad, *kept in zip(batch.params, batch.grads, *batch.states.values(), strict=True):
         *scales, first, second = kept
-        # Compute in the promoted dtype of weight and first moment; for FP8, in at least float32.
+        # Compute in the promoted dtype of the parameter and the first moment; with FP8 moments, in at least float32.
         dtype = torch.promote_types(param.dtype, torch.float32 if scales else first.dtype)
         whole = (param, grad, first, second)
         # A scale depends on the largest element, so scaled moments are not split.
@@ -192,7 +192,7 @@ def adamw_step(form: Callable[..., None], batch: Batch, **options: Any) -> None:
 
 
 def _pieces(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
-    """Corresponding views of at most PIECE elements if all share one dense layout, else the whole tensors."""
+    """Split tensors that share a dense layout into views of at most PIECE elements; leave other tensors whole."""
     first = tensors[0]
     if are_ordinary(tensors) and is_dense(first) and {each.stride() for each in tensors} == {first.stride()}:
         return list(zip(*(torch.split(linear(each), PIECE) for each in tensors), strict=True))
@@ -200,7 +200,7 @@ def _pieces(*tensors: Tensor) -> list[tuple[Tensor, ...]]:
 
 
 def new_scale(param: Tensor) -> Tensor:
-    """The scale of an FP8 moment at the start; raises NotImplementedError for a sharded parameter."""
+    """Create the initial scale of an FP8 moment. Raises NotImplementedError for a sharded parameter."""
     if is_sharded(param):
         raise NotImplementedError(
             "FP8 moments have one scale per parameter; for sharded parameters use bfloat16 moments."
@@ -211,7 +211,7 @@ def new_scale(param: Tensor) -> Tensor:
 def store(values: Tensor, moment: Tensor, scale: Tensor) -> None:
     """Write `values` into an FP8 moment with a new scale 2^floor(log2(LARGEST/amax)).
 
-    The old scale stays if amax is 0, infinite or NaN.
+    The old scale is kept if amax is 0, infinite or NaN.
     """
     if values.numel():
         largest = values.abs().amax().float()

@@ -1,4 +1,4 @@
-"""Clipping of gradients: total = sqrt(sum of g*g); g *= min(1, max_norm/(total + 1e-6))."""
+"""Gradient clipping: total = sqrt(sum of g*g); g *= min(1, max_norm/(total + 1e-6))."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ register_everywhere("FusedClipNorm")
 
 
 class FusedClipNorm:
-    """Clip the 2-norm of all gradients together, as torch.nn.utils.clip_grad_norm_ does."""
+    """Clips the 2-norm of all gradients together, as torch.nn.utils.clip_grad_norm_ does."""
 
     def __init__(self, parameters: Iterable[Tensor], max_norm: float) -> None:
-        """The limit `max_norm_t`, of shape [1], has the dtype of `parameters`, or float32 if there are none."""
+        """Set the limit `max_norm_t`, of shape [1], in the dtype of the first parameter, or float32 without one."""
         first = next(iter(parameters), None)
-        # The limit is on the CPU, because Python reads it in every call and must not wait for a device.
+        # The limit is on the CPU, because Python reads it in every call, which must not wait for a device.
         self.dtype = torch.float32 if first is None else first.dtype
         self.max_norm_t = torch.tensor([max_norm], dtype=self.dtype)
         self.norm_type = 2.0
@@ -28,9 +28,9 @@ class FusedClipNorm:
 
     @torch.no_grad()
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
-        """Scale the gradients in place; returns their former norm, of shape [1], or 0.0 on the CPU if there are none.
+        """Scale the gradients in place and return their original norm, of shape [1]; 0.0 on the CPU without gradients.
 
-        Raises ValueError when `norm_type` was set to anything but 2.
+        Raises ValueError if `norm_type` was set to anything but 2.
         """
         if self.norm_type != 2.0:
             raise ValueError(f"FusedClipNorm computes the 2-norm only, not norm_type={self.norm_type}")

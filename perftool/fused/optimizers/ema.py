@@ -1,4 +1,4 @@
-"""Averaged weights: e = d*e + (1-d)*w with d = decay*(1 - exp(-updates/2000)), for each entry of the state_dict()."""
+"""Averaged weights: e = d*e + (1-d)*w with d = decay*(1 - exp(-updates/2000)), for each entry of the state_dict."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ register_everywhere("FusedEMA")
 class FusedEMA:
     """A moving average of a model's parameters and buffers; integer buffers are copied.
 
-    `ema` is the averaged model, a deep copy in evaluation mode, `updates` the number of updates so far.
+    `ema` is the averaged model, a deep copy in evaluation mode; `updates` is the number of updates.
     """
 
     def __init__(self, model: nn.Module, decay: float = 0.9999, updates: int = 0) -> None:
-        """`model` may be wrapped in (Distributed)DataParallel; raises ValueError for a negative decay."""
+        """`model` may be wrapped in (Distributed)DataParallel. Raises ValueError for a negative decay, and
+        NotImplementedError for a model that is already sharded."""
         if decay < 0.0:
             raise ValueError(f"Invalid decay value: {decay}")
         self._limit, self.updates = decay, updates
@@ -44,16 +45,16 @@ class FusedEMA:
 
     @property
     def updated_ema(self) -> list[Tensor]:
-        """The averages: the tensors of the `state_dict()` of `ema`, in order."""
+        """The averages: the tensors in the `state_dict()` of `ema`, in order."""
         return list(self.ema.state_dict().values())
 
     def decay(self, updates: int) -> float:
-        """The weight of the old average after `updates`; it grows from 0 to the decay."""
+        """Return the weight of the old average after `updates`; it grows from 0 to the decay."""
         return self._limit * (1 - math.exp(-updates / 2000))
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Include `model` in the average. Entries are matched by position, so a wrapped model works, too."""
+        """Update the average with `model`. Entries are matched by position, so a wrapped model also works."""
         if self._native is not None:
             self._native.update(model)
             self.updates = self._native.updates
@@ -79,7 +80,7 @@ def _state(model: nn.Module) -> list[Tensor]:
 
 
 def _average(averages: list[Tensor], values: list[Tensor], weight: float) -> None:
-    """Move every floating-point average towards its value by the factor `weight`; copy other values."""
+    """Move every floating-point average towards its value by the fraction `weight`; copy other values."""
     alike: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
     for average, value in zip(averages, values, strict=True):
         if not average.is_floating_point():

@@ -15,7 +15,7 @@ from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group
 from perftool.fused.optimizers.tensors import is_sharded, local_part, norms, total_norm
 
 _ATTRIBUTES = ("set_grad_none", "dtype", "use_lamb", "adam_w_mode", "fused")
-"""Constructor arguments kept as attributes, under the names that Gaudi's class uses; pickled with the state."""
+"""Constructor arguments that are attributes, with the names of Gaudi's class, and are pickled with the state."""
 
 _ZEROS = (
     "FusedLamb never trains a parameter that starts at zero, as on a Gaudi: the trust ratio is its norm."
@@ -24,12 +24,12 @@ _ZEROS = (
 
 
 class FusedLamb(FusedOptimizer):
-    """LAMB (https://arxiv.org/abs/1904.00962) as Gaudi computes it.
+    """LAMB (https://arxiv.org/abs/1904.00962) as a Gaudi computes it.
 
-    `weight_decay` defaults to the 0.01 of Gaudi's code; its documentation says 0.0. Weights of norm zero stay
-    zero: the trust ratio has no guard for them. The ratio is 1 where norm(u) is 0, and also without decay unless
-    `use_lamb` is set. `adam_w_mode` and `fused` have no effect; decay is always decoupled. Clipping uses the norm over
-    the whole optimizer and the limit of the constructor, and divides gradients in place. `step()` returns None.
+    `weight_decay` defaults to 0.01 as in Gaudi's code; its documentation says 0.0. Weights whose norm is zero stay
+    zero, because the trust ratio has no guard for them. The ratio is 1 where norm(u) is 0, and also without decay
+    unless `use_lamb` is set. `adam_w_mode` and `fused` have no effect; decay is always decoupled. Clipping uses the
+    norm over the whole optimizer and the constructor's limit, and divides gradients in place. `step()` returns None.
     """
 
     op = "FusedLamb"
@@ -55,7 +55,8 @@ class FusedLamb(FusedOptimizer):
         fused: bool = False,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """`max_grad_norm=None`: no clipping; `use_lamb`: trust ratio even without decay; `dtype`: dtype of the norm."""
+        """`max_grad_norm=None` disables clipping, `use_lamb` applies the trust ratio even without decay, and `dtype` is
+        the dtype of the norm. Raises RuntimeError for `amsgrad`, and ValueError for a negative `lr` or `eps`."""
         if amsgrad:
             raise RuntimeError("FusedLamb does not support the AMSGrad variant.")
         check_lr_and_eps(lr, eps)
@@ -120,7 +121,7 @@ class FusedLamb(FusedOptimizer):
                 param.addcmul_(update, each)
 
     def _add_directions(self, group: Group, part: Batch, updates: list[Tensor]) -> None:
-        """Turn wd*w into u: with a rate of -1, AdamW adds its step to wd*w."""
+        """Turn `updates` from wd*w into u: with a rate of -1, AdamW adds its step to wd*w."""
         beta1, beta2 = group["betas"]
         averaged, firsts = 1.0 if group["grad_averaging"] else 1 - beta1, part.states["exp_avg"]
         for moment in firsts if averaged != 1.0 else ():
@@ -133,7 +134,7 @@ class FusedLamb(FusedOptimizer):
             moment.div_(averaged)
 
     def _factors(self, group: Group, part: Batch, updates: list[Tensor]) -> list[float] | Tensor:
-        """The factor of each update: the rate times the trust ratio."""
+        """Return the factor for each update: minus the rate, times the trust ratio."""
         rate = -float(group["lr"])
         if not group["weight_decay"] and not group["use_lamb"]:
             return [rate] * len(updates)
@@ -147,7 +148,7 @@ class FusedLamb(FusedOptimizer):
 
 
 def _parts(batch: Batch) -> list[Batch]:
-    """One parameter at a time on a CPU, which keeps temporaries small; otherwise, and if sharded, all at once."""
+    """Split a batch on a CPU into single parameters, which keeps temporaries small, unless any is sharded."""
     if not batch.params[0].is_cpu or any(map(is_sharded, batch.owners)):
         return [batch]
     rows = zip(batch.params, batch.grads, batch.owners, *batch.states.values(), strict=True)

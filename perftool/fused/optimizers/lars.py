@@ -1,7 +1,7 @@
 """LARS: g = (g + wd*w) * lr * eeta*norm(w)/(norm(g) + wd*norm(w) + eps); then the wrapped optimizer steps.
 
-The wrapped optimizer is usually FusedResourceApplyMomentum: b = g in the first step, else momentum*b - g; w += b.
-Without momentum, w += g in every step.
+The wrapped optimizer is usually FusedResourceApplyMomentum: b = g in the first step and momentum*b - g in later ones;
+w += b. Without momentum, w += g in every step.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _ADDING = (
 
 
 class FusedResourceApplyMomentum(FusedOptimizer):
-    """Momentum that does not multiply gradients by lr, because FusedLars, which wraps it, already has. `lr`,
-    `weight_decay` and `nesterov` are kept in the groups but not used. As on Gaudi, the first step of a group adds the
-    gradient and later steps subtract it; without momentum every step adds it, and a warning says so once.
+    """Momentum that does not multiply gradients by lr, because FusedLars, which wraps it, has already done so. `lr`,
+    `weight_decay` and `nesterov` are stored in the groups but not used. As on a Gaudi, the first step of a group adds
+    the gradient and later steps subtract it; without momentum, every step adds it, and a warning says so once.
     """
 
     op = "FusedResourceApplyMomentum"
@@ -56,7 +56,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         weight_decay: float = 0,
         nesterov: bool = False,
     ) -> None:
-        """Raises ValueError for a negative rate, and for Nesterov without momentum."""
+        """Raise ValueError for a negative rate, and for Nesterov without momentum."""
         refuse_negative({"learning rate": lr, "momentum value": momentum, "weight_decay value": weight_decay})
         if nesterov and momentum == 0:
             raise ValueError("Nesterov momentum requires a momentum")
@@ -75,7 +75,7 @@ class FusedResourceApplyMomentum(FusedOptimizer):
         return {"momentum_buffer": None} if group["momentum"] else {}
 
     def _continue_from(self, group: Group, count: int) -> None:
-        # A state of Gaudi's class has no count, but a momentum shows that there was a first step.
+        # A state from Gaudi's class has no step count, but a momentum buffer shows that there was a first step.
         has_started = any(self.state[param].get("momentum_buffer") is not None for param in group["params"])
         super()._continue_from(group, max(count, int(has_started)))
 
@@ -83,16 +83,16 @@ class FusedResourceApplyMomentum(FusedOptimizer):
 class FusedLars(Optimizer):
     """LARS (https://arxiv.org/abs/1708.03888) around another optimizer, whose groups and state it shares.
 
-    `skip_mask` has 1 for parameters that are adapted and 0 for parameters whose gradients are only multiplied by lr;
-    its positions count from 0 in every group. The ratio is 1 where norm(w) or norm(g) is 0. Gradients are overwritten,
-    then the wrapped optimizer steps without weight decay. It must not multiply by a learning rate again: wrap
-    FusedResourceApplyMomentum. Gaudi's documentation calls `eeta` `a`.
+    `skip_mask` is 1 for parameters that are adapted and 0 for parameters whose gradients are only multiplied by lr; its
+    positions start at 0 in every group. The ratio is 1 where norm(w) or norm(g) is 0. Gradients are overwritten, then
+    the wrapped optimizer steps without weight decay. It must not multiply by a learning rate again, so wrap
+    FusedResourceApplyMomentum. `eeta` is called `a` in Gaudi's documentation.
     """
 
     def __init__(
         self, optimizer: Optimizer, skip_mask: Sequence[int] | Tensor, eeta: float = 0.001, eps: float = 1e-8
     ) -> None:
-        """`eeta`: the trust coefficient; `eps` keeps the ratio finite."""
+        """`eeta` is the trust coefficient; `eps` keeps the ratio finite."""
         self.optim, self.skip_mask, self.eeta, self.eps = optimizer, [int(each) for each in skip_mask], eeta, eps
         self._start()
 
@@ -114,7 +114,7 @@ class FusedLars(Optimizer):
 
     @property
     def defaults(self) -> dict[str, Any]:  # type: ignore[override]
-        """The defaults of the wrapped optimizer, and the arguments of this one."""
+        """The defaults of the wrapped optimizer, with the arguments of this one."""
         return {**self.optim.defaults, "skip_mask": self.skip_mask, "eeta": self.eeta, "eps": self.eps}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class FusedLars(Optimizer):
         self._start()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the wrapped optimizer."""
+        """Return the state of the wrapped optimizer."""
         return self.optim.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -190,7 +190,7 @@ class FusedLars(Optimizer):
                 param.grad.mul_(lr)
         for weights, owners in alike(adapted):
             grads = [local_part(owner.grad, owner) for owner in owners]
-            # A CPU scales each tensor while it is cached; on a device, scaling all at once takes fewer launches.
+            # A CPU scales each tensor while it is in the cache; on a device, scaling all at once takes fewer launches.
             alone = weights[0].is_cpu and not any(map(is_sharded, owners))
             for part in [slice(i, i + 1) for i in range(len(owners))] if alone else [slice(None)]:
                 self._scale(owners[part], weights[part], grads[part], lr, decay)

@@ -1,4 +1,4 @@
-"""The base class of the fused optimizers: steps parameter groups, with Gaudi's class on a Gaudi; loads checkpoints."""
+"""The base class of the fused optimizers: steps parameter groups (on a Gaudi, by Gaudi's class), loads checkpoints."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Group = dict[str, Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """Lists of equal length, one entry per parameter. All are on one device; each list has one dtype.
+    """Lists of equal length, with one entry per parameter. All tensors are on one device; each list has one dtype.
 
-    For a sharded parameter `params`, `grads` and `states` hold its local part, and `owners` the parameter itself.
+    For a sharded parameter, `params`, `grads` and `states` contain its local part, and `owners` the parameter itself.
     `ordinary` is False for subclasses of Tensor that need their own operators; gradients of ordinary tensors have the
     dtype and memory layout of their parameters.
     """
@@ -36,11 +36,11 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and a plain loop that checks it.
+    """An optimizer's arithmetic in two forms: PyTorch's fused kernel, and a plain loop to check it against.
 
-    Both take params, grads and a list per state, then the same options, and write in place. All tensors of a call share
-    device and dtype, and the tensors of one parameter share their memory layout: the private `torch._fused_*_` ops do
-    not check this. `states` counts the lists of states, `probe` holds the options with which `fused` is tried.
+    Both accept params, grads and a list per state, then the same options, and write in place. All tensors of a call
+    must share a device and dtype, and the tensors of one parameter a memory layout: the private `torch._fused_*_` ops
+    do not check this. `states` is the number of lists of states, `probe` the options with which `fused` is tried.
     """
 
     fused: Callable[..., None]
@@ -50,8 +50,8 @@ class Kernel:
     _obstacles: dict[Any, str | None] = field(default_factory=dict)
 
     def obstacle(self, device_type: str, dtype: torch.dtype = torch.float32) -> str | None:
-        """None if the fused kernel agrees with the plain loop on a few elements, else the problem. Checked once per
-        device and dtype: the SGD kernel of torch 2.13 for CPUs is wrong in bfloat16 and float16.
+        """Return why the fused kernel cannot be used; None if it agrees with the plain loop on a few elements. Checked
+        once per device type and dtype: the SGD kernel of torch 2.13 for CPUs is wrong in bfloat16 and float16.
         """
         if (device_type, dtype) not in self._obstacles:
             self._obstacles[device_type, dtype] = self._tried(device_type, dtype)
@@ -76,14 +76,14 @@ class Kernel:
         return torch.stack([operands[0], *operands[2:]]).double()
 
     def form(self, op: str, batch: Batch) -> Callable[..., None]:
-        """The form to run for an optimizer: the fused kernel if it is selected and correct, else the plain loop."""
+        """Return the form to run for an optimizer: the fused kernel if it is selected and correct, else the loop."""
         like = batch.params[0]
         fast = batch.ordinary and choose(op, like.device.type) == "fast"
         return self.fused if fast and self.obstacle(like.device.type, like.dtype) is None else self.plain
 
 
 def register_optimizer(op: str, kernel: Kernel, module: str | None = None) -> None:
-    """Register Gaudi's class, and both forms of a kernel, as implementations of an optimizer."""
+    """Register Gaudi's class and both forms of a kernel as implementations of an optimizer."""
     register_native(op, module)
     for device_type in ("cpu", "cuda"):
         register(op, "fast", (device_type,), functools.partial(kernel.obstacle, device_type))
@@ -91,7 +91,7 @@ def register_optimizer(op: str, kernel: Kernel, module: str | None = None) -> No
 
 
 def batches(owners: list[Tensor], grads: list[Any], states: dict[str, list[Tensor]]) -> list[Batch]:
-    """Parameters, their gradients and states, grouped into kernel calls."""
+    """Group parameters, their gradients and their states into batches for kernel calls."""
     kinds: dict[Any, list[tuple[Tensor, ...]]] = {}
     for owner, grad, *kept in zip(owners, grads, *states.values(), strict=True):
         param, grad, *kept = (local_part(each, owner) for each in (owner, grad, *kept))
@@ -108,7 +108,7 @@ def batches(owners: list[Tensor], grads: list[Any], states: dict[str, list[Tenso
 
 
 def refuse_negative(values: dict[str, float]) -> None:
-    """Raises ValueError for a negative argument; the message gives its name in Gaudi's class."""
+    """Raise ValueError for a negative argument; the message contains its name in Gaudi's class."""
     for name, value in values.items():
         if value < 0:
             raise ValueError(f"Invalid {name}: {value}")
@@ -117,9 +117,9 @@ def refuse_negative(values: dict[str, float]) -> None:
 class FusedOptimizer(Optimizer):
     """A torch.optim.Optimizer that steps all parameters of a group with one kernel call per device and dtype.
 
-    A group has one step counter, `group[counter]`, which all its parameters share. Parameters, gradients and
-    states keep their memory. Sharded parameters (DTensor) are stepped shard by shard, other subclasses of Tensor
-    by the public operators of their class.
+    All parameters of a group share one step counter, `group[counter]`. Parameters, gradients and states keep their
+    memory. Sharded parameters (DTensor) are stepped shard by shard, other subclasses of Tensor by the public operators
+    of their class.
     """
 
     op: ClassVar[str]
@@ -129,12 +129,12 @@ class FusedOptimizer(Optimizer):
     sparse_error: ClassVar[str]
     unsupported: ClassVar[tuple[str, ...]] = ("maximize", "amsgrad")
 
-    # Class attributes, as unpickling does not call __init__.
+    # Class attributes, because unpickling does not call __init__.
     _native: Any = None
     _stepped = False
 
     def __init_subclass__(cls) -> None:
-        """Register the op that a subclass names."""
+        """Register the `op` of a subclass."""
         if "op" in cls.__dict__:
             register_optimizer(cls.op, cls.kernel)
 
@@ -166,7 +166,7 @@ class FusedOptimizer(Optimizer):
         return loss
 
     def _prepare(self, owners: list[Tensor]) -> None:
-        """Called with all parameters that have a gradient, before the first step of any of them."""
+        """Called with all parameters that have a gradient, before any of them is stepped."""
 
     def _update(self, group: Group, batch: Batch) -> None:
         """Step the parameters of one batch."""
@@ -192,8 +192,8 @@ class FusedOptimizer(Optimizer):
             raise RuntimeError(self.sparse_error)
 
     def _state(self, name: str, param: Tensor, group: Group) -> Tensor:
-        """The parameter's state ``name``; created if missing, and converted if the kernel needs another device, dtype,
-        sharding or layout.
+        """Return the parameter's state `name`. It is created if missing, and converted if the kernel needs another
+        device, dtype, sharding or layout.
         """
         entry = self.state[param]
         present = entry.get(name)
@@ -209,21 +209,21 @@ class FusedOptimizer(Optimizer):
         return same_place and same_dtype and has_layout_of(present, param)
 
     def _states(self, group: Group) -> dict[str, torch.dtype | None]:
-        """The states of a group by name, each with its dtype, None for the parameter's own."""
+        """Return the dtypes of a group's states by name; None for the parameter's dtype."""
         return dict.fromkeys(self.state_names)
 
     def _new_state(self, name: str, param: Tensor, group: Group) -> Tensor:
         return torch.zeros_like(param, dtype=self._states(group)[name], requires_grad=False)
 
     def _steps_natively(self) -> bool:
-        """Whether the class of habana_frameworks does the step; it shares this optimizer's groups and state."""
+        """Whether Gaudi's class does the step; if so, share this optimizer's groups and state with it."""
         if self._native is None:
             if self._stepped or choose(self.op, self._device_type()) != "habana":
                 return False
             self._native = native_op(self.op)(self.param_groups, **self._native_options())
             for param, state in self._native.state.items():
                 self.state.setdefault(param, state)
-        # Set in every step, because load_state_dict replaces both.
+        # Set these in every step, because load_state_dict replaces both.
         self._native.param_groups, self._native.state = self.param_groups, self.state
         return True
 
@@ -232,7 +232,7 @@ class FusedOptimizer(Optimizer):
         return {name: value for name, value in self.defaults.items() if name != "differentiable"}
 
     def _device_type(self) -> str:
-        """The type of device of all parameters; the CPU's if they are on several."""
+        """Return the device type of all parameters; `cpu` if they are on several types of device."""
         types = {param.device.type for group in self.param_groups for param in group["params"]}
         return types.pop() if len(types) == 1 else "cpu"
 
@@ -246,7 +246,7 @@ class FusedOptimizer(Optimizer):
                     raise ValueError(f"{type(self).__name__} cannot continue from a state with {option}=True")
 
     def state_dict(self) -> dict[str, Any]:
-        """As in torch.optim, each parameter has a `step`: the counter of its group."""
+        """Return the state, in which each parameter has a `step` as in torch.optim: the counter of its group."""
         packed: dict[str, Any] = super().state_dict()
         if self.counter is not None:
             counts = {i: group.get(self.counter, 0) for group in packed["param_groups"] for i in group["params"]}
@@ -257,7 +257,7 @@ class FusedOptimizer(Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a state of this class, or of the torch.optim class with the same arithmetic.
 
-        A group without a counter of its own continues from the highest count of its parameters.
+        A group without a counter continues from the highest count of its parameters.
         """
         super().load_state_dict(state_dict)
         for group in self.param_groups:
@@ -265,6 +265,6 @@ class FusedOptimizer(Optimizer):
             self._continue_from(group, int(max(map(float, counts), default=0)))
 
     def _continue_from(self, group: Group, count: int) -> None:
-        """Set the counter of a loaded group that lacks one."""
+        """Set the counter of a loaded group that has none."""
         if self.counter is not None:
             group.setdefault(self.counter, count)

@@ -12,7 +12,7 @@ from perftool.fused.optimizers.optimizer import Batch, FusedOptimizer, Group, Ke
 
 
 def fused_sgd_(params: list[Tensor], grads: list[Tensor], buffers: list[Tensor] | None = None, **options: Any) -> None:
-    """One call of PyTorch's kernel; momentum buffers start at zero, so the first step is not special."""
+    """Call PyTorch's kernel once; momentum buffers start at zero, so the first step is not special."""
     torch._fused_sgd_(params, grads, buffers or [], is_first_step=False, maximize=False, **options)
 
 
@@ -28,7 +28,8 @@ def sgd_(
     dampening: float = 0.0,
     nesterov: bool = False,
 ) -> None:
-    """The plain loop. `buffers` start at zero and may be empty without momentum, when w -= lr*g."""
+    """Apply one step of SGD in place, one parameter after the other. `buffers` start at zero. Without momentum they may
+    be empty, and w -= lr*g."""
     for i, (param, grad) in enumerate(zip(params, grads, strict=True)):
         grad = grad.add(param, alpha=weight_decay) if weight_decay else grad
         if momentum:
@@ -42,9 +43,9 @@ SGD = Kernel(fused_sgd_, sgd_, states=1, probe=_PROBE)
 
 
 class FusedSGD(FusedOptimizer):
-    """Stochastic gradient descent, with momentum as in torch.optim.SGD except for its start.
+    """Stochastic gradient descent, with momentum as in torch.optim.SGD except in the first step.
 
-    The momentum buffer starts at zero, so the first step takes (1-dampening)*g, where torch takes g. The order of the
+    The momentum buffer starts at zero, so the first step uses (1-dampening)*g, where torch uses g. The order of the
     arguments follows Gaudi's code; its documentation puts `dampening` before `weight_decay`.
     """
 
@@ -62,7 +63,7 @@ class FusedSGD(FusedOptimizer):
         dampening: float = 0,
         nesterov: bool = False,
     ) -> None:
-        """Raises ValueError for negative rates, and for Nesterov without momentum or with dampening."""
+        """Raise ValueError for negative rates, and for Nesterov without momentum or with dampening."""
         rates = {"learning rate": lr, "momentum value": momentum, "weight_decay value": weight_decay}
         refuse_negative({**rates, "dampening value": dampening})
         if nesterov and (momentum <= 0 or dampening != 0):

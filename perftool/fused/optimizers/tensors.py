@@ -1,4 +1,4 @@
-"""Properties of tensors for the optimizers: memory layout, the local part of a sharded one, norms."""
+"""Tensor helpers for the optimizers: memory layouts, local parts of sharded tensors, norms."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch.nn import Parameter
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
 LARGE = 2**22
-"""Elements that a norm adds up at a time: on a CPU, a float32 sum over 25 million elements has an error of 0.1 %, over
-4 million of less than 0.01 %."""
+"""The number of elements that a norm sums at a time: on a CPU, a float32 sum of 25 million elements has an error of
+0.1 %, a sum of 4 million less than 0.01 %."""
 
 _dtype = attrgetter("dtype")
 
@@ -26,8 +26,8 @@ def are_ordinary(tensors: Sequence[Tensor]) -> bool:
 
 
 def are_regular(lists: Sequence[Sequence[Any]], dtypes: Sequence[torch.dtype]) -> bool:
-    """Whether all tensors are contiguous on one device, with one dtype per list, and equal sizes at each position. This
-    is the usual case, and checking whole lists is faster than checking each tensor.
+    """Whether all tensors are contiguous and on one device, with the given dtype per list and equal sizes at each
+    position. This is the usual case, and checking whole lists is faster than checking each tensor.
     """
     everything = [each for tensors in lists for each in tensors]
     if not {*map(type, everything)} <= {Tensor, Parameter}:
@@ -47,7 +47,7 @@ def is_dense(tensor: Tensor) -> bool:
 
 
 def linear(tensor: Tensor) -> Tensor:
-    """The elements of a dense tensor in memory order: a 1-dim view."""
+    """Return a 1-dim view of the elements of a dense tensor in memory order."""
     return tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
 
 
@@ -66,8 +66,8 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def local_part(tensor: Any, like: Any) -> Tensor:
-    """The tensor, or, if `like` is sharded, its local part with the same sharding. The part shares the tensor's memory
-    unless the tensor had to be redistributed."""
+    """Return the tensor or, if `like` is sharded, its local part with the same sharding. The part shares the tensor's
+    memory unless the tensor has to be redistributed."""
     if is_sharded(like):
         if tensor.placements != like.placements or tensor.device_mesh != like.device_mesh:
             tensor = tensor.redistribute(like.device_mesh, like.placements)
@@ -76,7 +76,7 @@ def local_part(tensor: Any, like: Any) -> Tensor:
 
 
 def alike(tensors: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
-    """The tensors in groups of one device and dtype, each group as a pair: their local parts, and the tensors."""
+    """Group tensors by device and dtype; each group is a pair of their local parts and the tensors themselves."""
     if not tensors:
         return []
     parts = [local_part(each, each) for each in tensors] if any(map(is_sharded, tensors)) else tensors
@@ -85,15 +85,15 @@ def alike(tensors: list[Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
 
 
 def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
-    """The 2-norms, [n], of tensors of one device and dtype, computed and returned in at least float32.
+    """Return the 2-norms, [n], of tensors with one device and dtype, in at least float32.
 
-    `owners` are the parameters whose local parts the tensors are; for a sharded parameter, the norm covers all of its
-    parts. Norms of wrappers are on the CPU because a wrapper may not support the operators that follow.
+    `owners` are the parameters that the tensors are local parts of; for a sharded parameter, the norm covers all of its
+    parts. Norms of wrappers are on the CPU, because a wrapper may not support the operators that follow.
     """
     if not are_ordinary(tensors):
         found = torch.tensor([float(torch.linalg.vector_norm(each)) for each in tensors])
     else:
-        # The result stays in float32 because a float16 norm might overflow.
+        # Compute float16 norms in float32, because they might overflow.
         dtype = torch.float32 if tensors[0].dtype == torch.float16 else None
         parts = [_norms_of_parts(each, dtype) if each.numel() > LARGE else each for each in tensors]
         found = torch.stack(torch._foreach_norm(parts, 2, dtype=dtype))
@@ -102,14 +102,14 @@ def norms(tensors: Sequence[Tensor], owners: Sequence[Tensor]) -> Tensor:
 
 
 def _norms_of_parts(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
-    """A tensor with the same norm as `tensor`: the norms of its parts if it is dense and on a CPU, else itself."""
+    """Return a tensor with the norm of `tensor`: the norms of its parts if it is dense and on a CPU, else itself."""
     if not tensor.is_cpu or not is_dense(tensor):
         return tensor
     return torch.stack(torch._foreach_norm(torch.split(linear(tensor), LARGE), 2, dtype=dtype))
 
 
 def total_norm(tensors: list[Tensor]) -> Tensor:
-    """The 2-norm of all tensors together: 0-dim, on the device of the first."""
+    """Return the 2-norm of all tensors together, 0-dim and on the device of the first."""
     found = [norms(*group) for group in alike(tensors)]
     dtype = max((part.dtype for part in found), key=lambda each: each.itemsize)
     parts = [part.to(tensors[0].device, dtype) for part in found]
@@ -117,7 +117,7 @@ def total_norm(tensors: list[Tensor]) -> Tensor:
 
 
 def _sum_over_ranks(values: Tensor, owners: Sequence[Tensor]) -> Tensor:
-    """`values` [n], every entry summed over the ranks that share its owner, with one collective per sharding."""
+    """Sum every entry of `values` [n] over the ranks that share its owner, with one collective per sharding."""
     from torch.distributed.tensor import DTensor, Partial, Replicate
 
     sharded: dict[Any, list[int]] = {}

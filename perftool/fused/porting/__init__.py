@@ -1,7 +1,7 @@
 """Provides `habana_frameworks` on machines without a Gaudi, so that a script written for one runs unedited.
 
-Ops and optimizers come from this package; the device `hpu` means the best device of the machine. Importing or accessing
-a missing name says that it is not provided.
+Ops and optimizers come from this package; the device `hpu` is the best device of the machine. Importing or accessing a
+missing name raises an error that says so.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _installed = False
 
 
 def install(device: str | None = None) -> None:
-    """Provide `habana_frameworks` and the device `hpu` from now on, in this process and in those it starts.
+    """Provide `habana_frameworks` and the device `hpu` from now on, in this process and in processes that it starts.
 
-    `device` replaces `hpu`; the default is `cuda` if there is one, else `cpu`. If the real package is installed,
-    nothing is done. A second call has no effect.
+    `device` replaces `hpu`; the default is `cuda` if available, else `cpu`. The call has no effect if the real package
+    is installed, or if it was already called.
     """
     global _installed
     if _installed or importlib.util.find_spec(_PACKAGES[0]) is not None:

@@ -27,12 +27,12 @@ SETTINGS = (
 
 
 def not_provided(name: str) -> str:
-    """The error message for a name that a Gaudi may have and this package lacks."""
+    """Return the error message for a name that may exist on a Gaudi but not in this package."""
     return f"{name} is not provided by perftool.fused (docs/fused/porting.md lists what is)"
 
 
 def modules(device: str) -> dict[str, ModuleType]:
-    """All modules by full name; `device`, which is `cpu` or `cuda`, replaces `hpu`."""
+    """Return all modules by full name; `device`, which is `cpu` or `cuda`, replaces `hpu`."""
     core = _core()
     torchs = {"Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW}
     ranks = {"initialize_distributed_hpu": ranks_of_launcher}
@@ -53,7 +53,7 @@ def modules(device: str) -> dict[str, ModuleType]:
         **lightning_members(device),
     }
     if device == "cuda":
-        # The toolkit redirects CUDA to HPU, which is pointless if CUDA replaces it.
+        # Gaudi's migration toolkit redirects CUDA to HPU, which is pointless if CUDA replaces the HPU.
         members[f"{BASE}.gpu_migration"] = {}
     made = with_packages((module(name, not_provided, each) for name, each in members.items()), not_provided)
     for name in ("hpu", "core"):
@@ -63,7 +63,7 @@ def modules(device: str) -> dict[str, ModuleType]:
 
 
 def registered_ops() -> dict[str, Callable[..., Any]]:
-    """Ops that scripts call by name in `torch.ops.hpu`."""
+    """Return the ops that scripts call in `torch.ops.hpu`, by name."""
     return {
         "mixture_of_experts": fused.mixture_of_experts,
         "rotary_pos_embedding": rotary_pos_embedding,
@@ -72,7 +72,7 @@ def registered_ops() -> dict[str, Callable[..., Any]]:
 
 
 class _DeviceType(Enum):
-    """The generations of Gaudi, for scripts that compare with them; this machine is none of them."""
+    """The generations of Gaudi, for scripts that compare the device type with them."""
 
     synDeviceGaudi, synDeviceGaudi2, synDeviceGaudi3 = range(1, 4)
 
@@ -95,19 +95,19 @@ def _core() -> Members:
 
 
 def _nothing(model: Any = None, *args: object, **options: object) -> Any:
-    """Returns the model unchanged."""
+    """Return the model unchanged."""
     return model
 
 
 def library_members() -> Members:
-    """The functions that scripts call to load the bridge."""
+    """Return the functions that scripts call to load the bridge."""
     return {"load_habana_module": _nothing, "load_habana_profiler": _nothing, "is_habana_available": lambda: True}
 
 
 def ranks_of_launcher(
     world_size: int | None = None, rank: int | None = None, local_rank: int | None = None
 ) -> tuple[int, int, int]:
-    """World size, rank and local rank, from the arguments or the environment of the launcher."""
+    """Return world size, rank and local rank, from the arguments or else from the launcher's environment variables."""
     names = (("WORLD_SIZE", world_size, 1), ("RANK", rank, 0), ("LOCAL_RANK", local_rank, 0))
     world, own, local = (
         int(os.environ.get(name, default)) if value is None else value for name, value, default in names

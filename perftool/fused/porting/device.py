@@ -1,4 +1,4 @@
-"""`habana_frameworks.torch.hpu`, implemented on the device that replaces the HPU: a CUDA device, or the host."""
+"""Implements `habana_frameworks.torch.hpu` on the device that replaces the HPU: a CUDA device or the host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ON_CUDA = (
 
 
 def device_modules(device: str) -> dict[str, Members]:
-    """The members of `hpu` and of the modules below it, by full name; `device` is `cpu` or `cuda`."""
+    """Return the members of `hpu` and its submodules, by full module name; `device` is `cpu` or `cuda`."""
     members = {
         **(_on_cuda() if device == "cuda" else _on_the_host()),
         **dict.fromkeys(SWITCHES, _nothing),
@@ -53,7 +53,7 @@ def device_modules(device: str) -> dict[str, Members]:
 
 
 def _nothing(*args: object, **options: object) -> None:
-    """Does nothing: this device lacks the feature, or has nothing to wait for."""
+    """Do nothing: this device does not have the feature, or has nothing to wait for."""
 
 
 def _on_cuda() -> Members:
@@ -69,12 +69,13 @@ def _on_cuda() -> Members:
 
 
 def _without_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` without its device argument, because there is only one `hpu`."""
+    """Make `function` ignore the device argument, because there is only one `hpu`."""
     return lambda device=None: function()
 
 
 def _on_the_host() -> Members:
-    """`hpu` on the host: its memory is the memory of this process, and calls run in order as on one stream."""
+    """Return the members of `hpu` on the host. Its memory is that of this process, and calls run in order as on one
+    stream."""
     cpu: Any = torch.cpu
     return {
         **{name: getattr(cpu, name) for name in ("Stream", "StreamContext", "stream", "current_stream")},
@@ -94,7 +95,7 @@ def _on_the_host() -> Members:
 
 
 def host_random() -> Members:
-    """The random functions of `hpu`, with the generator of the host."""
+    """Return the random functions of `hpu`, which use the host's generator."""
     return {
         "manual_seed": torch.manual_seed,
         "manual_seed_all": torch.manual_seed,
@@ -124,7 +125,7 @@ def _host_memory() -> Members:
 
 
 def _statistics(limit: int, in_use: int, most: int) -> dict[str, int]:
-    """Memory statistics by Gaudi's names, in bytes."""
+    """Return memory statistics under Gaudi's names, in bytes."""
     return {"Limit": limit, "InUse": in_use, "MaxInUse": most}
 
 
@@ -133,20 +134,20 @@ def _whole_memory() -> int:
 
 
 def process_memory() -> int:
-    """Bytes of memory that this process holds now, or the peak if the system does not report them; 0 if neither."""
+    """Return the memory of this process in bytes; its peak if the current size is unknown, or 0 if both are unknown."""
     return resident_bytes() or peak_process_memory()
 
 
 def peak_process_memory() -> int:
-    """Peak memory of this process in bytes; 0 if the system does not report it."""
+    """Return the peak memory of this process in bytes; 0 if the system does not report it."""
     return peak_bytes() or 0
 
 
 class HostEvent:
-    """An event on the host: a time of the host's clock."""
+    """An event on the host, which records the time of the host's clock."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
-        """The arguments of `torch.cuda.Event`; every event can be timed."""
+        """Accept the arguments of `torch.cuda.Event`; every event can be timed."""
         self._seconds: float | None = None
 
     def record(self, stream: object = None) -> None:
@@ -154,16 +155,16 @@ class HostEvent:
         self._seconds = time.perf_counter()
 
     def wait(self, stream: object = None) -> None:
-        """Does nothing: the host has done all earlier work."""
+        """Do nothing, because the host has finished all earlier work."""
 
     synchronize = wait
 
     def query(self) -> bool:
-        """True: all earlier work is done."""
+        """Return True, because the host has finished all earlier work."""
         return True
 
     def elapsed_time(self, end_event: HostEvent) -> float:
-        """Milliseconds from this event to another; raises RuntimeError when one was not recorded."""
+        """Return the milliseconds from this event to `end_event`. Raises RuntimeError if either is not recorded."""
         if self._seconds is None or end_event._seconds is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
         return (end_event._seconds - self._seconds) * 1e3

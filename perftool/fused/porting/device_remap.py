@@ -30,7 +30,7 @@ class DeviceRemap(TorchFunctionMode):
         return result
 
     def translated(self, value: Any) -> Any:
-        """The device that replaces `value`; other values are unchanged."""
+        """Return the device that replaces `value`; values other than `hpu` devices are unchanged."""
         if not _is_hpu(value):
             return value
         name = "cpu" if self._device == "cpu" else str(value).replace("hpu", self._device, 1)
@@ -44,8 +44,8 @@ def _is_hpu(value: Any) -> bool:
 
 
 def enter(device: str) -> None:
-    """Replace `hpu` with `device` from now on: in this thread, in threads and processes it starts, and in functions of
-    torch that are not operators.
+    """Replace `hpu` with `device` from now on, in this thread and in threads and processes that it starts, including in
+    functions of torch that are not operators.
     """
     here = DeviceRemap(device)
     here.__enter__()  # type: ignore[no-untyped-call]
@@ -56,7 +56,7 @@ def enter(device: str) -> None:
 
 
 def _replace_past_operators(here: DeviceRemap, device: str) -> None:
-    """Replace the functions of torch that take devices but bypass modes."""
+    """Replace the functions of torch that accept devices but bypass modes."""
     autocast: Any = torch.amp.autocast_mode.autocast
     autocast.__init__ = _autocast(autocast.__init__, device)
     tensor: Any = torch.Tensor
@@ -73,7 +73,7 @@ def _replace_past_operators(here: DeviceRemap, device: str) -> None:
 
 
 def _translating(function: Call, here: DeviceRemap) -> Call:
-    """`function` with its devices translated, including devices in a table such as `map_location`."""
+    """Wrap `function` to translate devices in its arguments, including those in a dictionary such as `map_location`."""
 
     def device(value: Any) -> Any:
         if isinstance(value, dict):
@@ -100,7 +100,7 @@ def _autocast(begin: Call, device: str) -> Call:
 def _compile(plain: Call, device: str) -> Call:
     @wraps(plain)
     def compile(*args: Any, **options: Any) -> Any:
-        """Like torch.compile; Gaudi's backend becomes inductor on CUDA, and plain PyTorch on the CPU."""
+        """Like torch.compile, but Gaudi's backend becomes inductor on CUDA, and plain PyTorch on the CPU."""
         if options.get("backend") == "hpu_backend":
             options = {**options, "backend": "inductor" if device == "cuda" else "eager", "options": None}
         return plain(*args, **options)
@@ -111,7 +111,7 @@ def _compile(plain: Call, device: str) -> Call:
 def _forking(plain: Call, device: str) -> Call:
     @wraps(plain)
     def fork_rng(devices: Any = None, *args: Any, device_type: str = "cuda", **options: Any) -> Any:
-        """Like torch.random.fork_rng; the CPU generator is always kept."""
+        """Like torch.random.fork_rng, which always preserves the CPU generator's state."""
         if device_type == "hpu":
             device_type, devices = "cuda", devices if device == "cuda" else ()
         return plain(devices, *args, device_type=device_type, **options)
@@ -120,7 +120,7 @@ def _forking(plain: Call, device: str) -> Call:
 
 
 def _follow_into_backward(device: str) -> None:
-    """Replace devices inside `backward`, too: functions of the script run there without a mode."""
+    """Also replace devices inside `backward`, where functions of the script run without a mode."""
     autograd: Any = torch.autograd
     plain = autograd._engine_run_backward
 
@@ -145,7 +145,7 @@ def _profile(begin: Call, device: str) -> Call:
 
 
 def _follow_into_threads(device: str) -> None:
-    """Replace devices in new threads too, since a mode belongs to one thread."""
+    """Also replace devices in new threads, because a mode belongs to one thread."""
     start = threading.Thread.start
 
     @wraps(start)
@@ -163,7 +163,7 @@ def _follow_into_threads(device: str) -> None:
 
 
 def _follow_into_processes(device: str) -> None:
-    """Replace devices in spawned processes too, which import the script again."""
+    """Also replace devices in spawned processes, which import the script again."""
     plain = multiprocessing.spawn.get_command_line
 
     @wraps(plain)
@@ -178,7 +178,7 @@ def _follow_into_processes(device: str) -> None:
 
 
 def _replace_groups(own: str, device: str) -> None:
-    """Replace process groups of Gaudi's library with process groups of the device."""
+    """Replace process groups that use `hccl` with process groups for the device."""
     distributed: Any = torch.distributed
     if not distributed.is_available():
         return
@@ -194,7 +194,7 @@ def _replace_groups(own: str, device: str) -> None:
 
 
 def _backend(value: Any, own: str, device: str) -> Any:
-    """The backend `value` with `hccl` replaced, also in forms such as `cpu:gloo,hpu:hccl`."""
+    """Replace `hccl` in the backend `value`, including in forms such as `cpu:gloo,hpu:hccl`."""
     if not isinstance(value, str) or "hccl" not in value:
         return value
     parts = value.replace("hpu:hccl", f"{device}:{own}").replace("hccl", own).split(",")

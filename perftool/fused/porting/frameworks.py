@@ -1,4 +1,4 @@
-"""Where Gaudi's PyTorch bridge defines each name, and stub modules that raise an error for a missing name."""
+"""Lists where Gaudi's PyTorch bridge defines each name, and builds stub modules that raise errors for missing names."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ FILES = {
     "AdamW": "MarkstepAdamW",
     "RmsNormBwdMode": "FusedRMSNorm",
 }
-"""The submodule that defines an op on a Gaudi; scripts import from it too."""
+"""The submodule that defines an op on a Gaudi; scripts also import from it."""
 
 Sentence = Callable[[str], str]
-"""Makes the error message for a missing name, given with its module."""
+"""Returns the error message for a missing name, which includes its module."""
 
 
 class _Made(ModuleType):
@@ -37,19 +37,19 @@ class _Made(ModuleType):
 
 
 class Absent(MetaPathFinder):
-    """Raises the ImportError for an unknown submodule of a package, if no other finder finds it."""
+    """Raises ImportError for an unknown submodule of a package, if no other finder finds it."""
 
     def __init__(self, package: str, missing: Sentence) -> None:
         self._package, self._missing = package, missing
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        """Raises ImportError for a name below the package."""
+        """Raise ImportError for a name below the package."""
         if fullname.startswith(f"{self._package}."):
             raise ImportError(self._missing(fullname), name=fullname)
 
 
 def module(name: str, missing: Sentence, members: Mapping[str, Any]) -> ModuleType:
-    """A module with `members` that the import machinery treats as a package."""
+    """Create a module with `members` that the import machinery treats as a package."""
     made = _Made(name, "A stub for a machine without a Gaudi.")
     made.__spec__ = ModuleSpec(name, None, is_package=True)
     made.__path__ = []
@@ -59,7 +59,7 @@ def module(name: str, missing: Sentence, members: Mapping[str, Any]) -> ModuleTy
 
 
 def placed(ops: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The members of the modules below `BASE` that contain these ops on a Gaudi."""
+    """Return the members of the modules below `BASE` that contain these ops on a Gaudi, by module name."""
     members: dict[str, dict[str, Any]] = {}
     for name, op in ops.items():
         places = [place for place, names in PLACES.items() if name in names]
@@ -69,8 +69,8 @@ def placed(ops: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def with_packages(modules: Iterable[ModuleType], missing: Sentence) -> dict[str, ModuleType]:
-    """The modules by name, each an attribute of its parent; missing parent packages are created. If a module and a
-    member of its parent have the same name, the member wins, as on a Gaudi.
+    """Return the modules by name, and make each an attribute of its parent; missing parent packages are created. If a
+    module and a member of its parent have the same name, the member wins, as on a Gaudi.
     """
     named = {each.__name__: each for each in modules}
     for name in sorted(named):

@@ -11,13 +11,13 @@ _BASE = "lightning_habana.pytorch"
 
 
 def part(name: str) -> Any:
-    """A module of the Lightning package that the script uses."""
+    """Import a module of the Lightning package that the script uses."""
     package = "lightning.pytorch" if "lightning.pytorch" in sys.modules else "pytorch_lightning"
     return importlib.import_module(f"{package}.{name}")
 
 
 def lightning_members(device: str) -> dict[str, dict[str, Callable[..., Any]]]:
-    """The members of the modules of `lightning_habana`; Lightning is imported when a script creates an object."""
+    """Return the members of `lightning_habana`'s modules. Lightning is only imported when one of them is called."""
 
     def accelerator() -> Any:
         found = part("accelerators")

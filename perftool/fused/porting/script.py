@@ -20,7 +20,7 @@ _BETWEEN = (
 
 
 def run_module(name: str, arguments: list[str]) -> None:
-    """Run the module `name`, with the folder of the caller first on the path, as `python -m` does."""
+    """Run the module `name` with the caller's folder first on the path, as `python -m` does."""
     sys.argv = [name, *arguments]
     runpy.run_module(name, run_name="__main__", alter_sys=True)
 
@@ -54,13 +54,13 @@ def hide_internal_frames() -> None:
 
 
 def _shortened(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without our frames; an error of our own keeps all frames."""
+    """Return the traceback without our frames; an error of our own keeps all frames."""
     shown = without(trace, _is_internal)
     return trace if shown is None and not isinstance(error, (SyntaxError, ImportError)) else shown
 
 
 def without(trace: TracebackType | None, hidden: Callable[[FrameType], bool]) -> TracebackType | None:
-    """A traceback without the `hidden` frames; None if no frame remains."""
+    """Return a traceback without the `hidden` frames; None if no frame remains."""
     shown: TracebackType | None = None
     for frame, line in reversed(list(traceback.walk_tb(trace))):
         if not hidden(frame):
