@@ -119,7 +119,7 @@ def store(write_trace: WriteTrace) -> Iterator[Callable[..., TraceStore]]:
 
 @pytest.fixture
 def rows(store: Callable[..., TraceStore]) -> Rows:
-    """Returns a function that returns the rows of a table for the events of one trace."""
+    """Returns a function that builds a table from the events of one trace and returns its rows."""
 
     def read(table: str, events: list[Event], **metadata: Any) -> list[dict[str, Any]]:
         return store(events, **metadata).rows(table)

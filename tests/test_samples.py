@@ -1,4 +1,4 @@
-"""Every sample trace leads to its listed findings, breaks no invariant, and reveals nothing about who recorded it."""
+"""Every sample trace yields its listed findings, breaks no invariant, and reveals nothing about who recorded it."""
 
 from __future__ import annotations
 

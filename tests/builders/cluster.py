@@ -71,7 +71,7 @@ class World:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A trouble that hits ``ranks`` in every ``every``-th step from ``first`` on.
+    """A problem that affects ``ranks`` in every ``every``-th step from ``first`` on.
 
     ``device``: kernels take ``amount`` times as long. ``tokens``: there are ``amount`` times as many kernels. ``host``:
     launching and Python take ``amount`` times as long. ``link``: the collectives of the group that ``ranks`` form take
@@ -111,7 +111,7 @@ class Group:
 
 
 class Rank:
-    """A rank whose program calls these methods in order; each adds activities to the world."""
+    """A rank. Its program calls these methods in order, and each call adds activities to the world."""
 
     def __init__(self, world: World, number: int, troubles: Sequence[Trouble]) -> None:
         self.world, self.number, self.troubles = world, number, troubles
@@ -384,7 +384,7 @@ class Layout:
 
 @dataclass
 class Simulated:
-    """A run that took ``step_us`` a step, and its ranks."""
+    """A simulated run, with its time per step in us and its ranks."""
 
     step_us: float
     ranks: list[Rank]

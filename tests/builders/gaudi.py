@@ -31,10 +31,10 @@ BASE_NS = 1_727_743_122_000_000_000
 
 
 class GaudiTrace(CpuPart, BridgePart, DevicePart):
-    """Collects events and writes them as one generation would.
+    """Collects events and writes them in the format of a generation.
 
-    ``note`` marks a trace as hand-made at its top level. ``unescaped`` copies the fault of generation C:
-    strings of the bridge are quoted but not escaped.
+    ``note`` marks a trace as hand-made at its top level. ``unescaped`` reproduces a bug of generation C,
+    which quotes the strings of the bridge but does not escape them.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class GaudiTrace(CpuPart, BridgePart, DevicePart):
         return sorted_line(document) if self.generation == "B" else kineto_layout(document)
 
     def write(self, path: Path) -> Path:
-        """Write the file, compressed when the name ends in ``.gz`` (without a time stamp inside)."""
+        """Write the file, compressed without a time stamp if its name ends in ``.gz``."""
         data = self.to_bytes()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress(data, 9, mtime=0) if path.suffix == ".gz" else data)

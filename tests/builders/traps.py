@@ -43,7 +43,7 @@ def monitor_duplicates() -> Trap:
 
 
 def dead_tpc_lane() -> Trap:
-    """The metadata names 25 TPC lanes, but only 24 have work: the spare lane is absent, not idle."""
+    """The metadata lists 25 TPC lanes, but only 24 have work. The spare lane is absent rather than idle."""
     trace = _one_step()
     trace.lane("TPC", 24)
     trace.tpc("relu_fwd_bf16", 1100, 300, lanes=24, recipe=2, dtype="bf16")

@@ -48,7 +48,7 @@ def one_rank(culprit: str, who: int) -> Slow:
 
 
 def one_group(culprit: str, who: int, size: int) -> Slow:
-    """Make culprits of all ranks in the group (or host) of ``size`` ranks that includes ``who``."""
+    """Slow down all ranks in the group (or host) of ``size`` ranks that includes ``who``."""
     return lambda rank, _: SLOW[culprit] if rank // size == who // size else USUAL
 
 

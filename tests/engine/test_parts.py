@@ -1,4 +1,4 @@
-"""Ranks analysed separately as parts and joined anywhere lead to the same report as all traces together."""
+"""Ranks that are analysed separately as parts and then merged yield the same report as all traces together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every malformed rule file leads to one sentence with the file and the key."""
+"""Every malformed rule file is reported in one sentence with the file and the key."""
 
 from __future__ import annotations
 

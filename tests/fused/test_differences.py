@@ -1,4 +1,4 @@
-"""Compares our classes with Gaudi's. A difference fails unless it has a row in the table of docs.
+"""Compares our classes with Gaudi's. A difference fails the test unless the table in docs has a row for it.
 
 `bridge_api.json` contains the public names and signatures of bridge 1.19, and the attributes of its objects.
 """

@@ -1,4 +1,4 @@
-"""Limits that find inputs which crash nothing but cost too much. Tests count the bytes that repairs examine and the
+"""Limits for finding inputs that crash nothing but cost too much. Tests count the bytes that repairs examine and the
 peak memory of Python objects, so that an input costs the same on every machine. The fuzzer also measures the memory of
 the process and its CPU time, which it compares with that of good inputs. Each limit grows with the number of input
 bytes.

@@ -84,8 +84,8 @@ def _trace(
 
 
 def shaped(random: Random) -> bytes:
-    """A trace of a few hundred launches. In each number that joins use, all launches are equal, have one of a few
-    values, or are unique.
+    """A trace of a few hundred launches. Each id that joins use is the same for all launches, has one of a few
+    values, or is unique.
     """
     launches = random.choice((200, 600, 1200))
     span, few = 50 * launches, random.randint(2, 40)

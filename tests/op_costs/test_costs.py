@@ -208,7 +208,7 @@ def test_ops_without_a_model_have_no_cost(name: str, dims: str | None, types: st
 
 
 def test_every_model_takes_any_record() -> None:
-    """Empty or missing tensors, lists and unusual scalars lead to a cost or None, but never to an error."""
+    """Empty or missing tensors, lists and unusual scalars yield a cost or None, but never an error."""
     shapes: tuple[list[Any], ...] = ([], [0], [0, 4], [2, 3], [2, 0, 4], [1, 2, 3, 4], [[2], [0, 4]], [[]])
     for kind in ("float", "TensorList"):
         for dims in shapes:

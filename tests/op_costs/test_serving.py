@@ -54,7 +54,7 @@ def test_a_mixture_gets_the_size_of_its_weights_from_its_grids() -> None:
     "grids",
     [
         [], GRIDS[:2], [{**GRIDS[0], "grid": None}, GRIDS[2]],
-        # In the first case, no number of experts per token leads to 340 tiles. In the second, the size of the result
+        # In the first case, no number of experts per token yields 340 tiles. In the second, the size of the result
         # differs.
         [{**GRIDS[0], "grid": [24, 340, 1]}, {**GRIDS[2], "grid": [8, 340, 1]}],
         [{**GRIDS[0], "grid": [20, 342, 1]}, GRIDS[2]],

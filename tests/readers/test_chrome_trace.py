@@ -1,4 +1,4 @@
-"""A trace leads to the same rows in every layout seen in the wild."""
+"""A trace yields the same rows in every layout seen in the wild."""
 
 from __future__ import annotations
 

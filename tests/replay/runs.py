@@ -13,7 +13,7 @@ import numpy as np
 from perftool.replay.ranks.meetings import CAUSES, NEVER, Meetings
 from perftool.replay.ranks.reading import meetings_of
 
-# In ns. The replay assumes that one event causes another if the other follows within a shorter delay.
+# In ns. The replay assumes that one event causes another if the other follows it sooner than this.
 PAUSE = 30_000
 BEGIN = 1_000_000
 

@@ -94,7 +94,7 @@ def test_the_annotated_trace_has_the_path_as_lanes_with_arrows(store: TraceStore
     lanes = [lane for lane in made.lanes if lane.name.startswith("critical path: ")]
     first = made.lanes.index(lanes[0])
     assert len(lanes) == 2
-    # In each of three steps, once from the host to the device and once back.
+    # In each of the three steps, the path goes from the host to the device and back.
     assert [(flow.source - first, flow.target - first) for flow in made.flows] == [(0, 1), (1, 0)] * 3
     assert all(isinstance(flow, Flow) and flow.source_ts_ns < flow.target_ts_ns for flow in made.flows)
 

@@ -1,4 +1,4 @@
-"""Tests what scales how in the model, and what is faster than what, without absolute times."""
+"""Tests how costs in the model scale and compare with each other, without absolute times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of a Gaudi recipe: each format of a recording leads to the numbers of Intel's own analysis."""
+"""The nodes of a Gaudi recipe: each format of a recording yields the numbers of Intel's own analysis."""
 
 from __future__ import annotations
 

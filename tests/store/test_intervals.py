@@ -98,7 +98,7 @@ def test_lengths_are_those_of_the_union(intervals: list[Interval]) -> None:
 @PROPERTY
 @given(INTERVALS, st.sampled_from([0, 2**60]))
 def test_arrays_are_united_and_swept_as_tables_are(intervals: list[Interval], late: int) -> None:
-    """Arrays take a different path if their times are too far apart to place all groups one after the other."""
+    """Arrays take a different code path if their times are too far apart to place all groups one after the other."""
     given = [(rank, kind, ts + late * rank, end + late * rank) for rank, kind, ts, end in intervals]
     rank, kind, ts, end = np.array(given, dtype=np.int64).reshape(-1, 4).T
     united = unite(rank, kind, ts, end)

@@ -1,4 +1,4 @@
-"""Large inputs take a different path but lead to the same tables. Also covers what happens when memory runs short."""
+"""Large inputs take a different code path but yield the same tables. Running short of memory is covered, too."""
 
 from __future__ import annotations
 

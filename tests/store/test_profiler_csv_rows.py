@@ -1,4 +1,4 @@
-"""The native profiler's CSV leads to the same tables as a JSON trace."""
+"""The native profiler's CSV yields the same tables as a JSON trace."""
 
 from __future__ import annotations
 

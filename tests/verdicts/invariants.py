@@ -11,7 +11,7 @@ from perftool.model.report import Report
 
 TRAINING_ONLY = {"FUS101", "FUS102", "FUS105", "FUS107", "COL104", "COL107", "CPY104"}
 LARGE = 0.2
-# How advice calls types of 16 bits or fewer, and TF32.
+# The names that advice uses for types of 16 bits or fewer and for TF32.
 _TYPES = {"bf16": "with BF16", "tf32": "allow TF32", "fp16": "with FP16"}
 _COLLECTIVE = re.compile(r"nccl|rccl|hccl|all_?reduce|all_?gather|reduce_?scatter", re.I)
 _PERCENT = re.compile(r"([\d,]+(?:\.\d+)?) %")
