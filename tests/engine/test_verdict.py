@@ -810,8 +810,8 @@ def test_the_layers_of_a_decoder_are_no_loop_of_small_ops(tmp_path: Path) -> Non
 
 
 def test_shares_of_modules_include_inner_modules_and_count_no_work_twice(tmp_path: Path) -> None:
-    """Block takes 60 % of the work: 50 % in its submodule Conv and 10 % itself. It is not named beside Conv, and
-    neither are those 10 %.
+    """Block takes 60 % of the work: 50 % in its submodule Conv and 10 % itself. Neither Block nor its own 10 % appear
+    beside Conv.
     """
 
     path = tmp_path / "trace.json"

@@ -174,7 +174,7 @@ def test_packages_that_pip_installed_in_another_folder_are_installed(
     library, own = (SimpleNamespace(file_name=f"{name}.py", line_number=5) for name in ("timm/model", "own/train"))
 
     calls = call_lines._calls([event(library, None), event(own, None)])
-    # A function of a package that does not call any function.
+    # A package's function that calls no other function.
     leaf = call_lines._calls([event(own, library)])
 
     assert (calls.lines, calls.installed) == ({0: 5}, {"timm"})

@@ -1,6 +1,4 @@
-"""Damaged traces: what can still be read, what is reported about the rest, and that InputError is the only
-exception.
-"""
+"""Damaged traces: what can still be read, what is reported about the rest, and that only InputError is raised."""
 
 from __future__ import annotations
 
