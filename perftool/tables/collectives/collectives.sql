@@ -20,7 +20,7 @@
 -- column track: BIGINT, stream or host thread on which the collective ran
 -- column called: BIGINT, start of the call that launched the collective, in ns, when recorded
 -- column ready: BIGINT, when the work that it waits for on this rank has ended, in ns; NULL if the trace does not show it
--- column source: INTEGER, sending rank, for a send or receive that names its peer
+-- column source: INTEGER, sending rank, for a send or receive whose peer is recorded
 -- column target: INTEGER, receiving rank
 WITH device AS (
     SELECT id, rank, 'device' AS side, name AS kernel, op_name, ts, "end", track, launch FROM device_ops WHERE kind = 'collective' AND valid

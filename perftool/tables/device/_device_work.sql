@@ -17,7 +17,7 @@
 -- column bytes: BIGINT, bytes moved, for copies
 -- column dtype: VARCHAR, data type (Gaudi)
 -- column recipe: BIGINT, id of the recipe (Gaudi), 0 for none
--- column direction: VARCHAR, of a copy: host_to_device, device_to_host, device_to_device or peer; NULL when the trace does not say
+-- column direction: VARCHAR, of a copy: host_to_device, device_to_host, device_to_device or peer; NULL if not recorded
 -- column internal: BOOLEAN, whether this is an internal transfer of the runtime or the profiler, without user data (Gaudi)
 -- column transfer: BOOLEAN, whether this moves the user's data between host and device (Gaudi)
 -- column correlation: BIGINT, id shared with the launch

@@ -4,13 +4,13 @@
 -- empty without: device_ops.kind=memcpy
 -- column id: BIGINT, slices.id of the device event
 -- column rank: INTEGER, distributed rank
--- column direction: VARCHAR, host_to_device, device_to_host, device_to_device, peer, or NULL when the trace does not say
--- column bytes: BIGINT, bytes moved, NULL when the trace does not say
+-- column direction: VARCHAR, host_to_device, device_to_host, device_to_device, peer, or NULL if not recorded
+-- column bytes: BIGINT, bytes moved, NULL if not recorded
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end in ns
 -- column bandwidth: DOUBLE, bytes per second
--- column pinned: BOOLEAN, whether the host memory is pinned, NULL when the trace does not say
+-- column pinned: BOOLEAN, whether the host memory is pinned, NULL if not recorded
 -- column blocking: BOOLEAN, whether the call that submitted the transfer waited for its end
 -- column op_name: VARCHAR, framework op that requested the transfer
 -- column call: BIGINT, host call that submitted the transfer (slices.id)

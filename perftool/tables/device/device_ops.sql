@@ -9,9 +9,9 @@
 -- column name: VARCHAR, kernel or copy name
 -- column kind: VARCHAR, kernel, memcpy, memset, collective, or wait: a kernel that only waits, which does not count as work
 -- column engine: VARCHAR, Gaudi engine group (MME, TPC, DMA, PDMA, NIC, ROT, other); elsewhere compute, copy or collective
--- column dtype: VARCHAR, data type when the trace names it (Gaudi)
--- column stream: VARCHAR, stream id when the trace names it
--- column device: VARCHAR, device index when the trace names it
+-- column dtype: VARCHAR, data type when recorded (Gaudi)
+-- column stream: VARCHAR, stream id when recorded
+-- column device: VARCHAR, device index when recorded
 -- column recipe: BIGINT, recipe that the work belongs to (Gaudi)
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, duration in ns

@@ -3,7 +3,7 @@
 -- maker: given
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name in the trace, for example GAUDI2
--- column memory_bytes: BIGINT, size of the memory, NULL when the trace does not say
+-- column memory_bytes: BIGINT, size of the memory, NULL if not recorded
 -- column published_bytes: BIGINT, published size of the memory of the known device
 -- column known: VARCHAR, the matching device of device_facts; NULL without an exact match
 -- column units: INTEGER, compute units (SMs, CUs) according to the trace, else as published

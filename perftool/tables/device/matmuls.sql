@@ -13,7 +13,7 @@
 -- column op_name: VARCHAR, name of the op
 -- column ts: BIGINT, start in ns
 -- column dur: BIGINT, duration in ns
--- column bits: INTEGER, width of the operands: 8, 16, 32 or 64, NULL when the trace does not say
+-- column bits: INTEGER, width of the operands: 8, 16, 32 or 64, NULL if unknown
 -- column tf32: BOOLEAN, whether matmuls of 32-bit operands run on matrix engines as TF32, according to the kernel's name
 -- column batch: BIGINT, number of matmuls, 1 for mm and addmm
 -- column m: BIGINT, rows of the first operand

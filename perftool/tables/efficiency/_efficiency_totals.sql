@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, time of all work except transfers (_op_work.transfer)
 -- column bounded_ns: BIGINT, the part of work_ns in ops whose time at the device's peak is known
--- column best_ns: DOUBLE, time of the ops in bounded_ns at the device's peak, at most their actual time
+-- column best_ns: DOUBLE, time of the ops in bounded_ns at the device's peak, capped at their actual time
 -- column matrix_ns: BIGINT, time of the kernels of matmuls and convolutions
 -- column counted_ns: BIGINT, the part of matrix_ns in ops whose operations and peak rate are known
 -- column peak_ns: DOUBLE, time that the operations of matmuls, convolutions and attention take at the peak rate

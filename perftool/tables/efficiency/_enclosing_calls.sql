@@ -1,12 +1,13 @@
--- The outermost op around the work of a rank's largest ops on a CPU; for the backward pass, a function of autograd.
+-- The outermost ops around the three largest ops of a rank on a CPU. In the backward pass, these are autograd
+-- functions.
 --
 -- needs: device_ops, launches, ops, windows
 -- empty without: device_ops, launches, ops
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, device_ops.name, one of the three with the most work
 -- column call: VARCHAR, name of the outermost op around the work; NULL if there is none
--- column ns: BIGINT, work of the inner op inside the outermost op
--- column dims: VARCHAR, the inputs that account for most of this work: both factors of a matmul, the first input of another op
+-- column ns: BIGINT, time of the work inside this outermost op
+-- column dims: VARCHAR, the inputs that account for most of this work: both factors of a matmul; for other ops, the first input
 WITH work AS (
     SELECT d.rank, d.name, d.dur, d.id, l.track, l.ts,
            -- The first input of addmm is the bias.

@@ -4,8 +4,8 @@
 -- needs: device_ops, tracks, windows, roles
 -- empty without: device_ops, tracks.engine
 -- column rank: INTEGER, distributed rank
--- column mask: BIGINT, sum of 1 for the MME, 2 for the TPC, 4 for DMA or PDMA, 8 for any other engine, 16 for internal transfers of the runtime or the profiler; never 0
--- column ns: BIGINT, time
+-- column mask: BIGINT, bits: 1 for the MME, 2 for the TPC, 4 for DMA or PDMA, 8 for any other engine, 16 for internal transfers of the runtime or the profiler; never 0
+-- column ns: BIGINT, time of the combination
 WITH work AS (
     SELECT d.rank, CASE WHEN d.name IN (SELECT name FROM roles WHERE role = 'internal') THEN 4
                         ELSE CASE t.engine WHEN 'MME' THEN 0 WHEN 'TPC' THEN 1 WHEN 'DMA' THEN 2 WHEN 'PDMA' THEN 2 ELSE 3 END END

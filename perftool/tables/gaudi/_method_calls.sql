@@ -14,7 +14,7 @@ calls AS (
     FROM _runtime AS r JOIN roles AS s ON s.cat = 'runtime' AND s.role IN ('wait', 'transfer') AND s.name = r.name
     WHERE r.rank IN (SELECT rank FROM tracks WHERE id IN (SELECT id FROM lanes))
 ),
--- The slack allows for the different clocks of the lanes. reach is the latest end of all calls so far.
+-- The slack allows for the different clocks of the lanes. reach is the latest end of all calls up to this one.
 around AS (
     SELECT lane, ts - clock_slack_ns() AS ts, max("end" + clock_slack_ns()) OVER (PARTITION BY lane ORDER BY ts) AS reach
     FROM calls WHERE NOT method

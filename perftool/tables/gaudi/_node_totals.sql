@@ -6,7 +6,7 @@
 -- column rank: INTEGER, distributed rank
 -- column work_ns: BIGINT, total time of all runs
 -- column bounded_ns: BIGINT, the part of work_ns in runs whose time at the device's peak is known
--- column best_ns: DOUBLE, time of the runs in bounded_ns at the device's peak, at most their actual time
+-- column best_ns: DOUBLE, time of the runs in bounded_ns at the device's peak, capped at their actual time
 -- column matrix_ns: BIGINT, total time of the runs on the MME
 -- column counted_ns: BIGINT, the part of matrix_ns in runs whose operations and peak rate are known
 -- column peak_ns: DOUBLE, time that the operations of the runs in counted_ns take at the peak rate

@@ -9,7 +9,7 @@
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column recipe: BIGINT, Synapse's id of the recipe, NULL when no call states it
--- column name: VARCHAR, name of the recipe, NULL when it has none
+-- column name: VARCHAR, name of the recipe, NULL when it has no name
 -- column handle: VARCHAR, handle of the recipe, NULL when no call states it
 -- column seq: BIGINT, sequence number of the launch in its stream
 -- column in_flight: BIGINT, number of unfinished launches of the stream

@@ -7,7 +7,7 @@
 -- column rank: INTEGER, distributed rank
 -- column graph: BIGINT, number of the recipe in the run
 -- column recipe: BIGINT, Synapse's id of the recipe
--- column name: VARCHAR, name of the recipe, NULL when it has none
+-- column name: VARCHAR, name of the recipe, NULL when it has no name
 WITH stated AS (
     SELECT w.id, w.rank, w.recipe, list_transform(json_extract_string(r.args, ['$.recipeName', '$.recipeHandle']), lambda x: short_name(x)) AS a
     FROM _device_work AS w JOIN raw AS r ON r.rowid = w.id WHERE w.engine IS NOT NULL AND w.recipe > 0

@@ -7,7 +7,7 @@
 -- column work: BIGINT, device event (slices.id)
 -- column call: BIGINT, host call (slices.id)
 -- column direction: VARCHAR, host_to_device, device_to_host or device_to_device
--- column bytes: BIGINT, bytes moved, when the call says
+-- column bytes: BIGINT, bytes moved, when recorded
 -- column op_name: VARCHAR, framework op around the call
 -- column op_ts: BIGINT, start of the op in ns
 -- column op_end: BIGINT, end of the op in ns

@@ -3,7 +3,7 @@
 --
 -- maker: given
 -- absent: no table of Intel's trace analyzer was given
--- column rank: INTEGER, distributed rank, NULL when the file names none
+-- column rank: INTEGER, distributed rank, NULL when the file does not state it
 -- column node: VARCHAR, name of the node
 -- column node_id: BIGINT, number of the node in its graph
 -- column engine: VARCHAR, MME, TPC, DMA ...

@@ -15,7 +15,7 @@
 -- column node_id: BIGINT, number of the node in its graph
 -- column engine: VARCHAR, MME, TPC, DMA, NIC ...
 -- column op: VARCHAR, operation of the node
--- column dtype: VARCHAR, data type, as the input names it
+-- column dtype: VARCHAR, data type, as the input writes it
 -- column input_shapes: VARCHAR, shapes of its inputs, the slowest dimension first
 -- column output_shapes: VARCHAR, shapes of its results, the slowest dimension first
 -- column ops: VARCHAR, the ops that the compiler fused into the node

@@ -3,7 +3,7 @@
 --
 -- maker: given
 -- absent: no post-graph JSON was given (prof-data/post-graph of an .hltv, or GRAPH_VISUALIZATION=1)
--- column rank: INTEGER, distributed rank, NULL when the file names none
+-- column rank: INTEGER, distributed rank, NULL when the file does not state it
 -- column recipe: BIGINT, id of the recipe
 -- column recipe_name: VARCHAR, name of the recipe
 -- column node: VARCHAR, name of the node

@@ -8,6 +8,6 @@
 -- column track: BIGINT, thread that launched the recipe (tracks.id)
 -- column ts: BIGINT, start of the call in ns
 -- column end: BIGINT, end of the call in ns
--- column recipe: BIGINT, id of the recipe, NULL where the call does not say
+-- column recipe: BIGINT, id of the recipe, NULL when the call does not state it
 -- column in_flight: BIGINT, number of unfinished launches of its stream
 SELECT id, rank, track, ts, "end", recipe, in_flight FROM _recipe_calls WHERE in_flight IS NOT NULL

@@ -3,9 +3,9 @@
 -- An execution ends when no lane works on the node and one of these follows: other work on that engine, work of another
 -- launch, or a lane that already ran the node. An execution is split into runs at times when no lane works and the
 -- number of activations is a multiple of the cores; in the only public recording, of a Gaudi 3, this agrees with
--- Intel's analyzer. Only Gaudi 3 names cores; on other devices an execution is one run.
+-- Intel's analyzer. Only traces of a Gaudi 3 show cores; on other devices, an execution is one run.
 --
--- Where no trace shows the work, the runs come from Intel's trace analyzer, which names no recipe.
+-- Where no trace shows the work, the runs come from Intel's trace analyzer, which does not state the recipe.
 --
 -- In a simulated trace each engine has only one lane, so the lanes of a node are unknown.
 --
@@ -19,7 +19,7 @@
 -- column node_id: BIGINT, number of the node in its graph
 -- column engine: VARCHAR, MME, TPC, DMA, NIC ...
 -- column op: VARCHAR, operation of the node
--- column dtype: VARCHAR, data type, as the trace names it
+-- column dtype: VARCHAR, data type, as the trace writes it
 -- column run: BIGINT, number of the run, from 1
 -- column execution: BIGINT, number of the node's execution that the run belongs to, from 1
 -- column ts: BIGINT, start in ns

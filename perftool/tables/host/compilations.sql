@@ -1,5 +1,5 @@
 -- One row per compilation of a graph: by torch.compile, or by the Gaudi graph compiler. The events of one
--- compilation, on any lanes, form one row. Logs and metrics are used if the trace shows no compilation.
+-- compilation form one row, even on different lanes. Logs and metrics are used if the trace shows no compilation.
 --
 -- needs: _traced_compilations, _log_compilations
 -- empty without: _traced_compilations or _log_compilations

@@ -1,4 +1,5 @@
--- One row per start of a data loader's workers. A loader without persistent_workers=True starts them for each pass.
+-- One row per start of a data loader's workers. A loader without persistent_workers=True starts them for each pass over
+-- the data.
 --
 -- A new iterator draws a random number for its workers and then starts them. The next op belongs to the sampler or to
 -- the first fetch. If an iterator keeps its workers, only the sampler draws random numbers, and the next op follows

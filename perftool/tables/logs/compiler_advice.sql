@@ -2,7 +2,7 @@
 --
 -- maker: given
 -- absent: no graph_compiler_perf.log was given
--- column rank: INTEGER, distributed rank, NULL when the file names none
+-- column rank: INTEGER, distributed rank, NULL when the file does not state it
 -- column priority: VARCHAR, high or low, as the compiler rates it
 -- column check: VARCHAR, the compiler's check that produced the advice
 -- column tensor: VARCHAR, the tensor that the advice concerns

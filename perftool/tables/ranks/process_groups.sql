@@ -6,7 +6,7 @@
 -- needs: _collective_waits, _group_roles, ranks
 -- empty without: _collective_waits
 -- column role: VARCHAR, description of the group in the recordings (tp, dp, ...), else its shape: all, inner (neighbours), outer (every n-th rank) or group
--- column named: BOOLEAN, whether the recordings give the role
+-- column named: BOOLEAN, whether the recordings contain the role
 -- column group_name: VARCHAR, process group, when recorded
 -- column ranks: INTEGER[], ranks whose traces show the group
 -- column hosts: BIGINT, number of hosts of these ranks; NULL when unknown

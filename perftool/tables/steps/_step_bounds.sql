@@ -51,9 +51,9 @@ called AS (
     FROM launches AS c ASOF JOIN host_steps AS s ON s.rank = c.rank AND c.ts >= s.ts
     WHERE c."end" <= s."end"
 ),
--- A stream runs in order, so only work on another stream (a persistent kernel, a late collective) can outlast the work of
--- the next step; such work does not extend its own step. This does not apply before a step with far less work, which may
--- have been cut off after its first copy.
+-- A stream runs in order, so only work on another stream (a persistent kernel, a late collective) can outlast the work
+-- of the next step; such work does not extend its own step. This does not apply before a step with far less work, which
+-- may have been cut off after its first copy.
 next_steps AS (
     SELECT rank, ordinal, CASE WHEN lead(work) OVER w >= 0.5 * work THEN lead(device_end) OVER w END AS next_end
     FROM (SELECT rank, ordinal, sum(device_ops) AS work, max(device_end) AS device_end FROM called GROUP BY rank, ordinal)

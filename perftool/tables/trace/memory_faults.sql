@@ -12,6 +12,6 @@
 -- column process_ns: BIGINT, CPU time of the process
 -- column system_ns: BIGINT, the part of process_ns that the process spent in the operating system
 -- column page_faults: BIGINT, minor page faults of the process: first uses of memory that the system had to provide
--- column faulted_bytes: BIGINT, size of the memory that the page faults provided; more if the system used huge pages
--- column grown_bytes: BIGINT, by how much the resident memory of the process grew
--- column renewed_ns: BIGINT, the part of system_ns in which the system provided freed memory again: in proportion to faulted_bytes without grown_bytes; NULL if the time per page fault is too long for that
+-- column faulted_bytes: BIGINT, page_faults times the page size; with huge pages, the system provided more memory
+-- column grown_bytes: BIGINT, growth of the process's resident memory
+-- column renewed_ns: BIGINT, the part of system_ns spent on providing freed memory again, estimated as system_ns * (faulted_bytes - grown_bytes) / faulted_bytes; NULL if page faults do not explain system_ns

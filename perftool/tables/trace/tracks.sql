@@ -6,8 +6,8 @@
 -- column rank: INTEGER, distributed rank of the trace
 -- column pid: VARCHAR, process id as written in the file (a number, a text, or empty)
 -- column tid: VARCHAR, thread id as written in the file
--- column process: VARCHAR, process name, NULL when the file has none
--- column thread: VARCHAR, thread name, NULL when the file has none
+-- column process: VARCHAR, process name, NULL when not recorded
+-- column thread: VARCHAR, thread name, NULL when not recorded
 -- column side: VARCHAR, 'host' or 'device'
 -- column engine: VARCHAR, Gaudi engine group (MME, TPC, DMA, PDMA, NIC, ROT, other); NULL elsewhere
 WITH named AS (
