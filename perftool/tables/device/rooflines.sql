@@ -1,9 +1,9 @@
 -- One row per matmul with recorded shapes on a known device: its time compared with the device's roofline.
 --
--- A matmul is a call (mm, addmm, bmm, baddbmm) with all kernels that it launched. The bound is the longer of two
--- times: the operations at the peak rate of the data type, and one transfer of the operands and the result at the
--- memory's bandwidth. The formulas are those of op_efficiency. Matmuls of 32-bit operands count as TF32 only when a
--- kernel's name says so; matmuls whose data type has no published rate on the device are left out.
+-- A matmul is a call of mm, addmm, bmm or baddbmm, with all its kernels. The bound is the longer of two times: the
+-- operations at the peak rate of the data type, and one transfer of the operands and the result at the memory's
+-- bandwidth. The formulas are those of op_efficiency. Matmuls of 32-bit operands count as TF32 only when a kernel's
+-- name says so; matmuls whose data type has no published rate on the device are left out.
 --
 -- absent: the trace shows no matmuls with shapes (record_shapes=True) and a data type with a known rate on the device
 -- needs: matmuls, ops, _op_work, _op_bounds

@@ -18,9 +18,9 @@
 -- column grids: VARCHAR, for ops of a serving engine: names and grids of a call's kernels, as JSON
 -- column calls: BIGINT, number of calls that launched work; number of kernels where no op launched them
 -- column kernel_ns: BIGINT, time of the work
--- column matrix_ns: BIGINT, the part of kernel_ns in kernels that matmuls lists
+-- column matrix_ns: BIGINT, the part of kernel_ns in kernels listed in matmuls
 -- column tf32: BOOLEAN, whether matmuls of 32-bit operands run as TF32 (matmuls.tf32)
--- column transfer: BOOLEAN, whether the device's memory does not limit the speed: collectives, and copies from or to other memory
+-- column transfer: BOOLEAN, whether something other than the device's memory limits the speed, as in collectives and in copies from or to other memory
 WITH matrix AS (SELECT id, tf32 FROM matmuls),
 transfers AS (SELECT id FROM _device_work WHERE transfer OR coalesce(direction, 'device_to_device') <> 'device_to_device'),
 graphs AS (SELECT id FROM launches WHERE name IN (SELECT name FROM roles WHERE role = 'graph_launch')),

@@ -1,4 +1,4 @@
--- One row per op, shapes and types of its inputs, and rank: the time of its kernels compared with the device's peaks.
+-- One row per rank, op, input shapes and input types: the time of the kernels compared with the device's peaks.
 --
 -- Device work (kernels, copies, fills, collectives) that starts inside the complete steps counts once: under the
 -- innermost op or annotation that launched it, else under its name on the device. Work on several lanes at once adds

@@ -15,7 +15,7 @@ WITH stated AS (
 parts AS (
     SELECT id, rank, recipe, nullif(a[1], '') AS name, nullif(a[2], '') AS handle FROM stated
     UNION ALL
-    -- If a call states no id, its handle determines it.
+    -- If a call does not state the id, its handle determines it.
     SELECT c.id, c.rank, coalesce(c.recipe, h.recipe), c.name, c.handle
     FROM _recipe_calls AS c
     LEFT JOIN (SELECT rank, a[2] AS handle, min(recipe) AS recipe FROM stated WHERE a[2] <> '' GROUP BY rank, a[2]) AS h

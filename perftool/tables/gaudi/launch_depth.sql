@@ -1,5 +1,5 @@
--- Gaudi 2 and 3: one row per launch of a recipe that states the number of unfinished launches of its stream (inFlight).
--- It shows whether the host is ahead of the device, even if the device's lanes are not recorded.
+-- Gaudi 2 and 3: one row per launch of a recipe with a recorded number of unfinished launches in its stream (inFlight).
+-- This number shows whether the host is ahead of the device, even if the device's lanes are not recorded.
 --
 -- needs: _recipe_calls
 -- empty without: _recipe_calls

@@ -1,4 +1,4 @@
--- One row per process group and rank of flight-recorder dumps: the progress of the rank.
+-- One row per process group and rank in flight-recorder dumps: the progress of the rank.
 --
 -- maker: given
 -- column rank: INTEGER, rank of the dump

@@ -12,8 +12,8 @@
 -- column recorded_ns: BIGINT, duration of the recording, including time before its first event
 -- column longest_ns: BIGINT, duration of the longest complete step, 0 without steps
 WITH
--- The profiler's own span begins with the recording. Its end may include the profiler's own work, but nothing of the
--- program comes after it; an annotation around the profiler's end lasts longer.
+-- The profiler's own span begins with the recording. Its end may include the profiler's own work, but no work of the
+-- program follows it. An annotation around the profiler's end lasts longer.
 noted AS (SELECT rank, min(ts) AS ts, max("end") AS "end" FROM slices WHERE cat = 'trace' GROUP BY rank),
 counted AS (
     SELECT rank, max(host_end - host_ts) AS longest_ns FROM steps WHERE NOT partial AND step IS NOT NULL GROUP BY rank

@@ -1,5 +1,5 @@
--- One row per stretch of forward work that no backward pass follows, in a recording that trains: an evaluation, a
--- rollout, the pass of a frozen or averaged model, or a transform of the inputs.
+-- One row per stretch of forward work that no backward pass follows, in the recording of a training run: an evaluation,
+-- a rollout, the pass of a frozen or averaged model, or a transform of the inputs.
 --
 -- A matmul, convolution or attention counts if neither it nor an op inside it is differentiated. A stretch lasts from
 -- the first such op to the last one before the next differentiated op, backward function or optimizer call. There are

@@ -27,7 +27,7 @@ counted AS (
     WHERE c.ts < s.host_end
     GROUP BY s.rank, s.host_ts
 )
--- In every healthy recording that we know, each launch of the median step has a kernel. The limit for comparing runs
+-- In all healthy recordings that we have, each launch of the median step has a kernel. The limit for comparing runs
 -- is the same (MOST_LOST_KERNELS in perftool/engine/report/complete_steps.py).
 SELECT rank, sum(calls)::BIGINT AS launches, sum(lost)::BIGINT AS lost, median(counted.lost / calls) AS ratio, ratio > 0.05 AS many
 FROM counted

@@ -1,7 +1,7 @@
 -- The meaning of each event category.
 --
 -- needs: _vocabulary
--- column category: VARCHAR, in lower case
+-- column category: VARCHAR, event category in lower case
 -- column kind: VARCHAR, normalised category (slices.cat); if side is 'lane', only for events on host lanes
 -- column side: VARCHAR, 'host', 'device', or 'lane' (the event's lane decides)
 -- column by_name: BOOLEAN, whether only names distinguish copies and fills from other work in this category
