@@ -5,7 +5,7 @@
 -- empty without: device_ops
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, name of the kernel or copy
--- column total_ns: BIGINT, time
+-- column total_ns: BIGINT, time of the work
 -- column count: BIGINT, number of units of work
 WITH work AS (
     SELECT d.rank, d.name, greatest(d.ts, w.ts) AS ts, least(d."end", w."end") AS "end"

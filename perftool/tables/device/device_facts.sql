@@ -1,7 +1,7 @@
 -- One row per figure of a device: published or estimated figures from devices.toml, and figures measured on a CPU.
 --
 -- maker: given
--- column device: VARCHAR, name in traces
+-- column device: VARCHAR, device name in traces
 -- column fact: VARCHAR, memory, memory_bandwidth, pcie_bandwidth, link_bandwidth (to the other devices of a host, one way), compute_units (SMs, CUs), the number of an engine's lanes (MME engines, TPC engines), matrix_clock (of Gaudi's MME), or the peak rate of a unit (matrix or vector) for a data type
 -- column value: DOUBLE, the figure, in the unit of the column unit
 -- column unit: VARCHAR, bytes, bytes/s, count, Hz or FLOP/s

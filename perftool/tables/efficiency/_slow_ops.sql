@@ -25,8 +25,8 @@
 -- column kernel: VARCHAR, name of the kernel with the most time, apart from kernels that only change a layout
 -- column kernels: BIGINT, number of kernels that the calls launched, whatever their names
 -- column layout_ns: BIGINT, time of the kernels that only change a layout
--- column fastest_ns: BIGINT, kernel time at the 10th percentile of the calls
--- column slowest_ns: BIGINT, kernel time at the 90th percentile of the calls
+-- column fastest_ns: BIGINT, 10th percentile of the calls' kernel time
+-- column slowest_ns: BIGINT, 90th percentile of the calls' kernel time
 -- column args: VARCHAR, arguments of that kernel's longest run, as JSON
 -- column units: INTEGER, compute units of the device
 -- column capability: INTEGER, compute capability of the device, times 10

@@ -8,13 +8,13 @@
 -- column any_ns: BIGINT, time in which any engine works
 -- column mme_ns: BIGINT, time in which the MME works
 -- column tpc_ns: BIGINT, time in which the TPC works
--- column dma_ns: BIGINT, time in which DMA or PDMA work
+-- column dma_ns: BIGINT, time in which DMA or PDMA works
 -- column together_ns: BIGINT, time in which both MME and TPC work
 -- column tpc_alone_ns: BIGINT, time in which the TPC works and the MME does not
 -- column dma_alone_ns: BIGINT, time in which DMA works, and neither MME nor TPC does
--- column others_ns: BIGINT, time in which other engines work, and MME, TPC and DMA do not
--- column low_ns: BIGINT, time in which the MME works on types below 32 bits
--- column typed_ns: BIGINT, time in which the MME works on types below 32 bits or on 32-bit types
+-- column others_ns: BIGINT, time in which other engines work and MME, TPC and DMA do not
+-- column low_ns: BIGINT, time in which the MME works on types narrower than 32 bits
+-- column typed_ns: BIGINT, time in which the MME works on 32-bit or narrower types
 -- column build_ns: BIGINT, time in which the host builds lazy graphs
 -- column bridge: BOOLEAN, whether the bridge's events are recorded
 WITH win AS (

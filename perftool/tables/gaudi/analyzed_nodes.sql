@@ -16,11 +16,11 @@
 -- column exposed_ns: BIGINT, the part of active_ns that is not hidden behind another engine
 -- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, number of lanes that worked on the node
--- column min_engine_ns: BIGINT, work of the least busy lane
--- column max_engine_ns: BIGINT, work of the busiest lane
--- column avg_engine_ns: BIGINT, mean work of a lane
+-- column min_engine_ns: BIGINT, busy time of the least busy lane
+-- column max_engine_ns: BIGINT, busy time of the busiest lane
+-- column avg_engine_ns: BIGINT, mean busy time of a lane
 -- column input_shapes: VARCHAR, shapes of the inputs, as the file writes them
 -- column output_shapes: VARCHAR, shapes of the results, as the file writes them
 -- column expected_ns: BIGINT, the graph compiler's estimate
--- column utilisation: DOUBLE, share of the MME's cycles that compute
+-- column utilisation: DOUBLE, share of MME cycles that compute
 -- column strategy: VARCHAR, how the MME computes the node

@@ -27,19 +27,19 @@
 -- column exposed_ns: BIGINT, the part of active_ns that is not hidden behind another compute engine
 -- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, largest number of lanes of a run
--- column min_engine_ns: BIGINT, work of the least busy lane of a run, summed over the runs
--- column max_engine_ns: BIGINT, work of the busiest lane of a run, summed over the runs
--- column avg_engine_ns: DOUBLE, mean work of a lane of a run, summed over the runs
+-- column min_engine_ns: BIGINT, busy time of the least busy lane of a run, summed over the runs
+-- column max_engine_ns: BIGINT, busy time of the busiest lane of a run, summed over the runs
+-- column avg_engine_ns: DOUBLE, mean busy time of a lane of a run, summed over the runs
 -- column parallel_share: DOUBLE, active_ns / span_ns
 -- column expected_ns: BIGINT, the compiler's estimate of the time of all runs
 -- column expected_ratio: DOUBLE, span_ns / expected_ns
--- column utilisation: DOUBLE, share of the MME's cycles that compute, as estimated by the compiler
+-- column utilisation: DOUBLE, share of MME cycles that compute, as estimated by the compiler
 -- column strategy: VARCHAR, how the MME computes the node
 -- column flops: BIGINT, operations of one run
 -- column bytes: BIGINT, bytes of device memory that one run reads and writes
 -- column tflops: DOUBLE, achieved TFLOP/s
 -- column mfu: DOUBLE, tflops as a share of the device's peak rate for the type
--- column roofline_ratio: DOUBLE, time at the device's peak rate or memory bandwidth, whichever is longer / span_ns
+-- column roofline_ratio: DOUBLE, time at the device's peak rate or at its memory bandwidth (the longer of the two) / span_ns
 WITH ran AS (
     SELECT rank, graph, min(recipe) AS recipe, min(recipe_name) AS recipe_name, node, node_id, engine, first(op ORDER BY ts, run) AS op, first(dtype ORDER BY ts, run) AS dtype,
            count(DISTINCT execution) AS runs, arg_max(ts, (dur, -ts)) AS ts, max(dur) AS dur, sum(dur)::BIGINT AS span_ns,

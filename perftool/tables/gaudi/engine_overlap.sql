@@ -9,7 +9,7 @@
 -- column busy_ns: BIGINT, time in which any engine works
 -- column mme_ns: BIGINT, time in which the MME works
 -- column tpc_ns: BIGINT, time in which the TPC works
--- column dma_ns: BIGINT, time in which DMA or PDMA work
+-- column dma_ns: BIGINT, time in which DMA or PDMA works
 -- column together_ns: BIGINT, time in which both MME and TPC work
 -- column mme_alone_ns: BIGINT, time in which only the MME works
 -- column tpc_alone_ns: BIGINT, time in which only the TPC works

@@ -15,8 +15,8 @@
 -- column output_shapes: VARCHAR, shapes of its results as JSON, the slowest dimension first
 -- column flops: BIGINT, operations of one run, for matmuls and convolutions
 -- column bytes: BIGINT, bytes of device memory that one run reads and writes, without tensors in on-chip memory
--- column expected_cycles: BIGINT, expected cycles of the MME
+-- column expected_cycles: BIGINT, number of MME cycles that the compiler expects
 -- column expected_dma_ns: BIGINT, expected time of a copy
--- column utilisation: DOUBLE, expected share of the MME's cycles that compute
+-- column utilisation: DOUBLE, expected share of MME cycles that compute
 -- column strategy: VARCHAR, how the MME computes the node
 -- column ops: VARCHAR, the kernels that were fused into the node, else the nodes of the model's graph that it comes from

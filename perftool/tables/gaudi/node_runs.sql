@@ -30,9 +30,9 @@
 -- column activations: BIGINT, number of pieces of work
 -- column lanes: BIGINT, number of lanes that worked on the run; NULL if unknown
 -- column node_lanes: BIGINT, number of lanes that worked on the execution; NULL if unknown
--- column min_engine_ns: BIGINT, work of the least busy lane
--- column max_engine_ns: BIGINT, work of the busiest lane
--- column avg_engine_ns: DOUBLE, mean work of a lane
+-- column min_engine_ns: BIGINT, busy time of the least busy lane
+-- column max_engine_ns: BIGINT, busy time of the busiest lane
+-- column avg_engine_ns: DOUBLE, mean busy time of a lane
 -- column parallel_share: DOUBLE, active_ns / dur
 WITH simulated AS (SELECT DISTINCT i.rank FROM inputs AS i JOIN _issues AS s USING (path) WHERE i.kind = 'trace' AND s.kind = 'simulated'),
 cores AS (

@@ -10,7 +10,7 @@
 -- column ts: BIGINT, start of the call in ns
 -- column dur: BIGINT, duration of the call in ns
 -- column end: BIGINT, end of the call in ns
--- column correlation: BIGINT, id shared with the device work, when the trace has one
+-- column correlation: BIGINT, id shared with the device work, when recorded
 -- column recipe: BIGINT, recipe that was launched (Gaudi)
 -- column device_ops: BIGINT, number of units of device work submitted
 -- column device_ts: BIGINT, start of the first unit of this work in ns

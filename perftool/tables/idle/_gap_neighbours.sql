@@ -7,9 +7,9 @@
 -- column cause: VARCHAR, _idle_totals.name: between_ops or unknown
 -- column before: VARCHAR, the last op that ends before the longest stretch
 -- column after: VARCHAR, the first op that begins after the longest stretch
--- column pair_before: VARCHAR, the op before the stretches between the pair
--- column pair_after: VARCHAR, the op after the stretches between the pair
--- column pair_times: BIGINT, number of these stretches
+-- column pair_before: VARCHAR, first op of the pair
+-- column pair_after: VARCHAR, second op of the pair
+-- column pair_times: BIGINT, number of stretches between the pair
 -- column pair_ns: BIGINT, total time of these stretches
 WITH stretches AS (SELECT rank, cause, ts, dur, "end" FROM gap_causes WHERE cause IN ('between_ops', 'unknown')),
 named AS (

@@ -13,7 +13,7 @@
 -- empty without: _gap_parts
 -- column gap: BIGINT, the gap (gaps.id)
 -- column rank: INTEGER, distributed rank
--- column cause: VARCHAR, capture (of a graph), profiler, queued (the work was submitted but does not start), launch_latency, start_up (calls that are slow once), compile, fallback, dataloader, collective, sync, copy, graph_build, optimizer, launch_call, framework_op, checkpoint, queue, pipe, lock, sleep, python, blocked, no_core, autograd, between_ops or unknown
+-- column cause: VARCHAR, capture (of a graph), profiler, queued (the work was submitted but does not start), launch_latency, start_up (calls that are slow only once), compile, fallback, dataloader, collective, sync, copy, graph_build, optimizer, launch_call, framework_op, checkpoint, queue, pipe, lock, sleep, python, blocked, no_core, autograd, between_ops or unknown
 -- column proof: VARCHAR, kind of event that shows the cause: call, op, annotation, frame, thread (its CPU times), flow (from the launch to the work) or next event; NULL where nothing was recorded
 -- column phase: VARCHAR, phases.phase in which the part begins
 -- column ts: BIGINT, start in ns

@@ -4,7 +4,7 @@
 -- column rank: INTEGER, rank of the dump
 -- column group_name: VARCHAR, name of the process group
 -- column number: BIGINT, sequence number of the collective in its group; sends and receives have separate numbers, which differ between ranks
--- column name: VARCHAR, name of the call, such as nccl:all_reduce or nccl:send 0->1, where the numbers count members of the group
+-- column name: VARCHAR, name of the call, such as nccl:all_reduce or nccl:send 0->1, where the numbers are positions in the group
 -- column state: VARCHAR, scheduled, started, completed, or failed (it ended with an error)
 -- column sizes: VARCHAR, shapes of the inputs
 -- column created_ns: BIGINT, time of the call, by the clock of the rank's host

@@ -10,7 +10,7 @@
 -- column waiting: BIGINT, number of waiting requests at the end of the interval
 -- column cache_ratio: DOUBLE, share of the KV cache in use at the end of the interval
 -- column prefix_hit_ratio: DOUBLE, share of prompt tokens found in the prefix cache
--- column preemptions: BIGINT, number of requests that lost their place in the cache
+-- column preemptions: BIGINT, number of requests evicted from the cache
 -- column drafted: BIGINT, number of tokens drafted by speculative decoding
 -- column accepted: BIGINT, number of drafted tokens that were accepted
 -- column acceptance_length: DOUBLE, tokens that a call of the model produces on average, with speculative decoding

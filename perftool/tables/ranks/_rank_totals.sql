@@ -21,11 +21,11 @@
 -- column syncs: BIGINT, number of waits for the device that begin in the window
 -- column peak_bytes: BIGINT, peak of allocated device memory, NULL when not recorded
 -- column lost_kernels_ratio: DOUBLE, lost_kernels.ratio, NULL without kernel launches
--- column host: BOOLEAN, whether the trace has host slices
--- column device: BOOLEAN, whether the trace has device work
+-- column host: BOOLEAN, whether the trace contains host slices
+-- column device: BOOLEAN, whether the trace contains device work
 -- column loader: BOOLEAN, whether the trace shows data loading
--- column inputs: BOOLEAN, whether the trace has copies from host to device
--- column runtime: BOOLEAN, whether the trace has calls into the device's runtime
+-- column inputs: BOOLEAN, whether the trace contains copies from host to device
+-- column runtime: BOOLEAN, whether the trace contains calls into the device's runtime
 WITH masks AS (
     SELECT t.rank, t.mask, sum(t."end" - t.ts) AS ns
     FROM _timeline AS t JOIN windows AS w ON w.rank = t.rank AND t.ts >= w.ts AND t."end" <= w."end" GROUP BY t.rank, t.mask

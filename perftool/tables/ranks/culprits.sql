@@ -27,7 +27,7 @@
 -- column why: VARCHAR, explanation of the cause
 -- column group_names: VARCHAR[], groups of slow links
 -- column factor: DOUBLE, time of other groups' collectives / time of the collectives on the slow links
--- column step_ns: BIGINT, mean step over the ranks
+-- column step_ns: BIGINT, mean step time over the ranks
 -- column estimate_ns: BIGINT, cost of the straggler per step, estimated from exposed collectives; NULL for links
 -- column replayed_ns: BIGINT, cost of the straggler per step according to the replay; NULL if the replay is unreliable
 -- column predicted_ns: BIGINT, replayed_ns, if both estimates agree or the subject is links

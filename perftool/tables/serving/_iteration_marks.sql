@@ -99,7 +99,7 @@ calls AS (
     SELECT p.id, p.rank, p.track, p.name AS phase, p.ts, p."end"
     FROM profiled AS p ASOF LEFT JOIN warm_ups AS w ON w.rank = p.rank AND p.ts >= w.ts
     WHERE p.name IN ('prefill', 'decode') AND (w.reach IS NULL OR p."end" > w.reach)
-        -- The slice of the model's call names the shape only on the first rank; on the others it is model_executable.
+        -- The name of the model's call shows the shape only on the first rank; on other ranks, it is model_executable.
         AND p.rank IN (SELECT rank FROM forwards UNION SELECT rank FROM profiled WHERE name = 'model_executable')
 ),
 -- The first counter and the first call of the model after the start of a slice belong to this slice.

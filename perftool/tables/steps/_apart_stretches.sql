@@ -6,7 +6,7 @@
 -- empty without: windows, _extents
 -- column rank: INTEGER, distributed rank
 -- column work: VARCHAR, the recurring work: step, loop or op
--- column before: BOOLEAN, whether the stretch is before this work; else after it
+-- column before: BOOLEAN, true if the stretch is before this work, false if it is after
 -- column ts: BIGINT, start in ns
 -- column end: BIGINT, end in ns
 -- column recorded_ns: BIGINT, duration of the recording, including time before its first event

@@ -81,7 +81,7 @@ classes AS (
     SELECT k.rank, k.class, greatest(k.ts, x.host_ts) AS ts, least(k."end", x.host_end) AS "end"
     FROM kinds AS k JOIN _extents AS x USING (rank)
     UNION ALL SELECT rank, 6, host_ts, host_end FROM _extents
-    -- Waits for the device only matter during the profiler's own work.
+    -- Waits for the device matter only during the profiler's own work.
     UNION ALL SELECT w.rank, 7, w.ts, w."end" FROM syncs AS w SEMI JOIN shown AS p ON p.rank = w.rank AND p.role = 'profiler'
 ),
 united AS (SELECT * FROM interval_union(classes)),

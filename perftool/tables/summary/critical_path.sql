@@ -8,7 +8,7 @@
 -- column step: INTEGER, step of the stretch (steps.step)
 -- column place: INTEGER, position on the path of the rank, from 1
 -- column kind: VARCHAR, host, dataloader, kernel, memcpy, memset, collective or delay
--- column task: BIGINT, slices.id of the device work or the host activity; NULL without a slice
+-- column task: BIGINT, slices.id of the device work or the host activity; NULL if there is no slice
 -- column name: VARCHAR, name of the slice; for a delay, the work before and after it
 -- column track: BIGINT, tracks.id, NULL for a delay
 -- column ts: BIGINT, start in the recording in ns

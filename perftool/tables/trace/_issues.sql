@@ -3,8 +3,8 @@
 --
 -- maker: given
 -- column path: VARCHAR, path of the file
--- column kind: VARCHAR, what happened
+-- column kind: VARCHAR, kind of loss or repair
 -- column count: BIGINT, number of events, records or lines
 -- column bytes: BIGINT, size of the affected text, NULL when unknown
 -- column offset: BIGINT, byte offset of the first occurrence in the uncompressed input, NULL when unknown
--- column message: VARCHAR, one sentence
+-- column message: VARCHAR, what happened, in one sentence

@@ -3,5 +3,5 @@
 -- maker: given
 -- column vendor: VARCHAR, type of device; NULL for names that PyTorch writes on every device
 -- column subject: VARCHAR, what the name belongs to: runtime, op, kernel, memcpy, category, process ...
--- column role: VARCHAR, the role that the name assigns
+-- column role: VARCHAR, role of the name
 -- column pattern: VARCHAR, a name in lower case; * matches any text

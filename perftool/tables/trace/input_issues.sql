@@ -2,11 +2,11 @@
 --
 -- needs: _issues, _overlapping_steps, _pairs, _set_aside, inputs
 -- column path: VARCHAR, path of the file
--- column kind: VARCHAR, what happened, for example dropped events
+-- column kind: VARCHAR, kind of loss or repair, for example dropped events
 -- column count: BIGINT, number of events, records or lines
 -- column bytes: BIGINT, size of the affected text, NULL when unknown
 -- column offset: BIGINT, byte offset of the first occurrence in the uncompressed input, NULL when unknown
--- column message: VARCHAR, one sentence
+-- column message: VARCHAR, what happened, in one sentence
 SELECT * FROM _issues
 UNION ALL
 -- Overlapping steps are known only once all steps have been read.

@@ -7,8 +7,8 @@
 -- needs: machines
 -- column rank: INTEGER, distributed rank
 -- column cores: DOUBLE, number of cores the process may use
--- column step_ns: BIGINT, median step during the recording
--- column quiet_step_ns: BIGINT, median step before the recording, without the profiler
+-- column step_ns: BIGINT, median step time during the recording
+-- column quiet_step_ns: BIGINT, median step time before the recording, without the profiler
 -- column wall_ns: BIGINT, duration of the recording
 -- column own_ns: BIGINT, CPU time of the process and its data-loader workers
 -- column busy_ns: BIGINT, time in which the allowed cores ran any process, summed over cores

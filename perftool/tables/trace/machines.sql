@@ -9,8 +9,8 @@
 -- column cores: DOUBLE, number of cores the process may use: the smaller of its CPU affinity and its cgroup quota
 -- column torch_threads: INTEGER, number of threads that PyTorch uses for an op
 -- column loader_workers: INTEGER, number of data-loader workers
--- column step_ns: BIGINT, median step during the recording, measured on the host
--- column quiet_step_ns: BIGINT, median step before the recording, without the profiler
+-- column step_ns: BIGINT, median step time during the recording, measured on the host
+-- column quiet_step_ns: BIGINT, median step time before the recording, without the profiler
 -- column wall_ns: BIGINT, duration of the recording
 -- column own_ns: BIGINT, CPU time of the process and its data-loader workers
 -- column process_ns: BIGINT, CPU time of the process
