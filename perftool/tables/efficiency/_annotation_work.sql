@@ -1,4 +1,4 @@
--- Device work by annotation of the program (record_function). Work belongs to the outermost annotation around its
+-- Device work per annotation of the program (record_function). Work belongs to the outermost annotation around its
 -- launch. An annotation around nearly the whole window is ignored if the annotations inside it cover most of the
 -- window. Backward work outside all annotations belongs to the annotation around the op that it differentiates.
 --

@@ -4,7 +4,7 @@
 -- sequences of a rank, each with at least 5 % of that lane's work; they do not overlap. A sequence may start
 -- anywhere within a layer.
 --
--- absent: no sequence of kernels repeats itself three times in a row
+-- absent: no sequence of kernels runs three times in a row
 -- needs: _chain_places, device_ops, ops, op_efficiency
 -- empty without: _chain_places
 -- column rank: INTEGER, distributed rank

@@ -5,7 +5,7 @@
 -- starting and draining a kernel. The columns from blocks to idle_units describe the kernel's longest run.
 -- perftool/shortfalls.toml contains the shares, with sources, and the reasons, which are conditions on these columns.
 --
--- absent: no op with a model takes much longer than the device needs, or its shapes or its device are unknown
+-- absent: no op with a cost model takes much longer than the device needs, or its shapes or its device are unknown
 -- maker: judge_ops
 -- needs: _slow_ops
 -- empty without: _slow_ops

@@ -4,7 +4,7 @@
 -- A node of the trace matches a node of a compiled graph if their recipes, names and engines are equal, and their
 -- numbers if both have one.
 --
--- absent: the input does not name the nodes of the device's work; a trace with hardware lanes, the profiler's CSV or JSON, and *_analyzed_nodes.csv do
+-- absent: the input does not identify the nodes that the device ran; a trace with hardware lanes, the profiler's CSV or JSON, and *_analyzed_nodes.csv do
 -- needs: node_runs, _node_work, graph_nodes, analyzed_nodes, known_devices, device_facts
 -- empty without: _node_work or analyzed_nodes
 -- column rank: INTEGER, distributed rank

@@ -1,6 +1,6 @@
 -- One row per host thread that feeds the device: a thread that launches at least 5 % of the rank's device work, or that
 -- has the profiler steps. Loader workers, pinning threads and watchdogs launch little or nothing. If a rank has neither
--- launches nor profiler steps, the thread that runs most of the ops counts.
+-- launches nor profiler steps, the thread with the most ops counts.
 --
 -- needs: launches, slices, tracks, _vocabulary
 -- empty without: tracks

@@ -1,5 +1,4 @@
--- The memory in use on a device at the device's peak, largest first. The rows of a device add up to the allocated
--- bytes.
+-- The memory in use on each device at its peak, largest first. The rows of a device add up to the allocated bytes.
 --
 -- needs: _memory_moments, allocations
 -- empty without: _memory_moments

@@ -1,4 +1,4 @@
--- The memory in use on a device at the peak and at the end of each step, by kind. The kinds add up to the allocated
+-- The memory in use on each device at the peak and at the end of each step, by kind. The kinds add up to the allocated
 -- bytes.
 --
 -- needs: _memory_moments, allocations

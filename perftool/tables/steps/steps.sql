@@ -1,5 +1,5 @@
--- One row per step, or one for the whole recording when no step was marked or detected. The parts of the breakdown
--- exclude each other, in the order of the columns, and add up to the step. As in PyTorch's TensorBoard plugin, kernel
+-- One row per step, or one for the whole recording when no step was marked or detected. Each moment counts in the first
+-- column of the breakdown that applies, so the columns add up to the step. As in PyTorch's TensorBoard plugin, kernel
 -- includes collectives. Together, compute, collective, copy and fill cover the same time as kernel, memcpy, memset and
 -- communication, but divide it by the purpose of the device work.
 --
