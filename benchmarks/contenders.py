@@ -24,7 +24,7 @@ PERFETTO = (
 
 
 def perftool(*paths: str) -> str:
-    """The whole analysis with all rules, as the command runs it."""
+    """The whole analysis with all rules, as in the command."""
     from perftool.engine.analysis import analyze
     from perftool.errors import PerfToolError
 
@@ -39,20 +39,20 @@ def perftool(*paths: str) -> str:
 
 
 def json_load(path: str) -> None:
-    """The standard library's decoder, which makes a dict of every event."""
+    """The standard library's decoder, which creates a dict for every event."""
     with open(path, encoding="utf-8") as stream:
         json.load(stream)
 
 
 def orjson_loads(path: str) -> None:
-    """The fastest general decoder for Python, which makes a dict of every event."""
+    """The fastest general decoder for Python, which creates a dict for every event."""
     import orjson
 
     orjson.loads(Path(path).read_bytes())
 
 
 def msgspec_typed(path: str) -> None:
-    """The fastest typed decoder for Python: makes a struct of every event, and leaves its arguments as text."""
+    """The fastest typed decoder for Python, which creates a struct for every event and leaves its arguments as text."""
     import msgspec
 
     texts = [(key, str, "") for key in ("ph", "cat", "name")]

@@ -141,7 +141,7 @@ def zeroed(*, drop: bool) -> Step:
 
 
 def averaged(*, together: bool) -> Step:
-    """A training step with a moving average of the weights, updated tensor by tensor, or all at once."""
+    """A training step with a moving average of the weights, updated tensor by tensor or all at once."""
     model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(20)])
     weights = [weight.detach() for weight in model.parameters()]
     averages = [weight.clone() for weight in weights]
@@ -411,7 +411,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def measured(steps: list[Step], clock: Callable[[], float] = time.process_time) -> list[float]:
-    """The shortest time of each of ``steps``, in s."""
+    """Return the shortest time of each step, in s."""
     best = [math.inf] * len(steps)
     until = time.monotonic() + _SECONDS
     while time.monotonic() < until or math.inf in best:
@@ -434,7 +434,7 @@ def recorded(step: Step, path: Path) -> None:
 
 
 def answered(step: Step) -> perftool.Report:
-    """The report on a recording of ``step``."""
+    """Record ``step`` and return the report."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         with undisturbed():
@@ -443,7 +443,7 @@ def answered(step: Step) -> perftool.Report:
 
 
 def median_gain(gains: Sequence[Gain | None]) -> str:
-    """The median of ``gains`` as a share of the step; ``nothing`` unless most reports promise a gain."""
+    """Return the median of ``gains`` as a share of the step; ``nothing`` unless most reports promise a gain."""
     found = sorted((gain for gain in gains if gain), key=lambda gain: gain.share_of_step)
     if 2 * len(found) <= len(gains):
         return "nothing"
@@ -452,7 +452,7 @@ def median_gain(gains: Sequence[Gain | None]) -> str:
 
 
 def row(name: str) -> str:
-    """A row of the table of pairs."""
+    """Measure a pair and return its row of the table."""
     code, before, after = PAIRS[name]
     slow, quick = figures(before, after)
     reports = answers(before)
@@ -473,7 +473,7 @@ def script_row(name: str) -> str:
 
 
 def answers(make: Callable[[], Step]) -> list[perftool.Report]:
-    """The reports on three recordings of a step."""
+    """Record a step three times and return the reports."""
     step = make()
     for _ in range(2):
         step()
@@ -481,7 +481,7 @@ def answers(make: Callable[[], Step]) -> list[perftool.Report]:
 
 
 def figures(before: Callable[[], Step], after: Callable[[], Step]) -> tuple[float, float]:
-    """The shortest time of a step before and after the advice, in s."""
+    """Return the shortest time of a step before and after the advice, in s."""
     steps = [before(), after()]
     for step in steps * 2:
         step()

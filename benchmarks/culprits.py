@@ -1,4 +1,4 @@
-"""Reports on simulated runs with a known culprit: whom they name, and the reported cost compared with the true cost.
+"""Compares reports on simulated runs with the truth: the culprit that they name, and the cost that they report.
 
 ``python benchmarks/culprits.py [RANKS [NAME ...]]`` prints the first table of benchmarks/culprits.md, for the runs
 whose names contain one of the given texts. ``python benchmarks/culprits.py hard [NAME ...]`` prints the table of the
@@ -93,7 +93,7 @@ def truth(layout: Layout, steps: int) -> float:
 
 @dataclass(frozen=True)
 class Answer:
-    """The true cost of the run's troubles, compared with a healthy run, and the report's gains and first sentence."""
+    """The true cost of a run's troubles compared with a healthy run, and the report's gains and first sentence."""
 
     name: str
     costs: str
@@ -102,7 +102,7 @@ class Answer:
 
 
 def answer_for(case: Case) -> Answer:
-    """Simulate the run of ``case``, and analyse it."""
+    """Simulate the run of ``case`` and analyse it."""
     run = simulate(case.layout, case.troubles, case.steps)
     costs = f"{(run.step_us - truth(case.layout, case.steps)) / 1e3:.2f}"
     with tempfile.TemporaryDirectory() as folder:

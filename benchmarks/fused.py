@@ -94,7 +94,7 @@ OPTIMIZERS: dict[str, tuple[str, Callable[[Any, bool], Any], Callable[[Any], Any
 
 
 class Model(nn.Module):
-    """A module that only holds parameters."""
+    """A module that only contains parameters."""
 
     def __init__(self, params: list[nn.Parameter]) -> None:
         super().__init__()

@@ -42,7 +42,7 @@ class Results:
     packed: Packed | None = None
 
     def cost(self, program: str) -> Cost | None:
-        """The cost of ``program``; None if it gave no number."""
+        """Return the cost of ``program``; None if it was not measured."""
         return next((row.cost for row in self.rows if row.program == program), None)
 
 
@@ -52,7 +52,7 @@ def goal_table(
     small: Mapping[str, Cost],
     logs: Mapping[str, float],
 ) -> str:
-    """The goals and the measurements; ``found`` has the results by source and size in MB, ``logs`` are MB/s."""
+    """Return a table of goals and measurements; ``found`` are results by source and size in MB, ``logs`` are MB/s."""
     sources, sizes = list(dict.fromkeys(source for source, _ in found)), sorted({size for _, size in found})
     first = sizes[0]
 
@@ -83,7 +83,7 @@ def goal_table(
 
 
 def packed(results: Results) -> str:
-    """The CPU time for a packed trace, as a multiple of the time to unpack it and analyse the plain trace."""
+    """Return the CPU time for a packed trace, as a multiple of the time to unpack it and analyse the plain trace."""
     cost = results.cost("perftool")
     if cost is None or results.packed is None:
         return "-"
@@ -91,29 +91,29 @@ def packed(results: Results) -> str:
 
 
 def short(source: Path) -> str:
-    """The name of a trace without the common suffix."""
+    """Return the name of a trace without its suffix."""
     return source.name.removesuffix(".gz").removesuffix(".json")
 
 
 def over(results: Results, program: str, other: str) -> str:
-    """The CPU time of ``program`` as a multiple of that of ``other``."""
+    """Return the CPU time of ``program`` as a multiple of that of ``other``."""
     one, two = results.cost(program), results.cost(other)
     return f"{one.cpu / two.cpu:.2f}" if one and two else "-"
 
 
 def wall_share(results: Results) -> str:
-    """The wall time of the analysis over its CPU time."""
+    """Return the wall time of the analysis divided by its CPU time."""
     cost = results.cost("perftool")
     return f"{cost.wall / cost.cpu:.2f}" if cost else "-"
 
 
 def growth(small: Results, large: Results) -> str:
-    """The CPU time per MB of a large file over the same for a small file."""
+    """Return the CPU time per MB of a large file, as a multiple of that of a small file."""
     one, two = small.cost("perftool"), large.cost("perftool")
     return f"{two.cpu / large.megabytes / (one.cpu / small.megabytes):.2f}" if one and two else "-"
 
 
 def peak(results: Results) -> str:
-    """The peak memory of the analysis in MiB."""
+    """Return the peak memory of the analysis in MiB."""
     cost = results.cost("perftool")
     return f"{cost.peak / 2**20:.0f}" if cost else "-"

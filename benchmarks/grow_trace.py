@@ -49,7 +49,7 @@ class Block:
     strides: tuple[int, ...]
 
     def text(self, repetition: int) -> str:
-        """The events of one repetition, counted from 0, as the inside of a JSON array."""
+        """Return the events of a repetition, counted from 0, as the inside of a JSON array."""
         shifted = zip(self.numbers, self.strides, strict=True)
         return self.template % tuple(number + repetition * stride for number, stride in shifted)
 
@@ -73,7 +73,7 @@ def grow(source: Path, target: Path, megabytes: float) -> int:
     events = trace.pop("traceEvents")
     block = make_block([event for event in events if "ts" in event and event["ph"] != "M"])
     names = [layout(event) for event in events if event["ph"] == "M"]
-    # The text before the events: all keys, then the opening bracket of the array, which comes last.
+    # The text before the events: all other keys, then the opening bracket of the array.
     head = json.dumps({**trace, "traceEvents": []}, indent=2, default=float).removesuffix("]\n}")
     with target.open("w", encoding="utf-8") as stream:
         stream.write(head + "\n" + ",\n".join([*names, block.text(0)]))
@@ -86,7 +86,7 @@ def grow(source: Path, target: Path, megabytes: float) -> int:
 
 
 def read(source: Path) -> dict[str, Any]:
-    """The trace as decoded JSON, with exact decimal times."""
+    """Decode the JSON of a trace, with exact decimal times."""
     content = source.read_bytes()
     if content.startswith(GZIP):
         content = gzip.decompress(content)
@@ -95,7 +95,7 @@ def read(source: Path) -> dict[str, Any]:
 
 
 def make_block(events: list[Event]) -> Block:
-    """The text of ``events`` with its holes."""
+    """Build the text of ``events`` with its holes."""
     strides = strides_of(events)
     texts, numbers, steps = [], [], []
     for event in events:
@@ -133,7 +133,7 @@ def is_link(key: str, value: object) -> bool:
 
 
 def strides_of(events: list[Event]) -> Strides:
-    """Strides that keep repetitions apart."""
+    """Return strides that keep repetitions apart."""
     start = min(event["ts"] for event in events)
     end = max(event["ts"] + event.get("dur", 0) for event in events)
     links = (value for event in events for key, value in event.get("args", {}).items() if is_link(key, value))
@@ -143,12 +143,12 @@ def strides_of(events: list[Event]) -> Strides:
 
 
 def above(numbers: Iterable[int]) -> int:
-    """The next number that no event uses."""
+    """Return a number above all ``numbers``."""
     return max(numbers, default=0) + 1
 
 
 def layout(event: Event) -> str:
-    """The event as JSON, laid out as the profiler does it: the arguments on a line of their own, after other fields."""
+    """Return the event as JSON in the profiler's layout: the arguments on a separate line, after the other fields."""
     head = json.dumps({key: value for key, value in event.items() if key != "args"}, default=float)[1:-1]
     args = json.dumps(event.get("args", {}), default=float)[1:-1]
     tail = f',\n    "args": {{\n      {args}\n    }}' if args else ""

@@ -1,4 +1,4 @@
-"""How fast logs are read: a console log of a training run, and one with the debug output of the bridge."""
+"""Writes logs to measure how fast they are read: the console log of a training run, or the bridge's debug output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, islice
 from pathlib import Path
 
-# Sizes in MB. The difference between the two times leaves out the fixed costs, above all the start of the program.
+# Sizes in MB. The difference between the two times excludes fixed costs, mainly the start of the program.
 SMALL_MB, LARGE_MB = 5, 65
 # The share of lines that the reader extracts.
 SHARES = {"runtime log": 0.02, "debug log": 0.1}

@@ -43,7 +43,7 @@ class Ran:
 
 
 def run(command: Sequence[str], limit: float, environment: Mapping[str, str]) -> Ran:
-    """Run ``command`` once, for ``limit`` s at most."""
+    """Run ``command`` once, for at most ``limit`` s."""
     with tempfile.TemporaryFile() as output:
         start = time.perf_counter()
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
@@ -61,7 +61,7 @@ def run(command: Sequence[str], limit: float, environment: Mapping[str, str]) ->
 
 
 def measure(command: Sequence[str], limit: float, environment: Mapping[str, str]) -> Cost:
-    """Run ``command`` once. Raises RunError when it fails, and when it takes more than ``limit`` s."""
+    """Run ``command`` once. Raises RunError if it fails or takes more than ``limit`` s."""
     ran = run(command, limit, environment)
     if ran.code is None:
         raise RunError(f"stopped after {limit:.0f} s")
@@ -71,5 +71,5 @@ def measure(command: Sequence[str], limit: float, environment: Mapping[str, str]
 
 
 def best(costs: Sequence[Cost]) -> Cost:
-    """The minimum of several runs in each column, which estimates the cost on an undisturbed machine."""
+    """Return the minimum of each cost over several runs, which estimates the cost on an undisturbed machine."""
     return Cost(min(c.cpu for c in costs), min(c.wall for c in costs), min(c.peak for c in costs))

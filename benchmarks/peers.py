@@ -65,14 +65,14 @@ class Places:
         return ran
 
     def plain(self, source: Path) -> Path:
-        """The unpacked trace, because one of the programs reads no packed ones."""
+        """Unpack a trace, because one of the programs cannot read packed ones."""
         target = self.folder / source.name.removesuffix(".gz")
         target.write_bytes(gzip.decompress(source.read_bytes()) if source.suffix == ".gz" else source.read_bytes())
         return target
 
 
 def outcome(ran: Ran) -> dict[str, Any]:
-    """The result of one run: exit code, whether a traceback was printed, last line of output, CPU s and peak MiB."""
+    """Return the result of a run: exit code, whether it printed a traceback, last output line, CPU s and peak MiB."""
     traceback = "Traceback (most recent call last)" in ran.output and ran.code != 0
     says = textwrap.shorten(ran.last_line, 400, placeholder=" …")
     return {"code": ran.code, "traceback": traceback, "says": says, **_figures(ran.cost)}
@@ -83,7 +83,7 @@ def _figures(cost: Cost) -> dict[str, Any]:
 
 
 def speed(places: Places, megabytes: float) -> dict[str, Any]:
-    """Two traces, grown to a size. Every program analyses each trace in full; the programs take turns."""
+    """Grow two traces to a size and measure how every program analyses them in full; the programs take turns."""
     found = {}
     for name in LARGE:
         trace = places.folder / f"{name}.json"
@@ -97,7 +97,7 @@ def speed(places: Places, megabytes: float) -> dict[str, Any]:
 
 
 def runs(places: Places, _: float) -> dict[str, Any]:
-    """Runs of several kinds: each program's cost, exit code and output."""
+    """Return each program's cost, exit code and output on several kinds of runs."""
     found = {}
     for name, where, what in RUNS:
         source = (places.traces if where == "traces" else ROOT) / name
@@ -111,7 +111,7 @@ def runs(places: Places, _: float) -> dict[str, Any]:
 
 
 def numbers(places: Places, _: float) -> dict[str, Any]:
-    """Each program's output for a trace, before and after a few kernels get an impossible duration."""
+    """Return each program's output for a trace, before and after a few kernels get an impossible duration."""
     plain = places.plain(places.traces / NUMBERS)
     trace = json.loads(plain.read_bytes())
     kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
@@ -126,7 +126,7 @@ def numbers(places: Places, _: float) -> dict[str, Any]:
 
 
 def broken(places: Places, _: float) -> dict[str, Any]:
-    """How each program ends on copies of one trace, each damaged in a different way."""
+    """Return how each program ends on copies of a trace that are damaged in different ways."""
     whole = places.plain(places.traces / BASE).read_bytes()
     found = {}
     for what, damage in DAMAGES.items():
@@ -139,7 +139,7 @@ def broken(places: Places, _: float) -> dict[str, Any]:
 
 
 def _events(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[bytes], bytes]:
-    """Damage that changes the list of events."""
+    """Return a function that damages a trace by changing its list of events."""
 
     def damage(whole: bytes) -> bytes:
         trace = json.loads(whole)
@@ -150,7 +150,7 @@ def _events(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[bytes
 
 
 def _first(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
-    """Damage that replaces the first ``old`` after the middle."""
+    """Return a function that damages a trace by replacing the first ``old`` after the middle."""
 
     def damage(whole: bytes) -> bytes:
         at = whole.index(old, len(whole) // 2)
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def method(options: Options) -> dict[str, str]:
-    """The date, the machine and the versions of the programs."""
+    """Return the date, the machine and the versions of the programs."""
     machine = f"{processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
     return {"day": datetime.date.today().isoformat(), "machine": machine, "versions": versions(options)}
 

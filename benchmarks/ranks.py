@@ -50,7 +50,7 @@ class Run:
 
 
 def make_ranks(source: Path, folder: Path, megabytes: float, ranks: int) -> int:
-    """Write the trace of each of ``ranks`` into ``folder``; returns the bytes of one.
+    """Write a trace for each of ``ranks`` ranks into ``folder``; returns the size of one in bytes.
 
     The ranks' clocks are a few ms apart, like those of different machines.
     """
@@ -77,7 +77,7 @@ def write_rank(grown: Path, target: Path, rank: int, ranks: int, ahead_ns: int) 
 
 
 def head_of(head: str, rank: int, ranks: int, ahead_ns: int) -> str:
-    """The text before the events, for another rank."""
+    """Return the text before the events, changed for ``rank``."""
     if '"distributedInfo"' not in head:
         head = head.replace("{", f'{{\n  "distributedInfo": {{"rank": {rank}, "world_size": {ranks}}},', 1)
     if '"baseTimeNanoseconds"' not in head:
@@ -87,7 +87,7 @@ def head_of(head: str, rank: int, ranks: int, ahead_ns: int) -> str:
 
 
 def make_small(folder: Path, ranks: int) -> int:
-    """Write a run of small ranks, one of which has a slow loader, into ``folder``; returns the mean bytes of one."""
+    """Write a run of small ranks, one with a slow loader, into ``folder``; returns the mean trace size in bytes."""
     sys.path[:0] = [str(TESTS), str(TESTS / "engine")]
     from culprits import one_rank, write_run
 
@@ -123,13 +123,13 @@ def measure(arguments: Sequence[str], ranks: int, jobs: int = 1) -> Run:
 
 
 def over(folder: Path, ranks: int, jobs: int, report: bool) -> list[str]:
-    """The arguments that analyse the first ``ranks`` of ``folder`` with ``jobs`` processes."""
+    """Return the arguments to analyse the first ``ranks`` ranks in ``folder`` with ``jobs`` processes."""
     traces = [str(folder / f"rank{rank}.json") for rank in range(ranks)]
     return [*(["report", *traces] if report else ["analyze", *traces, *JSON]), "--jobs", str(jobs)]
 
 
 def cpu_time() -> float:
-    """CPU time of all finished child processes, in s."""
+    """Return the CPU time of all finished child processes, in s."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -146,7 +146,7 @@ def require_all(output: bytes, ranks: int) -> None:
 
 
 def watched(process: subprocess.Popen[bytes]) -> Iterator[int]:
-    """The memory of all processes of a run, sampled until it ends."""
+    """Sample the memory of all processes of a run until it ends."""
     # Not poll(): it would reap the process before communicate() does.
     while process.returncode is None:
         yield sum(memory_of(pid) for pid in family(process.pid))
@@ -154,7 +154,7 @@ def watched(process: subprocess.Popen[bytes]) -> Iterator[int]:
 
 
 def family(pid: int) -> list[int]:
-    """A process and its descendants."""
+    """Return the ids of a process and its descendants."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     except OSError:
@@ -163,7 +163,7 @@ def family(pid: int) -> list[int]:
 
 
 def memory_of(pid: int) -> int:
-    """The proportional set size of a process in bytes, 0 when it has ended."""
+    """Return the proportional set size of a process in bytes; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -176,7 +176,7 @@ HEAD = """| command | ranks | text | jobs | wall s | CPU s | CPU s per rank | pe
 
 
 def row(run: Run, size: int) -> str:
-    """A Markdown row for a run over traces of ``size`` bytes."""
+    """Return a Markdown row for a run on traces of ``size`` bytes each."""
     text = f"{run.ranks * size / 1e6:,.0f} MB"
     times = f"{run.wall:.0f} | {run.cpu:.1f} | {run.cpu / run.ranks:.3f}"
     ends = f"{run.peak / 2**20:,.0f} | {run.document / 1e6:.2f} MB |"
@@ -192,7 +192,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The options of the command line."""
+    """Parse the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("trace", type=Path, nargs="?")
     parser.add_argument("--megabytes", type=float, default=60)
@@ -203,7 +203,7 @@ def arguments() -> argparse.Namespace:
 
 
 def large(given: argparse.Namespace) -> Iterator[tuple[Run, int]]:
-    """A run for each number of ranks and of processes, with the bytes of one rank's trace."""
+    """Yield a run for each number of ranks and processes, with the size of one rank's trace in bytes."""
     with tempfile.TemporaryDirectory(prefix="ranks-") as name:
         folder = Path(name)
         size = make_ranks(given.trace, folder, given.megabytes, max(given.ranks))
@@ -213,7 +213,7 @@ def large(given: argparse.Namespace) -> Iterator[tuple[Run, int]]:
 
 
 def small(given: argparse.Namespace) -> Iterator[tuple[Run, int]]:
-    """Three runs for each number of ranks, with the mean bytes of one rank's trace."""
+    """Yield three runs for each number of ranks, with the mean size of one rank's trace in bytes."""
     for ranks in given.ranks:
         with tempfile.TemporaryDirectory(prefix="ranks-") as name:
             run, parts = Path(name, "run"), Path(name, "parts")

@@ -53,18 +53,18 @@ class Options:
     pythons: Mapping[str, str] = field(default_factory=dict)
 
     def python(self, program: str) -> str:
-        """The interpreter for which the program is installed."""
+        """Return the interpreter for which the program is installed."""
         return self.pythons.get(program, sys.executable)
 
 
 def environment() -> dict[str, str]:
-    """The environment of a run: this checkout precedes an installed package, and bytecode is cached, as for users."""
+    """Return the environment of a run: it uses this checkout, not an installed package, and caches bytecode."""
     ours = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**ours, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
 
 
 def compare(trace: Path, megabytes: float, options: Options) -> list[Row]:
-    """The cost of every program on ``trace``, in interleaved rounds; slow programs run in the first round only."""
+    """Measure every program on ``trace`` in interleaved rounds; slow programs only run in the first round."""
     costs: dict[str, list[Cost]] = defaultdict(list)
     notes: dict[str, str] = {}
     for turn in range(options.rounds):
@@ -92,12 +92,12 @@ def run_once(program: str, trace: Path, options: Options, costs: dict[str, list[
 
 
 def contender(program: str, trace: Path, options: Options) -> list[str]:
-    """The command that runs ``program`` on ``trace`` once."""
+    """Return the command that runs ``program`` on ``trace`` once."""
     return [options.python(program), str(ROOT / "benchmarks" / "contenders.py"), program, str(trace)]
 
 
 def measured(options: Options, folder: Path) -> dict[tuple[Path, float], Results]:
-    """Every program's cost, for each source and size in MB."""
+    """Return every program's cost for each source and size in MB."""
     found = {}
     for source in options.sources:
         for megabytes in options.sizes:
@@ -111,7 +111,7 @@ def measured(options: Options, folder: Path) -> dict[tuple[Path, float], Results
 
 
 def unpacking(trace: Path, options: Options) -> Packed:
-    """The cost of analysing ``trace`` packed by gzip, and of unpacking it with gzip."""
+    """Measure the cost of analysing ``trace`` packed by gzip, and of unpacking it with gzip."""
     subprocess.run(["gzip", "-k", str(trace)], check=True)
     packed = Path(f"{trace}.gz")
     command = contender("perftool", packed, options)
@@ -124,7 +124,7 @@ def unpacking(trace: Path, options: Options) -> Packed:
 
 
 def tables(options: Options, folder: Path) -> Iterator[str]:
-    """The Markdown tables: the goals, the small tasks, and one for each source and size."""
+    """Yield the Markdown tables: the goals, the small tasks, and one for each source and size."""
     found, small = measured(options, folder), small_things(options, folder)
     logs = {kind: log_rate(kind, options, folder) for kind in SHARES}
     yield f"## Goals\n\n{goal_table(found, options.slow, small, logs)}"
@@ -150,7 +150,7 @@ def grown(source: Path, trace: Path, megabytes: float) -> float:
 
 
 def size_table(rows: Sequence[Row]) -> str:
-    """One row per program, with its ratios to ``YARDSTICK``."""
+    """Return a table with one row per program and its ratios to ``YARDSTICK``."""
     yardstick = next((row.cost for row in rows if row.program == YARDSTICK), None)
     lines = ["| program | CPU s | ratio | wall s | peak MiB | ratio | |", "|---|" + "--:|" * 5 + "---|"]
     for row in rows:
@@ -160,7 +160,7 @@ def size_table(rows: Sequence[Row]) -> str:
 
 
 def numbers_of(cost: Cost, yardstick: Cost | None) -> Iterator[str]:
-    """A program's cells in the table: CPU time and its ratio, wall time, memory and its ratio."""
+    """Yield a program's cells in the table: CPU time and its ratio, wall time, memory and its ratio."""
     yield f"{cost.cpu:.2f}"
     yield f"{cost.cpu / yardstick.cpu:.2f}" if yardstick else "-"
     yield f"{cost.wall:.2f}"
@@ -169,7 +169,7 @@ def numbers_of(cost: Cost, yardstick: Cost | None) -> Iterator[str]:
 
 
 def small_things(options: Options, folder: Path) -> dict[str, Cost]:
-    """The cost of starting the program, and of a whole ``analyze`` of a small trace."""
+    """Measure the cost of starting the program, and of a whole ``analyze`` of a small trace."""
     trace = folder / "small.json"
     grown(SAMPLE, trace, 0.006)
     module = [options.python("perftool"), "-m", "perftool"]
@@ -179,7 +179,7 @@ def small_things(options: Options, folder: Path) -> dict[str, Cost]:
 
 
 def log_rate(kind: str, options: Options, folder: Path) -> float:
-    """MB of log per second of CPU time, from the difference between a small and a large log."""
+    """Return the MB of log read per second of CPU time, from the difference between a small and a large log."""
     costs = []
     for megabytes in (SMALL_MB, LARGE_MB):
         log = folder / "console.log"
@@ -191,7 +191,7 @@ def log_rate(kind: str, options: Options, folder: Path) -> float:
 
 
 def small_table(small: Mapping[str, Cost]) -> str:
-    """One row per command."""
+    """Return a table with one row per command."""
     lines = ["| command | CPU s | wall s | peak MiB |", "|---|--:|--:|--:|"]
     for name, cost in small.items():
         lines.append(f"| {name} | {cost.cpu:.2f} | {cost.wall:.2f} | {cost.peak / 2**20:.0f} |")
@@ -199,7 +199,7 @@ def small_table(small: Mapping[str, Cost]) -> str:
 
 
 def method(options: Options) -> str:
-    """Date, machine, versions and method of the measurement."""
+    """Return the date, machine, versions and method of the measurement."""
     day = datetime.date.today().isoformat()
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     sources = ", ".join(f"`{source.name}`" for source in options.sources)
@@ -214,13 +214,13 @@ def method(options: Options) -> str:
 
 
 def processor() -> str:
-    """The name of the processor, as the system reports it."""
+    """Return the name of the processor, as the system reports it."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "processor")
 
 
 def versions(options: Options) -> str:
-    """The versions of the measured packages, as reported by the interpreters that run them."""
+    """Return the versions of the measured packages, as reported by the interpreters that run them."""
     script = "import sys, importlib.metadata as m; print(', '.join(f'{p} {m.version(p)}' for p in sys.argv[1:]))"
     commands = (
         [options.python(program), "-c", script, *PACKAGES[program]] for program in options.programs if PACKAGES[program]

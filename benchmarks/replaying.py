@@ -12,7 +12,7 @@ from perftool.engine.rules import evaluate
 
 
 def measure(path: str) -> str:
-    """A line about the trace at ``path``."""
+    """Measure the trace at ``path`` and return a line of text."""
     spent = 0.0
     replaying = evaluate.predicted
 

@@ -38,8 +38,8 @@ _MODEL = {
 class Case:
     """A server's options and its load. ``load`` lists runs of ``vllm bench serve`` that run at the same time.
 
-    ``profile_s`` is the time that the profiler runs, 0 for a run without it. ``request`` has the parameters of one more
-    request, sent just after the profiler starts; with ``warm``, it is also sent before the load.
+    ``profile_s`` is how long the profiler runs, 0 for a run without it. ``request`` contains the parameters of another
+    request, which is sent just after the profiler starts; with ``warm``, it is also sent before the load.
     """
 
     server: str
@@ -89,10 +89,10 @@ CASES = {
                         (_random(32, 64, 448, 16),)),
     "larger_cache": Case(f"{_EAGER} --max-num-seqs 64 --max-model-len 1024 --num-gpu-blocks-override 1024",
                          (_random(32, 64, 448, 16),)),
-    # 48 tokens per iteration. The 16 generating requests take 16 of them, so prompts of 512 tokens take long.
+    # 48 tokens per iteration. Generating requests use up to 16 of them, so a 512-token prompt needs many iterations.
     "small_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 48", (_random(48, 512, 64, 16),)),
     "larger_budget": Case(f"{_EAGER} --max-num-seqs 32 --max-num-batched-tokens 512", (_random(48, 512, 64, 16),)),
-    # Each prompt has one of two prefixes of 1500 tokens, and 32 tokens of its own.
+    # Each prompt consists of one of two prefixes of 1500 tokens, and 32 tokens of its own.
     "no_prefix_cache": Case(_EAGER, (_PREFIX,)),
     "prefix_cache": Case(_EAGER.replace("--no-enable-prefix", "--enable-prefix"), (_PREFIX,)),
     # Prefix caching is on, but the prompts share nothing.
@@ -166,7 +166,7 @@ def _prompts(name: str) -> Iterator[str]:
 
 
 def main() -> int:
-    """Record each chosen case into a folder of its own."""
+    """Record each chosen case into its own folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--case", nargs="*", default=[*CASES, *_OFFLINE_CASES], choices=[*CASES, *_OFFLINE_CASES])
@@ -211,7 +211,7 @@ def record(name: str, case: Case, model: Path, folder: Path) -> None:
 
 @contextmanager
 def serve(case: Case, model: Path, folder: Path) -> Iterator[None]:
-    """A server that has answered two requests; its log is ``server.log`` in ``folder``."""
+    """Run a server that has already answered two requests; its log is ``server.log`` in ``folder``."""
     with _server(case, model, folder):
         _bench(_random(2, 16, 4, 1), model, folder, "warmup").wait()
         for name in ("warmup.txt", "warmup.json"):
@@ -257,7 +257,7 @@ def _server(case: Case, model: Path, folder: Path) -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """One compute thread, a cache of 1 GiB, a log line every second, and no outgoing request."""
+    """Return an environment with one compute thread, a 1 GiB cache, a log line every second, and no network access."""
     own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     # The server offers /reset_prefix_cache only in development mode.
     own["VLLM_SERVER_DEV_MODE"] = "1"

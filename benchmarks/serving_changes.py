@@ -107,7 +107,7 @@ def main() -> int:
 
 
 def _runs(tool: str, change: Change, name: str, model: Path, folder: Path) -> list[Path]:
-    """The folders of two runs of the case ``name``."""
+    """Return the folders of two runs of the case ``name``."""
     case = replace(CASES[name], stacks=False) if change.query else replace(CASES[name], profile_s=0)
     # A server compiles a function only once, so a run that measures the compilation needs a new server.
     servers = _RUNS if case.request else 1
@@ -119,7 +119,7 @@ def _runs(tool: str, change: Change, name: str, model: Path, folder: Path) -> li
 
 
 def _served(tool: str, change: Change, case: Case, model: Path, place: Path, runs: int) -> list[Path]:
-    """The folders of ``runs`` runs on one server; complete runs of an earlier call are used again."""
+    """Return the folders of ``runs`` runs on one server; complete runs of an earlier call are reused."""
     if not place.exists():
         begun = place.with_suffix(".begun")
         shutil.rmtree(begun, ignore_errors=True)
@@ -157,7 +157,7 @@ def _one_run(tool: str, change: Change, case: Case, model: Path, run: Path) -> N
 
 
 def _predicted(change: Change, rule: str, reports: Sequence[Mapping[str, Any]]) -> str:
-    """The prediction from the report on the first of the runs before the change."""
+    """Return the prediction in the report on the first run before the change."""
     findings = [one for report in reports for one in report["findings"] if one["code"] == rule]
     if not findings:
         return f"[{rule}](rules/{rule}.md) does not fire"
@@ -188,7 +188,7 @@ def _reports(tool: str, run: Path) -> list[dict[str, Any]]:
 
 
 def _recordings(run: Path) -> list[Path]:
-    """The folder of the run's recording, whose name ``record`` chooses; empty if there is none."""
+    """Return the folder of the run's recording, whose name ``record`` chooses; empty if there is none."""
     return sorted((run / "recording").glob("*"))
 
 
@@ -206,7 +206,7 @@ def _ask_tool(tool: str, *words: str) -> str:
 
 
 def _in_words(name: str, value: Any) -> str:
-    """``value`` in the unit that the end of ``name`` gives."""
+    """Format ``value`` in the unit at the end of ``name``."""
     if value is None:
         return "unknown"
     if name.endswith(("_ns", "_ms")):

@@ -6,12 +6,12 @@ from perftool.bench.workloads.weights import Shape, bert_base_shapes, resnet50_s
 
 __all__ = ["SETS", "Shape"]
 
-# Expansion, kernel size, channels and repetitions of the inverted blocks.
+# Expansion, kernel size, channels and repetitions of the inverted residual blocks.
 _MOBILENET = ((1, 3, 16, 1), (6, 3, 24, 2), (6, 3, 32, 3), (6, 3, 64, 4), (6, 3, 96, 3), (6, 3, 160, 3), (6, 3, 320, 1))
 
 
 def _convolution(*shape: int) -> list[Shape]:
-    """The weight of a convolution, and the parameters of the normalisation after it."""
+    """The weight of a convolution and the parameters of the normalisation after it."""
     return [shape, (shape[0],), (shape[0],)]
 
 
@@ -39,7 +39,7 @@ def vit_b_shapes() -> list[Shape]:
 
 
 def lora_shapes(rank: int = 16) -> list[Shape]:
-    """Adapters of all linear layers of a Llama of 1 billion parameters: 224 tensors, 11.3 million elements."""
+    """The adapters of all linear layers of a Llama with 1 billion parameters: 224 tensors, 11.3 million elements."""
     hidden, keys, inner = 2048, 512, 8192
     linear = ((hidden, hidden), (hidden, keys), (hidden, keys), (hidden, hidden))
     linear += ((hidden, inner), (hidden, inner), (inner, hidden))

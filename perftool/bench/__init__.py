@@ -27,13 +27,13 @@ _OPTIMIZERS = {
 
 
 def benchmark_names() -> list[str]:
-    """The names of all benchmarks, sorted; torch is not imported."""
+    """Return the sorted names of all benchmarks without importing torch."""
     modules = {module.name for module in iter_modules(__path__)} - _OTHER
     return sorted(modules | _OPTIMIZERS | {script.stem for script in (Path(__file__).parent / "scripts").glob("*.py")})
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """The benchmark ``name``. Raises PerfToolError for an unknown one, and MissingExtraError without torch."""
+    """Return the benchmark ``name``. Raises PerfToolError if there is none, and MissingExtraError without torch."""
     if name not in benchmark_names():
         raise PerfToolError(f"there is no benchmark {name!r}; the benchmarks are {', '.join(benchmark_names())}")
     try:

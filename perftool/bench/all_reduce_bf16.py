@@ -1,4 +1,4 @@
-"""``all_reduce_gradients`` with a buffer of float32, or of bfloat16, which halves the bytes sent."""
+"""``all_reduce_gradients`` with a float32 buffer, or with a bfloat16 buffer, which halves the bytes sent."""
 
 from __future__ import annotations
 

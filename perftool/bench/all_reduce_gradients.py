@@ -1,4 +1,4 @@
-"""Small models on several cards: one reduction per parameter during backward, or one after it."""
+"""Gradients of a small model reduced through hooks during backward, or all at once after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perftool.fused import all_reduce_gradients
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """DistributedDataParallel, the same with all its options for a static model, or ``all_reduce_gradients``."""
+    """A step with DistributedDataParallel (plain or with its options for static models) or ``all_reduce_gradients``."""
     if form == "torch":
         options = {"static_graph": True, "gradient_as_bucket_view": True}
         return step_form("DistributedDataParallel(static_graph=True, gradient_as_bucket_view=True)", setting, **options)

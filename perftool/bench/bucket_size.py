@@ -1,17 +1,17 @@
-"""DistributedDataParallel: its default bucket size, or the sizes that Gaudi's guide recommends for two models."""
+"""DistributedDataParallel with its default bucket size, or with the sizes in Gaudi's guide for two models."""
 
 from __future__ import annotations
 
 from perftool.bench.harness.case import Form, FormName, Setting
 from perftool.bench.workloads.data_parallel import on_ranks, step_form
 
-# Size of the advised buckets in MiB. The first two models have about as many MiB of gradients.
+# Size of the advised buckets in MiB; for the first two models, it is about the size of all gradients.
 _ADVISED = {"hundred": 100, "two hundred": 200, "recorded": 100}
 _DEFAULT = 25
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A step under DistributedDataParallel with buckets of the default or of the recommended size."""
+    """A step under DistributedDataParallel with buckets of the default or recommended size."""
     megabytes = _DEFAULT if form == "naive" else _ADVISED[setting.size]
     return step_form(f"DistributedDataParallel(bucket_cap_mb={megabytes})", setting, bucket_cap_mb=megabytes)
 

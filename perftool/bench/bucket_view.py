@@ -1,4 +1,4 @@
-"""DistributedDataParallel: separate gradients, or gradients that are views of the buckets."""
+"""DistributedDataParallel with separate gradients, or with gradients that are views of the buckets."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
 _BATCH, _SIDE, _WORKERS = 24, 32, 2
 _FOR_EVER = 10**6
-# Batches that each worker may prepare ahead, to bridge moments in which other processes use its core.
+# Batches that each worker may prepare ahead, for times when other processes use its core.
 _AHEAD = 4
 
 
@@ -32,7 +32,7 @@ _EPOCHS = {"small": _Epoch(6, 320), "large": _Epoch(16, 480)}
 
 
 class _Images(Dataset[torch.Tensor]):
-    """Synthetic images that take time to prepare; an index always gives the same image."""
+    """Synthetic images that take time to prepare; the same index always returns the same image."""
 
     def __init__(self, batches: int, side: int) -> None:
         self._samples, self._side = batches * _BATCH, side
@@ -79,7 +79,7 @@ class _Epochs:
         return list(self.model.parameters())
 
     def close(self) -> None:
-        """End the worker processes."""
+        """Stop the worker processes."""
         self._batches = None
 
 

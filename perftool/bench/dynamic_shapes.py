@@ -10,7 +10,7 @@ from torch.nn import functional
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# The number of sequence lengths is so small that torch.compile keeps recompiling instead of giving up. "automatic"
+# The number of sequence lengths is small enough for torch.compile to keep recompiling and not give up. "automatic"
 # keeps torch.compile's default, which switches to dynamic shapes after the second length.
 _LENGTHS = {"small": 4, "large": 7, "automatic": 7}
 _SHORTEST, _APART = 24, 8
@@ -18,7 +18,7 @@ _PASSES = 4
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """Passes over batches of all lengths, in a process of their own, so the time includes the first compilation."""
+    """Passes over batches of all lengths in a separate process, so the time includes the first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(Tokens(), setting, automatic=setting.size == "automatic")
     lengths = [_SHORTEST + _APART * index for index in range(_LENGTHS[setting.size])]

@@ -9,7 +9,7 @@ import torch
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.harness.launch import TUNED_HEAP
 
-# MiB of each temporary. By default, the C library returns freed blocks above 32 MiB to the system.
+# Size of each temporary in MiB. By default, the C library returns freed blocks above 32 MiB to the system.
 _MIB = {"small": 64, "large": 128}
 _RUNS = 9
 # Libraries in Debian's packages libtcmalloc-minimal4 and libjemalloc2, in order of preference.

@@ -9,13 +9,13 @@ import torch
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# The number of iterations is so small that torch.compile keeps recompiling instead of giving up.
+# The number of iterations is small enough for torch.compile to keep recompiling and not give up.
 _ITERATIONS = {"small": 4, "large": 7}
 _TOKENS = 32
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A form that runs all iterations. It has a process of its own, so its time includes the first compilation."""
+    """All iterations in a separate process, so the time includes the first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(Tokens(), setting)
     batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)

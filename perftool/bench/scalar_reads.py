@@ -10,13 +10,13 @@ from perftool.bench.harness.case import ASYNCHRONOUS, Benchmark, Form, FormName,
 
 _STEPS = 20
 _READ_EVERY = {"naive": 1, "advised": _STEPS}
-# Values of a batch, rows of the weights, and matmuls in a step. The host prepares a batch in about half of a device
-# step.
+# Values per batch, rows of the weights, and matmuls per step. Preparing a batch on the host takes about half as long as
+# a step on the device.
 _SIZES = {"small": (1 << 18, 384, 12), "large": (1 << 20, 768, 8)}
 
 
 class _Device:
-    """A thread that works through its own queue, like a device; PyTorch's kernels release the interpreter lock."""
+    """A thread that works through its own queue, like a device. PyTorch's kernels release the GIL meanwhile."""
 
     def __init__(self, rows: int, products: int, setting: Setting) -> None:
         self._queue = ThreadPoolExecutor(max_workers=1)
@@ -28,7 +28,7 @@ class _Device:
         return self._queue.submit(self._step, batch)
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._queue.shutdown()
 
     def _step(self, batch: torch.Tensor) -> torch.Tensor:

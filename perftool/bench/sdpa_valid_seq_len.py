@@ -39,7 +39,7 @@ def build(form: FormName, setting: Setting) -> Form:
         latest[:] = [output]
 
     def result() -> list[torch.Tensor]:
-        # The forms leave different values in the padding, which do not matter.
+        # The padding differs between forms, which does not matter.
         return [output.masked_fill(~valid[:, None, :, None], 0.0) for output in latest]
 
     return Form(_TITLES[form], run, result)

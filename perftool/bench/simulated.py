@@ -9,7 +9,7 @@ _ALL = (
     simulated_only("cpu_fallback", ("FBK101",), "Distances computed on the device instead of on the CPU"),
     simulated_only("engine_overlap", ("ENG103", "FUS103"), "Attention as one op, which keeps both engines busy"),
     simulated_only("explicit_synchronize", ("SYN102",), "Steps that do not wait for the device"),
-    # The two optimizers add epsilon at different places, hence the tolerance.
+    # The tolerance is large because the two optimizers add epsilon in different places.
     simulated_only(
         "gaudi_config",
         ("CFG104", "FUS101", "FUS102"),

@@ -8,16 +8,15 @@ from torch import nn
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# The number of calls is so small that torch.compile keeps recompiling instead of giving up.
+# The number of calls is small enough for torch.compile to keep recompiling and not give up.
 _CALLS = {"small": 4, "large": 7}
 _TOKENS = 32
-# During this number of calls, the factor on the output grows to 1.
+# The factor on the output grows to 1 over this number of calls.
 _WARM_UP = 10
 
 
 def build(form: FormName, setting: Setting) -> Form:
-    """A form that makes all calls, with torch.compile's defaults. It has a process of its own, so its time includes the
-    first compilation."""
+    """All calls with torch.compile's defaults in a separate process, so the time includes the first compilation."""
     torch.manual_seed(setting.seed)
     model = compiled(_Counting() if form == "naive" else _Buffered(), setting, automatic=True)
     batch = torch.randn(SEQUENCES, _TOKENS, WIDTH, generator=setting.generator()).to(setting.device)
@@ -34,7 +33,7 @@ def build(form: FormName, setting: Setting) -> Form:
 
 
 class _Counting(nn.Module):
-    """Counts in an attribute; torch.compile guards its value, so each call compiles again."""
+    """Counts in an attribute; torch.compile guards on its value, so each call recompiles."""
 
     def __init__(self) -> None:
         super().__init__()

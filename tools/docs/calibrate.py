@@ -74,7 +74,7 @@ def _ms(value: float | None) -> str:
 
 
 def row(pair: Pair) -> Row:
-    """The row of ``pair``: the gain that the report before the fix promises, and the step time after the fix."""
+    """Return the row of ``pair``: the gain promised by the report before the fix, and the step time after it."""
     first, second = _read(pair.before), _read(pair.after)
     was, now = _step_ms(first), _step_ms(second)
     gains = [found.gain for found in first.findings if found.code == pair.code and found.gain]
@@ -97,7 +97,7 @@ def _read(paths: Sequence[str]) -> Report:
 
 @cache
 def _report(paths: tuple[str, ...]) -> Report:
-    """The report on traces, cached because several rules may give advice on one pair."""
+    """Return the report on traces, cached because several rules may give advice on a pair."""
     return analyze(paths)
 
 
@@ -106,7 +106,7 @@ def _step_ms(report: Report) -> float:
 
 
 def shipped() -> Iterator[Pair]:
-    """The pairs of the repository, once for each rule that gives the advice."""
+    """Yield the pairs in the repository, once for each rule that gives the advice."""
     for rule in load_pack(builtin_folder()):
         folder = PAIRS / str(rule.benchmark)
         if rule.benchmark and folder.exists() and rule.benchmark not in NOT_ONE_STEP:
@@ -120,7 +120,7 @@ def _forms(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def recorded(names: Sequence[str]) -> Iterator[Row]:
-    """The benchmarks ``names``, or all that a CPU can show, recorded ``ROUNDS`` times with alternating forms.
+    """Record the benchmarks ``names``, or all that a CPU can run, ``ROUNDS`` times with alternating forms.
 
     Other load on a machine only makes steps longer, so the recording with the smallest median step counts for each
     form. Where possible, the true ratio is measured without a profiler, with alternating forms; its median counts.
@@ -156,7 +156,7 @@ def recorded(names: Sequence[str]) -> Iterator[Row]:
 
 
 def table(title: str, rows: Sequence[Row]) -> str:
-    """A Markdown table of ``rows`` below ``title``, with the median and the worst error."""
+    """Return a Markdown table of ``rows`` below ``title``, with the median and the worst error."""
     lines = [f"**{title}**", "", HEAD, *map(str, rows), ""]
     errors = [one.error for one in rows if one.error is not None]
     if errors:
@@ -169,12 +169,12 @@ def table(title: str, rows: Sequence[Row]) -> str:
 
 
 def kept() -> list[Row]:
-    """The rows from recordings that are not in the repository."""
+    """Return the rows from recordings that are not in the repository."""
     return [Row(**one) for one in json.loads(KEPT.read_text(encoding="utf-8"))]
 
 
 def keep(rows: Sequence[Row], made: Row) -> list[Row]:
-    """Replace the row of the same pair and rule in ``rows`` with ``made``; saves and returns the rows."""
+    """Replace the row for the same pair and rule in ``rows`` with ``made``; saves and returns the rows."""
     others = [one for one in rows if (one.name, one.code) != (made.name, made.code)]
     found = sorted([*others, made], key=lambda one: (one.name, one.code))
     KEPT.write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n", encoding="utf-8")

@@ -43,10 +43,10 @@ SAMPLE = "sample_traces/gaudi2_unoptimised"
 # A comment marks where the short report goes.
 ANSWER = re.compile(r"(<!-- answer -->\n```text\n).*?(?=```)", re.DOTALL)
 METRICS = re.compile(r"(<!-- metrics -->\n).*?(?=<!-- end of metrics -->)", re.DOTALL)
-# A comment holds the first words of a block of the full report and marks where the block goes.
+# A comment contains the first words of a block of the full report and marks where the block goes.
 SHOWN = re.compile(r"(<!-- report: (.+?) -->\n```text\n).*?(?=```)", re.DOTALL)
 
-# A comment holds a command and the number of output lines to show after it.
+# A comment contains a command and the number of output lines to show after it.
 COMMAND = re.compile(r"(?P<head><!-- shown (?P<lines>\d+): (?P<command>.+?) -->\n```text\n).*?(?=```)", re.DOTALL)
 # Public recordings that are not in the repository.
 TRACES = Path(os.environ.get("PERFTOOL_TRACES", DOCS.parents[1] / "shared" / "traces"))
@@ -131,7 +131,7 @@ def _report() -> str:
 
 
 def _printed(reporter: Callable[[Report, Console], None], columns: int) -> str:
-    """The output of ``reporter`` for the sample on a terminal of this width."""
+    """Return the output of ``reporter`` for the sample on a terminal that is ``columns`` wide."""
     out = io.StringIO()
     with _in_repository(columns):
         reporter(_sample(), make_console("never", file=out))
@@ -140,7 +140,7 @@ def _printed(reporter: Callable[[Report, Console], None], columns: int) -> str:
 
 @cache
 def _sample() -> Report:
-    """The sample's report; call it in the root of the repository."""
+    """Return the sample's report. Must be called in the root of the repository."""
     # The rules that the command chooses by default, which leave out those in preview.
     return analyze([SAMPLE], choose(load_pack(builtin_folder()), Selection()).rules)
 
@@ -194,7 +194,7 @@ def rule_page(rule: Rule) -> str:
 
 
 def _evidence(rule: Rule) -> list[str]:
-    """The finding's message and the source of its numbers."""
+    """Return the finding's message and the source of its numbers."""
     parts = ["## Evidence\n"]
     if rule.message:
         reads = "A finding reads as follows; values from the run replace the names in braces:"

@@ -14,7 +14,7 @@ _GOAL = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \| ([^|]+?) \|$", re.M
 
 
 def fill(page: str) -> str:
-    """``page`` with current figures in its marked places."""
+    """Return ``page`` with current figures in its marked places."""
     return PLACE.sub(lambda found: found[1] + _BLOCKS[found[2]](), page)
 
 

@@ -1,4 +1,4 @@
-"""The page of all options and configuration keys, from the table that the program parses."""
+"""Builds the page of all options and configuration keys from the program's own table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ These cannot be set in a configuration.
 
 
 def options_page() -> str:
-    """Every row of the table, followed by the options of single commands."""
+    """The rows of the table, followed by the options of single commands."""
     rows = sorted(ROWS, key=lambda one: one.panel or "")
     parts = [NOTE, INTRO]
     for panel, found in groupby(rows, key=lambda one: one.panel):

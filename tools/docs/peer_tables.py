@@ -1,4 +1,4 @@
-"""The measured tables of docs/peers.md, from the results of benchmarks/peers.py."""
+"""Builds the measured tables of docs/peers.md from the results of benchmarks/peers.py."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NAMES = {
 
 
 def _part(name: str) -> tuple[str, dict[str, Any]]:
-    """A sentence with the date and machine of a part's measurement, and its results."""
+    """Return a sentence with the date and machine of a part's measurement, and the results."""
     parts = json.loads(KEPT.read_text(encoding="utf-8"))
     method, first = parts[name]["method"], parts[PARTS[0]]["method"]
     where = f"{method['machine']}; {method['versions']}"
-    # The page gives the machine and the versions once, above the first table.
+    # The page states the machine and the versions once, above the first table.
     if name != PARTS[0] and where == f"{first['machine']}; {first['versions']}":
         where = "the same machine and versions"
     return f"Measured on {method['day']}: {where}.\n\n", parts[name]["found"]

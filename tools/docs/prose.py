@@ -27,7 +27,7 @@ CODE = re.compile(r"^```.*?^```|`[^`\n]*`|<!--.*?-->", re.DOTALL | re.MULTILINE)
 
 
 def house_checks() -> tuple[Check, ...]:
-    """A check for each entry of ``words.toml``."""
+    """Return a check for each entry of ``words.toml`` and ``STARTS``."""
     words = tomli.loads((HERE / "words.toml").read_text(encoding="utf-8"))
     padded = [(rf"\b{pattern}\b", advice, True) for pattern, advice in words.items()]
     starts = [(pattern, advice, False) for pattern, advice in STARTS.items()]
@@ -43,7 +43,7 @@ def house_checks() -> tuple[Check, ...]:
 
 
 def prose(page: Path) -> str:
-    """The text of a page with its code blanked out, so that offsets stay valid."""
+    """Return the text of a page with its code blanked out, which keeps offsets valid."""
     text = page.read_text(encoding="utf-8")
     return CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
 

@@ -1,4 +1,4 @@
-"""JSON Schemas of the program's outputs and inputs, from the classes and lists that it uses itself.
+"""Builds JSON Schemas of the program's outputs and inputs from its own classes and lists.
 
 ``tools/docs/generate.py`` writes them to ``docs/schemas``; tests validate real outputs against them.
 """
@@ -69,7 +69,7 @@ def report() -> Schema:
 
 
 def lint() -> Schema:
-    """The output of ``lint --output-format json``: the report, extended by the reasons why the run passes or fails."""
+    """The output of ``lint --output-format json``: the report, and why the run passes or fails."""
     made = _report()
     found = made["properties"]["findings"]["items"]
     more = {"file": TEXT, "help": TEXT, "baseline_state": {"enum": ["new", "unchanged", None]}}
@@ -149,7 +149,7 @@ def _report() -> Schema:
 
 
 def _of(kind: type, without: tuple[str, ...] = ()) -> Schema:
-    """The JSON object for a dataclass."""
+    """Return the schema of the JSON object for a dataclass."""
     hints = get_type_hints(kind)
     return _object({field.name: _typed(hints[field.name]) for field in fields(kind) if field.name not in without})
 

@@ -1,4 +1,4 @@
-"""Whether two forms give the same results."""
+"""Compares the results of two forms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 
 
 def largest_error(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> float:
-    """Largest absolute difference, relative to the largest value of the expected tensor; infinite when shapes differ.
+    """Return the largest absolute difference, relative to the largest value of the expected tensor; infinite if the
+    shapes differ.
 
     NaN and infinite values must be the same in both.
     """

@@ -27,7 +27,7 @@ class Setting:
     seed: int = 0
 
     def generator(self) -> torch.Generator:
-        """A new CPU generator of random numbers, always in the same state."""
+        """Return a new random number generator on the CPU, always in the same state."""
         return torch.Generator().manual_seed(self.seed)
 
 
@@ -47,26 +47,26 @@ class Form:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A recommendation to prove. ``build(form, setting)`` makes one of the forms: ``naive`` with torch's defaults,
+    """A recommendation to prove. ``build(form, setting)`` builds one of the forms: ``naive`` with torch's defaults,
     ``advised`` with the advice followed, and with ``torch_best`` also ``torch``, the fastest way in torch itself.
     ``rules`` are the codes that must fire on the trace of the naive form and stay quiet on the advised one. Without
     rules, only the ratio is judged.
 
     How it is measured: ``tolerance`` is the largest allowed difference of the results, relative to their largest value.
     ``clock`` is "cpu" (process CPU time of one thread) for arithmetic, and "wall" if the advice removes waiting.
-    ``quantity`` is the number that the advice lowers. With ``separate_processes`` each form has processes of its own,
+    ``quantity`` is the number that the advice lowers. With ``separate_processes``, each form runs in its own processes,
     because the forms differ in ``environment`` or would share caches; each process runs its form ``runs_per_process``
     times (1 if the first run differs from later ones, for example because it compiles). ``ranks`` is the number of
-    processes that work together. The benchmark can be measured on ``devices``; ``reason`` says why not on others,
-    ``unavailable`` why not on this machine, and ``not_quick`` what takes too long for ``--quick``.
+    processes that work together. The benchmark can be measured on ``devices``; ``reason`` explains why it cannot be
+    measured on others, and ``unavailable`` why it cannot be measured on this machine. ``not_quick`` says what takes too
+    long for ``--quick``.
 
-    What is recorded for the rules: ``traced_steps`` steps of ``traced_size``, with Python's functions if
-    ``traced_stacks``.
+    For the rules, ``traced_steps`` steps of ``traced_size`` are recorded, with Python functions if ``traced_stacks``.
 
-    Problems that need an asynchronous device are simulated: ``script`` is a file of ``perftool/bench/scripts``, which
+    Problems that need an asynchronous device are simulated: ``script`` is a file in ``perftool/bench/scripts``, which
     is run once with the argument ``naive`` and once with ``advised``. A step of the advised form does ``script_work``
     times as much work. ``settings`` is the name of a configuration file, which exists for each form and is copied next
-    to its trace. If both print a last line ``result NUMBER``, the numbers must agree.
+    to its trace. If both runs print ``result NUMBER`` as their last line, the numbers must agree.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Benchmark:
 
 
 def simulated_only(name: str, rules: tuple[str, ...], summary: str, **fields: Any) -> Benchmark:
-    """A benchmark for a problem that only the simulated device shows; it runs the script of its name."""
+    """Return a benchmark for a problem that only occurs on the simulated device; it runs the script ``name``."""
 
     def build(form: FormName, setting: Setting) -> Form:
         raise PerfToolError(f"{name}: {ASYNCHRONOUS}")

@@ -36,14 +36,14 @@ class Plan:
 
     @classmethod
     def of(cls, quick: bool) -> Plan:
-        """A plan that takes a few seconds if ``quick``, else the full one, which takes a minute."""
+        """Return a plan that takes a few seconds if ``quick``, and a minute otherwise."""
         return cls(rounds=6, seconds=1.0, pairs=1) if quick else cls(rounds=60, seconds=10.0, pairs=3)
 
 
 def measure(
     benchmark: Benchmark, size: str, device: str, plan: Plan, folder: Path, heap: Heap = "default"
 ) -> Measurement:
-    """Time the forms of ``benchmark`` at one size. Raises BenchmarkError when a worker fails."""
+    """Time the forms of ``benchmark`` at one size. Raises BenchmarkError if a worker fails."""
     if benchmark.separate_processes:
         return _measure_separately(benchmark, size, device, plan, folder, heap)
     order = _order(benchmark, benchmark.timed_forms, device, size, plan, folder)

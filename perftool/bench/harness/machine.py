@@ -12,7 +12,7 @@ from perftool.model.processors import processor_name
 
 
 def this_machine() -> Machine:
-    """The machine of this process."""
+    """Return a description of this machine."""
     return Machine(
         processor=_processor(),
         cores=os.cpu_count() or 1,
@@ -24,6 +24,6 @@ def this_machine() -> Machine:
 
 
 def _processor() -> str:
-    """The processor's name, and its features that determine how fast kernels are."""
+    """Return the processor's name and the instruction set that PyTorch's kernels use."""
     name = processor_name() or platform.machine() or "an unknown processor"
     return f"{name} ({torch.backends.cpu.get_cpu_capability()})"

@@ -1,4 +1,4 @@
-"""The request to a worker process, a JSON argument, and its answer, which the worker writes to a JSON file."""
+"""The request to a worker process (a JSON argument), and the answer, which the worker writes to a JSON file."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Answer:
 
 
 def order_from(text: str) -> Order:
-    """The order that ``as_text`` wrote."""
+    """Parse an order that ``as_text`` wrote."""
     fields: dict[str, Any] = json.loads(text)
     return Order(**{**fields, "forms": tuple(fields["forms"])})
 
@@ -93,7 +93,7 @@ def write_answer(answer: Answer, target: Path) -> None:
 
 
 def read_answer(source: Path) -> Answer:
-    """The answer that a worker wrote to ``source``."""
+    """Read the answer that a worker wrote to ``source``."""
     fields: dict[str, Any] = json.loads(source.read_text(encoding="utf-8"))
     return Answer(
         seconds=tuple(tuple(rounds) for rounds in fields["seconds"]),

@@ -1,4 +1,4 @@
-"""The ratio of two forms timed in the same rounds, with an interval that assumes no distribution."""
+"""Computes the ratio of two forms timed in the same rounds, with an interval that does not assume a distribution."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _WANTED = 0.95
 
 
 def ratio_of(naive: Sequence[float], advised: Sequence[float]) -> Ratio:
-    """The ratio of paired rounds. The interval for the median lies between the k-th smallest and the k-th largest of n
-    rounds. It misses the median if at least n - k + 1 rounds fall on one side; the binomial distribution gives the
-    probability (the interval of the sign test).
+    """Return the median ratio of paired rounds. Its interval lies between the k-th smallest and the k-th largest of n
+    rounds. It misses the median if at least n - k + 1 rounds fall on one side; the probability of this follows from the
+    binomial distribution (the interval of the sign test).
     """
     rounds = sorted(a / b for a, b in zip(naive, advised, strict=True))
     skip = 0
@@ -24,6 +24,6 @@ def ratio_of(naive: Sequence[float], advised: Sequence[float]) -> Ratio:
 
 
 def _coverage(rounds: int, skip: int) -> float:
-    """Probability that the median lies between the extremes after removing ``skip`` rounds on each side."""
+    """Return the probability that the median lies between the extremes after removing ``skip`` rounds on each side."""
     outside: float = sum(math.comb(rounds, k) for k in range(skip + 1)) / 2**rounds
     return max(0.0, 1.0 - 2.0 * outside)

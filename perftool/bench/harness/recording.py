@@ -43,7 +43,7 @@ def record(
 
 
 def peak_memory(run: Callable[[], object], device: torch.device) -> int:
-    """Peak memory of one run in bytes, beyond what was allocated before it."""
+    """Return the peak memory of a run in bytes, excluding what was allocated before it."""
     run()
     if device.type != "cpu":
         accelerator = getattr(torch, device.type)

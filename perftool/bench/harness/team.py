@@ -21,7 +21,7 @@ class Team:
         self.ranks = ranks
 
     def agree(self, value: float) -> float:
-        """The value of rank 0, on every rank."""
+        """Return rank 0's value on every rank."""
         if self.ranks == 1:
             return value
         shared = torch.tensor([float(value)], dtype=torch.float64)

@@ -39,7 +39,7 @@ class Timed:
 
     @property
     def spread(self) -> float:
-        """Distance between the quartiles, relative to the median; 0 for fewer than four rounds."""
+        """The interquartile range relative to the median; 0 for fewer than four rounds."""
         if len(self.seconds) < 4:
             return 0.0
         low, _, high = statistics.quantiles(self.seconds, n=4)
@@ -61,7 +61,7 @@ class Race:
 @dataclass(frozen=True)
 class Effort:
     """How long to measure: at most ``rounds``, and no new round after ``seconds`` once six are done. After four times
-    ``seconds``, three rounds are enough; fewer would give no useful interval.
+    ``seconds``, three rounds are enough; the interval of fewer rounds would be useless.
     """
 
     rounds: int
@@ -97,7 +97,7 @@ def time_alone(run: Callable[[], object], clock: Clock, rounds: int) -> Timed:
 
 
 class Clock:
-    """CPU time of this process and of its child processes (compilers), or wall time."""
+    """Measures the CPU time of this process and its child processes (compilers), or wall time."""
 
     def __init__(self, kind: str, device: torch.device) -> None:
         self.device = device
@@ -106,7 +106,7 @@ class Clock:
         self._now = _cpu_time if self.kind == "cpu" else time.perf_counter
 
     def time(self, run: Callable[[], object], repeats: int) -> float:
-        """Seconds per run, the mean of ``repeats`` runs, until the device has finished them."""
+        """Return the mean seconds per run over ``repeats`` runs, including the wait for the device."""
         self.wait()
         begin = self._now()
         for _ in range(repeats):
@@ -115,7 +115,7 @@ class Clock:
         return (self._now() - begin) / repeats
 
     def wait(self) -> None:
-        """Wait until the device is done."""
+        """Wait for the device."""
         if self.device.type != "cpu":
             getattr(torch, self.device.type).synchronize()
 

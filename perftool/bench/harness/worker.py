@@ -106,7 +106,7 @@ def _measure_separately(benchmark: Benchmark, order: Order, team: Team) -> Answe
 
 
 def _record(benchmark: Benchmark, order: Order, team: Team) -> Ratio | None:
-    """Record each form; then, if this process has both, time the recorded steps without the profiler."""
+    """Record each form; if this process runs both, also time the recorded steps without the profiler."""
     assert order.traced is not None
     setting = _setting(order, order.traced)
     forms = [(name, benchmark.build(name, setting)) for name in FORM_NAMES if name in order.forms]

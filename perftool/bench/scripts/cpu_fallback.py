@@ -1,4 +1,4 @@
-"""Distances by an op that the device lacks, or by ops that it has. Written for a Gaudi."""
+"""Distances by an op that the device does not support, or by ops that it does. Written for a Gaudi."""
 
 import sys
 

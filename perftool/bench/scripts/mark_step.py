@@ -19,7 +19,7 @@ class Block(nn.Module):
         self.layer = nn.Linear(256, 256)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """The layer with its activation, added to its input."""
+        """Apply the layer and its activation, and add the input."""
         result = values + self.layer(values).relu()
         if FORM == "naive":
             htcore.mark_step()

@@ -19,7 +19,7 @@ class Block(nn.Module):
         self.layers = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU())
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Apply the layers; the advised form also ends the graph, so that the device starts."""
+        """Apply the layers; the advised form also cuts the graph, so that the device can start."""
         result = self.layers(values)
         if FORM == "advised":
             htcore.mark_step()

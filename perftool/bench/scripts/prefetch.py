@@ -1,4 +1,4 @@
-"""A pinned batch is copied after the loss is read, or earlier, while the device works. Written for a Gaudi."""
+"""Pinned batches copied after the loss is read, or earlier, while the device works. Written for a Gaudi."""
 
 import sys
 
@@ -25,7 +25,7 @@ for step in range(STEPS):
     optimizer.step()
     htcore.mark_step()
     if AHEAD and step + 1 < STEPS:
-        # The device still works on this step.
+        # The device is still working on this step.
         upcoming = batches[step + 1].to(device, non_blocking=True)
     value = loss.item()
 print("result", value)

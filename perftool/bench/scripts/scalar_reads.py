@@ -1,4 +1,4 @@
-"""Read the loss in every step, or only every twentieth. Written for a Gaudi."""
+"""The loss read in every step, or only in every twentieth. Written for a Gaudi."""
 
 import sys
 

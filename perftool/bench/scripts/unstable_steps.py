@@ -1,4 +1,4 @@
-"""Save the weights in every sixth step, or only after the loop. Written for a Gaudi."""
+"""Weights saved in every sixth step, or only after the loop. Written for a Gaudi."""
 
 import io
 import sys
@@ -22,7 +22,7 @@ inputs = torch.randn(256, 256).to(device)
 def save() -> None:
     """Copy all weights to the host and save them."""
     torch.save({name: weight.cpu() for name, weight in model.state_dict().items()}, io.BytesIO())
-    # The simulator models no disk; the sleep imitates the time of the write.
+    # The simulator does not model a disk, so a sleep imitates the write.
     time.sleep(0.005)
 
 

@@ -1,4 +1,4 @@
-"""Counts the members that each pair of groups has in common, by a matmul of integers or of floats. For a Gaudi."""
+"""Common members of each pair of groups, counted by a matmul of integers or of floats. Written for a Gaudi."""
 
 import sys
 
@@ -16,7 +16,7 @@ loader = DataLoader(torch.rand(STEPS * GROUPS, MEMBERS) < 0.1, batch_size=GROUPS
 with torch.no_grad():
     for batch in loader:
         mask = batch.to(device)
-        # 32-bit floats count exactly up to 2^24.
+        # 32-bit floats are exact up to 2^24.
         numbers = mask.int() if FORM == "naive" else mask.float()
         shared = torch.mm(numbers, numbers.t()).int()
         most = shared.float().mean()

@@ -1,4 +1,4 @@
-"""Queries, keys and values, and attention over them in separate ops."""
+"""Random queries, keys and values, and attention in separate ops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEADS, HEAD_SIZE = 8, 64
 
 
 def heads_of(setting: Setting, batch: int, tokens: int, training: bool = False) -> list[torch.Tensor]:
-    """Random q, k and v, each [batch, HEADS, tokens, HEAD_SIZE], float32; ``training`` asks for their gradients."""
+    """Return random q, k and v, each [batch, HEADS, tokens, HEAD_SIZE], float32, with gradients if ``training``."""
     generator = setting.generator()
     shape = (batch, HEADS, tokens, HEAD_SIZE)
     return [torch.randn(shape, generator=generator).to(setting.device).requires_grad_(training) for _ in range(3)]
@@ -26,5 +26,5 @@ def plain_causal_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) ->
 
 
 def spread_lengths(batch: int, tokens: int) -> torch.Tensor:
-    """Lengths spread evenly from 2 to ``tokens``, so half of the batch is padding."""
+    """Return lengths spread evenly from 2 to ``tokens``, so that about half of the batch is padding."""
     return torch.linspace(2, tokens, batch).round().long()

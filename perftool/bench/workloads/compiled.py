@@ -14,7 +14,7 @@ WIDTH, SEQUENCES = 32, 4
 
 
 class Tokens(nn.Module):
-    """Maps [sequences, tokens, WIDTH] to one vector per sequence; tokens of zeros add nothing."""
+    """Maps [sequences, tokens, WIDTH] to one vector per sequence; tokens that are all zeros add nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Tokens(nn.Module):
 
 
 def compiled(model: nn.Module, setting: Setting, automatic: bool = False) -> Callable[..., torch.Tensor]:
-    """``model`` compiled by torch.compile; shapes and numbers are constants of a graph, unless ``automatic``.
+    """Compile ``model`` with torch.compile; shapes and numbers become constants of the graph, unless ``automatic``.
 
     A Gaudi uses its own backend. A small function is compiled first, because the compiler's start-up takes as long as
     compiling several graphs.

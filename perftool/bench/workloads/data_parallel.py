@@ -1,4 +1,4 @@
-"""Training steps on several gloo processes, the model wrapped in DistributedDataParallel."""
+"""Training steps in several gloo processes, with or without DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def on_ranks(
     sizes: Sequence[str] = tuple(SIZES),
     **fields: Any,
 ) -> Benchmark:
-    """A benchmark whose forms run on gloo processes. They wait for each other, so the clock is wall time."""
+    """Return a benchmark whose forms run in gloo processes. These wait for each other, so wall time is measured."""
     return Benchmark(
         name=name,
         rules=rules,
@@ -50,7 +50,7 @@ def _shape(setting: Setting) -> tuple[int, int]:
 
 
 def layers(setting: Setting) -> nn.Module:
-    """Linear layers in sequence, the same on all ranks."""
+    """Return linear layers in sequence, which are the same on all ranks."""
     count, width = _shape(setting)
     torch.manual_seed(setting.seed)
     made = [nn.Linear(width, width) for _ in range(count)]
@@ -69,7 +69,7 @@ def step_form(title: str, setting: Setting, **options: Any) -> Form:
 def training_step(
     model: nn.Module, setting: Setting, after: Callable[[], object] = lambda: None
 ) -> Callable[[], object]:
-    """A function that runs forward and backward once, on inputs of this rank, and then ``after``."""
+    """Return a function that runs forward and backward once on this rank's inputs, and then calls ``after``."""
     _, width = _shape(setting)
     generator = torch.Generator().manual_seed(setting.rank)
     inputs = torch.randn(_BATCH, width, generator=generator)

@@ -19,7 +19,7 @@ class PlainEMA:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Include ``model`` in the average."""
+        """Update the average with ``model``."""
         self._updates += 1
         self._average(model, self._decay * (1 - math.exp(-self._updates / 2000)))
 

@@ -1,4 +1,4 @@
-"""A mixture of experts: weights, tokens and the loop of model code."""
+"""A mixture of experts: weights, routed tokens, and the usual loop and its alternatives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perftool.bench.harness.case import Setting
 
 @dataclass(frozen=True)
 class Mixture:
-    """Sizes of a mixture; ``k`` experts for each token."""
+    """The sizes of a mixture, with ``k`` experts for each token."""
 
     tokens: int
     hidden: int
@@ -46,14 +46,14 @@ class Expert(nn.Module):
 
 
 class ExpertLoop(nn.Module):
-    """The loop of published Mixtral code, which runs each expert on the tokens routed to it, with dynamic shapes."""
+    """The loop in published Mixtral code, which runs each expert on the tokens routed to it, with dynamic shapes."""
 
     def __init__(self, mixture: Mixture) -> None:
         super().__init__()
         self.experts = nn.ModuleList([Expert(mixture) for _ in range(mixture.experts)])
 
     def forward(self, x: torch.Tensor, routing: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """The weighted sum of the chosen experts' outputs."""
+        """Return the weighted sum of the chosen experts' outputs."""
         output = torch.zeros_like(x)
         chosen = nn.functional.one_hot(routing, len(self.experts)).permute(2, 1, 0)
         for index in chosen.sum(dim=(1, 2)).nonzero():
@@ -68,7 +68,7 @@ class ExpertLoop(nn.Module):
 
 
 def routed_tokens(mixture: Mixture, setting: Setting) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Tokens [tokens, hidden], the experts chosen for each [tokens, k], and their weights."""
+    """Return tokens [tokens, hidden], the experts chosen for each [tokens, k], and their weights."""
     generator = setting.generator()
     x = torch.randn(mixture.tokens, mixture.hidden, generator=generator).to(setting.device, mixture.dtype)
     scores = torch.randn(mixture.tokens, mixture.experts, generator=generator).softmax(-1)

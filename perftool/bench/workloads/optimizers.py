@@ -1,4 +1,4 @@
-"""Steps over many small or a few large weights, for the optimizer benchmarks."""
+"""Optimizer steps over many small weights or the weights of ResNet-50."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 def weights_of(setting: Setting) -> list[nn.Parameter]:
-    """2,000 small weights with gradients, or the weights of ResNet-50."""
+    """Return 2,000 small weights or the weights of ResNet-50, with gradients."""
     return parameters(small_shapes() if setting.size == "small" else resnet50_shapes(), setting)
 
 
 def optimizer_form(title: str, make: MakeOptimizer, setting: Setting) -> Form:
-    """A form that times ``step`` with constant gradients, and records a whole training step."""
+    """Return a form that times ``step`` with constant gradients, and records a whole training step."""
     weights = weights_of(setting)
     model = layered_network(setting)
     step = training_step(model, make(model.parameters()), setting)

@@ -13,7 +13,7 @@ _BETA1, _BETA2 = 0.9, 0.999
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB with the defaults of FusedLamb; no closures."""
+    """LAMB with the defaults of FusedLamb; closures are not supported."""
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float = 1e-3, max_grad_norm: float = 1.0) -> None:
         super().__init__(params, {"lr": lr, "step": 0, "max_grad_norm": max_grad_norm})
@@ -39,7 +39,7 @@ class Lamb(torch.optim.Optimizer):
 
 
 class Lars(torch.optim.Optimizer):
-    """LARS with momentum; tensors of one dimension are not adapted. Gradients are overwritten; no closures."""
+    """LARS with momentum; 1-dim tensors are not adapted. Gradients are overwritten, and closures are not supported."""
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float, eeta: float, weight_decay: float) -> None:
         super().__init__(params, {"lr": lr, "eeta": eeta, "weight_decay": weight_decay, "first": True})
@@ -61,7 +61,7 @@ class Lars(torch.optim.Optimizer):
 
 
 def _adapt(param: torch.Tensor, grad: torch.Tensor, lr: float, eeta: float, weight_decay: float) -> None:
-    """Scale a gradient in place as LARS does; a ratio of 1 where a norm is 0."""
+    """Scale a gradient in place as LARS does; the ratio is 1 if a norm is 0."""
     if param.dim() <= 1:
         grad.mul_(lr)
         return
@@ -72,7 +72,7 @@ def _adapt(param: torch.Tensor, grad: torch.Tensor, lr: float, eeta: float, weig
 
 
 def _states(optimizer: torch.optim.Optimizer, params: Iterable[nn.Parameter], *names: str) -> list[list[torch.Tensor]]:
-    """The optimizer state of ``params`` by name; zeros on first use."""
+    """Return the optimizer state of ``params`` by name; it starts as zeros."""
     states: list[dict[str, Any]] = [optimizer.state[param] for param in params]
     for param, state in zip(params, states, strict=True):
         for name in names:

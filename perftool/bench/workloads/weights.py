@@ -44,7 +44,7 @@ def small_shapes(count: int = 2000) -> list[Shape]:
 
 
 def parameters(shapes: Sequence[Shape], setting: Setting) -> list[nn.Parameter]:
-    """Parameters of ``shapes`` with gradients, the same values for the same seed."""
+    """Create parameters of ``shapes`` with gradients; the same seed creates the same values."""
     generator = setting.generator()
 
     def values(shape: Shape) -> torch.Tensor:
@@ -71,7 +71,7 @@ def training_step(
     setting: Setting,
     before: Callable[[], object] = lambda: None,
 ) -> Callable[[], object]:
-    """A whole step of ``layered_network``; ``before`` is called between backward and optimizer."""
+    """Return a whole training step of ``model``; ``before`` is called between backward and the optimizer's step."""
     inputs = torch.randn(_BATCH, _WIDTH, generator=setting.generator()).to(setting.device)
 
     def step() -> None:
