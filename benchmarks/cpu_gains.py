@@ -127,7 +127,7 @@ def momentum(*, fused: bool | None) -> Step:
 
 
 def zeroed(*, drop: bool) -> Step:
-    """A training step that fills gradients with zeros, or drops them."""
+    """A training step that fills the gradients with zeros, or sets them to None."""
     model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)])
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     x = torch.randn(16, 1024)
@@ -348,7 +348,7 @@ def parallel(*, bf16: bool = False, static: bool = False) -> Step:
 
 _LONG = partial(transformer, tokens=1024)
 _ANSWERS = partial(transformer, tokens=512, train=False)
-# The rule, and the steps before and after its advice; None for scripts that no CPU rule covers.
+# The rule (None if no rule covers the pair), and the steps before and after its advice.
 PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     "attention, 256 keys, training": ("FUS103", partial(transformer, fused=False), transformer),
     "attention, 1,024 keys, training": ("FUS103", partial(_LONG, fused=False), _LONG),

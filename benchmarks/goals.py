@@ -8,7 +8,7 @@ from pathlib import Path
 
 from measuring import Cost
 
-# Sizes in MB from which a file counts as large, and as huge. The memory goal depends on them.
+# Sizes in MB from which a file counts as large or huge, which determines the memory goal.
 LARGE_MB, HUGE_MB = 1000, 3000
 LARGE_PEAK, HUGE_PEAK = "600", "900"
 # Limits for the small tasks, in s of CPU time.

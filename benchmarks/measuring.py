@@ -30,7 +30,7 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class Ran:
-    """How a program ended: its cost, its exit code (None if it was stopped for taking too long) and what it wrote."""
+    """How a program ended: its cost, its exit code (None if it was stopped for taking too long) and its output."""
 
     cost: Cost
     code: int | None

@@ -1,4 +1,4 @@
-"""The same samples one by one and in one batch."""
+"""The same samples one by one, or in one batch."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 
-# Samples, and the width of the layers.
+# The number of samples, and the width of the layers.
 _SHAPES = {"small": (16, 512), "large": (32, 2048)}
 _LAYERS = 4
 

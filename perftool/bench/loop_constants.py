@@ -9,7 +9,7 @@ import torch
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# The number of iterations is small enough for torch.compile to keep recompiling and not give up.
+# There are so few iterations that torch.compile does not give up recompiling.
 _ITERATIONS = {"small": 4, "large": 7}
 _TOKENS = 32
 

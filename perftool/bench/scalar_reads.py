@@ -16,7 +16,7 @@ _SIZES = {"small": (1 << 18, 384, 12), "large": (1 << 20, 768, 8)}
 
 
 class _Device:
-    """A thread that works through its own queue, like a device. PyTorch's kernels release the GIL meanwhile."""
+    """A thread that works through its own queue, like a device: PyTorch's kernels release the GIL for the host."""
 
     def __init__(self, rows: int, products: int, setting: Setting) -> None:
         self._queue = ThreadPoolExecutor(max_workers=1)

@@ -8,7 +8,7 @@ from torch import nn
 from perftool.bench.harness.case import Benchmark, Form, FormName, Setting
 from perftool.bench.workloads.compiled import SEQUENCES, WIDTH, Tokens, compiled
 
-# The number of calls is small enough for torch.compile to keep recompiling and not give up.
+# There are so few calls that torch.compile does not give up recompiling.
 _CALLS = {"small": 4, "large": 7}
 _TOKENS = 32
 # The factor on the output grows to 1 over this number of calls.

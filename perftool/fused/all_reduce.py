@@ -41,7 +41,7 @@ class GradientBuffer:
         return [parameter.grad for parameter in self.parameters]
 
     def pack(self) -> None:
-        """Cast the gradients into the buffer, then scale them, in the same order as a Gaudi: it affects rounding."""
+        """Cast the gradients into the buffer, then scale them. This order affects rounding; a Gaudi uses the same."""
         torch._foreach_copy_(self.views, self._gradients())
         self.flat.mul_(1.0 / dist.get_world_size())
 

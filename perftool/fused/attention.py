@@ -108,7 +108,7 @@ class FusedSDPA(AppliedOp):
         training = q.requires_grad or k.requires_grad or v.requires_grad
         if softmax == "fast" and q.dtype != torch.bfloat16:
             raise ValueError(f"softmax_mode 'fast' needs bfloat16 tensors, not {q.dtype}")
-        # Gaudi's errors, with its messages, which scripts may look for.
+        # These are Gaudi's errors with Gaudi's messages, because scripts may look for them.
         if softmax == "fp32" and (q.dtype != torch.bfloat16 or training):
             raise AssertionError("softmax_mode 'fp32' is for bfloat16 tensors, in inference")
         if training and return_attn_probs:

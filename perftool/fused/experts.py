@@ -1,4 +1,4 @@
-"""`mixture_of_experts` with Gaudi's two sets of arguments, on any device.
+"""`mixture_of_experts` with Gaudi's two signatures, on any device.
 
 Each expert is three plain matmuls over its tokens. The routing is sorted once, so the host waits for the device only
 once.
@@ -35,7 +35,7 @@ register_everywhere(OP, _native_obstacle)
 
 
 def mixture_of_experts(*args: Any, **kwargs: Any) -> Tensor | Measured:
-    """Σ over a token's experts of routerweight · (act(x·w1) ⊙ (x·w2))·w3, in the shape of hidden_states.
+    """Return Σ over a token's experts of routerweight · (act(x·w1) ⊙ (x·w2))·w3, in the shape of hidden_states.
 
     hidden_states is [tokens, hidden], expert_routing_table (integers) and router_weights [tokens, k], each
     w1 and w2 [hidden, ffn], w12 [hidden, 2·ffn] (w1 left), w3 [ffn, hidden]; all transposed with

@@ -48,7 +48,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table, in ms; None if the report gives no number."""
+    """A row of the table, in ms; None if the report contains no number."""
 
     name: str
     code: str

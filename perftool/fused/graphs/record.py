@@ -35,7 +35,7 @@ class View:
 
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs operators and records them. `operands` is the memory that a replay reads and writes: memory that existed
-    before the recording, and memory allocated during it and still held at the end. A replay frees all other memory.
+    before the recording, and memory allocated during it and still in use at the end. A replay frees all other memory.
     """
 
     def __init__(self) -> None:

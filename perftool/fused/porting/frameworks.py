@@ -28,7 +28,7 @@ FILES = {
 """The submodule that defines an op on a Gaudi; scripts also import from it."""
 
 Sentence = Callable[[str], str]
-"""Returns the error message for a missing name, which includes its module."""
+"""A function that returns the error message for a missing name, which includes its module."""
 
 
 class _Made(ModuleType):

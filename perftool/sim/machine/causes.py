@@ -10,7 +10,7 @@ from perftool.sim.machine.graph import Node
 from perftool.sim.machine.keys import Keys
 from perftool.sim.own_stack import own_line
 
-# The reasons that the bridge logs for a cut if the script reads tensor values.
+# The reasons that the bridge logs for a cut when the script reads tensor values.
 _READS = frozenset({"local scalar", "d2h_maybe_eval"})
 # In descending order of importance.
 _CALLED = {

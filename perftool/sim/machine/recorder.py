@@ -184,7 +184,7 @@ class Recorder:
             self._add(Event("X", name, DEVICE_PROCESS, self._lanes["PDMA"].tid, begin, end - begin, "Memcpy", row))
 
     def commands(self, begin: int, end: int) -> None:
-        """Record how Synapse downloads the commands of a new recipe to the device."""
+        """Record Synapse's download of a new recipe's commands to the device."""
         if self._has_streams:
             self._host_dma(_COMMANDS, begin, end)
 

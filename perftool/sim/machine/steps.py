@@ -20,7 +20,7 @@ def step_bounds(marks: Sequence[Mark], begin: int, end: int, source: str | None 
     A script that uses PyTorch's profiler marks its steps itself, so the result is empty. Otherwise a step ends at the
     request for the next batch after an optimizer step; without a loader, at the end of the optimizer step. Without an
     optimizer, a batch is a step. With neither, a step ends at ``mark_step``. If there are several optimizers, as in a
-    GAN, the one that steps least often is used, or the last of these. The same applies to several lines that call
+    GAN, the one that steps least often is used; in a tie, the last one. The same applies to several lines that call
     ``mark_step``. With a ``source``, one of SOURCES, only its marks are used.
     """
     counted = [mark for mark in marks if source is None or mark.name.startswith(SOURCES[source])]

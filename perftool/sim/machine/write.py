@@ -22,7 +22,7 @@ NOTE = "simulated by habana_perf_tool: virtual time, not recorded on a device"
 class About:
     """The top-level metadata of the trace. ``interrupted`` says why the run ended early.
 
-    ``rank`` is the rank that wrote the trace; ``ranks`` is their number.
+    ``rank`` is the rank that wrote the trace; ``ranks`` is the number of ranks.
     """
 
     device: DeviceFacts

@@ -54,7 +54,7 @@ class HpuAutocast:
         with ExitStack() as stack:
             stack.callback(self._remove)
             stack.enter_context(attribute(torch, "set_autocast_enabled", switch))
-            # The tensors are CPU tensors, which lack this dispatch key.
+            # The tensors are CPU tensors, which do not have this dispatch key.
             stack.enter_context(torch._C._IncludeDispatchKeyGuard(_KEY))
             yield
 
@@ -73,7 +73,7 @@ class HpuAutocast:
         self._libraries = []
 
     def _policies(self) -> dict[str, _Policy]:
-        """Return the policy for each op. Of several lists with the same op, the lower precision wins, then fp32."""
+        """Return the policy for each op. If an op is in several lists, the lower precision wins, then fp32."""
         facts = hpu_bridge()
         policies: dict[str, _Policy] = dict.fromkeys(facts.autocast_promote, _widest)
         policies |= dict.fromkeys(self._listed(FP32_VARIABLES, facts.autocast_fp32), _fp32)

@@ -58,7 +58,7 @@ class OpFacts:
 
 @cache
 def facts_of(func: Any) -> OpFacts:
-    """Return the facts about an operator, which its schema contains."""
+    """Read the facts about an operator from its schema."""
     base, arguments = str(func.overloadpacket.__name__), func._schema.arguments
     operands = tuple(argument.name for argument in arguments if str(argument.type) == "Tensor")
     has_out = any(argument.is_out for argument in arguments)

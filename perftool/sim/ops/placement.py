@@ -37,7 +37,7 @@ class Placement:
             return found
         storage = tensor.untyped_storage()
         self._serial += 1
-        # The weak reference frees the memory, but reserves the address, so that it identifies only this storage.
+        # The weak reference does not keep the memory alive, but reserves the address, which identifies the storage.
         entry = DeviceStorage(_weak(storage), self._serial, storage.nbytes())
         self._storages[storage._cdata] = entry
         if len(self._storages) >= self._sweep_at:

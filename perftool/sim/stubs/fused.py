@@ -122,7 +122,6 @@ def _functional_adamw(simulation: Simulation) -> type:
 
 
 def _fused_optimizers(simulation: Simulation) -> dict[str, type]:
-    """The optimizer classes by name."""
     return {name: _optimizer(simulation, name, kernel) for name, kernel in _OPTIMIZERS.items()}
 
 
@@ -164,8 +163,6 @@ def _optimizer(simulation: Simulation, name: str, kernel: str) -> type:
 
 
 def _fused_clip_norm(simulation: Simulation) -> type:
-    """The simulated class ``FusedClipNorm``."""
-
     class FusedClipNorm:
         """Clips the norm of all gradients in one kernel."""
 

@@ -106,7 +106,7 @@ def _hpu_graph(simulation: Simulation) -> type:
             self._replaying = False
 
         def capture_begin(self, dry_run: bool = False) -> None:
-            """Start recording ops, which also run meanwhile."""
+            """Start recording ops while they run."""
             simulation.machine.cut("new HPUGraph::capture_begin")
             super().capture_begin(dry_run)
 
@@ -163,7 +163,7 @@ class _CompiledModule(nn.Module):
 
 
 def compile_function(simulation: Simulation) -> Callable[..., Any]:
-    """Return a ``torch.compile`` that runs a function as one graph in compile mode, and changes nothing in others."""
+    """Return a ``torch.compile`` that runs a function as one graph in compile mode; it has no effect in other modes."""
 
     def compile_(model: Any = None, **options: Any) -> Any:
         if model is None:

@@ -60,7 +60,7 @@ def _accelerator(simulation: Simulation) -> type:
         """The simulated cards. Calling the class returns a Lightning accelerator."""
 
         def __new__(cls) -> Any:
-            # If the script names no strategy, Lightning puts the model on the device of an MPSAccelerator.
+            # If the script does not specify a strategy, Lightning puts the model on the device of an MPSAccelerator.
             base: Any = part("accelerators").MPSAccelerator
             members = {
                 "setup_device": lambda self, device: None,
