@@ -72,7 +72,7 @@ def test_a_part_is_small_and_describes_itself(run: list[str]) -> None:
 def test_tables_over_ranks_can_be_queried_but_single_events_cannot(run: list[str]) -> None:
     with analysed(find_inputs(run), RULES) as joined:
         assert joined.query("SELECT rank, host FROM ranks")[1] == [(0, "node000"), (1, "node000"), (2, "node001")]
-        with pytest.raises(InputError, match="give the traces instead"):
+        with pytest.raises(InputError, match="pass the traces instead"):
             joined.query("SELECT * FROM slices")
 
 
