@@ -54,7 +54,7 @@ def export(
         raise PerfToolError(f"{target}: expected a name that ends in .duckdb, .xlsx, or / (a folder)")
     place = Path(target)
     if suffix != ".parquet" and not place.parent.is_dir():
-        raise PerfToolError(f"{target}: cannot write ({place.parent} is not a folder)")
+        raise PerfToolError(f"{target}: cannot write (there is no folder {place.parent})")
     session = Session(cli, [path])
     whole = whole_folder if suffix == ".parquet" else whole_file
     with (

@@ -75,7 +75,7 @@ class Server:
             why = getattr(found, "strerror", None) or found or type(found).__name__
             raise InputError(f"{self.url}: no answer ({why})")
         if len(found[1]) > _LONGEST:
-            raise InputError(f"{self.url}: the answer is larger than {_LONGEST >> 20} MiB")
+            raise InputError(f"{self.url}: the response is larger than {_LONGEST >> 20} MiB")
         return found
 
     def _answer(self, method: str, path: str, seconds: float) -> tuple[int, bytes] | Exception:
