@@ -224,7 +224,7 @@ def test_the_newest_traces_come_first(tmp_path: Path) -> None:
 
 def test_tables_are_listed_with_their_columns() -> None:
     assert "ts BIGINT" in explained("tables")["data"]["slices"]
-    assert explained("gaps")["data"]["columns"]["dur"] == "BIGINT: length in ns"
+    assert explained("gaps")["data"]["columns"]["dur"] == "BIGINT: duration in ns"
 
 
 def test_the_error_about_an_unknown_rule_names_no_command_line_option() -> None:
