@@ -26,7 +26,7 @@ from typing import IO, Any
 from perftool import __version__
 from perftool.errors import PerfToolError
 from perftool.readers.discover import TRACE_SUFFIXES
-from perftool.reporters.escape import on_terminal, one_line
+from perftool.reporters.escape import escaped_texts, on_terminal, one_line
 from perftool.signals import ENDING
 
 _INSTRUCTIONS = """\
@@ -313,7 +313,8 @@ def explained(code: str) -> dict[str, Any]:
 
 def small(data: Mapping[str, Any]) -> dict[str, Any]:
     """Mark ``data`` as untrusted, and cut the longest lists and texts until the answer is short enough."""
-    kept = _visible(dict(data))
+    # Invisible characters could hide instructions to an agent.
+    kept = escaped_texts(dict(data), on_terminal)
     while len(_text({"data": kept})) > _CHARACTERS:
         longest = max(kept, key=lambda name: len(json.dumps(kept[name], default=str)))
         half, left_out = _halved(kept[longest]), f"{longest}_left_out"
@@ -333,12 +334,3 @@ def _halved(value: Any) -> Any:
         return dict(list(value.items())[: len(value) // 2])
     cuttable = value if isinstance(value, list | str) else json.dumps(value, default=str)
     return cuttable[: len(cuttable) // 2]
-
-
-def _visible(value: Any) -> Any:
-    """Escape control characters in ``value``: invisible characters could hide instructions to an agent."""
-    if isinstance(value, str):
-        return on_terminal(value)
-    if isinstance(value, dict):
-        return {on_terminal(name): _visible(part) for name, part in value.items()}
-    return list(map(_visible, value)) if isinstance(value, list) else value

@@ -26,7 +26,7 @@ _NAME_WIDTH = 24
 
 
 def print_each(traces: Sequence[str], session: Session) -> None:
-    """Print a line for each of ``traces`` as soon as it is analysed, or found to be unreadable."""
+    """Print one line per trace as soon as the trace is analysed or cannot be read."""
     from perftool.engine.ranks.schedule import IN_PROCESS
 
     if not traces:

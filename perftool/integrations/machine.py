@@ -87,8 +87,9 @@ class Watch:
         self._last_ns: int | None = None
         self._action: ProfilerAction | None = None
         self._quiet_steps: list[int] = []
-        # The process at the beginning and the end of each of the last steps without the profiler.
+        # The process at the beginning and the end of each of the last consecutive steps without the profiler.
         self._quiet: list[_Process] = []
+        self._mark: _Process | None = None
         self._steps: list[int] = []
 
     def schedule(self, step: int) -> ProfilerAction:
@@ -160,8 +161,11 @@ class Watch:
 
     def _step_begins(self, action: ProfilerAction) -> None:
         now = time.monotonic_ns()
-        if self._action in (None, ProfilerAction.NONE):
-            self._quiet = [*self._quiet[-_MOST_QUIET:], _process()]
+        last, self._mark = self._mark, _process() if ProfilerAction.NONE in (self._action, action) else None
+        if self._action == ProfilerAction.NONE and last and self._mark:
+            # A recording may lie between two quiet steps.
+            before = self._quiet[-_MOST_QUIET:] if self._quiet and self._quiet[-1] is last else [last]
+            self._quiet = [*before, self._mark]
         was, recording = self._action in _RECORDING, action in _RECORDING
         whole = self._action == ProfilerAction.RECORD_AND_SAVE
         if self._last_ns is not None and self._action != ProfilerAction.WARMUP:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 _UNUSUAL = re.compile(r"[^\x20-\x7e]")
 _UNUSUAL_IN_LINES = re.compile(r"[^\n\x20-\x7e]")
@@ -26,6 +28,15 @@ def one_line(text: str) -> str:
     """Put ``text`` on one line: escape control characters (``\\n``, ``\\x1b``), and break up ``##[``."""
     escaped = _UNUSUAL.sub(_escape_hidden, text)
     return _ANYWHERE.sub(r"\\x23", escaped) if "##" in escaped else escaped
+
+
+def escaped_texts(value: Any, escape: Callable[[str], str]) -> Any:
+    """Apply ``escape`` to all texts in nested lists and mappings, keys included."""
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, dict):
+        return {escaped_texts(name, escape): escaped_texts(part, escape) for name, part in value.items()}
+    return [escaped_texts(part, escape) for part in value] if isinstance(value, list | tuple) else value
 
 
 @lru_cache(4096)

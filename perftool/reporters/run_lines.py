@@ -17,6 +17,7 @@ from perftool.reporters.verdict import origin
 from perftool.units import NS_PER_MS, NS_PER_S
 
 _MOST_CODES = 5
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 # Times before this (2001) do not count from 1970, but for example from the boot of the machine.
 _EARLIEST_NS = 10**18
 
@@ -28,8 +29,7 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
     Unknown numbers are null.
     """
     head: dict[str, Any] = {
-        "version": LINE_VERSION, "tool": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "name": run_name(report), "origin": origin(report), "device": report.device.name or report.device.type,
+        **_start(run_name(report), time), "origin": origin(report), "device": report.device.name or report.device.type,
         "world_size": report.run.world_size or len(report.ranks) or None, "folder": run_folder(report),
         "recorded": _recorded(report), "lost": sum(bool(read.loss) for read in report.inputs),
         "steps_from": report.run.steps_from or "", "step_unit": report.run.step_unit or "",
@@ -49,12 +49,15 @@ def render_unread_line(name: str, time: datetime) -> bytes:
     """The line of a trace that cannot be read, so that ``trend`` does not judge the run before it as the newest. It
     does not state the file, because a restarted process tries to read it again."""
     line = {
-        "version": LINE_VERSION, "tool": __version__, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ"), "name": name,
-        "origin": "", "device": None, "world_size": None, "folder": "", "recorded": "", "lost": 1, "steps_from": "",
-        "step_unit": "", "recorded_per_step_ms": None, "lost_kernels_ratio": None, "rank": None, "metrics": {},
-        "findings": [],
+        **_start(name, time), "origin": "", "device": None, "world_size": None, "folder": "", "recorded": "", "lost": 1,
+        "steps_from": "", "step_unit": "", "recorded_per_step_ms": None, "lost_kernels_ratio": None, "rank": None,
+        "metrics": {}, "findings": [],
     }  # fmt: skip
     return dump(line)
+
+
+def _start(name: str, time: datetime) -> dict[str, Any]:
+    return {"version": LINE_VERSION, "tool": __version__, "time": time.strftime(_TIME), "name": name}
 
 
 def _recorded(report: Report) -> str:
@@ -62,7 +65,7 @@ def _recorded(report: Report) -> str:
     first = min((step.ts_ns for step in report.steps), default=0)
     if first < _EARLIEST_NS:
         return ""
-    return datetime.fromtimestamp(first // NS_PER_S, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(first // NS_PER_S, timezone.utc).strftime(_TIME)
 
 
 def _recorded_per_step_ms(report: Report) -> float | None:

@@ -19,11 +19,18 @@ _MOST_NS_PER_FAULT = 5_000
 def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of the table ``machines``: one per rank whose ``metadata`` describes its machine. Values of the wrong type
     become None."""
-    recorded = {rank: top.get(RECORDED_KEY) for rank, top in metadata.items()}
-    return [_row(rank, found) for rank, found in recorded.items() if _object(found).get("version") == _VERSION]
+    return [_row(rank, found) for rank, found in _recorded(metadata)]
 
 
-def _row(rank: int, found: Any) -> tuple[Any, ...]:
+def _recorded(metadata: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The descriptions by our recorders, by rank."""
+    for rank, top in metadata.items():
+        found = _object(top.get(RECORDED_KEY))
+        if found.get("version") == _VERSION:
+            yield rank, found
+
+
+def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
     machine, process, steps, window = (
         _object(found.get(part)) for part in ("machine", "process", "steps", "window")
     )  # fmt: skip
@@ -58,10 +65,7 @@ def _row(rank: int, found: Any) -> tuple[Any, ...]:
 def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them."""
     rows = []
-    for rank, top in metadata.items():
-        found = _object(top.get(RECORDED_KEY))
-        if found.get("version") != _VERSION:
-            continue
+    for rank, found in _recorded(metadata):
         recorded = _whole(_object(found.get("steps")), "recorded")
         quiet = _object(found.get("quiet"))
         for part, profiled, steps in (
@@ -90,10 +94,8 @@ def _renewed(system_ns: int, faults: int, faulted: int, grown: int) -> int | Non
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``machine_threads``: the threads for which a trace contains CPU times."""
     rows = []
-    for rank, top in metadata.items():
-        found = _object(top.get(RECORDED_KEY))
-        listed = _list(_object(found.get("window")).get("threads")) if found.get("version") == _VERSION else []
-        for one in map(_object, listed):
+    for rank, found in _recorded(metadata):
+        for one in map(_object, _list(_object(found.get("window")).get("threads"))):
             times = [_whole(one, name) for name in ("tid", "cpu_ns", "delay_ns")]
             if None not in times:
                 rows.append((rank, str(times[0]), *times[1:]))
@@ -118,9 +120,8 @@ _SOURCE = "measured when the trace was recorded, with matmuls and copies in PyTo
 def cpu_facts(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of ``device_facts`` for CPUs whose rates were measured when their traces were recorded."""
     best: dict[tuple[str, str, str], float] = {}
-    for top in metadata.values():
-        found = _object(top.get(RECORDED_KEY))
-        if found.get("version") != _VERSION or (name := device_of(found)) is None:
+    for _, found in _recorded(metadata):
+        if (name := device_of(found)) is None:
             continue
         for fact, unit, value in _figures(_object(found.get("peaks"))):
             best[name, fact, unit] = max(value, best.get((name, fact, unit), 0.0))

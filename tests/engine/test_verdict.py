@@ -850,3 +850,15 @@ def test_modules_inside_a_wrapper_are_named(tmp_path: Path) -> None:
     ]))  # fmt: skip
 
     assert "By module: Critic 60.0 %, Generator 20.0 %, Loss 20.0 % of the work." in context_of(path)
+
+
+def test_work_inside_a_nested_wrapper_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1),
+        module("FullyShardedDataParallel_0", 0, 10_000, 2), module("Net_0", 0, 10_000, 3),
+        module("FullyShardedDataParallel_1", 0, 6000, 4), module("Block_0", 0, 6000, 5), x("aten::mul", 0, 6000),
+        module("Head_0", 6000, 4000, 6), x("aten::mul", 6000, 4000),
+    ]))  # fmt: skip
+
+    assert "By module: Block 60.0 %, Head 40.0 % of the work." in context_of(path)

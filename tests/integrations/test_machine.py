@@ -41,6 +41,15 @@ def test_page_faults_are_counted_before_the_profiler_starts() -> None:
     assert set(quiet) == {"steps", "wall_ns", "cpu_ns", "system_ns", "page_faults", "page_bytes", "grown_bytes"}
 
 
+def test_steps_between_two_recordings_count_without_the_first_recording() -> None:
+    cycle = [ProfilerAction.NONE] * 2 + [ProfilerAction.WARMUP, ProfilerAction.RECORD_AND_SAVE]
+    watch = Watch((cycle * 2).__getitem__)
+    for step in range(6):
+        watch.schedule(step)
+
+    assert watch.facts()["quiet"]["steps"] == 1
+
+
 def test_without_a_step_before_the_profiler_nothing_is_counted() -> None:
     watch = Watch(lambda _: ProfilerAction.RECORD)
     watch.schedule(0)

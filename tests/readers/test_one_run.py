@@ -1,4 +1,4 @@
-"""Tests which traces are taken for ranks of the same run."""
+"""Which traces count as ranks of the same run."""
 
 from __future__ import annotations
 

@@ -100,8 +100,8 @@ def peers_page() -> str:
 
 
 def symptom_page(name: str) -> str:
-    """The page for a symptom, with the current output of its commands. If a recording is missing, the output of its
-    command stays as it is."""
+    """The page for a symptom, with the current output of its commands. Commands whose recording is missing keep their
+    old output."""
 
     def block(match: re.Match[str]) -> str:
         words = match["command"].replace("{traces}", str(TRACES)).split()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from perftool.engine.report.causes import LARGE, cut_name
 from perftool.engine.report.verdict_input import VerdictInput
@@ -159,6 +160,7 @@ def _large(parts: Sequence[Part]) -> list[Part]:
 
 def _module_parts(modules: Sequence[ModuleTime]) -> list[Part]:
     """The modules among which the work is divided, largest first."""
+    modules = _without_wrappers(modules)
     by_name: dict[str, list[ModuleTime]] = {}
     for one in _dividing(modules):
         by_name.setdefault(one.module or "", []).append(one)
@@ -178,11 +180,11 @@ def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
     """The outermost modules among which the work is divided. A module that is the only one, or does nearly all of the
     work, is replaced by its submodules, except if these are only layers and the module is not the whole model.
     """
-    level = [one for one in modules if _outer_depth(one) == 1 and one.module not in _WRAPPERS]
+    level = [one for one in modules if one.depth == 1]
     while level and ((most := max(level, key=lambda one: one.share)).share > _NEARLY_ALL or len(level) == 1):
         inner = [one for one in modules if one.path and one.path.startswith(f"{most.path} > ")]
-        children = [one for one in inner if _outer_depth(one) == _outer_depth(most) + 1]
-        if (_outer_depth(most) > 1 and len(children) == len(inner)) or (len(level) == 1 and not children):
+        children = _children(modules, most)
+        if (most.depth > 1 and len(children) == len(inner)) or (len(level) == 1 and not children):
             break
         level = children
     while inside := [one for one in level if one.module in _CONTAINERS and _children(modules, one)]:
@@ -197,10 +199,16 @@ def _children(modules: Sequence[ModuleTime], module: ModuleTime) -> list[ModuleT
     return [one for one in modules if one.path and one.path.rpartition(INSIDE)[0] == module.path]
 
 
-def _outer_depth(module: ModuleTime) -> int:
-    """The depth of ``module``, without counting wrappers around it."""
-    around = (module.path or "").split(INSIDE)[:-1]
-    return module.depth - sum(name in _WRAPPERS for name in around)
+def _without_wrappers(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
+    """Leave out wrappers, also from the paths of the modules inside them."""
+    kept = []
+    for one in modules:
+        if one.module not in _WRAPPERS:
+            names = (one.path or "").split(INSIDE)
+            path = [name for name in names if name not in _WRAPPERS]
+            inside = len(path) < len(names)
+            kept.append(replace(one, path=INSIDE.join(path), depth=len(path)) if inside else one)
+    return kept
 
 
 def _by_class(modules: Sequence[ModuleTime], first: str) -> list[Part]:

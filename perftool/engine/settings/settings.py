@@ -132,8 +132,8 @@ def _is_later(key: str, than: str, layers: Sequence[Layer]) -> bool:
 
 
 def _is_file(text: str) -> bool:
-    """Whether a value of --config is the name of a file. A valid pair is never taken for a file name, because someone
-    else may have created a file with that name."""
+    """Whether a value of --config is a file name. A valid KEY=VALUE pair never is: someone else may have created a file
+    with that name."""
     if "=" not in text:
         return True
     try:

@@ -23,7 +23,7 @@ from perftool.readers.text.op_names import op_name
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """A record as it is in the file. The values in ``statistics`` are not checked yet."""
+    """A record from the file, with unchecked values in ``statistics``."""
 
     metric: str
     trigger: str | None

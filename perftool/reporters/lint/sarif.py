@@ -12,7 +12,7 @@ from perftool.model.links import DOCUMENTATION, rule_url
 from perftool.model.lint import LintFinding, LintReport
 from perftool.model.report import Location
 from perftool.model.rule import Rule
-from perftool.reporters.escape import one_line
+from perftool.reporters.escape import escaped_texts, one_line
 from perftool.reporters.json import dump
 from perftool.reporters.lint.text import place_of
 
@@ -41,7 +41,7 @@ def render_sarif(result: LintReport) -> bytes:
         "automationDetails": {"id": "habana_perf_tool/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [{"executionSuccessful": True}],
-        "results": _visible(list(_results(result.findings, index))),
+        "results": escaped_texts(list(_results(result.findings, index)), one_line),
     }
     return dump({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=True)
 
@@ -103,15 +103,6 @@ def _result(found: LintFinding, rule_index: int, occurrence: int) -> dict[str, A
     if finding.suppressed:
         result["suppressions"] = [{"kind": "external", "status": "accepted"}]
     return result
-
-
-def _visible(value: Any) -> Any:
-    """Escape the hidden characters in all texts of ``value``."""
-    if isinstance(value, dict):
-        return {_visible(key): _visible(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_visible(inner) for inner in value]
-    return one_line(value) if isinstance(value, str) else value
 
 
 def _plain(text: str) -> str:
