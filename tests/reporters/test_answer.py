@@ -89,6 +89,19 @@ def test_every_part_is_in_its_place(shown: Callable[..., list[str]]) -> None:
     ]
 
 
+def test_a_header_that_is_too_long_continues_on_a_second_line(shown: Callable[..., list[str]]) -> None:
+    report = reported(starved(), findings=[finding()])
+    report = replace(
+        report, device=replace(report.device, name="A device with a very long name of 60 characters, as some have")
+    )
+
+    assert shown(report)[:3] == [
+        "rank0.json   A device with a very long name of 60 characters, as some have",
+        "3 steps, median 9.99 ms   busy 33.1 %",
+        "",
+    ]
+
+
 def test_lines_of_code_are_not_requested_without_a_recorded_host(shown: Callable[..., list[str]]) -> None:
     report = reported(starved(), findings=[finding()])
     assert not any("with_stack" in line for line in shown(replace(report, top_ops=())))

@@ -29,6 +29,7 @@ MOST_LINES = 25
 _MOST_FINDINGS = 5
 _MOST_NOTES = 2
 _MOST_NAMED = 4
+_SHORTEST_NAME = 12
 # The most characters of context: five lines of 80 columns.
 _MOST_CONTEXT = 400
 # From this width on, a finding and its fix are on one line.
@@ -95,10 +96,16 @@ def _fitting(rows: Sequence[_Row], room: int, report: Report, console: Console) 
 
 
 def _header(report: Report, console: Console) -> list[Text]:
-    known = [one_line(fact) for fact in facts(report)]
-    room = max(12, console.width - sum(map(cell_len, known)) - 3 * len(known))
-    name = _shortened(one_line(run_title(report)), room)
-    return [Text.assemble((name, "bold"), *((f"   {fact}", "") for fact in known))]
+    known = [f"   {one_line(fact)}" for fact in facts(report)]
+    # Facts that would leave too little room for the name continue on the next line.
+    kept = next((count for count in range(len(known), 1, -1) if _room(known[:count], console) >= _SHORTEST_NAME), 1)
+    name = _shortened(one_line(run_title(report)), max(_SHORTEST_NAME, _room(known[:kept], console)))
+    more = Text("".join(known[kept:]).strip())
+    return [Text.assemble((name, "bold"), *known[:kept]), *(_wrapped(more, console) if more else [])]
+
+
+def _room(facts_beside: Sequence[str], console: Console) -> int:
+    return console.width - sum(map(cell_len, facts_beside))
 
 
 def _shortened(name: str, width: int) -> str:
