@@ -47,7 +47,9 @@ _PATIENCE_S = 5.0
 _OUR_NAME = "habana_perf_tool: "
 _OUR_VARIABLES = "HABANA_PERF_TOOL_"
 # The fields of a finding that an agent needs.
-_OF_A_FINDING = ("code", "name", "severity", "rank", "message", "short_fix", "gain", "location", "explained_by")
+_OF_A_FINDING = (
+    "code", "name", "severity", "rank", "message", "short_fix", "gain", "location", "explained_by", "overlaps",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -62,11 +62,20 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """A finding, by its ``code``, that counts the same time as another one, or, if not ``certain``, may do so."""
+
+    code: str
+    certain: bool
+
+
+@dataclass(frozen=True)
 class Finding:
     """One reported instance of a rule. ``evidence`` contains the numbers behind the message, as the query returns them.
 
     ``advice`` is false for findings that do not suggest a change to the run, such as those about the trace.
     ``explained_by`` is the code of the finding that explains the largest part of the lost time. The gain excludes it.
+    ``overlaps`` lists larger findings whose gains contain the same time: do not add them up.
     """
 
     code: str
@@ -90,6 +99,7 @@ class Finding:
     advice: bool = True
     short_fix: str = ""
     explained_by: str | None = None
+    overlaps: tuple[Overlap, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Finding {self.code}: {shorten(self.message, _LONGEST_REPR)}>"

@@ -108,7 +108,8 @@ def finding_dict(finding: Finding) -> dict[str, Any]:
             "ns_per_step": gain.ns_per_step, "share_of_step": gain.share_of_step, "kind": gain.kind,
         },
         "fingerprint": finding.fingerprint, "suppressed": finding.suppressed, "benchmark": finding.benchmark,
-        "advice": finding.advice, "explained_by": finding.explained_by, "url": finding.url,
+        "advice": finding.advice, "explained_by": finding.explained_by,
+        "overlaps": [asdict(overlap) for overlap in finding.overlaps], "url": finding.url,
     }  # fmt: skip
 
 

@@ -38,3 +38,10 @@ def gain_text(finding: Finding) -> str:
         return ""
     bound = "" if gain.kind == "predicted" else "≤ "
     return f"{bound}{format_ns(gain.ns_per_step)} ({format_ratio(gain.share_of_step)})"
+
+
+def overlap_text(finding: Finding) -> str:
+    """Say which larger findings count the same time: ``overlaps FUS103``; empty if none is known."""
+    sure = [overlap.code for overlap in finding.overlaps if overlap.certain]
+    codes = sure or [overlap.code for overlap in finding.overlaps]
+    return f"{'' if sure else 'may '}overlap{'s' if sure else ''} {' and '.join(codes[:2])}" if codes else ""

@@ -18,6 +18,7 @@ from perftool.engine.rules.predict_run import predicted_together
 from perftool.engine.rules.ranking import claimed_once, ranked
 from perftool.engine.rules.row_check import checked
 from perftool.engine.rules.rule_queries import MOST_BYTES, Answer, Context, run_sql, sql_values
+from perftool.engine.rules.shared_time import HostTime, host_time, with_overlaps
 from perftool.engine.rules.sources import EVIDENCE_OF_PLACE, add_sources
 from perftool.errors import QueryError, is_interrupt
 from perftool.model.links import rule_url
@@ -43,9 +44,12 @@ _ANY_NAME = """
 SELECT 1 FROM _name_roles, unnest($names) AS wanted(pattern)
 WHERE cat NOT IN ('kernel', 'memcpy', 'memset') AND name GLOB pattern LIMIT 1
 """
+# The column with the host time of a row, kept while its findings are compared with those of other rules.
+_HOST_TIME = "_host_time"
 _PLACE = {
     "subject", "rank", "track", "step", "ts", "dur", "gain_ns", "predicted_ns", "related", "benchmark", "fix",
-    "fix_for", "short_fix", "sources", "explained_by", "gives_advice", PREDICTION, *EVIDENCE_OF_PLACE,
+    "fix_for", "short_fix", "sources", "explained_by", "gives_advice", PREDICTION, _HOST_TIME,
+    *EVIDENCE_OF_PLACE,
 }  # fmt: skip
 
 
@@ -101,9 +105,12 @@ def conclude(
 ) -> Outcome:
     """Turn ``answers``, one for each of ``rules``, into ranked findings."""
     findings: list[Finding] = []
+    times: dict[int, HostTime] = {}
     skipped: list[NotApplicable] = []
     for rule, answer in zip(rules, answers, strict=True):
         found, error = _attempt(partial(_findings, rule, answer, context))
+        rows = zip(answer.rows, found or (), strict=False)
+        times.update({len(findings) + at: row[_HOST_TIME] for at, (row, _) in enumerate(rows) if _HOST_TIME in row})
         findings += found or []
         if answer.why_not is not None:
             skipped.append(NotApplicable(rule.code, answer.why_not))
@@ -124,7 +131,10 @@ def conclude(
     own = {rule.code: rule for rule in rules}
     claimed = claimed_once(findings, causes, over_ranks, explains, blaming)
     kept = [graded(found, own[found.code]) if found.code in own else found for found in claimed]
-    return Outcome(ranked(kept, causes, blaming, explains, context.step_ns), tuple(skipped))
+    in_order = ranked(kept, causes, blaming, explains, context.step_ns)
+    if context.device == "cpu":
+        in_order = with_overlaps(in_order, {id(kept[at]): time for at, time in times.items()}, context.step_ns)
+    return Outcome(in_order, tuple(skipped))
 
 
 def _skipped_rules(spent: Sequence[str], crash_rule: Rule | None) -> list[Finding]:
@@ -219,6 +229,9 @@ def _query_rows(store: TraceStore, rule: Rule, context: Context) -> Answer:
         found = checked(found)
         texts = [rule.message, rule.why, *(text for _, text in (*rule.fix.texts, *rule.short_fix.texts))]
         taken(store).add_rows(len(found), _FINDING_BYTES + sum(map(len, texts)))
+    elif context.device == "cpu":
+        # With an accelerator, host time and device time pass at the same time.
+        found = [{**row, _HOST_TIME: host_time(row)} for row in found]
     bounded = limited(store, rule.relieves, found, context) if found else found
     return Answer(rule.code, tuple(add_sources(store, rule, list(bounded))), cut=cut)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from perftool.engine.rules.shared_time import WITHIN
 from perftool.engine.rules.stretches import NOWHERE, FeedingLines, lines_run
 from perftool.model.rule import Rule
 from perftool.store.trace_store import TraceStore
@@ -19,8 +20,8 @@ Row = Mapping[str, Any]
 # Has the keys file, line, function, ns and share.
 Source = dict[str, Any]
 MOST_SOURCES = 3
-# Columns used only to find sources: lists of {ts, dur}.
-EVIDENCE_OF_PLACE = frozenset({"places", "host_time"})
+# Columns used only to find sources and overlaps: lists of {ts, dur}.
+EVIDENCE_OF_PLACE = frozenset({"places", "host_time", WITHIN})
 # Causes of idle time that are due to the host's Python code rather than to a single call.
 _HOST_CAUSES = {"python", "between_ops", "unknown", "framework_op", "autograd"}
 _SMALLEST_SHARE = 0.01

@@ -23,7 +23,7 @@ from perftool.reporters.terminal.bar import bar
 from perftool.reporters.terminal.choice import Choice
 from perftool.reporters.terminal.groups import group_lines
 from perftool.reporters.time_parts import time_parts
-from perftool.reporters.verdict import gain_text, origins
+from perftool.reporters.verdict import gain_text, origins, overlap_text
 
 MOST_LINES = 25
 _MOST_FINDINGS = 5
@@ -166,7 +166,8 @@ def _row(findings: Sequence[Finding], ranks: int) -> _Row:
     times = f" x {len(findings)}" if len(findings) > 1 else ""
     where = f" on {ranks} ranks" if ranks > 1 else _awaited(findings)
     cells = (f"{first.code} {first.name}{times}{where}", gain_text(first), shown_sources(first, 1))
-    return _Row(first, cells, one_line(first.short_fix))
+    overlap = overlap_text(first)
+    return _Row(first, cells, one_line(f"{first.short_fix} ({overlap})" if overlap else first.short_fix))
 
 
 def _awaited(findings: Sequence[Finding]) -> str:

@@ -37,6 +37,7 @@ from perftool.reporters.terminal.tables import (
     shares_table,
     steps_table,
 )
+from perftool.reporters.verdict import overlap_text
 from perftool.units import format_bytes, format_count, format_ns, format_ratio
 
 _SEVERITY_STYLE = {"error": "bold red", "warning": "bold yellow", "info": "bold blue"}
@@ -238,6 +239,8 @@ def _print_finding(number: int, finding: Finding, others: Sequence[Finding], rep
     if finding.explained_by:
         explained = "the gain excludes the part that {} explains" if finding.gain else "explained by {}"
         _paragraph(Text(explained.format(finding.explained_by), style="dim"), console)
+    if overlap := overlap_text(finding):
+        _paragraph(Text(f"the gain {overlap}: do not add them up", style="dim"), console)
     if others:
         ranks = ", ".join(str(one.rank) for one in sorted(others, key=lambda one: one.rank or 0)[:_MOST_RANKS])
         more = f" and {len(others) - _MOST_RANKS} more" if len(others) > _MOST_RANKS else ""

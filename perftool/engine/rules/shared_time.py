@@ -1,0 +1,112 @@
+"""Finds pairs of findings whose gains count the same time, so that a reader does not add them up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perftool.model.report import Finding, Overlap
+
+Span = tuple[int, int]
+# A finding without intervals of its own may give, in this column, a list of {ts, dur} that its time lies in.
+WITHIN = "within"
+# Below this share of the shorter list of intervals, only the edges of two findings overlap.
+_MOSTLY = 0.5
+# Two gains that exceed the step by less than this share may do so because bounds are not exact.
+_EXCESS = 1.05
+# The most findings that are compared with each other. More do not fit in a short answer.
+_MOST_COMPARED = 12
+
+
+@dataclass(frozen=True)
+class HostTime:
+    """Examples of the host time that a finding counts. With ``inside``, its time is only known to lie in them."""
+
+    spans: tuple[Span, ...]
+    inside: bool = False
+
+
+def host_time(row: Mapping[str, Any]) -> HostTime:
+    """The host time of a rule's ``row``: from its columns ``host_time`` or ``within``, else from its places."""
+    if row.get(WITHIN):
+        return HostTime(_united(row[WITHIN]), inside=True)
+    return HostTime(_united(row.get("host_time") or [*(row.get("related") or ()), row]))
+
+
+def with_overlaps(findings: Sequence[Finding], times: Mapping[int, HostTime], step_ns: int) -> tuple[Finding, ...]:
+    """Add to each of ``findings`` the larger ones on its rank that count the same time, if that is known.
+
+    ``times`` has the host time of findings by their ``id()``. Two gains overlap if they do not fit in a step of
+    ``step_ns``, or if most of their intervals are the same. If one of them is only known to lie in its intervals, they
+    may overlap.
+    """
+    done: list[Finding] = []
+    compared: list[Finding] = []
+    for found in findings:
+        overlaps = tuple(
+            overlap
+            for other in compared
+            if (overlap := _overlap(other, found, times, step_ns)) and other.code != found.code
+        )
+        if found.gain and found.advice and len(compared) < _MOST_COMPARED:
+            compared.append(found)
+            unique = {one.code: one for one in sorted(overlaps, key=lambda one: one.certain)}
+            done.append(replace(found, overlaps=tuple(unique.values())))
+        else:
+            done.append(found)
+    return tuple(done)
+
+
+def _overlap(first: Finding, second: Finding, times: Mapping[int, HostTime], step_ns: int) -> Overlap | None:
+    # The gain of a symptom leaves out the time of its cause.
+    if second.explained_by == first.code or first.explained_by == second.code:
+        return None
+    if not first.gain or not second.gain or not _same_rank(first, second):
+        return None
+    if first.gain.ns_per_step + second.gain.ns_per_step > _EXCESS * step_ns:
+        return Overlap(first.code, certain=True)
+    one, other = times.get(id(first)), times.get(id(second))
+    if one is None or other is None or (one.inside and other.inside):
+        return None
+    certain = not (one.inside or other.inside)
+    # A finding that only lies somewhere in its intervals must share most of the time of the other one.
+    whole = min(_length(time.spans) for time in (one, other) if not time.inside)
+    shared = _shared(one.spans, other.spans)
+    if whole <= 0 or shared < _MOSTLY * whole:
+        return None
+    return Overlap(first.code, certain)
+
+
+def _same_rank(first: Finding, second: Finding) -> bool:
+    return first.rank == second.rank or first.rank is None or second.rank is None
+
+
+def _united(places: Iterable[Mapping[str, Any]]) -> tuple[Span, ...]:
+    """Merge the intervals of ``places``, in order of time."""
+    known = [(place.get("ts"), place.get("dur")) for place in places]
+    spans = sorted((int(ts), int(ts) + int(dur)) for ts, dur in known if ts is not None and dur)
+    merged: list[Span] = []
+    for begin, end in spans:
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return tuple(merged)
+
+
+def _length(spans: Iterable[Span]) -> int:
+    return sum(end - begin for begin, end in spans)
+
+
+def _shared(first: Sequence[Span], second: Sequence[Span]) -> int:
+    """The time that both lists of separate intervals, in order, contain."""
+    at, shared = 0, 0
+    for begin, end in first:
+        while at < len(second) and second[at][1] <= begin:
+            at += 1
+        other = at
+        while other < len(second) and second[other][0] < end:
+            shared += min(end, second[other][1]) - max(begin, second[other][0])
+            other += 1
+    return shared

@@ -1,0 +1,101 @@
+"""Tests of findings that count the same time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from perftool.engine.analysis import analyze
+from perftool.engine.rules.pack import shipped_rules
+from perftool.engine.rules.shared_time import HostTime, host_time, with_overlaps
+from perftool.model.recorded_on import RECORDED_KEY
+from perftool.model.report import Finding, Gain, Location, Overlap
+from perftool.reporters.terminal.answer import print_answer
+from perftool.reporters.verdict import overlap_text
+
+MATMULS = host_time({"host_time": [{"ts": 0, "dur": 100}, {"ts": 200, "dur": 100}]})
+
+
+def finding(code: str, gain: int, **fields: Any) -> Finding:
+    made = Finding(
+        code=code, name=code.lower(), severity="warning", confidence="high", subject="s", message="m", why="w", fix="f",
+        rank=0, location=Location(), related=(), evidence={}, gain=Gain(gain, gain / 1000), fingerprint="f",
+        benchmark=None,
+    )  # fmt: skip
+    return replace(made, **fields)
+
+
+def second(first: Finding, other: Finding, *times: HostTime) -> tuple[Overlap, ...]:
+    known = dict(zip((id(first), id(other)), times, strict=False))
+    return with_overlaps((first, other), known, 1000)[1].overlaps
+
+
+def test_findings_on_the_same_ops_overlap() -> None:
+    inside = host_time({"ts": 220, "dur": 60})
+    assert second(finding("A001", 400), finding("B001", 300), MATMULS, inside) == (Overlap("A001", certain=True),)
+    apart = host_time({"ts": 290, "dur": 60})
+    assert second(finding("A001", 400), finding("B001", 300), MATMULS, apart) == ()
+
+
+def test_gains_that_do_not_fit_in_a_step_overlap() -> None:
+    assert second(finding("A001", 700), finding("B001", 400)) == (Overlap("A001", certain=True),)
+    assert second(finding("A001", 600), finding("B001", 400)) == ()
+    assert second(finding("A001", 700), finding("B001", 400, rank=1)) == ()
+    assert second(finding("A001", 700), finding("B001", 400, rank=None)) == (Overlap("A001", certain=True),)
+
+
+def test_a_symptom_does_not_overlap_its_cause() -> None:
+    assert second(finding("A001", 700), finding("B001", 400, explained_by="A001")) == ()
+
+
+def test_time_that_lies_somewhere_inside_ops_may_overlap() -> None:
+    somewhere = host_time({"within": [{"ts": 0, "dur": 90}, {"ts": 200, "dur": 20}, {"ts": 900, "dur": 90}]})
+    may = (Overlap("A001", certain=False),)
+    assert second(finding("A001", 400), finding("B001", 300), MATMULS, somewhere) == may
+    assert second(finding("A001", 400), finding("B001", 300), somewhere, MATMULS) == may
+    assert second(finding("A001", 400), finding("B001", 300), somewhere, somewhere) == ()
+
+
+def test_a_finding_without_a_place_has_no_time() -> None:
+    assert host_time({"ts": None, "related": None}) == HostTime(())
+    assert second(finding("A001", 400), finding("B001", 300), MATMULS, host_time({})) == ()
+
+
+def test_the_text_says_whether_the_overlap_is_certain() -> None:
+    sure, maybe = Overlap("A001", certain=True), Overlap("B001", certain=False)
+    assert overlap_text(finding("C001", 1)) == ""
+    assert overlap_text(finding("C001", 1, overlaps=(maybe, sure))) == "overlaps A001"
+    assert overlap_text(finding("C001", 1, overlaps=(maybe,))) == "may overlap B001"
+
+
+def test_the_short_answer_says_what_the_page_faults_may_be_part_of(tmp_path: Path) -> None:
+    """The recording counts page faults but does not say in which ops they occur."""
+    counts = {"wall_ns": 10_000_000, "cpu_ns": 10_000_000, "system_ns": 2_000_000, "page_faults": 1000,
+              "page_bytes": 4096, "grown_bytes": 0}  # fmt: skip
+    here = {"ph": "X", "pid": 1, "tid": 1}
+    events: list[dict[str, Any]] = [
+        {**here, "cat": "user_annotation", "name": "ProfilerStep#1", "ts": 0, "dur": 10_000}
+    ]
+    for number in range(16):
+        args = {"Input Dims": [[64, 64, 64], []], "Sequence number": number}
+        name = "autograd::engine::evaluate_function: SelectBackward0"
+        ts = 600 * number
+        events += [
+            {**here, "cat": "cpu_op", "name": name, "ts": ts, "dur": 300, "args": {}},
+            {**here, "cat": "cpu_op", "name": "aten::select_backward", "ts": ts + 1, "dur": 298, "args": args},
+        ]
+    path = tmp_path / "trace.json"
+    recorded = {"version": 1, "window": counts}
+    path.write_text(json.dumps({RECORDED_KEY: recorded, "traceEvents": events}))
+    report = analyze([str(path)], [rule for rule in shipped_rules() if rule.code in ("FUS120", "MEM110")])
+    assert [(one.code, one.overlaps) for one in report.findings] == [
+        ("FUS120", ()), ("MEM110", (Overlap("FUS120", certain=False),))
+    ]  # fmt: skip
+    console = Console(width=160)
+    with console.capture() as printed:
+        print_answer(report, console)
+    assert "Let the allocator keep freed memory (may overlap FUS120)" in printed.get()
