@@ -50,13 +50,14 @@ stretches AS (
     FROM numbered WHERE alone GROUP BY rank, number
 ),
 worked AS (
-    SELECT s.rank, s.ts, sum(o."end" - o.ts)::BIGINT AS ns FROM outermost AS o ASOF JOIN stretches AS s ON s.rank = o.rank AND o.ts >= s.ts
+    SELECT s.rank, s.ts, sum(o."end" - o.ts)::BIGINT AS ns FROM (FROM outermost WHERE rank IN (SELECT rank FROM stretches)) AS o
+    ASOF JOIN stretches AS s ON s.rank = o.rank AND o.ts >= s.ts
     WHERE o.ts < s."end" GROUP BY s.rank, s.ts
 ),
 launched AS (
     SELECT s.rank, s.ts, min(l.device_ts) AS device_ts, max(l.device_end) AS device_end
-    FROM launches AS l ASOF JOIN stretches AS s ON s.rank = l.rank AND l.ts >= s.ts
-    WHERE l.ts < s."end" AND l.device_ops > 0 GROUP BY s.rank, s.ts
+    FROM (FROM launches WHERE rank IN (SELECT rank FROM stretches)) AS l
+    ASOF JOIN stretches AS s ON s.rank = l.rank AND l.ts >= s.ts WHERE l.ts < s."end" AND l.device_ops > 0 GROUP BY s.rank, s.ts
 ),
 fetched AS (
     SELECT s.rank, s.ts, count(*) AS batches FROM dataloader AS d ASOF JOIN stretches AS s ON s.rank = d.rank AND d.ts >= s.ts

@@ -12,11 +12,15 @@
 -- column many: BOOLEAN, whether this share is so large that the device's state is unknown
 WITH captured AS (SELECT *, 0 AS class FROM _stream_captures),
 captures AS (FROM interval_union(captured)),
+launching AS (
+    SELECT rank, ts, correlation FROM _runtime
+    WHERE correlation IS NOT NULL AND name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'kernel_launch')
+),
 calls AS (
-    SELECT c.rank, c.ts, c.correlation
-    FROM _runtime AS c ASOF LEFT JOIN captures AS g ON g.rank = c.rank AND c.ts >= g.ts
-    WHERE c.correlation IS NOT NULL AND c.name IN (SELECT name FROM roles WHERE cat = 'runtime' AND role = 'kernel_launch')
-        AND (g.ts IS NULL OR c.ts >= g."end")
+    FROM launching WHERE rank NOT IN (SELECT rank FROM captures)
+    UNION ALL
+    SELECT c.* FROM (FROM launching WHERE rank IN (SELECT rank FROM captures)) AS c
+    ASOF LEFT JOIN captures AS g ON g.rank = c.rank AND c.ts >= g.ts WHERE g.ts IS NULL OR c.ts >= g."end"
 ),
 answered AS (SELECT DISTINCT rank, correlation, true AS found FROM _device_work WHERE correlation IS NOT NULL),
 counted AS (
