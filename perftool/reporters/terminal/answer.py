@@ -25,7 +25,7 @@ from perftool.reporters.terminal.groups import group_lines
 from perftool.reporters.time_parts import time_parts
 from perftool.reporters.verdict import gain_text, origins, overlap_text
 
-MOST_LINES = 25
+MOST_LINES = 26
 _MOST_FINDINGS = 5
 _MOST_NOTES = 2
 _MOST_NAMED = 4
