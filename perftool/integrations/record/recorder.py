@@ -26,9 +26,11 @@ from perftool.integrations.record.program_profilers import ProgramProfilers
 from perftool.integrations.record.steps import Steps
 from perftool.integrations.recording import errors_become_warnings
 from perftool.integrations.saving import save_trace
-from perftool.units import format_ns
+from perftool.units import NS_PER_MS, format_ns
 
 _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
+# A program that works in calls of a small module, such as a detector, does little in so short a time.
+_SHORT_NS = 100 * NS_PER_MS
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
 
 
@@ -131,6 +133,11 @@ class Recorder:
             f"recording {_steps(self._seen - self._plan.before)} took {format_ns(steps_ns)}, stopping the profiler "
             f"{format_ns(whole_ns - steps_ns)}, and saving {format_ns(saving_ns)}"
         )
+        if self._steps.called and steps_ns < _SHORT_NS:
+            text += (
+                f". A step is a call of {self._steps.called}; if the program calls it several times for each of its "
+                "own steps, record more calls, for example --active 100"
+            )
         self._plan.note(Note("saved", text, str(saved)))
 
     def _is_elsewhere(self) -> bool:

@@ -42,6 +42,8 @@ class Steps:
         self._followers: set[int] = set()
         self._fetches = 0
         self._calls = 0
+        # The class of the module whose calls are the steps.
+        self.called: str | None = None
         self._handles: list[Any] = []
         self._next: Any = None
         if source in ("auto", "optimizer"):
@@ -79,7 +81,7 @@ class Steps:
 
     def _stepped(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if 0 < self._calls <= _INSPECTIONS:
-            self._calls, self._source = 0, "auto"
+            self._calls, self._source, self.called = 0, "auto", None
         if self._source not in ("auto", "optimizer"):
             return
         self._settle("optimizer")
@@ -125,6 +127,7 @@ class Steps:
             if _any_of(Optimizer) or _any_of(dataloader._BaseDataLoaderIter):
                 return
             self._settle("forward")
+        self.called = type(module).__name__
         self._handles.append(module.register_forward_pre_hook(lambda *_: self._call_begun()))
         self._call_begun()
 
