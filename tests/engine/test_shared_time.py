@@ -17,7 +17,7 @@ from perftool.model.report import Finding, Gain, Location, Overlap
 from perftool.reporters.terminal.answer import print_answer
 from perftool.reporters.verdict import overlap_text
 
-MATMULS = host_time({"host_time": [{"ts": 0, "dur": 100}, {"ts": 200, "dur": 100}]})
+MATMULS = host_time({"related": [{"ts": 0, "dur": 100}, {"ts": 200, "dur": 100}]})
 
 
 def finding(code: str, gain: int, **fields: Any) -> Finding:
@@ -62,6 +62,8 @@ def test_time_that_lies_somewhere_inside_ops_may_overlap() -> None:
 
 def test_a_finding_without_a_place_has_no_time() -> None:
     assert host_time({"ts": None, "related": None}) == HostTime(())
+    # These are only where the line of code is.
+    assert host_time({"ts": 5, "dur": 4, "host_time": [{"ts": 0, "dur": 1}]}) == HostTime(((5, 9),))
     assert second(finding("A001", 400), finding("B001", 300), MATMULS, host_time({})) == ()
 
 

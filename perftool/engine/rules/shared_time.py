@@ -28,10 +28,13 @@ class HostTime:
 
 
 def host_time(row: Mapping[str, Any]) -> HostTime:
-    """The host time of a rule's ``row``: from its columns ``host_time`` or ``within``, else from its places."""
+    """The host time of a rule's ``row``: from its column ``within``, else from its place and its ``related`` places.
+
+    The column ``host_time`` is not used: for work of the backward pass, it has the forward ops, to find their lines.
+    """
     if row.get(WITHIN):
         return HostTime(_united(row[WITHIN]), inside=True)
-    return HostTime(_united(row.get("host_time") or [*(row.get("related") or ()), row]))
+    return HostTime(_united([*(row.get("related") or ()), row]))
 
 
 def with_overlaps(findings: Sequence[Finding], times: Mapping[int, HostTime], step_ns: int) -> tuple[Finding, ...]:
