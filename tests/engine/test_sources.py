@@ -57,6 +57,20 @@ def test_python_between_the_ops_is_named_by_the_users_innermost_function() -> No
     assert "with_stack" not in one.fix
 
 
+def test_work_of_the_backward_pass_is_named_by_the_line_of_the_forward_op() -> None:
+    forward = [x("aten::select", 20 * at, 10, **{"Sequence number": at}) for at in range(1, 21)]
+    name = "autograd::engine::evaluate_function: SelectBackward0"
+    backward = [x(name, 500 + 20 * at, 20, **{"Sequence number": at, "Fwd thread id": 1}) for at in range(1, 21)]
+    stacks = (
+        function("train.py(30): main", 0, 999),
+        function("train.py(10): forward", 10, 450),
+        function("torch/_tensor.py(5): backward", 470, 500),
+    )
+    one = found("FUS120", step(1, 0, 1000), *forward, *backward, *stacks)
+
+    assert lines(one) == [("train.py", 10, "forward", 200_000)]
+
+
 def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
     """PyTorch gives such a function the line that it had reached when the recording began. Here, that is the line of
     prof.step() in a training loop.
