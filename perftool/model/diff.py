@@ -45,7 +45,7 @@ class RunSide:
     ``served``: the metrics that only a language-model server has.
     ``modules``: the modules of one rank by path. Their times exclude submodules.
     ``steps_from``: the signal that separates steps; None without steps.
-    ``step_unit``: the calls that make up a detected step; None if no steps were detected.
+    ``step_unit``: the calls that make up a step; None if the program marks its steps.
     ``lost``: one sentence per input that was not read in full, and per rank with mostly incomplete steps or mostly
     missing kernels.
     ``rank_steps``: the number of complete steps by rank.

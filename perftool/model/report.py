@@ -182,8 +182,8 @@ class Run:
     ``parallel``: how the ranks are split, such as ``tp 4 x dp 2``; None if the process groups do not show it.
     ``lengths``: the short and the long steps, over all ranks; empty unless steps have two lengths.
     ``mean_step_ns``: the mean step if the steps are uneven, so that their median is not typical; else None.
-    ``step_unit``: the calls that make up a detected step, such as ``10 calls of the optimizer``; None if no steps were
-    detected.
+    ``step_unit``: the calls that make up a step, such as ``10 calls of the optimizer``; None if the program marks its
+    steps.
     """
 
     kind: Literal["training", "inference", "serving"] | None

@@ -30,7 +30,7 @@ class RunLine:
     ``codes``: the codes of the first findings with advice, in report order.
     ``origin``: marks inputs that no device recorded (simulated, handMade).
     ``lost``: the number of inputs of the run that could not be read in full.
-    ``steps_from``, ``step_unit``: the signal that separates steps, and the calls that make up a detected step; empty if
+    ``steps_from``, ``step_unit``: the signal that separates steps, and the calls that make up a step; empty if
     unknown.
     ``recorded_per_step_ms``: the length of the recording per step, from the rank where it is largest; None if unknown.
     ``lost_kernels_ratio``: in the median step, the share of kernel launches without device work, from the rank where it

@@ -50,6 +50,7 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
         _whole(process, "loader_workers"),
         _whole(steps, "recorded_ns"),
         _whole(steps, "before_ns"),
+        _text(steps, "called"),
         _whole(window, "wall_ns"),
         None if own[0] is None else own[0] + (own[1] or 0),
         own[0],

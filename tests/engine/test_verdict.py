@@ -10,6 +10,7 @@ from events import Event, document, kernel, launch, loader, runtime, step, x
 
 from perftool.engine.analysis import analyze
 from perftool.engine.rules.pack import load_packs
+from perftool.model.recorded_on import RECORDED_KEY
 from perftool.model.report import Report, Source, StepLength, Verdict
 from perftool.reporters.naming import facts
 
@@ -784,6 +785,23 @@ def test_long_first_steps_get_no_advice(tmp_path: Path) -> None:
     report = analyze([str(path)])
 
     assert [found.advice for found in report.findings if found.code == "STP101"] == [False]
+
+
+@pytest.mark.parametrize("called", ["PNet", None])
+def test_other_work_between_calls_of_a_module_gets_no_advice(called: str | None, tmp_path: Path) -> None:
+    """A detector that calls a small network for each image, and another network for some images."""
+    events = []
+    for number in range(9):
+        ts, images = 20_000 * number, 8 if number in (3, 6, 7) else 0
+        events += [step(number, ts, 3000 + 2000 * images), x("aten::mm", ts, 2000)]
+        events += [x("aten::conv2d", ts + 3000 + 2000 * image, 1800) for image in range(images)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(events, **{RECORDED_KEY: {"version": 1, "steps": {"called": called}}}))
+
+    report = analyze([str(path)])
+
+    assert [found.advice for found in report.findings if found.code == "STP101"] == [called is None]
+    assert ("A step is one call of PNet." in report.verdict.context) is (called is not None)
 
 
 def test_a_wait_for_the_first_batch_gets_no_advice(tmp_path: Path) -> None:

@@ -211,7 +211,8 @@ def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> tu
     named_there = "backward passes" in headline or "a loop" in headline
     passes = "" if named_there else _backward_passes(run) or _calls(run) or _loop(run)
     text = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
-    return _FOUND_BY.get(run.run.steps_from or "", ""), passes, text
+    unit = f"A step is {run.run.step_unit}." if run.run.step_unit else ""
+    return _FOUND_BY.get(run.run.steps_from or "", unit), passes, text
 
 
 def _backward_passes(run: VerdictInput) -> str:

@@ -125,7 +125,7 @@ class Recorder:
         folder = Path(self._plan.folder)
         folder.mkdir(parents=True, exist_ok=True)
         before = time.monotonic_ns()
-        saved = save_trace(profiler, new_trace(folder), self._watch.facts)
+        saved = save_trace(profiler, new_trace(folder), self._facts)
         saving_ns = time.monotonic_ns() - before
         # PyTorch stops the profiler before it calls this method, so the rest of ``whole_ns`` is the time to stop.
         steps_ns = min(self._watch.recorded_ns or whole_ns, whole_ns)
@@ -139,6 +139,11 @@ class Recorder:
                 "own steps, record more calls, for example --active 100"
             )
         self._plan.note(Note("saved", text, str(saved)))
+
+    def _facts(self) -> dict[str, Any]:
+        """Describe the machine and the steps in the trace."""
+        facts = self._watch.facts()
+        return {**facts, "steps": {**facts["steps"], "called": self._steps.called}}
 
     def _is_elsewhere(self) -> bool:
         """Whether the profiler runs in another thread; only that thread can stop it."""

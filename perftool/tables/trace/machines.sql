@@ -11,6 +11,7 @@
 -- column loader_workers: INTEGER, number of data-loader workers
 -- column step_ns: BIGINT, median step time during the recording, measured on the host
 -- column quiet_step_ns: BIGINT, median step time before the recording, without the profiler
+-- column step_module: VARCHAR, class of the module whose calls `record` counted as steps; NULL if the program marks its steps otherwise
 -- column wall_ns: BIGINT, duration of the recording
 -- column own_ns: BIGINT, CPU time of the process and its data-loader workers
 -- column process_ns: BIGINT, CPU time of the process
