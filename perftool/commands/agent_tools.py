@@ -150,7 +150,7 @@ class Workspace:
                 ended = True
             if os.fstat(answer.fileno()).st_size > _LONGEST_ANSWER:
                 raise PerfToolError(
-                    f"the answer is larger than {_LONGEST_ANSWER >> 20} MiB; request less, as with LIMIT"
+                    f"the answer is larger than {_LONGEST_ANSWER >> 20} MiB; request less, for example with LIMIT"
                 )
             if not ended and time.monotonic() >= until:
                 raise PerfToolError(f"{command} took longer than {self.seconds:g} s and was stopped")

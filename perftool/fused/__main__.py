@@ -15,7 +15,7 @@ _USAGE = (
 
 
 def main(arguments: list[str]) -> int:
-    """Run the script or module as if it were called directly; returns 2 if the script does not exist."""
+    """Run the script or module as if it were called directly. Return 2 if the script does not exist."""
     if not arguments or arguments[0] in ("-h", "--help"):
         (sys.stdout if arguments else sys.stderr).write(_USAGE)
         return 0 if arguments else 2

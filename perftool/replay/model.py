@@ -21,8 +21,7 @@ from perftool.units import format_ns, format_ratio
 MOST_ERROR = 0.02
 # Limits memory and time: every replay takes about a microsecond per task.
 _MOST_TASKS = 400_000
-# Limits the number of tasks times that of streams, and the number of launches times that of threads, because the replay
-# compares all pairs.
+# Limits two products, tasks by streams and launches by threads, because the replay compares all pairs.
 _MOST_CROSSINGS = 64 * _MOST_TASKS
 # The least share of the device time that must have a known launch or be queued before the window, and the largest share
 # of the tasks with a known launch that may begin clearly before it.

@@ -152,7 +152,7 @@ def _require_size(connection: duckdb.DuckDBPyConnection, name: str, path: Path) 
 
 
 def _require_values(connection: duckdb.DuckDBPyConnection, name: str, path: Path) -> None:
-    """Raise duckdb.Error if the file at ``path`` lacks a number that the report calculates with."""
+    """Raise duckdb.Error if the file at ``path`` lacks a number that the report needs for its calculations."""
     numbers = [column.name for column in catalog()[name].columns if column.type == "BIGINT"]
     if name not in _WITHOUT_NULL or not numbers:
         return

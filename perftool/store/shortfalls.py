@@ -174,7 +174,7 @@ def _tiles(sizes: Sizes, rows: int, columns: int, parts: int, blocks: int | None
 
 
 def shape_text(sizes: Sizes, input_dims: str) -> str:
-    """Describe ``sizes`` briefly; returns the shapes ``input_dims`` if no size is known."""
+    """Describe ``sizes`` briefly. Return the shapes ``input_dims`` if no size is known."""
     if sizes.heads is not None:
         return f"{sizes.batch} x {sizes.heads} heads, {sizes.queries} x {sizes.keys}, head size {sizes.head_size}"
     if sizes.channels is not None:

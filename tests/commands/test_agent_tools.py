@@ -157,7 +157,7 @@ def test_an_endless_answer_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(agent_tools, "_LONGEST_ANSWER", 100)
     shutil.copy(SAMPLES / "gaudi2_optimised" / "rank0.pt.trace.json.gz", tmp_path)
 
-    with pytest.raises(PerfToolError, match=r"the answer is larger than 0 MiB; request less, as with LIMIT"):
+    with pytest.raises(PerfToolError, match=r"the answer is larger than 0 MiB; request less, for example with LIMIT"):
         Workspace(tmp_path, 60).run("analyze", ["--output-format", "json"], [str(tmp_path)])
 
 

@@ -40,7 +40,7 @@ def host_time(row: Mapping[str, Any]) -> HostTime:
 def with_overlaps(findings: Sequence[Finding], times: Mapping[int, HostTime], step_ns: int) -> tuple[Finding, ...]:
     """Add to each of ``findings`` the larger ones on its rank that count the same time, if that is known.
 
-    ``times`` has the host time of findings by their ``id()``. Two gains overlap if they do not fit in a step of
+    ``times`` maps the ``id()`` of a finding to its host time. Two gains overlap if they do not fit in a step of
     ``step_ns``, or if most of their intervals are the same. If one of them is only known to lie in its intervals, they
     may overlap.
     """

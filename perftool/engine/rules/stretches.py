@@ -158,8 +158,8 @@ def lines_run(store: TraceStore, rank: int) -> FeedingLines:
 
 @dataclass(frozen=True)
 class _Code:
-    """The calls to or from the user's code by track, the stretches in which they are innermost, and the call tree, in
-    which callers precede their callees."""
+    """For each track, the calls to or from the user's code, and the stretches in which each is the innermost. Also the
+    call tree, in which callers precede their callees."""
 
     calls: dict[int, list[Call]]
     nested: dict[int, list[_Stretch]]

@@ -143,7 +143,7 @@ class FusedOptimizer(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have a gradient; returns the loss of `closure`, which runs first."""
+        """Run `closure`, update all parameters that have a gradient, and return the loss of `closure`."""
         if self._steps_natively():
             return self._native.step(closure)
         loss = None

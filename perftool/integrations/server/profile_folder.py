@@ -1,4 +1,4 @@
-"""Finds the folder where a server on this machine writes its profiles, in its command line or its environment.
+"""Reads the command line and the environment of a server on this machine to find the folder for its profiles.
 
 This works only on Linux and for processes of the same user; otherwise the user must name the folder.
 """

@@ -22,7 +22,8 @@ class FileState:
 
 
 class Watched:
-    """Remembers the files of a folder between polls. ``done`` contains states that are already known to be finished."""
+    """Remembers the files of a folder between polls. ``done`` contains the states of files that are already known to be
+    finished."""
 
     def __init__(self, done: Iterable[FileState] = ()) -> None:
         self._done = set(done)

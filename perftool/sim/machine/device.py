@@ -64,7 +64,7 @@ class DeviceQueue:
         self._recorder.commands(begin, begin + us(self._speed.costs.copies_setup_us))
 
     def transfer(self, size: int, direction: str, ready: int) -> int:
-        """Copy ``size`` bytes over PCIe, at ``ready`` or later; returns the end of the copy."""
+        """Copy ``size`` bytes over PCIe, at ``ready`` or later, and return the end of the copy."""
         begin = max(ready, self.copies_free)
         self.copies_free = begin + self._speed.transfer_ns(size)
         self._recorder.transfer(direction, begin, self.copies_free)

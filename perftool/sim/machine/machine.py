@@ -192,7 +192,7 @@ class Machine:
         return recipe
 
     def _compile(self, recipe: Recipe, graph: Graph, form: str, at: int) -> int:
-        """Compile on the launch thread; returns the end time."""
+        """Compile on the launch thread, and return the time at which that thread is free again."""
         whole = ms(self.costs.graph_compile_ms + self.costs.graph_compile_per_op_ms * len(graph))
         length = ms(self.costs.graph_eager_compile_ms) if form == "eager" else whole
         begin, end = at + us(2), at + us(2) + length
@@ -203,7 +203,7 @@ class Machine:
         return end + us(4)
 
     def _launch(self, recipe: Recipe, at: int, after: int) -> int:
-        """Enqueue a recipe that cannot run before ``after``; returns the time at which the launch thread is free
+        """Enqueue a recipe that cannot run before ``after``, and return the time at which the launch thread is free
         again."""
         begin, end = at + us(1), at + us(1 + self.costs.graph_launch_us)
         self._launches += 1

@@ -32,7 +32,7 @@ def read_script(path: Path) -> CodeType:
 
 
 def run_script(simulation: Simulation, path: Path, args: Sequence[str]) -> tuple[int, str | None]:
-    """Run the script; returns its exit code, and the reason if it ended early."""
+    """Run the script, and return its exit code, and the reason if it ended early."""
     try:
         code = read_script(path)
         with _as_main(path, args) as namespace, simulation.running():
