@@ -59,7 +59,8 @@ def tables_page() -> str:
         "SQL), or get DataFrames with `perftool.open_trace(path).frame(name)`. Times (`ts`, `dur`, `end`) are\n"
         'integer nanoseconds as in the file; `end` is a keyword of SQL and needs quotes: `"end"`. A missing\n'
         "value is NULL.\n\nThe table `raw` contains every event of the file, of any phase: `rank`, `ph`, `cat`,\n"
-        "`name`, `pid`, `tid`, `ts`, `dur` (ns), `id`, `args` (JSON). The `id` of a slice is the `rowid` of its event there.\n"
+        "`name`, `pid`, `tid`, `ts`, `dur` (ns), `id`, `args` (JSON). The `id` of a slice is the `rowid` of its event\n"
+        "there.\n"
     )
     return "\n".join([NOTE, intro, *map(_table, public_tables())])
 
