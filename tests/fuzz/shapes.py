@@ -6,6 +6,7 @@ inputs take 0.8 s and 110 MB, so a cost below ten and four times these figures n
 
 from __future__ import annotations
 
+import atexit
 import gzip
 import json
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -39,23 +41,30 @@ class Cost:
 FREE = Cost(7.5, 400 << 20)
 
 
+@cache
+def _forks() -> subprocess.Popen[str]:
+    """The process whose forks run the commands, until this process exits."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(Path(__file__).with_name("forks.py"))]
+    pipe = subprocess.PIPE
+    started = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True)
+    atexit.register(started.communicate)
+    return started
+
+
 def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
     """The cost of ``command`` on ``path``. The command is stopped after ``most_s`` CPU seconds."""
-    text = (
-        "import resource, subprocess, sys\n"
-        f"resource.setrlimit(resource.RLIMIT_CPU, ({most_s}, {most_s}))\n"
-        "ran = subprocess.run([sys.executable, '-m', 'perftool', *sys.argv[1:]], stdout=subprocess.PIPE)\n"
-        # A quadratic rule reaches its time limit and crashes. A rule with too many findings crashes after it has
-        # finished.
-        "assert b'rule crashed' not in ran.stdout or b' x 1000' in ran.stdout, ran.stdout.decode()\n"
-        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
-        "print(used.ru_utime + used.ru_stime, used.ru_maxrss << 10)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = [sys.executable, "-c", text, *command.split(), str(path)]
-    done = subprocess.run(ran, env=environment, capture_output=True, text=True)
-    cpu_s, peak = done.stdout.split()
-    return Cost(float(cpu_s), int(peak))
+    forks = _forks()
+    assert forks.stdin
+    assert forks.stdout
+    forks.stdin.write(json.dumps({"command": [*command.split(), str(path)], "most_s": most_s}) + "\n")
+    forks.stdin.flush()
+    done = json.loads(forks.stdout.readline())
+    # A quadratic rule reaches its time limit and crashes. A rule with too many findings crashes after it has finished.
+    assert "rule crashed" not in done["output"] or " x 1000" in done["output"], done["output"]
+    # A command that stopped for another reason than its limit says nothing about costs.
+    assert done["code"] in (0, 1, 2) or done["cpu_s"] >= most_s, done
+    return Cost(done["cpu_s"], done["peak"])
 
 
 def may_take(good: Cost) -> Cost:
