@@ -77,6 +77,7 @@ def _forked(work: Any, output: IO[bytes]) -> int:
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
         work()
         code = 0
     except SystemExit as left:
