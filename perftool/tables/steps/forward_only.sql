@@ -5,7 +5,7 @@
 -- the first such op to the last one before the next differentiated op, backward function or optimizer call. There are
 -- no rows for a rank in which nothing is differentiated.
 --
--- needs: ops, op_kinds, feeding_tracks, _differentiated, optimizer_steps, dataloader, launches
+-- needs: ops, recomputed_ops, op_kinds, feeding_tracks, _differentiated, optimizer_steps, dataloader, launches
 -- empty without: _differentiated
 -- column rank: INTEGER, distributed rank
 -- column ts: BIGINT, start of the first op in ns
@@ -45,6 +45,7 @@ graphs AS (
     SELECT r.id FROM ranges AS r ASOF LEFT JOIN (SELECT DISTINCT rank, sequence FROM ops WHERE sequence >= 0 AND starts_with(name, 'autograd::engine')) AS b
         ON b.rank = r.rank AND r.first <= b.sequence
     WHERE r.next > r.first AND (b.sequence IS NULL OR b.sequence >= r.next)
+        AND r.id NOT IN (SELECT op FROM recomputed_ops)
 ),
 events AS (
     SELECT w.rank, w.ts, w."end", d.id IS NULL AS alone, w.name, w.input_dims, g.id IS NOT NULL AS graph
