@@ -30,10 +30,17 @@ works AS (
     ASOF JOIN outermost AS o ON o.track = w.track AND w.ts >= o.ts
     WHERE w.ts < o."end" AND NOT o.backward
 ),
+-- Compiled code is one differentiated op; the ops inside it, and inside its backward function, have no numbers.
+differentiated AS (
+    SELECT DISTINCT op_track AS track, op_ts AS ts, op_end AS "end" FROM _differentiated WHERE op IS NOT NULL
+    UNION SELECT track, ts, "end" FROM _differentiated
+),
 derived AS (
     SELECT DISTINCT o.id FROM (SELECT op_track AS track, op_ts AS ts FROM _differentiated WHERE op IS NOT NULL) AS d
     ASOF JOIN outermost AS o ON o.track = d.track AND d.ts >= o.ts
     WHERE d.ts < o."end"
+    UNION
+    SELECT w.id FROM works AS w ASOF JOIN differentiated AS d ON d.track = w.track AND w.ts >= d.ts WHERE w.ts < d."end"
 ),
 -- An op has the number that its first function would get, even if it adds none. It added functions if the next op has a
 -- higher number. A backward pass in between may itself add functions, so such an op does not count.
