@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+import struct
 import time
 import zipfile
 from collections.abc import Callable, Mapping
@@ -147,7 +148,7 @@ def test_links_are_left_alone(path: Path) -> None:
     link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(link, str(secret))
-    with pytest.raises(InputError, match="no known content"):
+    with pytest.raises(InputError, match=r"no known content; .*trace_analyzer.json is not a regular file"):
         bundle.read(str(path))
     for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE):
         info = tarfile.TarInfo("views/trace_analyzer.json")
@@ -386,6 +387,42 @@ def test_damage_in_one_member_leaves_the_others(path: Path) -> None:
     reading = bundle.read(str(path))
     assert [node.node for node in reading.graph_nodes] == ["relu"]
     assert [issue.kind for issue in reading.issues] == ["damaged member", "not read"]
+
+
+_DIRECTORY, _END = b"PK\x01\x02", b"PK\x05\x06"
+
+
+def test_no_changed_bit_of_a_directory_hides_a_member(path: Path) -> None:
+    as_zip(path, {"prof-data/host/host_trace.json": HOST, "prof-data/post-graph/g_0.json": GRAPH})
+    whole = path.read_bytes()
+    assert (bundle.read(str(path)).issues, bundle.has_host_trace(str(path))) == ((), True)
+    for place in range(whole.index(_DIRECTORY), len(whole)):
+        for bit in range(8):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+            with suppress(InputError):
+                read = bundle.read(str(path))
+                assert read.issues or (len(read.graph_nodes) == 1 and bundle.has_host_trace(str(path))), (place, bit)
+
+
+def test_a_member_listed_as_a_link_is_damage(path: Path) -> None:
+    as_zip(path, {"prof-data/host/host_trace.json": HOST, "views/trace_analyzer.json": VIEW})
+    whole = bytearray(path.read_bytes())
+    at = whole.index(_DIRECTORY)
+    whole[at + 40 : at + 42] = struct.pack("<H", 0o120777)
+    path.write_bytes(whole)
+    read = bundle.read(str(path))
+    assert (len(read.nodes), [issue.kind for issue in read.issues]) == (1, ["damaged member"])
+
+
+@pytest.mark.parametrize("start", [None, int.from_bytes(_END, "little")])
+def test_a_huge_directory_is_refused_whatever_its_end_says(start: int | None, path: Path) -> None:
+    entry = struct.pack("<4s6H3L5H2L", _DIRECTORY, 20, 20, 0, 0, 0, 33, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0) + b"a"
+    first = b"PK\x03\x04" + bytes(26)
+    directory = entry * 240_000
+    stated = len(first) if start is None else start
+    path.write_bytes(first + directory + struct.pack("<4s4H2LH", _END, 0, 0, 1, 1, len(directory), stated, 0))
+    with pytest.raises(InputError, match="more files than the 20,000"):
+        bundle.read(str(path))
 
 
 def test_a_gzip_of_something_else(path: Path) -> None:

@@ -2,8 +2,8 @@
 
 Reads ``views/trace_analyzer.json``, ``prof-data/post-graph/*.json`` and ``prof-data/host/host_trace.json``; only
 ``synprof_parser`` can read the raw hardware trace in ``prof-data/bin``. Archives are untrusted: members are matched by
-their full names, which are never used for writing; links, nested archives and repeated names are ignored; and the
-number of members, their sizes and the compression ratio are limited.
+their full names, which are never used for writing; nested archives and repeated names are ignored; a link in the place
+of a member is damage; and the number of members, their sizes and the compression ratio are limited.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ _ANY_RATIO_BYTES = 32 << 20
 # A directory entry in a zip takes 46 bytes plus the name.
 _MOST_DIRECTORY_BYTES = MOST_MEMBERS * 512
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
-_ZIP_END, _ZIP64_END = b"PK\x05\x06", b"PK\x06\x06"
+_ZIP_END, _ZIP64_END, _ZIP64_AT = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
 _LONGEST_END = (64 << 10) + 22 + 20 + 56
+# The flags of a member that is encrypted, and of one whose name is UTF-8.
+_ENCRYPTED, _UTF_8 = 1, 0x800
 _BLOCK = 1 << 20
 # tarfile copies the global headers of an archive into each member. Archives made by git have one.
 _MOST_GLOBAL, _LONGEST_GLOBAL = 16, 1000
@@ -98,6 +100,10 @@ def _reader(name: str) -> Callable[[bytes, int | None, str], LogReading] | None:
     return post_graph.read if _GRAPH.fullmatch(name) else None
 
 
+def _is_used(name: str) -> bool:
+    return name == _HOST or _reader(name) is not None
+
+
 def has_host_trace(path: str) -> bool:
     """Whether the archive contains host calls. False if it is damaged before them, or exceeds a limit."""
     try:
@@ -154,22 +160,40 @@ class _Members:
             if count > MOST_MEMBERS:
                 raise _BoundError(f"{self._path}: more than {MOST_MEMBERS:,} files, which no profiler writes")
             name = written.removeprefix("./")
-            if content is not None and name not in seen:
+            if content is None:
+                if _is_used(name):
+                    self._damaged(f"{name} is not a regular file")
+            elif name not in seen:
                 seen.add(name)
                 yield name, content
 
+    def _damaged(self, why: str) -> None:
+        self.issues.append(ImportIssue("damaged member", 1, f"{self._path}: {why}"))
+
     def _zip(self) -> Iterator[tuple[str, _Content | None]]:
-        _require_small_directory(self._path)
+        file = self._open.enter_context(_ZipFile(self._path))
         try:
-            archive = self._open.enter_context(zipfile.ZipFile(self._path))
+            archive = self._open.enter_context(zipfile.ZipFile(file))
+            stated = _stated_entries(file)
         except _DAMAGE as error:
             raise InputError(f"{self._path}: the archive is damaged or cut off ({error})") from None
-        for info in archive.infolist():
+        entries = archive.infolist()
+        if stated != len(entries):
+            # zipfile does not compare the two.
+            self.issues.append(
+                ImportIssue("damaged archive", 1, f"the archive lists {len(entries):,} files, but states {stated:,}")
+            )
+        for info in entries:
+            # zipfile compares only the members that it opens, so a changed name would hide its member.
+            if not _is_listed_as_stored(file, info):
+                self._damaged(f"{info.filename} is listed in another way than it is stored")
+                yield "", None
+                continue
             link = stat.S_ISLNK(info.external_attr >> 16)
             yield info.filename, None if link or info.is_dir() else partial(self._unzipped, archive, info)
 
     def _unzipped(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
-        if info.flag_bits & 1:
+        if info.flag_bits & _ENCRYPTED:
             raise InputError(f"{self._path}: {info.filename} is encrypted")
         if info.compress_type not in ZIP_METHODS:
             raise InputError(f"{self._path}: {info.filename} is packed in a way that no profiler uses")
@@ -292,17 +316,39 @@ class _Decompressed(io.RawIOBase):
         return count
 
 
-def _require_small_directory(path: str) -> None:
-    """Raise InputError for a zip with a huge directory, because zipfile would read all of it."""
-    with open(path, "rb") as file:
-        size = file.seek(0, io.SEEK_END)
-        file.seek(-min(size, _LONGEST_END), io.SEEK_END)
-        tail = file.read()
-    at, at64 = tail.rfind(_ZIP_END), tail.rfind(_ZIP64_END)
-    directory = int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
-    if at64 >= 0:
-        directory = max(
-            directory if directory != 0xFFFF_FFFF else 0, int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
-        )
-    if directory > _MOST_DIRECTORY_BYTES:
-        raise _BoundError(f"{path}: more files than the {MOST_MEMBERS:,} that a profiler writes")
+class _ZipFile(io.FileIO):
+    """A zip as a file that refuses to read a huge directory; zipfile reads a directory at once."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read ``size`` bytes. Raises InputError for more than a directory may have."""
+        if size is not None and size > _MOST_DIRECTORY_BYTES:
+            raise _BoundError(f"{str(self.name)}: more files than the {MOST_MEMBERS:,} that a profiler writes")
+        return super().read(size)  # type: ignore[return-value]
+
+
+def _stated_entries(file: IO[bytes] | io.FileIO) -> int:
+    """The number of members according to the end of the zip ``file``, which is found as zipfile finds it."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(-min(size, _LONGEST_END), io.SEEK_END)
+    tail = file.read(_LONGEST_END)
+    at = len(tail) - 22
+    if tail[at : at + 4] != _ZIP_END or tail[-2:] != b"\0\0":
+        at = tail.rfind(_ZIP_END)
+    if tail[max(at - 20, 0) : at].startswith(_ZIP64_AT) and tail[max(at - 76, 0) : at].startswith(_ZIP64_END):
+        return int.from_bytes(tail[at - 44 : at - 36], "little")
+    return int.from_bytes(tail[at + 10 : at + 12], "little")
+
+
+def _is_listed_as_stored(file: io.FileIO, info: zipfile.ZipInfo) -> bool:
+    """Whether the header before a member's content has the name, the method and the relevant flags of ``info``."""
+    name = info.orig_filename.encode("utf-8" if info.flag_bits & _UTF_8 else "cp437")
+    try:
+        file.seek(info.header_offset)
+        header = file.read(30 + len(name))
+    except _DAMAGE:
+        return False
+    if len(header) < 30 or not header.startswith(_ZIP):
+        return False
+    flags, method, length = (int.from_bytes(header[place : place + 2], "little") for place in (6, 8, 26))
+    same_flags = not (flags ^ info.flag_bits) & (_ENCRYPTED | _UTF_8)
+    return same_flags and (method, length, header[30:]) == (info.compress_type, len(name), name)
