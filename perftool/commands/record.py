@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
@@ -25,6 +25,7 @@ from perftool.integrations.record.plan import ACTIVE, STAGES, STEPS_FROM, WAIT, 
 from perftool.model.choices import Color
 
 _LOOK_S = 0.3
+_MOST_IN_A_SECOND = 1000
 StepsFrom = Enum("StepsFrom", {name: name for name in STEPS_FROM}, type=str)  # type: ignore[misc]
 
 
@@ -102,10 +103,12 @@ def record(
         raise typer.BadParameter("give a program after --, or a server with --server")
     _require_writable(folder)
     if server is not None:
-        _record_server(server, seconds, _own_folder(folder), profiles, report=report, color=color, quiet=quiet)
+        with _own_folder(folder) as place:
+            _record_server(server, seconds, place, profiles, report=report, color=color, quiet=quiet)
         return
-    with tempfile.TemporaryDirectory(prefix="perftool-") as notes:
-        place = _own_folder(folder)
+    # The program may have left processes that still write notes.
+    kept = tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True)
+    with kept as notes, _own_folder(folder) as place:
         plan = Plan(str(place.resolve()), notes, wait, warmup, active, steps_from.value, stacks, memory, stop_after)
         code = run_program(command or (), plan.environment(os.environ), None if quiet else _Estimate(plan, color))
         left = plan.notes_left()
@@ -170,14 +173,36 @@ def _require_writable(folder: Path) -> None:
 
 
 def _traces(folder: Path) -> set[Path]:
-    return {path for end in ("", ".gz") for path in folder.glob(f"*.pt.trace.json{end}")}
+    return {path for end in ("", ".gz") for path in folder.glob(f"*.pt.trace.json{end}") if path.is_file()}
 
 
-def _own_folder(folder: Path) -> Path:
-    """Choose a new folder in ``folder`` for this recording, named after the date and time. It is created later."""
+@contextmanager
+def _own_folder(folder: Path) -> Iterator[Path]:
+    """Create a folder in ``folder`` for this recording, named after the date and time. Remove it if it stays empty.
+
+    It is new and only this user writes there, so nobody can have put links into it.
+    """
     date = f"{datetime.now():%Y-%m-%d_%H-%M-%S}"
-    names = (date, *(f"{date}_{number}" for number in range(2, 1000)))
-    return next(place for name in names if not (place := folder / name).exists())
+    names = (date, *(f"{date}_{number}" for number in range(2, _MOST_IN_A_SECOND)))
+    place = next((place for name in names if _is_made(place := folder / name)), None)
+    if place is None:
+        raise InputError(f"{folder}: it contains too many folders named {date}")
+    try:
+        yield place
+    finally:
+        with suppress(OSError):
+            place.rmdir()
+
+
+def _is_made(place: Path) -> bool:
+    """Create the folder ``place``. Returns False if something has that name."""
+    try:
+        place.mkdir(mode=0o755)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise InputError(f"{place}: the folder cannot be created ({error.strerror or error})") from None
+    return True
 
 
 def _made(left: Sequence[Note], found: set[Path]) -> list[Path]:

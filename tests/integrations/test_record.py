@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ pytest.importorskip("torch")
 
 from stores import steps_in
 
+from perftool.commands import record
 from perftool.commands.record import why_nothing
 from perftool.engine.analysis import analysed
 from perftool.engine.gate.lint import LintPlan, lint_run
@@ -24,6 +26,7 @@ from perftool.engine.rules.pack import builtin_folder, load_pack
 from perftool.engine.settings.settings import Settings
 from perftool.integrations.activities import ProfilerAction
 from perftool.integrations.machine import Watch
+from perftool.integrations.record import plan as plan_module
 from perftool.integrations.record.plan import VARIABLE, Note, Plan, plan_here
 from perftool.readers.discover import find_inputs
 from perftool.reporters.lint.sarif import render_sarif
@@ -115,6 +118,93 @@ def test_every_recording_has_its_own_folder_whose_name_picks_it(tmp_path: Path) 
     assert f"analysing the newest: {second}. --run NAME picks another: {first}" in found.notes[0]
     picked = find_inputs([str(tmp_path / "perftool_record")], run=first)
     assert [Path(trace).parent.name for trace in picked.traces] == [first]
+
+
+def test_two_recordings_of_one_second_have_two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Frozen(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime(2026, 1, 2, 3, 4, 5)
+
+    monkeypatch.setattr(record, "datetime", Frozen)
+    with record._own_folder(tmp_path) as first, record._own_folder(tmp_path) as second:
+        assert (first.name, second.name) == ("2026-01-02_03-04-05", "2026-01-02_03-04-05_2")
+        assert first.stat().st_mode & 0o022 == 0
+        (second / "trace").touch()
+        # A link may lead anywhere.
+        (tmp_path / "2026-01-02_03-04-05_3").symlink_to("gone")
+        with record._own_folder(tmp_path) as third:
+            assert third.name == "2026-01-02_03-04-05_4"
+    assert {path.name for path in tmp_path.iterdir()} == {second.name, "2026-01-02_03-04-05_3"}
+
+
+NO_NOTES = {
+    "cut": '{"stage": "rea{"stage": "ready", "text": "", "trace": null}',
+    "deep": "[" * 100_000,
+    "key": '{"stage": "ready", "new": 1}',
+    "stage": '{"stage": "next"}',
+    "list": '{"stage": ["ready"]}',
+    "number": "7",
+    "type": '{"stage": "ready", "text": 7}',
+    "bytes": "\udcff",
+}
+
+
+@pytest.mark.parametrize("line", NO_NOTES.values(), ids=NO_NOTES.keys())
+def test_lines_that_are_no_notes_are_skipped(tmp_path: Path, line: str) -> None:
+    good = Note("ready", "text")
+    plan = Plan(str(tmp_path), str(tmp_path))
+    plan.note(good)
+    (tmp_path / "7.json").write_text(f"{line}\n", errors="surrogateescape")
+    assert plan.notes_left() == [good]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of Unix")
+def test_only_regular_files_are_notes_or_traces(tmp_path: Path) -> None:
+    source = (
+        "import json, os\n"
+        "plan = json.loads(os.environ['PERFTOOL_RECORD'])\n"
+        "os.mkfifo(plan['notes'] + '/7.json'); os.mkdir(plan['notes'] + '/8.json')\n"
+        "os.symlink('/dev/zero', plan['notes'] + '/9.json'); os.mkfifo(plan['folder'] + '/x.pt.trace.json')\n"
+    )
+    (tmp_path / "script.py").write_text(source)
+    command = [sys.executable, "-m", "perftool", "record", "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "nothing was recorded" in done.stderr
+
+
+def test_a_long_file_of_notes_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "_LONGEST_FILE", 1000)
+    (tmp_path / "7.json").write_text("".join(f'{{"stage": "ready", "text": "{n}"}}\n' for n in range(40)))
+    assert Plan(str(tmp_path), str(tmp_path)).notes_left() == []
+
+
+# Leaves a process that fills the folder of notes for 8 seconds.
+FILLS = """
+import json, os, time
+notes = json.loads(os.environ["PERFTOOL_RECORD"])["notes"]
+if os.fork() == 0:
+    os.setsid()
+    os.dup2(os.open("/dev/null", os.O_RDWR), 1); os.dup2(1, 2)
+    end = time.monotonic() + 8
+    number = 0
+    while time.monotonic() < end:
+        number += 1
+        try:
+            open(f"{notes}/{number}", "w").close()
+        except OSError:
+            os._exit(0)
+    os._exit(0)
+time.sleep(1)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks of Unix")
+def test_a_process_that_stays_behind_causes_no_error(tmp_path: Path) -> None:
+    done = run(tmp_path, FILLS)
+    assert done.returncode == 2
+    assert done.stderr.startswith("habana_perf_tool: nothing was recorded")
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from perftool.integrations.descriptors import Descriptor
+from perftool.readers.files.small_file import read_small
 
 StepsFrom = Literal["auto", "optimizer", "loader", "forward"]
 STEPS_FROM: tuple[StepsFrom, ...] = get_args(StepsFrom)
@@ -24,6 +26,9 @@ _HOOK = Path(__file__).parent / "hook"
 # PyTorch, ``recording`` has begun to record, ``explained`` knows why it recorded nothing, and ``saved`` has a trace.
 Stage = Literal["stranger", "ready", "recording", "explained", "saved"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
+# More than the processes of any program, and than the notes that each of them leaves.
+_MOST_FILES, _MOST_NOTES = 100_000, 100_000
+_LONGEST_FILE = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -79,9 +84,13 @@ class Plan:
                 sys.stderr.write(f"habana_perf_tool: {note.text}\n")
 
     def notes_left(self) -> list[Note]:
-        """Read the distinct notes of the program's processes, in the order of their files."""
-        files = sorted(Path(self.notes).glob("*.json"))
-        return list(dict.fromkeys(Note(**json.loads(line)) for file in files for line in _whole_lines(file)))
+        """Read the distinct notes of the program's processes, in the order of their files.
+
+        Skips anything else, because the program may write there, too, and a full disk cuts lines.
+        """
+        files = sorted(islice(Path(self.notes).glob("*.json"), _MOST_FILES))
+        lines = dict.fromkeys(islice(chain.from_iterable(map(_whole_lines, files)), _MOST_NOTES))
+        return list(dict.fromkeys(filter(None, map(_note, lines))))
 
 
 def plan_here() -> Plan | None:
@@ -107,5 +116,21 @@ def _own_file(folder: str) -> int:
 
 
 def _whole_lines(file: Path) -> Iterator[bytes]:
-    """Yield the complete lines of ``file``; a process may still be writing the last one."""
-    return (line for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
+    """Yield the complete lines of ``file``; a process may still be writing the last one. Yields none if the file is a
+    pipe or too long, which no process of ours leaves."""
+    with suppress(OSError):
+        yield from (line for line in read_small(file, _LONGEST_FILE).splitlines(keepends=True) if line.endswith(b"\n"))
+
+
+def _note(line: bytes) -> Note | None:
+    """Parse a line of a file of notes; None if it is no note."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not found.keys() <= {"stage", "text", "trace"}:
+        return None
+    stage, text, trace = found.get("stage"), found.get("text", ""), found.get("trace")
+    if stage not in STAGES or not isinstance(text, str) or not isinstance(trace, str | None):
+        return None
+    return Note(cast("Stage", stage), text, trace)
