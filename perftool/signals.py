@@ -12,6 +12,11 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP")
 """Sent by a scheduler that ends the job, by Ctrl-C, and by a terminal that closes."""
 _LATER_S = 0.02
 
+
+class TerminatedError(KeyboardInterrupt):
+    """The program was told to end at once, by SIGTERM or SIGHUP. Ctrl-C is a plain KeyboardInterrupt."""
+
+
 Handler = Callable[[int, FrameType | None], object]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from perftool.signals import ENDING, after_native_imports
+from perftool.signals import ENDING, TerminatedError, after_native_imports
 
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "the terminal was closed"}
 # Longer than the largest analysis needs to remove its temporary files.
@@ -39,7 +39,7 @@ def signals_as_interrupts() -> Iterator[Ending]:
             return
         first_at = time.monotonic()
         ending.code, ending.word, ending.signalled = 128 + number, _WORDS[signal.Signals(number).name], True
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt if number == signal.SIGINT else TerminatedError
 
     if threading.current_thread() is not threading.main_thread():
         yield ending

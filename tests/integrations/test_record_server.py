@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -17,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from perftool.errors import InputError
+from perftool.errors import InputError, PerfToolError
 from perftool.integrations.server import client
 from perftool.integrations.server.client import server_at
 from perftool.integrations.server.profile_folder import profile_folder
@@ -30,6 +32,8 @@ TRACE = '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts":
 # Sent one byte at a time.
 DRIPS = b"# a page\n" * 200
 CHUNKS = b"2\r\n#\n\r\n" * 100_000 + b"0\r\n\r\n"
+# Python would read all that follows.
+NEGATIVE = b"-1\r\n" + b"#" * 1_000_000
 
 
 class _Asked(ThreadingHTTPServer):
@@ -40,6 +44,7 @@ class _Asked(ThreadingHTTPServer):
     ended: threading.Event
     writes: Path | None = None
     elsewhere: str = ""
+    slow: str = ""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -48,12 +53,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.asked.append(f"{self.command} {self.path}")
         status, body = self.server.answers.get(self.path, (404, b""))
+        if self.path == self.server.slow:
+            self.server.ended.wait(60)
         if self.path == "/stop_profile" and self.server.writes:
             (self.server.writes / "rank0.1.pt.trace.json").write_text(TRACE)
         self.send_response(status)
         if status == 307:
             self.send_header("Location", self.server.elsewhere)
-        self.send_header(*(("Transfer-Encoding", "chunked") if body == CHUNKS else ("Content-Length", str(len(body)))))
+        self.send_header(
+            *(("Transfer-Encoding", "chunked") if body in (CHUNKS, NEGATIVE) else ("Content-Length", str(len(body))))
+        )
         self.end_headers()
         with suppress(OSError):
             for piece in [body] if body != DRIPS else (body[at : at + 1] for at in range(len(body))):
@@ -90,6 +99,7 @@ def _url(server: _Asked) -> str:
 def test_profile_and_metrics_become_one_folder(tmp_path: Path) -> None:
     profiles, folder = tmp_path / "profiles", tmp_path / "made"
     profiles.mkdir()
+    folder.mkdir()
     (profiles / "old.pt.trace.json").write_text(TRACE)
     os.utime(profiles / "old.pt.trace.json", (0, 0))
     with _serving(metrics=(200, PAGE), start_profile=(200, b""), stop_profile=(200, b"")) as server:
@@ -105,8 +115,8 @@ def test_profile_and_metrics_become_one_folder(tmp_path: Path) -> None:
 
 def test_a_server_without_a_profiler(tmp_path: Path) -> None:
     with _serving(metrics=(200, PAGE)) as server, pytest.raises(InputError, match="has no profiler: start vLLM with"):
-        record_server(server_at(_url(server)), 0.01, tmp_path / "made", None)
-    assert not (tmp_path / "made").exists()
+        record_server(server_at(_url(server)), 0.01, tmp_path, None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
@@ -135,6 +145,7 @@ def test_traces_in_an_unknown_place(tmp_path: Path) -> None:
 def test_other_files_in_the_folder_of_a_server_are_ignored(tmp_path: Path) -> None:
     profiles, folder = tmp_path / "profiles", tmp_path / "made"
     (profiles / "folder.trace.json.gz").mkdir(parents=True)
+    folder.mkdir()
     os.mkfifo(profiles / "pipe.pt.trace.json")
     (profiles / "nowhere.pt.trace.json").symlink_to("gone")
     (tmp_path / "private").write_text(TRACE)
@@ -148,6 +159,69 @@ def test_other_files_in_the_folder_of_a_server_are_ignored(tmp_path: Path) -> No
     names = ["dp0-rank0.pt.trace.json", "dp1-rank0.pt.trace.json", "real.pt.trace.json"]
     assert [trace.name for trace in made.traces] == names
     assert sorted(path.name for path in folder.iterdir()) == names
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_traces_whose_names_become_alike_are_kept_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    profiles, folder = tmp_path / "profiles", tmp_path / "made"
+    (profiles / "dp" / "0").mkdir(parents=True)
+    folder.mkdir()
+    (profiles / "dp" / "0" / "rank0.pt.trace.json").write_text(TRACE)
+    (profiles / "dp-0").mkdir()
+    (profiles / "dp-0" / "rank0.pt.trace.json").write_text(f"{TRACE} ")
+    if not linked:
+        monkeypatch.setattr(os, "link", _no_link)
+    with _serving(start_profile=(200, b""), stop_profile=(200, b"")) as server:
+        made = record_server(server_at(_url(server)), 0.01, folder, profiles)
+    assert sorted(trace.name for trace in made.traces) == ["2-dp-0-rank0.pt.trace.json", "dp-0-rank0.pt.trace.json"]
+    assert sorted(trace.read_text() for trace in made.traces) == [TRACE, f"{TRACE} "]
+
+
+def _no_link(*_: object) -> None:
+    raise OSError("another file system")
+
+
+def test_no_page_is_written_through_a_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "metrics_after.txt").symlink_to(victim)
+    good = _serving(metrics=(200, PAGE), start_profile=(200, b""), stop_profile=(200, b""))
+    with good as server, pytest.raises(PerfToolError, match="File exists"):
+        record_server(server_at(_url(server)), 0.01, tmp_path / "made", None)
+    assert victim.read_text() == "mine"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
+@pytest.mark.parametrize(
+    ("slow", "number", "code"),
+    [("start", signal.SIGINT, 130), ("start", signal.SIGTERM, 143), ("stop", signal.SIGTERM, 143)],
+)
+def test_a_signal_stops_the_profiler_and_then_soon_ends_record(
+    tmp_path: Path, slow: str, number: signal.Signals, code: int
+) -> None:
+    with _serving(start_profile=(200, b""), stop_profile=(200, b"")) as server:
+        server.slow = f"/{slow}_profile"
+        command = [sys.executable, "-m", "perftool", "record", "--server", _url(server), "--seconds", "60"]
+        # Shells may start background programs, such as these tests, with SIGINT ignored.
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            process = subprocess.Popen([*command, "--no-report"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        with process:
+            while "POST /start_profile" not in server.asked:
+                time.sleep(0.05)
+            time.sleep(0.3)
+            process.send_signal(number)
+            begun = time.monotonic()
+            assert process.wait(60) == code
+            assert time.monotonic() - begun < 20
+        assert "POST /stop_profile" in server.asked
+    # The folder of a recording that was given up is removed.
+    assert list((tmp_path / "perftool_record").iterdir()) == []
 
 
 def _listening(proc: Path, words: list[str], variables: list[str]) -> Path:
@@ -224,6 +298,13 @@ def test_a_page_in_short_chunks_takes_no_more_memory_than_its_length(monkeypatch
             assert tracemalloc.get_traced_memory()[1] < 6 << 20
         finally:
             tracemalloc.stop()
+
+
+def test_a_chunk_of_negative_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Handler, "protocol_version", "HTTP/1.1")
+    monkeypatch.setattr(client, "_SHORT_S", 3)
+    with _serving(metrics=(200, NEGATIVE)) as server, pytest.raises(InputError, match="a part of it has no length"):
+        server_at(_url(server)).metrics()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")

@@ -5,9 +5,11 @@ follows no redirect.
 from __future__ import annotations
 
 import http.client
+import io
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import Any
 from urllib.parse import urlsplit
 
 from perftool.errors import InputError
@@ -23,6 +25,10 @@ _NO_PROFILER = """\
 the server has no profiler: start vLLM with \
 --profiler-config '{"profiler": "torch", "torch_profiler_dir": "/a/folder"}' \
 (before version 0.13 with VLLM_TORCH_PROFILER_DIR=/a/folder), SGLang with SGLANG_TORCH_PROFILER_DIR=/a/folder"""
+
+
+class NoAnswerError(InputError):
+    """The server did not answer a request. It may have received it."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,9 @@ class Server:
         status, _ = self._ask("POST", "/start_profile", _SHORT_S)
         self._require(status, "the profiler cannot be started")
 
-    def stop_profile(self) -> None:
-        """Stop the profiler, and wait until the server has written the traces."""
-        status, _ = self._ask("POST", "/stop_profile", _STOP_S)
+    def stop_profile(self, seconds: float = _STOP_S) -> None:
+        """Stop the profiler, and wait up to ``seconds`` until the server has written the traces."""
+        status, _ = self._ask("POST", "/stop_profile", seconds)
         self._require(status, "the profiler cannot be stopped")
 
     def _require(self, status: int, what: str) -> None:
@@ -73,7 +79,7 @@ class Server:
             found = TimeoutError("timed out")
         if isinstance(found, Exception):
             why = getattr(found, "strerror", None) or found or type(found).__name__
-            raise InputError(f"{self.url}: no answer ({why})")
+            raise NoAnswerError(f"{self.url}: no answer ({why})")
         if len(found[1]) > _LONGEST:
             raise InputError(f"{self.url}: the response is larger than {_LONGEST >> 20} MiB")
         return found
@@ -82,6 +88,7 @@ class Server:
         """Return the status and the beginning of the content, or the error if there is no answer."""
         connect = http.client.HTTPSConnection if self.scheme == "https" else http.client.HTTPConnection
         connection = connect(self.host, self.port, timeout=seconds)
+        connection.response_class = _Response
         try:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -94,6 +101,21 @@ class Server:
             return error
         finally:
             connection.close()
+
+
+class _Response(http.client.HTTPResponse):
+    """A response that is never read without a limit, as http.client reads a chunk whose length is negative."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.fp = _LimitedReader(self.fp.detach())
+
+
+class _LimitedReader(io.BufferedReader):
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            raise ValueError("a part of it has no length")
+        return super().read(size)
 
 
 def server_at(address: str) -> Server:

@@ -7,18 +7,23 @@ import shutil
 import socket
 import stat
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from perftool.errors import InputError
-from perftool.integrations.server.client import Server
+from perftool.integrations.server.client import NoAnswerError, Server
 from perftool.integrations.server.profile_folder import profile_folder
-from perftool.output_file import write_file
+from perftool.output_file import write_errors_named
 from perftool.readers.serving import metrics_page
+from perftool.signals import TerminatedError
 
+_MOST_ALIKE = 10_000
 _ENDINGS = ("*.pt.trace.json", "*.pt.trace.json.gz", "*.trace.json.gz")
 # Some file systems store times only to the nearest two seconds.
 _CLOCK_S = 2.0
+# How long to wait for the server if the recording is given up.
+_GIVEN_UP_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -35,27 +40,37 @@ class Recorded:
 
 
 def record_server(server: Server, seconds: float, folder: Path, profiles: Path | None) -> Recorded:
-    """Profile ``server`` for ``seconds``, and save the metrics pages and the traces, if found, in ``folder``.
-    ``profiles`` is the server's folder for traces, if the user named it. Ctrl-C ends the profile early. Raises
+    """Profile ``server`` for ``seconds``, and save the metrics pages and the traces, if found, in ``folder``, which is
+    new. ``profiles`` is the server's folder for traces, if the user named it. Ctrl-C ends the profile early. Raises
     InputError if the server has no profiler or does not answer.
     """
     before = server.metrics()
     start = time.time() - _CLOCK_S
-    server.start_profile()
-    try:
-        time.sleep(seconds)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        server.stop_profile()
+    _profile(server, seconds)
     after = server.metrics()
-    folder.mkdir(parents=True, exist_ok=True)
     pages = tuple(
         _saved(folder / f"metrics_{name}.txt", page) for name, page in (("before", before), ("after", after)) if page
     )
     written = profiles or (profile_folder(server.port) if _is_here(server.host) else None)
     traces = tuple(_taken(trace, written, folder) for trace in _new_traces(written, start)) if written else ()
-    return Recorded(traces, pages, None if traces else _why_none(written, folder), _idle(before, after))
+    missing = None if traces else _why_none(written, folder if pages else None)
+    return Recorded(traces, pages, missing, _idle(before, after))
+
+
+def _profile(server: Server, seconds: float) -> None:
+    """Run the profiler of ``server`` for ``seconds``. It does not stay on if the recording is given up."""
+    started = False
+    try:
+        server.start_profile()
+        started = True
+        time.sleep(seconds)
+    except (KeyboardInterrupt, NoAnswerError) as error:
+        if not started or isinstance(error, TerminatedError):
+            # A request without an answer may still start the profiler.
+            with suppress(InputError):
+                server.stop_profile(_GIVEN_UP_S)
+            raise
+    server.stop_profile()
 
 
 def _idle(before: bytes | None, after: bytes | None) -> bool:
@@ -66,7 +81,8 @@ def _idle(before: bytes | None, after: bytes | None) -> bool:
 
 
 def _saved(path: Path, content: bytes) -> Path:
-    write_file((content,), path)
+    with write_errors_named(path), open(path, "xb") as file:
+        file.write(content)
     return path
 
 
@@ -101,23 +117,37 @@ def _taken(trace: Path, written: Path, folder: Path) -> Path:
 
     Traces in different folders of ``written`` may have the same name.
     """
-    target = folder / "-".join(trace.relative_to(written).parts)
-    if target.exists():
-        return target
+    name = "-".join(trace.relative_to(written).parts)
+    numbered = (folder / name, *(folder / f"{number}-{name}" for number in range(2, _MOST_ALIKE)))
+    try:
+        return next(target for target in numbered if _copied(trace, target))
+    except OSError as error:
+        raise InputError(f"{trace}: cannot copy ({error.strerror or error})") from None
+    except StopIteration:
+        raise InputError(f"{trace}: cannot copy (too many traces have this name)") from None
+
+
+def _copied(trace: Path, target: Path) -> bool:
+    """Link or copy ``trace`` to ``target``. Returns False if that exists. Raises OSError on failure."""
     try:
         os.link(trace, target)
+    except FileExistsError:
+        return False
     except OSError:
         try:
-            shutil.copy2(trace, target)
-        except OSError as error:
-            raise InputError(f"{trace}: cannot copy ({error.strerror or error})") from None
-    return target
+            # Unlike shutil.copy2, this follows no link at the target.
+            with open(trace, "rb") as source, open(target, "xb") as copy:
+                shutil.copyfileobj(source, copy)
+        except FileExistsError:
+            return False
+        shutil.copystat(trace, target)
+    return True
 
 
-def _why_none(written: Path | None, folder: Path) -> str:
+def _why_none(written: Path | None, folder: Path | None) -> str:
     if written is None:
         return (
-            f"the server's folder for traces is unknown here: copy the traces into {folder} and analyze that folder, "
-            "or name the server's folder with --profile-folder"
+            f"the server's folder for traces is unknown here: copy the traces into {folder or 'one folder'} and "
+            "analyze that folder, or name the server's folder with --profile-folder"
         )
     return f"{written}: no new trace; does the server write its traces there?"

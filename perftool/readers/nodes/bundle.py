@@ -322,7 +322,7 @@ class _ZipFile(io.FileIO):
     def read(self, size: int | None = -1, /) -> bytes:
         """Read ``size`` bytes. Raises InputError for more than a directory may have."""
         if size is not None and size > _MOST_DIRECTORY_BYTES:
-            raise _BoundError(f"{str(self.name)}: more files than the {MOST_MEMBERS:,} that a profiler writes")
+            raise _BoundError(f"{self.name!s}: more files than the {MOST_MEMBERS:,} that a profiler writes")
         return super().read(size)  # type: ignore[return-value]
 
 
