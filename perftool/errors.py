@@ -90,3 +90,7 @@ class SettingsError(PerfToolError):
 
 class BaselineError(PerfToolError):
     """A baseline that is missing, damaged, or from another version."""
+
+
+class TerminatedError(KeyboardInterrupt):
+    """The program was told to end at once, by SIGTERM or SIGHUP. Ctrl-C is a plain KeyboardInterrupt."""

@@ -13,10 +13,6 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP")
 _LATER_S = 0.02
 
 
-class TerminatedError(KeyboardInterrupt):
-    """The program was told to end at once, by SIGTERM or SIGHUP. Ctrl-C is a plain KeyboardInterrupt."""
-
-
 Handler = Callable[[int, FrameType | None], object]
 
 

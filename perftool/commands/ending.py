@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from perftool.signals import ENDING, TerminatedError, after_native_imports
+from perftool.errors import TerminatedError
+from perftool.signals import ENDING, after_native_imports
 
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "the terminal was closed"}
 # Longer than the largest analysis needs to remove its temporary files.

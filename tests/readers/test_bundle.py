@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import tarfile
 import struct
+import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Mapping

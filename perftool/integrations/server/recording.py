@@ -11,12 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from perftool.errors import InputError
+from perftool.errors import InputError, TerminatedError
 from perftool.integrations.server.client import NoAnswerError, Server
 from perftool.integrations.server.profile_folder import profile_folder
 from perftool.output_file import write_errors_named
 from perftool.readers.serving import metrics_page
-from perftool.signals import TerminatedError
 
 _MOST_ALIKE = 10_000
 _ENDINGS = ("*.pt.trace.json", "*.pt.trace.json.gz", "*.trace.json.gz")

@@ -323,7 +323,7 @@ class _ZipFile(io.FileIO):
         """Read ``size`` bytes. Raises InputError for more than a directory may have."""
         if size is not None and size > _MOST_DIRECTORY_BYTES:
             raise _BoundError(f"{self.name!s}: more files than the {MOST_MEMBERS:,} that a profiler writes")
-        return super().read(size)  # type: ignore[return-value]
+        return super().read(size)
 
 
 def _stated_entries(file: IO[bytes] | io.FileIO) -> int:
