@@ -18,6 +18,7 @@ OTHERWISE = {
     "engine/rule_tests/cases.py": "a temporary folder",
     "engine/rule_tests/check_pack.py": "a temporary folder",
     "integrations/saving.py": "the place that output_file gives",
+    "integrations/server/recording.py": "new files in a new folder, where links must not be followed",
     "integrations/record/hook/sitecustomize.py": "a temporary folder, where the package cannot be imported",
     "integrations/record/plan.py": "a temporary folder",
     "output_file.py": "here it is",
