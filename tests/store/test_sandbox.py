@@ -218,6 +218,46 @@ def test_shipped_rules_would_be_allowed_too(rule: Rule, connection: duckdb.DuckD
     check(connection, rule.sql, [*catalog(), "raw"])
 
 
+_OF_DUCKDB = "pragma_database_list"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT file FROM (WITH {0} AS (SELECT 1) SELECT 1 FROM ops) a, {0}",
+        "SELECT file FROM {0} ORDER BY (WITH {0} AS (SELECT 1) SELECT 1)",
+        "(WITH {0} AS (SELECT 1) SELECT '2') UNION ALL SELECT file FROM {0}",
+        "WITH {0} AS (SELECT 1) SELECT file FROM main.{0}",
+        "WITH {0} AS (SELECT file FROM {0}) FROM {0}",
+        "WITH {0} AS MATERIALIZED (SELECT file FROM {0}) FROM {0}",
+        "WITH a AS (SELECT file FROM {0}), {0} AS (SELECT 1) FROM a",
+        "WITH RECURSIVE {0} AS (SELECT file FROM {0} UNION ALL SELECT 'x' FROM {0} WHERE false) FROM {0}",
+        # The first name has a Kelvin sign, which Python takes for a k.
+        "WITH duc\u212adb_databases AS (SELECT 1) SELECT path FROM duckdb_databases",
+    ],
+)
+def test_a_relation_of_duckdb_is_not_reached_under_the_name_of_an_expression(
+    sql: str, connection: duckdb.DuckDBPyConnection
+) -> None:
+    with pytest.raises(RefusedError, match="there is no table"):
+        check(connection, sql.format(_OF_DUCKDB), ["ops"])
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH a AS (SELECT 1), b AS (FROM a) FROM b, A",
+        "WITH a AS MATERIALIZED (SELECT 1), b AS MATERIALIZED (FROM a), c AS (FROM b, a) FROM c, b, a",
+        "WITH ops AS (FROM ops) FROM main.ops, ops",
+        "WITH RECURSIVE r AS (SELECT 1 i UNION ALL SELECT i + 1 FROM (FROM r) WHERE i < 3) FROM r",
+        "WITH RECURSIVE r AS (SELECT 1 i UNION ALL (WITH s AS (FROM r) SELECT i + 1 FROM s WHERE i < 3)) FROM r",
+        "WITH a AS (SELECT 1 x) SELECT (SELECT max(x) FROM a) FROM (WITH b AS (FROM a) FROM b UNION FROM a), a",
+    ],
+)
+def test_expressions_are_found_where_their_names_mean_them(sql: str, connection: duckdb.DuckDBPyConnection) -> None:
+    check(connection, sql, ["ops"])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="namespaces of the network are Linux's")
 def test_the_process_has_no_network_where_the_system_lets_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+import string
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,8 @@ _REFUSED = re.compile(
     r"|in_search_path|session_user|user|__internal_.*|invoke|query(_table)?|getvariable|add_parquet_key|.*_log|.*_logs"
 )
 _TIMES = frozenset(("current_date", "current_localtime", "current_localtimestamp", "current_timestamp"))
+# DuckDB ignores the case of these letters only; str.lower would take the Kelvin sign for a k.
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _KINDS = "('scalar', 'aggregate', 'window', 'macro')"
 
 
@@ -59,7 +63,7 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, tables: Collection[st
     if any(node.get("show_type") == "SHOW_SPECIAL" for node in nodes):
         raise RefusedError(NO_LIST)
     _check_functions(connection, nodes)
-    _check_tables(nodes, {table.lower() for table in tables})
+    _check_tables(tree, {table.translate(_LOWER) for table in tables})
 
 
 def first_line(error: BaseException) -> str:
@@ -85,15 +89,68 @@ def _check_functions(connection: duckdb.DuckDBPyConnection, nodes: list[dict[str
                 raise RefusedError(f"the function {name} may not be called with a schema")
 
 
-def _check_tables(nodes: list[dict[str, Any]], tables: Collection[str]) -> None:
-    local = {entry["key"].lower() for node in nodes for entry in (node.get("cte_map") or {}).get("map", ())}
-    local |= {node["cte_name"].lower() for node in nodes if node.get("cte_name")}
-    for node in nodes:
-        if node.get("type") != "BASE_TABLE":
-            continue
-        name, schema = str(node.get("table_name", "")), str(node.get("schema_name") or "")
-        if node.get("catalog_name") or schema not in ("", "main") or name.lower() not in {*tables, *local}:
-            raise RefusedError(f"there is no table {'.'.join(filter(None, (schema, name)))!r}")
+@dataclass(frozen=True)
+class _Scope:
+    """The common table expressions that a part of a statement may use: the ``most`` first ones of ``places``, and those
+    around them.
+    """
+
+    places: Mapping[str, int]
+    most: int
+    around: _Scope | None
+
+    def has(self, name: str) -> bool:
+        scope: _Scope | None = self
+        while scope is not None:
+            if scope.places.get(name, scope.most) < scope.most:
+                return True
+            scope = scope.around
+        return False
+
+
+_NO_SCOPE = _Scope({}, 0, None)
+
+
+def _check_tables(tree: Any, tables: Collection[str]) -> None:
+    """Raise RefusedError unless each table is one of ``tables``, or a common table expression where its name means it.
+
+    Elsewhere, DuckDB would take the name for one of its own relations. Not recursive, because untrusted SQL determines
+    the depth.
+    """
+    waiting: list[tuple[Any, _Scope]] = [(tree, _NO_SCOPE)]
+    while waiting:
+        node, scope = waiting.pop()
+        if isinstance(node, list):
+            waiting.extend((part, scope) for part in node)
+        elif isinstance(node, dict):
+            if node.get("type") == "BASE_TABLE":
+                _check_table(node, tables, scope)
+            waiting.extend(_parts(node, scope))
+
+
+def _check_table(node: dict[str, Any], tables: Collection[str], scope: _Scope) -> None:
+    name, schema = str(node.get("table_name", "")), str(node.get("schema_name") or "")
+    plain = name.translate(_LOWER)
+    known = (plain in tables and schema in ("", "main")) or (not schema and scope.has(plain))
+    if node.get("catalog_name") or not known:
+        raise RefusedError(f"there is no table {'.'.join(filter(None, (schema, name)))!r}")
+
+
+def _parts(node: dict[str, Any], scope: _Scope) -> Iterator[tuple[Any, _Scope]]:
+    """The parts of ``node``, each with its scope. An expression may use those before it; only the recursive part of a
+    recursive one may use itself.
+    """
+    entries = (node.get("cte_map") or {}).get("map", ())
+    places = {entry["key"].translate(_LOWER): place for place, entry in enumerate(entries)}
+    for place, entry in enumerate(entries):
+        yield entry, _Scope(places, place, scope)
+    inside = _Scope(places, len(places), scope) if places else scope
+    own = str(node.get("cte_name") or "").translate(_LOWER)
+    # DuckDB before 1.4 has nodes of materialized expressions, with the rest of the statement as their child.
+    within = {"RECURSIVE_CTE_NODE": "right", "CTE_NODE": "child"}.get(node.get("type", "")) if own else None
+    for key, part in node.items():
+        if key != "cte_map":
+            yield part, _Scope({own: 0}, 1, inside) if key == within else inside
 
 
 @cache
