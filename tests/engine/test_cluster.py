@@ -7,6 +7,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -134,7 +135,8 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def client(**how: Any) -> SimpleNamespace:
         asked.update(how)
         return SimpleNamespace(
-            wait_for_workers=lambda count, timeout: None, run=lambda ask, on_error: asked["versions"]
+            wait_for_workers=lambda count, timeout: None,
+            run=lambda ask, on_error: (time.sleep(asked.get("waits", 0)), asked["versions"])[1],
         )
 
     module = SimpleNamespace(Client=client, TimeoutError=TimeoutError)
@@ -169,6 +171,14 @@ def test_workers_with_another_version_are_refused_at_once(dask: dict[str, Any]) 
         dask["versions"] = {"tcp://10.0.0.1:4000": __version__, "tcp://10.0.0.2:4000": version}
         with pytest.raises(PerfToolError, match=rf"the worker tcp://10\.0\.0\.2:4000 has .*{says.split('has ')[-1]}"):
             connect("dask://head:8786")
+
+
+def test_a_stopped_worker_gives_one_sentence(dask: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perftool.engine.ranks.cluster._CONNECT_S", 0.2)
+    monkeypatch.setattr("perftool.engine.ranks.cluster._PATIENCE_S", 0)
+    dask["waits"] = 5
+    with pytest.raises(PerfToolError, match="a worker does not answer"):
+        connect("dask://head:8786")
 
 
 # A frame of 200,000 nested lists, which Dask would report with a traceback.

@@ -162,11 +162,17 @@ def _in_time(make: Callable[[], Made]) -> Made:
 
 def _require_version(address: str, client: Any) -> None:
     """Raise PerfToolError unless all workers have this version of the program."""
-    for worker, version in sorted(client.run(_version, on_error="return").items()):
+    try:
+        versions = _in_time(partial(client.run, _version, on_error="return"))
+    except TimeoutError:
+        raise PerfToolError(f"--scheduler {address}: a worker does not answer; is it stopped?") from None
+    for worker, version in sorted(versions.items()):
         if version != __version__:
             has = f"habana_perf_tool {version}" if isinstance(version, str) else f"no habana_perf_tool ({version})"
-            versions = f"the worker {worker} has {has}, but this is {__version__}"
-            raise PerfToolError(f"--scheduler {address}: {versions}; install the same version")
+            raise PerfToolError(
+                f"--scheduler {address}: the worker {worker} has {has}, but this is {__version__}; install the same "
+                "version"
+            )
 
 
 def _version() -> str:
