@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -139,8 +140,10 @@ class Session:
     def alone(self, trace: str) -> Inputs:
         """Find the files of a run that consists of ``trace`` only."""
         from perftool.readers.discover import find_inputs
+        from perftool.readers.files.remote import is_url
 
-        return self._described(find_inputs([trace]))
+        # The name of a file may look like a pattern that matches other files.
+        return self._described(find_inputs([trace if is_url(trace) else escape(trace)]))
 
     def _described(self, found: Inputs) -> Inputs:
         """Add the captures and the device from the settings to ``found``."""

@@ -72,6 +72,13 @@ def test_each_trace_has_a_line_once_it_is_finished(capsys: pytest.CaptureFixture
     ]  # fmt: skip
 
 
+def test_a_name_like_a_pattern_is_the_name_of_one_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    write("box/h.json")
+    write("box/[h].json", TRACE + b" ")
+    watched(nothing, nothing)
+    assert sorted(lines(capsys)) == ["[h].json cpu", "h.json cpu"]
+
+
 def test_an_unreadable_trace_only_loses_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
     write("box/bad.json", b"no trace")
     write("box/good.json", at=2)
