@@ -8,6 +8,7 @@
 -- needs: ops, recomputed_ops, op_kinds, feeding_tracks, _differentiated, optimizer_steps, dataloader, launches
 -- empty without: _differentiated
 -- column rank: INTEGER, distributed rank
+-- column track: BIGINT, host track of longest_op
 -- column ts: BIGINT, start of the first op in ns
 -- column dur: BIGINT, duration in ns
 -- column end: BIGINT, end of the last op in ns
@@ -55,11 +56,11 @@ graphs AS (
         AND r.id NOT IN (SELECT op FROM recomputed_ops)
 ),
 events AS (
-    SELECT w.rank, w.ts, w."end", d.id IS NULL AS alone, w.name, w.input_dims, g.id IS NOT NULL AS graph
+    SELECT w.rank, w.ts, w."end", d.id IS NULL AS alone, w.track, w.name, w.input_dims, g.id IS NOT NULL AS graph
     FROM works AS w LEFT JOIN derived AS d USING (id) LEFT JOIN graphs AS g USING (id) ASOF LEFT JOIN optimizer_steps AS u ON u.track = w.track AND w.ts >= u.ts
     WHERE u.ts IS NULL OR w.ts >= u."end"
-    UNION ALL SELECT rank, ts, "end", false, NULL, NULL, false FROM outermost WHERE backward
-    UNION ALL SELECT rank, ts, "end", false, NULL, NULL, false FROM optimizer_steps
+    UNION ALL SELECT rank, ts, "end", false, NULL, NULL, NULL, false FROM outermost WHERE backward
+    UNION ALL SELECT rank, ts, "end", false, NULL, NULL, NULL, false FROM optimizer_steps
 ),
 numbered AS (
     SELECT *, count(*) FILTER (NOT alone) OVER (PARTITION BY rank ORDER BY ts, "end" DESC, alone) AS number FROM events
@@ -67,7 +68,7 @@ numbered AS (
 stretches AS (
     SELECT rank, min(ts) AS ts, max("end") AS "end", count(*) AS ops, sum("end" - ts)::BIGINT AS op_ns,
            coalesce(sum("end" - ts) FILTER (graph), 0)::BIGINT AS graph_ns,
-           arg_min({'name': name, 'dims': input_dims}, (ts - "end", ts, name)) AS longest
+           arg_min({'name': name, 'dims': input_dims, 'track': track}, (ts - "end", ts, name)) AS longest
     FROM numbered WHERE alone GROUP BY rank, number
 ),
 worked AS (
@@ -84,7 +85,7 @@ fetched AS (
     SELECT s.rank, s.ts, count(*) AS batches FROM dataloader AS d ASOF JOIN stretches AS s ON s.rank = d.rank AND d.ts >= s.ts
     WHERE d.ts < s."end" GROUP BY s.rank, s.ts
 )
-SELECT s.rank, s.ts, s."end" - s.ts AS dur, s."end", s.ops, s.op_ns, s.graph_ns, w.ns AS work_ns, coalesce(f.batches, 0) AS batches,
+SELECT s.rank, s.longest.track AS track, s.ts, s."end" - s.ts AS dur, s."end", s.ops, s.op_ns, s.graph_ns, w.ns AS work_ns, coalesce(f.batches, 0) AS batches,
        s.longest.name AS longest_op, s.longest.dims AS shapes, l.device_end - l.device_ts AS device_ns
 FROM stretches AS s JOIN worked AS w USING (rank, ts) LEFT JOIN fetched AS f USING (rank, ts) LEFT JOIN launched AS l USING (rank, ts)
 ORDER BY s.rank, s.ts
