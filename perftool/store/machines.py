@@ -88,8 +88,9 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
 def _renewed(system_ns: int, faults: int, faulted: int, grown: int) -> int | None:
     if not faulted or system_ns > _MOST_NS_PER_FAULT * faults:
         return None
-    # The memory by which the process grew was new, rather than freed and allocated again.
-    return round(system_ns * max(0, faulted - max(0, grown)) / faulted)
+    # The memory by which the process grew was new, rather than freed and allocated again. Steps in which it shrank are
+    # not the usual ones, which free as much as they allocate.
+    return round(system_ns * max(0, faulted - abs(grown)) / faulted)
 
 
 def threads_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:

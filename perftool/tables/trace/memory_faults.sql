@@ -13,5 +13,5 @@
 -- column system_ns: BIGINT, the part of process_ns that the process spent in the operating system
 -- column page_faults: BIGINT, minor page faults of the process: first uses of memory that the system had to provide
 -- column faulted_bytes: BIGINT, page_faults times the page size; with huge pages, the system provided more memory
--- column grown_bytes: BIGINT, growth of the process's resident memory
--- column renewed_ns: BIGINT, the part of system_ns spent on providing freed memory again, estimated as system_ns * (faulted_bytes - grown_bytes) / faulted_bytes; NULL if page faults alone do not explain system_ns
+-- column grown_bytes: BIGINT, growth of the process's resident memory; negative if it shrank
+-- column renewed_ns: BIGINT, the part of system_ns spent on providing freed memory again, estimated as system_ns * (faulted_bytes - abs(grown_bytes)) / faulted_bytes; NULL if page faults alone do not explain system_ns
