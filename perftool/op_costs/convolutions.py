@@ -76,13 +76,14 @@ def _inner(elements: Tensor, weight: Tensor) -> int:
     return 2 * elements.count * (weight.count // weight.dims[0])
 
 
-def _backward(call: Call) -> Cost:
+def _backward(call: Call, wanted_at: int = 10, transposed_at: int | None = 7) -> Cost:
     gradient, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
-    wanted = call.text(10)
+    wanted = call.text(wanted_at)
     if wanted.count("True") + wanted.count("False") != 3:
         raise NoModelError("the recording does not show which gradients are computed")
     of_input, of_weight, of_bias = (word.strip("[] ") == "True" for word in wanted.split(","))
-    once = _inner(x if call.flag(7) else gradient, weight)
+    transposed = transposed_at is not None and call.flag(transposed_at)
+    once = _inner(x if transposed else gradient, weight)
     flops = once * (of_input + of_weight) + of_bias * gradient.count
     # Each gradient is written, and needs the other tensor: that of the input needs the weight, and vice versa.
     size = moved(gradient) + (of_input + of_weight) * (x.bytes + weight.bytes)
@@ -108,8 +109,8 @@ def _gradient(call: Call, of_weight: bool) -> Cost:
 
 # The positions of the input, the filter and the gradient of the result, by op.
 WHOLE = {
-    "aten::convolution_backward": (1, 2, 0), "aten::cudnn_convolution_backward": (0, 2, 1),
-    "aten::miopen_convolution_backward": (0, 2, 1),
+    "aten::convolution_backward": (1, 2, 0), "aten::_slow_conv2d_backward": (1, 2, 0),
+    "aten::cudnn_convolution_backward": (0, 2, 1), "aten::miopen_convolution_backward": (0, 2, 1),
 }  # fmt: skip
 CONVOLUTIONS: dict[str, Callable[[Call], Cost]] = {
     "aten::convolution": Convolution(stride=3, padding=4, dilation=5, transposed=6),
@@ -129,4 +130,5 @@ CONVOLUTIONS: dict[str, Callable[[Call], Cost]] = {
     },
     "aten::convolution_backward": _backward,
     "aten::convolution_backward_overrideable": _backward,
+    "aten::_slow_conv2d_backward": partial(_backward, wanted_at=6, transposed_at=None),
 }  # fmt: skip

@@ -115,6 +115,8 @@ def test_convolutions_as_pytorch_counts_them(stride: int, padding: int, dilation
     gradients = cost("convolution_backward", y_, x_, w_, [0], *how, False, [0, 0], groups, [True, True, False])
     assert once is not None
     assert gradients is not None
+    if dilation == groups == 1:
+        assert cost("_slow_conv2d_backward", y_, x_, w_, [3, 5], *how[:2], [True, True, False]) == gradients
     assert once.flops == forward.get_total_flops()
     assert once.bytes == 4 * (x.numel() + weight.numel() + y.numel())
     # For the gradient of a filter, PyTorch's counter ignores groups.
