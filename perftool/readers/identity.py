@@ -14,6 +14,7 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import local_copy
 from perftool.readers.files.stream import COMPRESSED_BLOCK, ByteStream, codec_of, reads_once
 from perftool.readers.files.unchanged import once_per_file
+from perftool.readers.text.json_values import integer
 from perftool.readers.trace import envelope
 
 # Kineto writes a few hundred bytes after the events.
@@ -65,13 +66,13 @@ def _identity(path: str, head: bytes, metadata: Mapping[str, Any]) -> Identity:
     info = found if isinstance(found, dict) else {}
     devices = metadata.get("deviceProperties")
     device = devices[0].get("name") if isinstance(devices, list) and devices and isinstance(devices[0], dict) else None
-    rank = _whole(info.get("rank"))
+    rank = integer(info.get("rank"))
     return Identity(
         path=path,
         rank=rank_of(path) if rank is None else rank,
-        world_size=_whole(info.get("world_size")),
+        world_size=integer(info.get("world_size")),
         device=device if isinstance(device, str) and device else None,
-        start_ns=_start_ns(head, _whole(metadata.get("baseTimeNanoseconds")) or 0),
+        start_ns=_start_ns(head, integer(metadata.get("baseTimeNanoseconds")) or 0),
         process=process_of(path) or _process(head),
         host=stated_host(metadata) or host_in_name(path),
         readable=bool(head),
@@ -89,7 +90,7 @@ def metadata_of(path: str) -> dict[str, Any]:
 
 def base_ns(path: str) -> int:
     """The origin of the times in the trace at ``path``, in ns since 1970; 0 if the trace does not state it."""
-    return _whole(metadata_of(path).get("baseTimeNanoseconds")) or 0
+    return integer(metadata_of(path).get("baseTimeNanoseconds")) or 0
 
 
 def without_members(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +169,3 @@ def _process(events: bytes) -> int | None:
     from statistics import mode
 
     return mode(processes) if processes else None
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

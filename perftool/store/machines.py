@@ -7,6 +7,7 @@ from typing import Any
 
 from perftool.model.devices import is_rate
 from perftool.model.recorded_on import RECORDED_KEY
+from perftool.readers.text.json_values import integer, number
 
 _VERSION = 1
 _MOST = 2**62
@@ -152,10 +153,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _number(found: Mapping[str, Any], name: str) -> float | None:
-    value = found.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if 0 <= value <= _MOST else None
+    value = number(found.get(name), _MOST + 1)
+    return None if value is None else float(value)
 
 
 def _whole(found: Mapping[str, Any], name: str) -> int | None:
@@ -164,8 +163,7 @@ def _whole(found: Mapping[str, Any], name: str) -> int | None:
 
 
 def _signed(found: Mapping[str, Any], name: str) -> int | None:
-    value = found.get(name)
-    return value if type(value) is int and abs(value) <= _MOST else None
+    return integer(found.get(name), _MOST + 1, signed=True)
 
 
 def _text(found: Mapping[str, Any], name: str) -> str | None:

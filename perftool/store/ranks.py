@@ -10,6 +10,7 @@ from typing import Any
 from perftool.model.inputs import ImportIssue, InputFile
 from perftool.readers.files import rank_name
 from perftool.readers.files.host_name import hosts_of
+from perftool.readers.text.json_values import integer
 from perftool.readers.text.python_value import parsed
 
 # The distributedInfo of a real run is shorter. A longer one is ignored, because it would be parsed several times.
@@ -32,13 +33,13 @@ def distributed_info(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def rank_of(path: str, metadata: Mapping[str, Any]) -> int | None:
     """The rank that a trace states in its metadata or, failing that, in its path."""
-    rank = _number(distributed_info(metadata).get("rank"), LARGEST_RANK)
+    rank = integer(distributed_info(metadata).get("rank"), LARGEST_RANK + 1)
     return rank_name.rank_of(path) if rank is None else rank
 
 
 def base_time(metadata: Mapping[str, Any]) -> int:
     """The origin of a trace's times, in ns since 1970; 0 when they are absolute."""
-    return _number(metadata.get("baseTimeNanoseconds"), LATEST_NS) or 0
+    return integer(metadata.get("baseTimeNanoseconds"), LATEST_NS + 1) or 0
 
 
 def number_ranks(stated: Sequence[int | None]) -> list[int]:
@@ -97,10 +98,5 @@ def ranks_of_run(
 
 def world_size(metadata: Mapping[int, Mapping[str, Any]]) -> int | None:
     """The number of ranks in the run according to its traces; None if no trace states it."""
-    sizes = (_number(distributed_info(top).get("world_size"), LARGEST_RANK) for top in metadata.values())
+    sizes = (integer(distributed_info(top).get("world_size"), LARGEST_RANK + 1) for top in metadata.values())
     return max((size for size in sizes if size is not None), default=None)
-
-
-def _number(value: object, most: int) -> int | None:
-    """``value`` if it is a whole number from 0 to ``most``, else None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most else None

@@ -16,6 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -28,6 +29,7 @@ from perftool.readers.files.stream import whole
 from perftool.readers.flight.plain_pickle import load_plain
 from perftool.readers.text.bounded_json import parsed
 from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.json_values import LONGEST_TEXT, integer, text
 from perftool.readers.trace import envelope
 
 # Larger than any dump: a dump has thousands of entries of a few kB each.
@@ -41,7 +43,7 @@ _KEYS = {"pg_config", "pg_status", "entries"}
 _LIBRARY = ("/torch/", "/contextlib.py", "/multiprocessing/", "/threading.py")
 _MOST_SIZES = 8
 _MOST_FRAMES = 200
-_LONGEST_TEXT = 1000
+_whole = partial(integer, below=2**62, signed=True)
 # Entries of a pickle may share strings and lists, so two bytes of the file can become a long row. The rows may have
 # _MOST_PER_BYTE characters per byte of the file, plus _MOST_FREE. An entry counts as the length of its strings plus
 # _ENTRY. A real entry takes more than 80 bytes, and its strings take about as much.
@@ -123,10 +125,10 @@ class _Allowance:
 
 
 def _configs(found: Mapping[str, Any], members: _Members, texts: _Allowance, tally: IssueTally) -> dict[str, _Config]:
-    named = {_text(facts.get("name")) or _cut(key): facts for key, facts in _tables(found.get("pg_config"))}
+    named = {text(facts.get("name")) or _cut(key): facts for key, facts in _tables(found.get("pg_config"))}
     configs = {}
     for name in sorted(filter(None, named)):
-        description = _text(named[name].get("desc"))
+        description = text(named[name].get("desc")) or ""
         if not texts.take(len(description)):
             tally.note("texts", "groups with descriptions too long for the file's size are listed without them")
             description = ""
@@ -182,7 +184,7 @@ def _entries(
 def _length(entry: FlightEntry) -> int:
     """How many characters of the file's limit ``entry`` uses."""
     texts = (entry.group, entry.name, entry.sizes, entry.place, entry.description)
-    return _ENTRY + sum(len(text) for text in texts if text)
+    return _ENTRY + sum(len(one) for one in texts if one)
 
 
 def _entry(entry: Mapping[str, Any], rank: int, configs: Mapping[str, _Config]) -> FlightEntry | None:
@@ -197,7 +199,7 @@ def _entry(entry: Mapping[str, Any], rank: int, configs: Mapping[str, _Config]) 
     return FlightEntry(
         rank, _cut(group), number, _cut(name), _state(entry, name),
         _sizes(entry.get("input_sizes")), _whole(entry.get("time_created_ns")), _place(entry.get("frames")),
-        peer, _whole(entry.get("pg_id")), _text(described[0]) if described else "",
+        peer, _whole(entry.get("pg_id")), (described and text(described[0])) or "",
     )  # fmt: skip
 
 
@@ -207,7 +209,7 @@ def _group_name(entry: Mapping[str, Any]) -> str | None:
 
 
 def _state(entry: Mapping[str, Any], name: str) -> str:
-    state = _text(entry.get("state")) or "unknown"
+    state = text(entry.get("state")) or "unknown"
     if entry.get("retired") is True and state != "completed":
         return "failed" if name.startswith("nccl:") else "completed"
     return state[:40]
@@ -215,7 +217,7 @@ def _state(entry: Mapping[str, Any], name: str) -> str:
 
 def _peer(name: str, members: tuple[int, ...]) -> int | None:
     """The rank of the peer in ``nccl:send 1->2`` or ``nccl:recv 1<-0``. The numbers are positions in the group."""
-    found = _PEERS.search(name[:_LONGEST_TEXT])
+    found = _PEERS.search(name[:LONGEST_TEXT])
     at = int(found[1]) if found else len(members)
     return members[at] if at < len(members) else None
 
@@ -306,20 +308,11 @@ def _place(frames: Any) -> str | None:
     """The innermost frame outside the libraries, in the form ``train.py:31 step``."""
     for frame in frames[:_MOST_FRAMES] if isinstance(frames, list) else ():
         file, line = (frame.get("filename"), _whole(frame.get("line"))) if isinstance(frame, dict) else (None, None)
-        if isinstance(file, str) and line is not None and not any(part in file[-_LONGEST_TEXT:] for part in _LIBRARY):
-            return f"{PurePath(file[-_LONGEST_TEXT:]).name}:{line} {_text(frame.get('name'))}".rstrip()[:200]
+        if isinstance(file, str) and line is not None and not any(part in file[-LONGEST_TEXT:] for part in _LIBRARY):
+            return f"{PurePath(file[-LONGEST_TEXT:]).name}:{line} {text(frame.get('name')) or ''}".rstrip()[:200]
     return None
 
 
-def _text(value: Any) -> str:
-    return _cut(value) if isinstance(value, str) else ""
-
-
-def _cut(text: str) -> str:
-    """Limit the length of ``text``, because many entries of a pickle may share it, and a table would repeat it."""
-    return text[:_LONGEST_TEXT]
-
-
-def _whole(value: Any) -> int | None:
-    """``value`` if it is an integer that fits into a BIGINT column; else None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 63 else None
+def _cut(name: str) -> str:
+    """Limit the length of ``name``, because many entries of a pickle may share it, and a table would repeat it."""
+    return name[:LONGEST_TEXT]

@@ -17,6 +17,7 @@ from perftool.model.records import (
     MetricValue,
 )
 from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.json_values import number
 from perftool.readers.text.log_time import parse_time
 from perftool.readers.text.op_names import op_name
 
@@ -115,8 +116,8 @@ class MetricsSeries:
             if key == _RECIPES:
                 continue
             named = value if isinstance(value, Mapping) else {None: value}
-            for name, number in named.items():
-                if (total := _total(number, _key(record.metric, key))) is None:
+            for name, found in named.items():
+                if (total := _total(found, _key(record.metric, key))) is None:
                     self.tally.note("bad value", f"{record.metric} {key} is not a usable number")
                 else:
                     yield (key, None if name is None else str(name)), total
@@ -176,12 +177,10 @@ def _values(
             yield MetricValue(key, total, increment, known.unit, name)
 
 
-def _total(number: object, key: _Key) -> float | None:
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+def _total(found: object, key: _Key) -> float | None:
+    if (total := number(found)) is None or total * key.scale >= _LIMIT:
         return None
-    if not 0 <= number * key.scale < _LIMIT:  # false for NaN as well
-        return None
-    return round(number * key.scale) if key.unit == "ns" or number == int(number) else number
+    return round(total * key.scale) if key.unit == "ns" or total == int(total) else total
 
 
 def _recipe(item: object) -> tuple[str, int] | None:

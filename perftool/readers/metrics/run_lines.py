@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from perftool.errors import InputError
 from perftool.model.trend import LINE_VERSION, History, RunLine
 from perftool.readers.files.finished import FileState
 from perftool.readers.files.stream import ByteStream
+from perftool.readers.text.json_values import number
 
 # A line has about 2 kB. The limit bounds the memory for files that are not summaries.
 _LONGEST = 1 << 20
@@ -103,8 +103,8 @@ def _run_line(text: bytes) -> RunLine | None:
             isinstance(found.get(key, ""), str) for key in ("origin", "recorded", "folder", "steps_from", "step_unit")
         )
         and isinstance(found.get("device"), str | None)
-        and all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in (rank, world))
-        and all(value is None or _possible(value) for value in (per_step, lost_kernels))
+        and all(value is None or type(value) is int for value in (rank, world))
+        and all(map(_possible, (per_step, lost_kernels)))
         and type(lost) is int
         and lost >= 0
         and isinstance(codes, list)
@@ -119,13 +119,13 @@ def _run_line(text: bytes) -> RunLine | None:
     )  # fmt: skip
 
 
-def _possible(value: Any) -> bool:
-    """Whether ``value`` is a plausible number for a metric, small enough for its square to be finite."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and abs(value) < _LARGEST
+def _possible(value: object) -> bool:
+    """Whether ``value`` is None, or a plausible number for a metric, small enough for its square to be finite."""
+    return value is None or number(value, _LARGEST, signed=True) is not None
 
 
 def _metrics(found: Any) -> dict[str, float | None] | None:
     """``found`` if it is a dict whose values are numbers or None; else None."""
     if not isinstance(found, dict):
         return None
-    return found if all(value is None or _possible(value) for value in found.values()) else None
+    return found if all(map(_possible, found.values())) else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from perftool.errors import InputError
@@ -18,6 +19,7 @@ from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.stream import whole
 from perftool.readers.nodes.json_list import list_under
 from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.json_values import integer, number, text
 from perftool.readers.trace import envelope
 
 # Larger than any graph. The graph of a large model has about ten thousand nodes of a few kB each.
@@ -27,8 +29,7 @@ _KEY = b'"graphs"'
 _GRAPH_KEYS = (b'"recipe_debug_id"', b'"is_logical"', b'"exec_order_idx"', b'"input_tensors"', b'"max_shape"')
 _ENGINES = ("TPC", "MME", "DMA", "NIC", "ROT")
 _MOST_DIMENSIONS = 32
-_MOST_NUMBER = 1 << 48
-_LONGEST_TEXT = 1000
+_whole, _number = partial(integer, below=1 << 48), partial(number, below=1 << 48)
 # Each node repeats the name of its graph.
 _LONGEST_GRAPH_NAME = 200
 # All operands together may have one dimension per this many bytes of the file, because many nodes may share a tensor.
@@ -81,7 +82,7 @@ def _nodes(graph: Mapping[str, Any], rank: int | None, operands: _Operands, tall
         if isinstance(one.get("name"), str) and (tensor := _tensor(one)) is not None
     }
     # Cut the name once, so that the rows of all nodes share it.
-    name = (_text(graph.get("name")) or "")[:_LONGEST_GRAPH_NAME] or None
+    name = (text(graph.get("name")) or "")[:_LONGEST_GRAPH_NAME] or None
     for node in _tables(graph.get("nodes")):
         if node.get("is_logical") is True:
             continue
@@ -99,7 +100,7 @@ def _node(
     rank: int | None,
     operands: _Operands,
 ) -> GraphNode | None:
-    name, engine = _text(node.get("name")), _engine(node.get("engine"))
+    name, engine = text(node.get("name")), _engine(node.get("engine"))
     if name is None or engine is None:
         return None
     fused = node.get("fused_node_graph")
@@ -111,16 +112,16 @@ def _node(
         node=name,
         node_id=_whole(node.get("id")),
         engine=engine,
-        guid=_text(node.get("guid")) or "",
+        guid=text(node.get("guid")) or "",
         inputs=operands.of(node.get("input_tensors"), tensors),
         outputs=operands.of(node.get("output_tensors"), tensors),
         # The compiler writes 0 if it has no estimate.
         expected_cycles=_whole(node.get("mme_expected_compute_cycles")) or None,
         expected_dma_us=_number(node.get("dma_expected_duration")) or None,
         utilisation=_number(node.get("mme_compute_utilization")) or None,
-        strategy=_text(node.get("mme_node_strategy")),
-        fused_ops=tuple(guid for one in inner if (guid := _text(one.get("guid")))),
-        origins=tuple(filter(None, map(_text, origins))) if isinstance(origins, list) else (),
+        strategy=text(node.get("mme_node_strategy")),
+        fused_ops=tuple(guid for one in inner if (guid := text(one.get("guid")))),
+        origins=tuple(filter(None, map(text, origins))) if isinstance(origins, list) else (),
         rank=rank,
     )
 
@@ -133,29 +134,11 @@ def _tensor(found: Mapping[str, Any]) -> GraphTensor | None:
     shape = found.get("max_shape")
     if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or any(_whole(size) is None for size in shape):
         return None
-    allocation = _text(found.get("allocation"))
+    allocation = text(found.get("allocation"))
     return GraphTensor(
-        tuple(reversed(shape)), _text(found.get("dtype")), _whole(found.get("dtype_bit_size")), allocation
+        tuple(reversed(shape)), text(found.get("dtype")), _whole(found.get("dtype_bit_size")), allocation
     )
 
 
 def _tables(found: object) -> list[Mapping[str, Any]]:
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def _text(value: object) -> str | None:
-    """``value`` if it is a string, cut to a limit because many nodes may repeat a long name."""
-    return value[:_LONGEST_TEXT] if isinstance(value, str) and value else None
-
-
-def _whole(value: object) -> int | None:
-    """``value`` if it is an integer from 0 to 2**48 - 1; else None."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    return value if 0 <= value < _MOST_NUMBER else None
-
-
-def _number(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return float(value) if 0 <= value < _MOST_NUMBER else None

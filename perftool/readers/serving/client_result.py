@@ -10,6 +10,7 @@ from perftool.model.records import LogReading
 from perftool.model.serving import ClientResult, ServingNumber, Statistic
 from perftool.readers.text.bounded_json import require_few_containers
 from perftool.readers.text.issue_tally import IssueTally
+from perftool.readers.text.json_values import number
 from perftool.readers.text.log_lines import LogLine
 from perftool.readers.text.text_lines import MAX_JSON_LINE, Source, read_lines
 
@@ -108,15 +109,10 @@ def read(source: Source, _rank: int | None = None) -> LogReading:
             tally.note("bad JSON", "a result is not complete JSON and is left out")
             break
         if isinstance(found, dict) and is_result(found):
-            numbers = {_KEYS[key]: float(value) for key, value in found.items() if _counts(key, value)}
+            values = ((key, number(value, _MOST)) for key, value in found.items() if key in _KEYS)
+            numbers = {_KEYS[key]: float(value) for key, value in values if value is not None}
             results.append(ClientResult(_numbers(numbers)))
     return LogReading(results=tuple(results), issues=tally.issues(), kind="serving")
-
-
-def _counts(key: str, value: object) -> bool:
-    """Whether ``key`` is known and ``value`` is a plausible number."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return key in _KEYS and number and 0 <= value < _MOST  # type: ignore[operator]
 
 
 def _numbers(found: dict[_Name, float]) -> tuple[ServingNumber, ...]:

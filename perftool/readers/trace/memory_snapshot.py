@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import orjson
 from perftool.errors import InputError
 from perftool.readers.files.stream import ByteStream, reads_once, whole
 from perftool.readers.text.bounded_json import parsed
+from perftool.readers.text.json_values import number
 from perftool.readers.trace.envelope import holds_events, top_keys
 
 _KEYS = {"segments", "device_traces"}
@@ -31,7 +33,7 @@ _ALLOCATED = {"alloc": 1, "free_requested": -1}
 _RESERVED = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _MOST_FRAMES = 64
 _MOST_SIZE = 2**53
-_MOST_NUMBER = 2**63
+_number = partial(number, below=2**63, signed=True)
 # The Python values of a snapshot need ten times the memory of its text.
 _MOST = 256 << 20
 
@@ -129,7 +131,7 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
     # The segments show the totals at the end. Subtract all actions to get the totals at the start.
     allocated -= sum(_ALLOCATED.get(one["action"], 0) * _size(one.get("size")) for one in actions)
     reserved -= sum(_RESERVED.get(one["action"], 0) * _size(one.get("size")) for one in actions)
-    for number, one in enumerate(actions):
+    for position, one in enumerate(actions):
         action, size = one["action"], _size(one.get("size"))
         reserved += _RESERVED.get(action, 0) * size
         if action not in _ALLOCATED:
@@ -146,7 +148,7 @@ def _events(device: int, entries: Any, segments: Sequence[Mapping[str, Any]]) ->
             "Call stack": _stack(one.get("frames")),
         }
         # PyTorch 2.0 and earlier did not write times.
-        place = {"pid": "allocator", "tid": device, "ts": _number(one.get("time_us", number))}
+        place = {"pid": "allocator", "tid": device, "ts": _number(one.get("time_us", position))}
         yield {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", **place, "args": args}
 
 
@@ -161,11 +163,6 @@ def _is_python(frame: Mapping[str, Any]) -> bool:
     # A malformed name may be a deeply nested list, which cannot be converted to text.
     typed = isinstance(file, str) and isinstance(frame.get("line"), int) and isinstance(name, str)
     return typed and str(file).endswith(".py")
-
-
-def _number(value: Any) -> int | float | None:
-    """``value`` if it is a number that fits into a column; else None."""
-    return value if type(value) in (int, float) and abs(value) < _MOST_NUMBER else None
 
 
 def _size(value: Any) -> int:
