@@ -14,7 +14,7 @@ from perftool.engine.compare.run_side import device_ranks, run_side, served_numb
 from perftool.engine.compare.settings import differences, listed, named
 from perftool.engine.compare.significance import FEWEST_STEPS, change_of_median, verdict_on
 from perftool.engine.compare.thresholds import is_near
-from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, UNEVEN
+from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time
 from perftool.engine.report.overview import DEVICE_OPS, OPS, shares
 from perftool.engine.report.portable import make_portable, shown_paths
 from perftool.engine.rules.fingerprint import fingerprint
@@ -22,7 +22,7 @@ from perftool.errors import PerfToolError
 from perftool.model.diff import ChangeKind, Comparison, NumberChange, OpChange, OpTotal, PartChange, RunSide
 from perftool.model.report import BREAKDOWN, Finding
 from perftool.model.rule import Rule
-from perftool.units import format_ns, format_ratio, quantity
+from perftool.units import format_ratio, quantity
 
 # Ops and modules are listed as changed if their time changed by at least this share of the step.
 _LEAST_SHARE = 0.01
@@ -139,7 +139,7 @@ def unjudged(comparison: Comparison, limit: float) -> str:
             return f"the {which} run is not judged: {each}, and rank {listed(few)} has fewer"
     if comparison.reason:
         return f"the runs are not judged: {comparison.reason}"
-    return "" if fails(comparison, limit) else _kernels_lost(base, new, limit) or _undescribed(base, new, limit)
+    return "" if fails(comparison, limit) else _kernels_lost(base, new, limit) or _time_lost(base, new, limit)
 
 
 def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
@@ -157,21 +157,15 @@ def _kernels_lost(base: RunSide, new: RunSide, limit: float) -> str:
     return ""
 
 
-def _undescribed(base: RunSide, new: RunSide, limit: float) -> str:
-    """A sentence if the recording of the new run is so much longer per step that time must have been lost between steps
-    or in a few steps, which the median step does not show; otherwise empty.
+def _time_lost(base: RunSide, new: RunSide, limit: float) -> str:
+    """A sentence if the new run lost time that its median step does not show; otherwise empty.
 
     Runs of a server are not checked, because the time between iterations depends on the requests.
     """
     before, after = base.recorded_per_step_ns, new.recorded_per_step_ns
     if before is None or after is None or base.steps_from == "iteration":
         return ""
-    if after <= before * (1 + limit + UNEVEN):
-        return ""
-    return (
-        f"the new run is not judged: its recording takes {format_ns(after)} per step (base: {format_ns(before)}), "
-        "but its median step grew less: time is lost between steps or in a few steps"
-    )
+    return lost_time("the new run", after, "base:", before, limit)
 
 
 def _stepped(side: RunSide) -> tuple[int, ...]:

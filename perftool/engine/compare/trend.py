@@ -10,7 +10,7 @@ from math import log
 from statistics import median
 
 from perftool.engine.compare.settings import listed
-from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, UNEVEN
+from perftool.engine.report.complete_steps import MOST_LOST_KERNELS, lost_time
 from perftool.errors import InputError, MissingExtraError, SettingsError
 from perftool.model.metrics import MetricKind, metric_kinds
 from perftool.model.trend import (
@@ -25,7 +25,7 @@ from perftool.model.trend import (
     Trend,
     TrendVerdict,
 )
-from perftool.units import NS_PER_MS, format_ns, format_ratio
+from perftool.units import NS_PER_MS, format_ratio
 
 # The penalty for a change of level, in units of the noise: this number times the logarithm of the number of runs. It
 # was tested on 60 series each of 12, 30 and 100 runs. In pure noise (normal, or Student's t with 3 degrees of freedom),
@@ -80,7 +80,7 @@ def trend_of(
         or _without_device_work(newest, whole)
         or _with_other_steps(newest, wanted)
         or _with_lost_kernels(newest, whole)
-        or _undescribed(newest, whole, threshold / 100)
+        or _with_lost_time(newest, whole, threshold / 100)
         or _with_other_settings(newest, len(alike), len(wanted)),
         len(alike) - len(whole),
     )  # fmt: skip
@@ -176,25 +176,17 @@ def _with_lost_kernels(newest: RunLine, runs: Sequence[RunLine]) -> str:
     )
 
 
-def _undescribed(newest: RunLine, runs: Sequence[RunLine], limit: float) -> str:
-    """Explain why ``newest`` is not judged if its recording is so much longer per step than that of other ``runs`` that
-    its steps are not representative; otherwise empty.
-    """
+def _with_lost_time(newest: RunLine, runs: Sequence[RunLine], limit: float) -> str:
+    """Explain why ``newest`` is not judged if it lost time that its median step does not show; otherwise empty."""
     others = [one for one in runs if one is not newest]
     recorded = [one.recorded_per_step_ms for one in others if one.recorded_per_step_ms is not None]
     steps = [ms for one in others if (ms := one.metrics.get(DEFAULT_METRIC)) is not None]
     after, step = newest.recorded_per_step_ms, newest.metrics.get(DEFAULT_METRIC)
-    if after is None or step is None or not recorded or not steps:
-        return ""
-    before = median(recorded)
     # Slower steps also make the recording longer.
-    if after <= before * (1 + limit + UNEVEN) or step > median(steps) * (1 + limit):
+    if after is None or step is None or not recorded or not steps or step > median(steps) * (1 + limit):
         return ""
-    return (
-        f"the newest run ({newest.label}) is not judged: its recording takes {format_ns(after * NS_PER_MS)} per step "
-        f"(usually {format_ns(before * NS_PER_MS)}), but its median step grew less: time is lost between steps or in "
-        "a few steps"
-    )
+    run, before = f"the newest run ({newest.label})", median(recorded)
+    return lost_time(run, after * NS_PER_MS, "usually", before * NS_PER_MS, limit)
 
 
 def _are_comparable(one: RunLine, newest: RunLine) -> bool:

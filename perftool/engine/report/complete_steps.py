@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from perftool.model.report import WHOLE_TRACE, Step
-from perftool.units import format_ratio
+from perftool.units import format_ns, format_ratio
 
 # The first and the last step of a recording may be cut off.
 _CUT_OFF = 2
@@ -65,6 +65,20 @@ def recorded_per_step(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> 
     own = _by_rank(step for step in steps if step.name != WHOLE_TRACE)
     per_step = (_per_step(own[rank], length) for rank, length in recorded_ns.items() if rank in own)
     return max((ns for ns in per_step if ns is not None), default=None)
+
+
+def lost_time(run: str, after_ns: float, usual: str, before_ns: float, limit: float) -> str:
+    """A sentence if the recording of ``run`` is so much longer per step than ``before_ns`` that time must have been
+    lost between steps or in a few steps, which the median step does not show; otherwise empty.
+
+    ``limit``: the share by which the median step may have grown.
+    """
+    if after_ns <= before_ns * (1 + limit + UNEVEN):
+        return ""
+    return (
+        f"{run} is not judged: its recording takes {format_ns(after_ns)} per step ({usual} {format_ns(before_ns)}), "
+        "but its median step grew less: time is lost between steps or in a few steps"
+    )
 
 
 def least_covered(steps: Iterable[Step], recorded_ns: Mapping[int, int]) -> float | None:
