@@ -2,7 +2,7 @@
 --
 -- Only ops with at least 2 % of a rank's device work are considered.
 --
--- needs: op_efficiency, _op_work, _op_bounds, device_ops, ops, windows, devices, machine_loads, _name_roles
+-- needs: op_efficiency, _op_work, _op_bounds, device_ops, ops, windows, devices, _name_roles
 -- empty without: _op_bounds.memory_ns
 -- column rank: INTEGER, op_efficiency.rank
 -- column name: VARCHAR, op_efficiency.name
@@ -30,7 +30,6 @@
 -- column args: VARCHAR, arguments of that kernel's longest run, as JSON
 -- column units: INTEGER, compute units of the device
 -- column capability: INTEGER, compute capability of the device, times 10
--- column overload_ratio: DOUBLE, machine_loads.overload_ns / wall_ns
 -- column ts: BIGINT, start of that kernel's longest run in ns
 -- column dur: BIGINT, duration of that kernel's longest run in ns
 WITH top AS (
@@ -78,8 +77,7 @@ main AS (
 chips AS (SELECT rank, min(units)::INTEGER AS units, min(capability)::INTEGER AS capability FROM devices GROUP BY rank)
 SELECT t.rank, t.name, t.input_dims, t.input_types, t.kind, t.calls, t.kernel_ns, t.bound, t.flops, t.bytes,
        r.compute_ns, r.memory_ns, r.dtype, r.device, r.concrete_inputs, r.outer_dims, r.around, r.grids,
-       m.kernel, c.kernels, c.layout_ns, v.fastest_ns, v.slowest_ns, a.args::VARCHAR AS args, p.units, p.capability,
-       l.overload_ns / l.wall_ns AS overload_ratio, d.ts, d.dur
+       m.kernel, c.kernels, c.layout_ns, v.fastest_ns, v.slowest_ns, a.args::VARCHAR AS args, p.units, p.capability, d.ts, d.dur
 FROM top AS t
 JOIN rated AS r USING (rank, name, input_dims, input_types)
 JOIN main AS m USING (number)
@@ -88,5 +86,4 @@ JOIN varying AS v USING (number)
 JOIN device_ops AS d ON d.id = m.longest
 JOIN raw AS a ON a.rowid = m.longest
 LEFT JOIN chips AS p USING (rank)
-LEFT JOIN machine_loads AS l USING (rank)
 ORDER BY t.rank, t.kernel_ns DESC, t.name, t.input_dims, t.input_types

@@ -33,7 +33,6 @@
 -- column slowest_ns: BIGINT, the slowest 10 % of the calls take at least this time
 -- column spread: DOUBLE, slowest_ns / fastest_ns, NULL below 10 calls
 -- column written_bytes: BIGINT, minimum number of bytes that a call writes; NULL for kinds other than pointwise, copy and fill
--- column overload_ratio: DOUBLE, share of the recording in which a thread was ready to run but had no core, or a hypervisor took the cores; NULL when unknown
 -- column intensity: BIGINT, operations per byte
 -- column kernel: VARCHAR, name of the kernel with the most time
 -- column kernels: BIGINT, number of kernels that all calls launched
