@@ -15,6 +15,9 @@ _LONGEST = 200
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
 _MOST_NS_PER_FAULT = 5_000
+# Steps that take this many times as long as the recorded ones are not usual: a program's first steps also compile kernels
+# and fill caches, with memory of their own.
+_MOST_LONGER = 1.5
 
 
 def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
@@ -65,15 +68,16 @@ def _row(rank: int, found: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """Rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them."""
+    """Rows of ``memory_faults``: the page faults of the recorded steps, and of the last steps before them, unless
+    these took much longer."""
     rows = []
     for rank, found in _recorded(metadata):
-        recorded = _whole(_object(found.get("steps")), "recorded")
-        quiet = _object(found.get("quiet"))
-        for part, profiled, steps in (
-            (_object(found.get("window")), True, recorded),
-            (quiet, False, _whole(quiet, "steps")),
-        ):
+        window, quiet = _object(found.get("window")), _object(found.get("quiet"))
+        parts = [(window, True, _whole(_object(found.get("steps")), "recorded")), (quiet, False, _whole(quiet, "steps"))]
+        recorded_ns, quiet_ns = (_mean_ns(part, steps) for part, _, steps in parts)
+        if recorded_ns and quiet_ns and quiet_ns > _MOST_LONGER * recorded_ns:
+            parts.pop()
+        for part, profiled, steps in parts:
             counted = [_whole(part, name) for name in ("cpu_ns", "system_ns", "page_faults", "page_bytes")]
             grown = _signed(part, "grown_bytes")
             process, system, faults, page = counted
@@ -84,6 +88,11 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
                 wall = _whole(part, "wall_ns")
                 rows.append((rank, profiled, steps, wall, process, system, faults, faulted, grown, renewed))
     return rows
+
+
+def _mean_ns(part: Mapping[str, Any], steps: int | None) -> float | None:
+    wall = _whole(part, "wall_ns")
+    return wall / steps if wall and steps else None
 
 
 def _renewed(system_ns: int, faults: int, faulted: int, grown: int) -> int | None:
