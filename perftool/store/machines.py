@@ -15,8 +15,8 @@ _LONGEST = 200
 # A page fault takes 0.2 to 3 us in the kernel. If the average is above this limit, the kernel did other work, such as
 # I/O.
 _MOST_NS_PER_FAULT = 5_000
-# Steps that take this many times as long as the recorded ones are not usual: a program's first steps also compile kernels
-# and fill caches, with memory of their own.
+# Steps that take this many times as long as the recorded ones are not usual: a program's first steps also compile
+# kernels and fill caches, with memory of their own.
 _MOST_LONGER = 1.5
 
 
@@ -72,12 +72,12 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
     these took much longer."""
     rows = []
     for rank, found in _recorded(metadata):
-        window, quiet = _object(found.get("window")), _object(found.get("quiet"))
-        parts = [(window, True, _whole(_object(found.get("steps")), "recorded")), (quiet, False, _whole(quiet, "steps"))]
-        recorded_ns, quiet_ns = (_mean_ns(part, steps) for part, _, steps in parts)
+        window, steps, quiet = (_object(found.get(part)) for part in ("window", "steps", "quiet"))
+        parts = [(window, True, _whole(steps, "recorded")), (quiet, False, _whole(quiet, "steps"))]
+        recorded_ns, quiet_ns = (_mean_ns(part, length) for part, _, length in parts)
         if recorded_ns and quiet_ns and quiet_ns > _MOST_LONGER * recorded_ns:
             parts.pop()
-        for part, profiled, steps in parts:
+        for part, profiled, length in parts:
             counted = [_whole(part, name) for name in ("cpu_ns", "system_ns", "page_faults", "page_bytes")]
             grown = _signed(part, "grown_bytes")
             process, system, faults, page = counted
@@ -86,7 +86,7 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
             if (faulted := faults * page) <= _MOST:
                 renewed = _renewed(system, faults, faulted, grown)
                 wall = _whole(part, "wall_ns")
-                rows.append((rank, profiled, steps, wall, process, system, faults, faulted, grown, renewed))
+                rows.append((rank, profiled, length, wall, process, system, faults, faulted, grown, renewed))
     return rows
 
 
