@@ -74,10 +74,10 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
     for rank, found in _recorded(metadata):
         window, steps, quiet = (_object(found.get(part)) for part in ("window", "steps", "quiet"))
         parts = [(window, True, _whole(steps, "recorded")), (quiet, False, _whole(quiet, "steps"))]
-        recorded_ns, quiet_ns = (_mean_ns(part, length) for part, _, length in parts)
+        recorded_ns, quiet_ns = (_mean_ns(part, count) for part, _, count in parts)
         if recorded_ns and quiet_ns and quiet_ns > _MOST_LONGER * recorded_ns:
             parts.pop()
-        for part, profiled, length in parts:
+        for part, profiled, count in parts:
             counted = [_whole(part, name) for name in ("cpu_ns", "system_ns", "page_faults", "page_bytes")]
             grown = _signed(part, "grown_bytes")
             process, system, faults, page = counted
@@ -86,7 +86,7 @@ def memory_faults_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[An
             if (faulted := faults * page) <= _MOST:
                 renewed = _renewed(system, faults, faulted, grown)
                 wall = _whole(part, "wall_ns")
-                rows.append((rank, profiled, length, wall, process, system, faults, faulted, grown, renewed))
+                rows.append((rank, profiled, count, wall, process, system, faults, faulted, grown, renewed))
     return rows
 
 
