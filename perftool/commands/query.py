@@ -99,8 +99,7 @@ def query(
 
 def _statements(file: str) -> list[str]:
     """Read the statements in ``file``. Raises PerfToolError if it is unreadable or contains no statement."""
-    import duckdb
-
+    from perftool.commands.statements import separated
     from perftool.readers.files.small_file import MOST_TEXT
 
     try:
@@ -112,11 +111,7 @@ def _statements(file: str) -> list[str]:
         text = data.decode()
     except (OSError, ValueError) as error:
         raise PerfToolError(f"{file}: cannot read ({getattr(error, 'strerror', None) or error})") from None
-    try:
-        found = [one.query.strip() for one in duckdb.extract_statements(text)]
-    except duckdb.Error as error:
-        raise QueryError(f"{file}: {str(error).splitlines()[0]}") from None
-    if not found:
+    if not (found := separated(text)):
         raise PerfToolError(f"{file}: no SQL statement")
     return found
 

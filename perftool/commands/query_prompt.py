@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from perftool.commands.statements import separated
 from perftool.errors import PerfToolError, QueryError
 from perftool.store.catalog import names_in, no_table, public_tables
 
@@ -55,16 +56,6 @@ def _answer(ask: Ask, statement: str) -> tuple[str, bool]:
         return str(error), False
     except KeyboardInterrupt:
         return "interrupted", False
-
-
-def separated(text: str) -> list[str]:
-    """Split ``text`` into statements. If DuckDB cannot parse it, keep it whole; running it will report the error."""
-    import duckdb
-
-    try:
-        return [one.query.strip() for one in duckdb.extract_statements(text)]
-    except duckdb.Error:
-        return [text]
 
 
 def statements(read: Callable[[str], str], say: Callable[[str], object]) -> Iterator[str]:

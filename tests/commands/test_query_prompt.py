@@ -81,7 +81,7 @@ def test_statements_on_one_line_are_answered_until_one_fails() -> None:
     prompt(typed("SELECT ';'; SELECT 2;", "SELECT 3; SELECT bad; SELECT 4;", "SELEC 5; SELECT 6;"), ask, said.append)
 
     assert [text.rpartition("\n(")[0] for text in said] == [
-        "SELECT ';';", "SELECT 2;", "SELECT 3;", "there is no table 'bad'", "SELEC 5; SELECT 6;"
+        "SELECT ';'", "SELECT 2", "SELECT 3", "there is no table 'bad'", "SELEC 5", "SELECT 6"
     ]  # fmt: skip
 
 

@@ -258,6 +258,21 @@ def test_expressions_are_found_where_their_names_mean_them(sql: str, connection:
     check(connection, sql, ["ops"])
 
 
+@pytest.mark.parametrize(
+    "writing",
+    [
+        "COPY ops TO 'out.csv'",
+        "INSERT INTO ops VALUES (1) RETURNING *",
+        "UPDATE ops SET name = 'x' RETURNING *",
+        "DELETE FROM ops RETURNING *",
+    ],
+)
+@pytest.mark.parametrize("sql", ["WITH x AS ({}) FROM x", "SELECT (WITH x AS ({}) SELECT count(*) FROM x)"])
+def test_an_expression_that_writes_is_refused(sql: str, writing: str, connection: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(RefusedError):
+        check(connection, sql.format(writing), ["ops"])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="namespaces of the network are Linux's")
 def test_the_process_has_no_network_where_the_system_lets_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -37,6 +37,8 @@ _REFUSED = re.compile(
 _TIMES = frozenset(("current_date", "current_localtime", "current_localtimestamp", "current_timestamp"))
 # DuckDB ignores the case of these letters only; str.lower would take the Kelvin sign for a k.
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+# The nodes of a query that only reads. Others, in a common table expression, would write: COPY_QUERY_NODE and the like.
+_READING = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
 _KINDS = "('scalar', 'aggregate', 'window', 'macro')"
 
 
@@ -59,6 +61,9 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, tables: Collection[st
     if tree.get("error") or len(tree.get("statements", ())) != 1:
         raise RefusedError(ONLY_SELECT)
     nodes = list(_nodes(tree))
+    types = {str(node.get("type")) for node in nodes}
+    if any(name.endswith("_NODE") for name in types - _READING):
+        raise RefusedError(ONLY_SELECT)
     # SHOW would be of no use, because the sandbox contains only the tables that statements use.
     if any(node.get("show_type") == "SHOW_SPECIAL" for node in nodes):
         raise RefusedError(NO_LIST)
