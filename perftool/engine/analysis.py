@@ -307,6 +307,6 @@ def empty_report(rules: Sequence[Rule]) -> Report:
         fallbacks=(),
         findings=(),
         not_applicable=reasons,
-        verdict=verdict(VerdictInput((), summary, (), (), reasons, rules)),
+        verdict=verdict(VerdictInput(summary=summary, not_applicable=reasons, rules=rules)),
         rules=tuple(rules),
     )

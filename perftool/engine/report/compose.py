@@ -20,14 +20,15 @@ from perftool.engine.report.parallel import group_roles, parallel_text, passed_o
 from perftool.engine.report.serving import serving
 from perftool.engine.report.unseen import unseen
 from perftool.engine.report.verdict import verdict
-from perftool.engine.report.verdict_input import VerdictInput
+from perftool.engine.report.verdict_input import OnCpu, VerdictInput
 from perftool.engine.rules.evaluate import Outcome, make_finding
 from perftool.engine.rules.predict import slowest
 from perftool.engine.rules.ranking import led_by_largest
 from perftool.engine.rules.rule_queries import Context
 from perftool.errors import UNFORESEEN, InputError, unexpected_input_error
 from perftool.model.inputs import ImportIssue, InputFile
-from perftool.model.report import Device, Finding, Report, Step
+from perftool.model.modules import ModuleTime
+from perftool.model.report import Device, Finding, Report, Run, Share, Step
 from perftool.model.rule import Rule
 from perftool.readers.files.remote import shown_path
 from perftool.store.captures import read_capture
@@ -68,23 +69,17 @@ def compose(
     phases = overview.phases(store)
     rates = efficiency(store, device.type)
     memory = memory_uses(store)
-    on_cpu = device.type == "cpu"
-    largest = device_ops[0].name if on_cpu and device_ops else None
     remaining = left(store, rates)
-    stepped = run.steps_from is not None
     by_module = modules(store)
-    by_function, functions = functions_sentence(store, stepped, bool(by_module)) if on_cpu else ("", ())
     verdict_input = VerdictInput(
-        inputs, summary, idle_causes, findings, outcome.not_applicable, rules,
-        causes(store, findings, rules, device.type), device_ops, steps, overview.roofline(store), model, phases, run,
-        unseen(store), device.type, remaining,
-        remaining.reached_by(device_ops[0].name) if device_ops else None, passed_on(store, findings),
-        memory, by_module, annotated_work(store), called_ops(store),
-        enclosing_call(store, largest) if largest else "",
-        backward_passes(store) if on_cpu else None, op_loop(store) if on_cpu else None,
-        by_function, optimizer_sentence(store) if on_cpu else "",
-        long_calls(store, largest, named_modules(by_module), functions, stepped) if largest else LongCalls(),
-        apart_sentence(store) if on_cpu else "",
+        inputs=inputs, summary=summary, idle_causes=idle_causes, findings=findings,
+        not_applicable=outcome.not_applicable, rules=rules, causes=causes(store, findings, rules, device.type),
+        device_ops=device_ops, steps=steps, reached=overview.roofline(store), model=model, phases=phases, run=run,
+        unseen=unseen(store), device=device.type, left=remaining,
+        top_reached=remaining.reached_by(device_ops[0].name) if device_ops else None,
+        passed_on=passed_on(store, findings), memory=memory, modules=by_module, annotated=annotated_work(store),
+        called=called_ops(store),
+        on_cpu=_on_cpu(store, device_ops, by_module, run) if device.type == "cpu" else OnCpu(),
     )  # fmt: skip
     return Report(
         inputs=inputs,
@@ -112,6 +107,21 @@ def compose(
         chains=chains(store),
         modules=by_module,
         memory=memory,
+    )
+
+
+def _on_cpu(store: TraceStore, ops: Sequence[Share], by_module: Sequence[ModuleTime], run: Run) -> OnCpu:
+    stepped = run.steps_from is not None
+    by_function, functions = functions_sentence(store, stepped, bool(by_module))
+    largest = ops[0].name if ops else None
+    return OnCpu(
+        enclosing=enclosing_call(store, largest) if largest else "",
+        backward_passes=backward_passes(store),
+        op_loop=op_loop(store),
+        by_function=by_function,
+        optimizer=optimizer_sentence(store),
+        long_calls=long_calls(store, largest, named_modules(by_module), functions, stepped) if largest else LongCalls(),
+        apart=apart_sentence(store),
     )
 
 

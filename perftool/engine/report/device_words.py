@@ -114,7 +114,7 @@ def work_sentences(run: VerdictInput) -> tuple[str, ...]:
     idle = run.summary["device_idle_ratio"].value
     if not run.left or idle is None or idle >= _BUSY:
         return ()
-    enclosing = f"{short_name(run.device_ops[0].name)} runs {run.enclosing}." if run.enclosing else ""
+    enclosing = f"{short_name(run.device_ops[0].name)} runs {run.on_cpu.enclosing}." if run.on_cpu.enclosing else ""
     return run.left.sentences((enclosing, named_parts(run)))
 
 
@@ -127,7 +127,7 @@ def largest_op(run: VerdictInput) -> tuple[str, ...]:
     if top.share < _LARGEST:
         return (named_parts(run),)
     reached = f", at {format_ratio(run.top_reached)} of the machine's peak" if run.top_reached is not None else ""
-    enclosing = f", {run.enclosing}" if run.enclosing else ""
+    enclosing = f", {run.on_cpu.enclosing}" if run.on_cpu.enclosing else ""
     most = f"{short_name(top.name)} takes the most time: {format_ratio(top.share)}{enclosing}{reached}."
     return most, named_parts(run)
 

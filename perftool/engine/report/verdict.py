@@ -136,9 +136,9 @@ def verdict(run: VerdictInput) -> Verdict:
         headline = _once_sentence(once, run)
     told = (rest, _lengths(run, headline), run.passed_on, _missing(findings), _inflated(run))
     caveats = " ".join(filter(None, (*told, _disturbed(findings, headline))))
-    optimizer = "" if first and first.code == _UNFUSED else run.optimizer
-    outside = (*_steps_and_phases(run, named_phase, headline), run.apart)
-    about = (*outside, *most, run.by_function, *run.long_calls.sentences, optimizer)
+    optimizer = "" if first and first.code == _UNFUSED else run.on_cpu.optimizer
+    outside = (*_steps_and_phases(run, named_phase, headline), run.on_cpu.apart)
+    about = (*outside, *most, run.on_cpu.by_function, *run.on_cpu.long_calls.sentences, optimizer)
     together = _combined_gain(run.model)
     headline, detail, together, caveats, *context = (
         of_steps(text, whole.word) for text in (headline, detail, together, caveats, *filter(None, about))
@@ -217,7 +217,7 @@ def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> tu
 
 def _backward_passes(run: VerdictInput) -> str:
     """A sentence on the backward passes of a step, if there are many: one pass over a batch could replace them."""
-    passes, times = run.backward_passes or (0.0, 0)
+    passes, times = run.on_cpu.backward_passes or (0.0, 0)
     if passes < _SEVERAL:
         return ""
     if times > 1 and not run.summary["steps"].value:
@@ -233,7 +233,7 @@ def _calls(run: VerdictInput) -> str:
     single = {one.path: one for one in run.modules if one.path and one.modules == 1}
     outermost = max((one for one in single.values() if one.depth == 1), key=lambda one: one.share, default=None)
     if outermost and outermost.calls >= _CALLS * steps:
-        if outermost.module == run.long_calls.module:
+        if outermost.module == run.on_cpu.long_calls.module:
             return ""
         return f"{_repeated(run)} calls {short_name(outermost.module or '')} {round(outermost.calls / steps):,} times."
     inner = [
@@ -255,7 +255,7 @@ def _loop(run: VerdictInput) -> str:
     """A sentence on the loop of ops in a step, or in a recording without steps; empty if it takes little time, or if
     the names of its ops are unknown.
     """
-    loop, steps = run.op_loop, run.summary["steps"].value
+    loop, steps = run.on_cpu.op_loop, run.summary["steps"].value
     if loop is None or loop.names is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):
         return ""
     ops = f"about {loop.length:,} ops ({loop.names})"

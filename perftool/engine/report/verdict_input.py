@@ -16,7 +16,25 @@ from perftool.model.report import Cause, Finding, Metric, NotApplicable, Phase, 
 from perftool.model.rule import Rule
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class OnCpu:
+    """What is derived only for a run on a CPU; empty for other devices.
+
+    ``enclosing``: a clause on the call that contains most of the largest op.
+    ``by_function``, ``optimizer``: sentences on the user's functions and on the optimizer.
+    ``apart``: a sentence on the time before the first step and after the last.
+    """
+
+    enclosing: str = ""
+    backward_passes: tuple[float, int] | None = None
+    op_loop: OpLoop | None = None
+    by_function: str = ""
+    optimizer: str = ""
+    long_calls: LongCalls = field(default=LongCalls())
+    apart: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class VerdictInput:
     """Everything that the first sentences of a report are derived from.
 
@@ -24,17 +42,14 @@ class VerdictInput:
     ``top_reached``: the share of its peak that the first of ``device_ops`` reaches; None if unknown.
     ``device``: the type of the device.
     ``passed_on``: a sentence on ranks that are late only because they wait for another rank.
-    ``enclosing``: a clause on the call that contains most of the first of ``device_ops``.
-    ``by_function``, ``optimizer``: sentences on the user's functions and on the optimizer.
-    ``apart``: a sentence on the time before the first step and after the last.
     """
 
-    inputs: Sequence[InputFile]
     summary: Mapping[str, Metric]
-    idle_causes: Sequence[Share]
-    findings: Sequence[Finding]
-    not_applicable: Sequence[NotApplicable]
     rules: Sequence[Rule]
+    not_applicable: Sequence[NotApplicable]
+    inputs: Sequence[InputFile] = ()
+    idle_causes: Sequence[Share] = ()
+    findings: Sequence[Finding] = ()
     causes: Sequence[Cause] = ()
     device_ops: Sequence[Share] = ()
     steps: Sequence[Step] = ()
@@ -51,10 +66,4 @@ class VerdictInput:
     modules: tuple[ModuleTime, ...] = ()
     annotated: Sequence[Part] = ()
     called: Sequence[Part] = ()
-    enclosing: str = ""
-    backward_passes: tuple[float, int] | None = None
-    op_loop: OpLoop | None = None
-    by_function: str = ""
-    optimizer: str = ""
-    long_calls: LongCalls = field(default=LongCalls())
-    apart: str = ""
+    on_cpu: OnCpu = field(default=OnCpu())
