@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perftool.engine.report.causes import LARGE, clause_of
+from perftool.engine.report.caveats import UNSTABLE, caveat_sentences, overload_sentence
 from perftool.engine.report.complete_steps import median_step_ns
 from perftool.engine.report.device_words import (
     busy_detail,
@@ -18,35 +18,18 @@ from perftool.engine.report.device_words import (
     short_name,
     work_sentences,
 )  # fmt: skip
+from perftool.engine.report.step_words import mostly_once, once_sentence, steps_and_phases, with_article
 from perftool.engine.report.verdict_input import VerdictInput
 from perftool.engine.rules.ranking import LOOSE, weight_ns
 from perftool.engine.rules.sources import longest_function
-from perftool.model.modules import INSIDE
 from perftool.model.replayed import ReplayModel
-from perftool.model.report import BREAKDOWN, Cause, Finding, Phase, Verdict
+from perftool.model.report import BREAKDOWN, Cause, Finding, Verdict
 from perftool.model.rule import Rule
 from perftool.model.words import kind_label, of_steps
 from perftool.units import format_ns, format_ratio
 
-# The rule that reports an overloaded machine.
-_OVERLOADED = "TRC111"
-# A run with more threads and loader workers than cores overloaded the machine by itself if the cores were busy for more
-# than the first share, and other processes used less than the second share of the time that threads waited.
-_BUSY, _OTHERS = 0.9, 0.5
-# The rule that reports the time that the profiler takes.
-_PROFILED = "TRC105"
-# The rule for calls whose time varies. A finding of it without advice means that other work disturbed the recording.
-_VARYING = "ENG107"
-# The rule for calls that get new memory from the system.
-_NEW_MEMORY = "MEM110"
-# The rule for steps that take longer than others.
-_UNSTABLE = "STP101"
 # The rule for optimizers that update parameters one by one.
 _UNFUSED = "FUS101"
-# The rule for steps that compile or start up.
-_WARM_UP = "STP102"
-# The rule for ranks without a trace.
-_MISSING = "TRC107"
 _NO_WORK = "The device is idle in the recorded steps: all of its work is outside them."
 _UNKNOWN = (
     "Many events are missing from the recording, so idle time and gains are unknown: record again in full, without "
@@ -69,11 +52,6 @@ _PLACED = ("framework_op", "python", "blocked", "no_core", "lock", "sleep", "cop
 _NO_CORE = "no_core"
 # The causes that occur only in one phase, and that phase.
 _PHASE_OF = {"start_up": "startup", "capture": "capture"}
-_FOUND_BY = {
-    "optimizer": "Steps are not marked; each ends with a call of the optimizer.",
-    "annotation": "Steps are not marked; each begins with a recurring annotation.",
-    "copies": "Steps are not marked; each seems to begin where inputs are copied to the device.",
-}
 # A single step does not show whether its compilation recurs.
 _ONE_STEP = {"compile": " One step does not show whether this recurs: record later steps."}
 # Gains below this share of the step are within the noise between runs.
@@ -115,7 +93,7 @@ def verdict(run: VerdictInput) -> Verdict:
             or (first and _is_symptom(first, rules))
         )
     ):
-        overloaded = _overloaded(findings) if unexplained.name == _NO_CORE else ""
+        overloaded = overload_sentence(findings) if unexplained.name == _NO_CORE else ""
         headline = overloaded or _cause_sentence(unexplained, whole, run)
         named_phase = _PHASE_OF.get(unexplained.name)
     elif first:
@@ -131,13 +109,12 @@ def verdict(run: VerdictInput) -> Verdict:
         headline, most = _nothing_found(run), work_sentences(run) or most
         if is_memory_alone(run):
             headline, detail = detail, headline
-    if named_phase is None and (once := _mostly_once(run)):
+    if named_phase is None and (once := mostly_once(run)):
         named_phase, rest = once.name, f"The steady {run.run.step_word}s: {_lower(headline)}"
-        headline = _once_sentence(once, run)
-    told = (rest, _lengths(run, headline), run.passed_on, _missing(findings), _inflated(run))
-    caveats = " ".join(filter(None, (*told, _disturbed(findings, headline))))
+        headline = once_sentence(once, run)
+    caveats = " ".join(filter(None, (rest, *caveat_sentences(run, headline))))
     optimizer = "" if first and first.code == _UNFUSED else run.on_cpu.optimizer
-    outside = (*_steps_and_phases(run, named_phase, headline), run.on_cpu.apart)
+    outside = (*steps_and_phases(run, named_phase, headline), run.on_cpu.apart)
     about = (*outside, *most, run.on_cpu.by_function, *run.on_cpu.long_calls.sentences, optimizer)
     together = _combined_gain(run.model)
     headline, detail, together, caveats, *context = (
@@ -164,30 +141,10 @@ class _Whole:
         return f"{which} {format_ns(self.ns)} {self.word}"
 
 
-# Names of phases for use in a sentence.
-_PHASES = {
-    "startup": "start-up", "warmup": "warm-up", "capture": "the capture of graphs",
-    "profiler": "the profiler's own work", "checkpoint": "saving checkpoints", "evaluation": "evaluation",
-}  # fmt: skip
-# The profiler's notation of a Python function.
-_FRAME = re.compile(r".+\(\d+\): (.+)")
 # If a single stretch accounts for more than this share of the lost time, the loss may have happened only once.
 _AT_ONCE = 0.5
 # A function is named in the sentence about lost time if it runs for more than this share of that time.
 _MOSTLY = 0.5
-# If start-up, checkpoints and similar phases take at least this share, the recording hardly shows the steady state.
-_NEARLY_ALL = 0.9
-# Phases with a smaller share are not mentioned.
-_WEIGHTY = 0.05
-# The backward passes of a step are mentioned if there are at least this many. Gradient accumulation rarely uses more.
-_SEVERAL = 8
-# If a step calls a model at least this often, one call could process all of its inputs.
-_CALLS = 4
-# A loop is mentioned if it runs at least this often per step. Identical layers look like a loop, but a model rarely has
-# more of them.
-_LAYERS = 12
-# A loop or a module with a smaller share of the time is not worth a sentence.
-_LOOPED = 0.3
 # If the device is idle for less than this share, the verdict says where its time goes before it gives minor advice.
 _MOSTLY_BUSY = 0.3
 # The gain below which advice is minor.
@@ -199,189 +156,6 @@ _TABLE_ONLY = 0.1
 def _gains_below(share: float, first: Finding) -> bool:
     """Whether the gain of ``first`` is known and less than ``share`` of the step."""
     return first.gain is not None and first.gain.share_of_step < share
-
-
-def _steps_and_phases(run: VerdictInput, named: str | None, headline: str) -> tuple[str, str, str]:
-    """Three sentences, any of which may be empty: how steps were found, what repeats (unless the ``headline`` says it),
-    and how long the phases other than the steady one and ``named`` take.
-    """
-    whole = sum(phase.total_ns for phase in run.phases)
-    weighty = [phase for phase in run.phases if phase.name in _PHASES and phase.share >= _WEIGHTY]
-    clauses = [_phase_clause(phase) for phase in weighty if phase.name != named]
-    named_there = "backward passes" in headline or "a loop" in headline
-    passes = "" if named_there else _backward_passes(run) or _calls(run) or _loop(run)
-    text = f"Of the {format_ns(whole)} recorded, {' and '.join(clauses)}." if clauses else ""
-    unit = f"A step is {run.run.step_unit}." if run.run.step_unit else ""
-    return _FOUND_BY.get(run.run.steps_from or "", unit), passes, text
-
-
-def _backward_passes(run: VerdictInput) -> str:
-    """A sentence on the backward passes of a step, if there are many: one pass over a batch could replace them."""
-    passes, times = run.on_cpu.backward_passes or (0.0, 0)
-    if passes < _SEVERAL:
-        return ""
-    if times > 1 and not run.summary["steps"].value:
-        return f"Each update follows {round(passes):,} backward passes."
-    return f"{_repeated(run)} has {round(passes):,} backward passes."
-
-
-def _calls(run: VerdictInput) -> str:
-    """A sentence on how often a step calls the model, or a module calls one of its submodules; empty if rarely."""
-    if run.device != "cpu":
-        return ""
-    steps = run.summary["steps"].value or 1
-    single = {one.path: one for one in run.modules if one.path and one.modules == 1}
-    outermost = max((one for one in single.values() if one.depth == 1), key=lambda one: one.share, default=None)
-    if outermost and outermost.calls >= _CALLS * steps:
-        if outermost.module == run.on_cpu.long_calls.module:
-            return ""
-        return f"{_repeated(run)} calls {short_name(outermost.module or '')} {round(outermost.calls / steps):,} times."
-    inner = [
-        (one, around)
-        for path, one in single.items()
-        if one.share >= _LOOPED
-        and (around := single.get(path.rpartition(INSIDE)[0]))
-        and one.calls >= _CALLS * around.calls
-    ]
-    if not inner:
-        return ""
-    one, around = max(inner, key=lambda pair: pair[0].share)
-    times = round(one.calls / around.calls)
-    names = short_name(around.module or ""), short_name(one.module or "")
-    return f"Each call of {names[0]} calls the same {names[1]} {times:,} times: {format_ratio(one.share)} of the work."
-
-
-def _loop(run: VerdictInput) -> str:
-    """A sentence on the loop of ops in a step, or in a recording without steps; empty if it takes little time, or if
-    the names of its ops are unknown.
-    """
-    loop, steps = run.on_cpu.op_loop, run.summary["steps"].value
-    if loop is None or loop.names is None or loop.share < _LOOPED or loop.times < (_LAYERS if steps else _SEVERAL):
-        return ""
-    ops = f"about {loop.length:,} ops ({loop.names})"
-    return f"{_repeated(run)} repeats {ops} {round(loop.times):,} times: {format_ratio(loop.share)} of the time."
-
-
-def _repeated(run: VerdictInput) -> str:
-    """The subject of a sentence on what repeats: a step, or the recording if it has no steps."""
-    return _with_article(run.run.step_word).capitalize() if run.summary["steps"].value else "The recording"
-
-
-def _phase_clause(phase: Phase) -> str:
-    frame = _FRAME.fullmatch(phase.evidence or "")
-    evidence = frame[1] if frame else short_name(phase.evidence or "").strip()
-    by = f" ({evidence})" if evidence else ""
-    return f"{format_ns(phase.total_ns)} is {_PHASES[phase.name]}{by}"
-
-
-def _lengths(run: VerdictInput, headline: str) -> str:
-    """A sentence on steps of two lengths, and on the extra work in the long ones if the recording shows it.
-
-    Empty if no finding explains the lengths but an overloaded machine might. Does not repeat the ``headline``.
-    """
-    found = _finding(run.findings, _UNSTABLE)
-    if not run.run.lengths or (found is None and _finding(run.findings, _OVERLOADED)):
-        return ""
-    times = []
-    for length in run.run.lengths:
-        ends = dict.fromkeys((format_ns(length.shortest_ns), format_ns(length.longest_ns)))
-        times.append(f"{length.steps} take {' to '.join(ends)}")
-    does = found.evidence.get("does", "") if found else ""
-    clause = found.evidence.get("clause") if found else None
-    more = "" if clause and clause in headline else does
-    if found and not does and found.evidence.get("part") not in (None, "other"):
-        more = f"; the long ones spend {format_ns(found.evidence['more_ns'])} more on {found.evidence['part_text']}"
-    return f"{run.run.step_word.capitalize()}s have two lengths: {', '.join(times)}{more}."
-
-
-def _mostly_once(run: VerdictInput) -> Phase | None:
-    """If the recording hardly shows the steady state, the largest other phase; otherwise None."""
-    once = [phase for phase in run.phases if phase.name in _PHASES]
-    known = run.run.steps_from is not None and not run.unseen and run.summary["device_unknown_ratio"].value != 1
-    if not once or not known or sum(phase.share for phase in once) < _NEARLY_ALL:
-        return None
-    return max(once, key=lambda phase: phase.total_ns)
-
-
-def _once_sentence(phase: Phase, run: VerdictInput) -> str:
-    whole = sum(phase.total_ns for phase in run.phases)
-    compiling = sum(found.evidence.get("compile_ns") or 0 for found in run.findings if found.code == _WARM_UP)
-    compilation = f", {format_ns(compiling)} of it compilation" if phase.name == "warmup" and compiling else ""
-    later = ": record later steps" if phase.name in ("startup", "warmup") else ""
-    return (
-        f"{format_ratio(phase.share)} of the {format_ns(whole)} recorded is {_PHASES[phase.name]}{compilation}{later}."
-    )
-
-
-def _finding(findings: Sequence[Finding], code: str) -> Finding | None:
-    """The first finding of the rule ``code``."""
-    return next((found for found in findings if found.code == code), None)
-
-
-def _missing(findings: Sequence[Finding]) -> str:
-    """A sentence on the ranks without a trace; empty if there are none, or fewer than two others to compare."""
-    found = _finding(findings, _MISSING)
-    if found is None or found.evidence["world_size"] - found.evidence["missing"] < 2:
-        return ""
-    one = found.evidence["missing"] == 1
-    return (
-        f"{'Rank' if one else 'Ranks'} {found.evidence['ranks']} {'has' if one else 'have'} no trace here, so it is "
-        f"unknown whether others wait for {'it' if one else 'them'}."
-    )
-
-
-def _inflated(run: VerdictInput) -> str:
-    """A sentence on the share of the time that the profiler takes on a CPU; empty if it is small.
-
-    With an accelerator, the host may wait for the device anyway, so the profiler's time says little about steps.
-    """
-    found = [one for one in run.findings if one.code == _PROFILED] if run.device == "cpu" else []
-    by_rank: dict[int | None, float] = {}
-    for one in found:
-        by_rank[one.rank] = by_rank.get(one.rank, 0) + one.evidence["cost_ratio"]
-    if not by_rank:
-        return ""
-    share = format_ratio(min(max(by_rank.values()), 1))
-    # If the profiler's cost per op and per frame was not measured, a low estimate is used.
-    measured = all(one.evidence["known"] == "measured" for one in found)
-    taken = f"{'' if measured else 'at least '}{share} of the recorded time ({'measured' if measured else 'estimated'})"
-    return f"The profiler takes {taken} and slows small ops most: without it, steps are shorter and gains are smaller."
-
-
-def _overloaded(findings: Sequence[Finding]) -> str:
-    """A sentence on threads that waited for a core; empty if the machine was not overloaded."""
-    found = _finding(findings, _OVERLOADED)
-    if found is None:
-        return ""
-    share, waited, recorded = (found.evidence[name] for name in ("waited_ratio", "waited_ns", "recorded_ns"))
-    busy, others = found.evidence.get("busy_ratio"), found.evidence.get("others")
-    crowded = found.evidence.get("crowded") and busy is not None and others is not None and busy > _BUSY
-    by_itself = crowded and others * recorded < _OTHERS * waited
-    cause = "The run has more busy threads and loader workers than cores" if by_itself else "The machine was overloaded"
-    return (
-        f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
-        f"({format_ns(waited)} of {format_ns(recorded)}), so steps took too long, and gains are upper bounds."
-    )
-
-
-def _disturbed(findings: Sequence[Finding], headline: str) -> str:
-    """A sentence on an overloaded machine, or on calls whose time varies without a known reason; empty if neither is
-    the case, or if the ``headline`` already says it.
-    """
-    if overloaded := _overloaded(findings):
-        return "" if headline == overloaded else overloaded
-    found = _finding(findings, _VARYING)
-    if found is None or found.advice or (found.evidence.get("new_memory") and _finding(findings, _NEW_MEMORY)):
-        return ""
-    times = (
-        f"the worst takes {format_ns(found.evidence['longest_ns'])} instead of {format_ns(found.evidence['usual_ns'])}"
-    )
-    if found.evidence.get("new_memory"):
-        return (
-            f"Identical calls vary in length ({times}). The recording does not show the reason: other work on the "
-            "machine, or new memory, which the system clears before its first use."
-        )
-    return f"Identical calls vary in length ({times}), as they do on a machine that is also doing other work."
 
 
 def _combined_gain(model: ReplayModel | None) -> str:
@@ -422,7 +196,7 @@ def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: i
     """
     if first is None:
         return 0
-    loose = loss.name != _NO_CORE and first.gain and first.gain.kind == "bound" and _finding(findings, _OVERLOADED)
+    loose = loss.name != _NO_CORE and first.gain and first.gain.kind == "bound" and overload_sentence(findings)
     return max(0, weight_ns(first, step_ns)) / (LOOSE if loose else 1)
 
 
@@ -437,7 +211,7 @@ def _cause_sentence(cause: Cause, whole: _Whole, run: VerdictInput) -> str:
     around = f", {cause.longest.name}" if cause.longest and cause.longest.name else ""
     stretch = f"; the longest stretch takes {format_ns(longest)}{around}" if longest else ""
     text = cause.text
-    each = f"{format_ns(cause.ns_per_step)}{f' {_with_article(whole.word)}' if whole.steps > 1 else ''}"
+    each = f"{format_ns(cause.ns_per_step)}{f' {with_article(whole.word)}' if whole.steps > 1 else ''}"
     # If steps are uneven, or the loss happened once, the time per step would fit no step, so the total is given.
     if whole.steps > 1 and (whole.mean or _happened_once(longest or 0, cause.share, whole, run)):
         each = f"{format_ns(cause.share * _recorded_ns(run))} of the {format_ns(_recorded_ns(run))} recorded"
@@ -468,7 +242,7 @@ def _measured_by(first: Finding, whole: _Whole, run: VerdictInput) -> tuple[int,
     if first.gain is None:
         return 0, whole
     # If steps have two lengths, there are several long ones, so a long stretch is not a one-off event.
-    recurs = first.code == _UNSTABLE and run.run.lengths
+    recurs = first.code == UNSTABLE and run.run.lengths
     longest_ns = 0 if recurs else first.location.dur_ns or 0
     if whole.steps > 1 and _happened_once(longest_ns, first.gain.share_of_step, whole, run):
         recorded_ns = _recorded_ns(run)
@@ -531,10 +305,6 @@ def _nothing_found(run: VerdictInput) -> str:
     if idle is None and total and ns > LARGE * total and part != "other":
         return f"{format_ratio(ns / total)} of the time goes to {kind_label(part)}, {format_ns(ns)}; {quiet}"
     return sentence(quiet.rstrip("."))
-
-
-def _with_article(word: str) -> str:
-    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
 def _lower(title: str) -> str:

@@ -1,0 +1,124 @@
+"""Sentences on what limits the conclusions from a recording, such as an overloaded machine or missing ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perftool.engine.report.verdict_input import VerdictInput
+from perftool.model.report import Finding
+from perftool.units import format_ns, format_ratio
+
+# The rule that reports an overloaded machine.
+_OVERLOADED = "TRC111"
+# A run with more threads and loader workers than cores overloaded the machine by itself if the cores were busy for more
+# than the first share, and other processes used less than the second share of the time that threads waited.
+_BUSY, _OTHERS = 0.9, 0.5
+# The rule that reports the time that the profiler takes.
+_PROFILED = "TRC105"
+# The rule for calls whose time varies. A finding of it without advice means that other work disturbed the recording.
+_VARYING = "ENG107"
+# The rule for calls that get new memory from the system.
+_NEW_MEMORY = "MEM110"
+# The rule for steps that take longer than others.
+UNSTABLE = "STP101"
+# The rule for ranks without a trace.
+_MISSING = "TRC107"
+
+
+def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
+    """Sentences that do not repeat the ``headline``. Any of them may be empty."""
+    return (
+        _lengths(run, headline), run.passed_on, _missing(run.findings), _inflated(run),
+        _disturbed(run.findings, headline),
+    )  # fmt: skip
+
+
+def _lengths(run: VerdictInput, headline: str) -> str:
+    """A sentence on steps of two lengths, and on the extra work in the long ones if the recording shows it.
+
+    Empty if no finding explains the lengths but an overloaded machine might. Does not repeat the ``headline``.
+    """
+    found = _finding(run.findings, UNSTABLE)
+    if not run.run.lengths or (found is None and _finding(run.findings, _OVERLOADED)):
+        return ""
+    times = []
+    for length in run.run.lengths:
+        ends = dict.fromkeys((format_ns(length.shortest_ns), format_ns(length.longest_ns)))
+        times.append(f"{length.steps} take {' to '.join(ends)}")
+    does = found.evidence.get("does", "") if found else ""
+    clause = found.evidence.get("clause") if found else None
+    more = "" if clause and clause in headline else does
+    if found and not does and found.evidence.get("part") not in (None, "other"):
+        more = f"; the long ones spend {format_ns(found.evidence['more_ns'])} more on {found.evidence['part_text']}"
+    return f"{run.run.step_word.capitalize()}s have two lengths: {', '.join(times)}{more}."
+
+
+def _missing(findings: Sequence[Finding]) -> str:
+    """A sentence on the ranks without a trace; empty if there are none, or fewer than two others to compare."""
+    found = _finding(findings, _MISSING)
+    if found is None or found.evidence["world_size"] - found.evidence["missing"] < 2:
+        return ""
+    one = found.evidence["missing"] == 1
+    return (
+        f"{'Rank' if one else 'Ranks'} {found.evidence['ranks']} {'has' if one else 'have'} no trace here, so it is "
+        f"unknown whether others wait for {'it' if one else 'them'}."
+    )
+
+
+def _inflated(run: VerdictInput) -> str:
+    """A sentence on the share of the time that the profiler takes on a CPU; empty if it is small.
+
+    With an accelerator, the host may wait for the device anyway, so the profiler's time says little about steps.
+    """
+    found = [one for one in run.findings if one.code == _PROFILED] if run.device == "cpu" else []
+    by_rank: dict[int | None, float] = {}
+    for one in found:
+        by_rank[one.rank] = by_rank.get(one.rank, 0) + one.evidence["cost_ratio"]
+    if not by_rank:
+        return ""
+    share = format_ratio(min(max(by_rank.values()), 1))
+    # If the profiler's cost per op and per frame was not measured, a low estimate is used.
+    measured = all(one.evidence["known"] == "measured" for one in found)
+    taken = f"{'' if measured else 'at least '}{share} of the recorded time ({'measured' if measured else 'estimated'})"
+    return f"The profiler takes {taken} and slows small ops most: without it, steps are shorter and gains are smaller."
+
+
+def overload_sentence(findings: Sequence[Finding]) -> str:
+    """A sentence on threads that waited for a core; empty if the machine was not overloaded."""
+    found = _finding(findings, _OVERLOADED)
+    if found is None:
+        return ""
+    share, waited, recorded = (found.evidence[name] for name in ("waited_ratio", "waited_ns", "recorded_ns"))
+    busy, others = found.evidence.get("busy_ratio"), found.evidence.get("others")
+    crowded = found.evidence.get("crowded") and busy is not None and others is not None and busy > _BUSY
+    by_itself = crowded and others * recorded < _OTHERS * waited
+    cause = "The run has more busy threads and loader workers than cores" if by_itself else "The machine was overloaded"
+    return (
+        f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
+        f"({format_ns(waited)} of {format_ns(recorded)}), so steps took too long, and gains are upper bounds."
+    )
+
+
+def _disturbed(findings: Sequence[Finding], headline: str) -> str:
+    """A sentence on an overloaded machine, or on calls whose time varies without a known reason; empty if neither is
+    the case, or if the ``headline`` already says it.
+    """
+    if overloaded := overload_sentence(findings):
+        return "" if headline == overloaded else overloaded
+    found = _finding(findings, _VARYING)
+    if found is None or found.advice or (found.evidence.get("new_memory") and _finding(findings, _NEW_MEMORY)):
+        return ""
+    times = (
+        f"the worst takes {format_ns(found.evidence['longest_ns'])} instead of {format_ns(found.evidence['usual_ns'])}"
+    )
+    if found.evidence.get("new_memory"):
+        return (
+            f"Identical calls vary in length ({times}). The recording does not show the reason: other work on the "
+            "machine, or new memory, which the system clears before its first use."
+        )
+    return f"Identical calls vary in length ({times}), as they do on a machine that is also doing other work."
+
+
+def _finding(findings: Sequence[Finding], code: str) -> Finding | None:
+    """The first finding of the rule ``code``."""
+    return next((found for found in findings if found.code == code), None)
