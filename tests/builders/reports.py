@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,28 +65,47 @@ RULE = Rule(
 
 def reported(*traces: list[Event], findings: Sequence[Finding] = (), **metadata: Any) -> Report:
     """A report on ``traces``, one rank each, in files named ``rank0.json`` and so on."""
-    return replace(_reported(*(document(events, **metadata) for events in traces)), findings=tuple(findings))
+    return replace(_opened(traces, metadata)[1], findings=tuple(findings))
 
 
 def analysed(*traces: list[Event], findings: Sequence[Finding] = (), **metadata: Any) -> tuple[Report, Pictures]:
     """The report from ``reported``, and its charts."""
     report = reported(*traces, findings=findings, **metadata)
-    with _store_over(*(document(events, **metadata) for events in traces)) as store:
-        return report, pictures_of(store, report)
+    return report, pictures_of(_opened(traces, metadata)[0], report)
 
 
-@cache
-def _reported(*traces: bytes) -> Report:
-    with _store_over(*traces) as store:
-        report = report_on(store, (RULE,))
-    return replace(report, inputs=tuple(replace(one, path=Path(one.path).name) for one in report.inputs))
+# The last few stores, with their reports and what closes them, because many tests change only the findings. An open
+# store takes tens of megabytes.
+_OPEN: dict[tuple[bytes, ...], tuple[TraceStore, Report, ExitStack]] = {}
+_MOST_OPEN = 4
 
 
-@contextmanager
-def _store_over(*traces: bytes) -> Iterator[TraceStore]:
-    with tempfile.TemporaryDirectory() as folder, TraceStore() as store:
-        for number, trace in enumerate(traces):
+def _opened(traces: Sequence[list[Event]], metadata: Mapping[str, Any]) -> tuple[TraceStore, Report]:
+    documents = tuple(document(events, **metadata) for events in traces)
+    store, report, until = _OPEN.pop(documents, None) or _read(documents)
+    _OPEN[documents] = store, report, until
+    if len(_OPEN) > _MOST_OPEN:
+        _close_first()
+    return store, report
+
+
+def _read(documents: Sequence[bytes]) -> tuple[TraceStore, Report, ExitStack]:
+    with ExitStack() as until:
+        folder, store = until.enter_context(tempfile.TemporaryDirectory()), until.enter_context(TraceStore())
+        for number, trace in enumerate(documents):
             path = Path(folder) / f"rank{number}.json"
             path.write_bytes(trace)
             store.add_trace(str(path))
-        yield store
+        report = report_on(store, (RULE,))
+        named = tuple(replace(one, path=Path(one.path).name) for one in report.inputs)
+        return store, replace(report, inputs=named), until.pop_all()
+
+
+def _close_first() -> None:
+    _OPEN.pop(next(iter(_OPEN)))[2].close()
+
+
+@atexit.register
+def _close_all() -> None:
+    while _OPEN:
+        _close_first()
