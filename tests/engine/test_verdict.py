@@ -408,7 +408,7 @@ def test_varying_calls_on_large_tensors_may_have_new_memory(tmp_path: Path) -> N
 
     assert analyze([str(path)]).verdict.caveats == (
         "Identical calls vary in length (the worst takes 200 us instead of 50.0 us). The recording does not show the "
-        "reason: other work on the machine, or new memory, which the system clears before its first use."
+        "reason: other work on the machine, or new memory, which the OS zeroes before its first use."
     )
 
 

@@ -114,7 +114,7 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
     if found.evidence.get("new_memory"):
         return (
             f"Identical calls vary in length ({times}). The recording does not show the reason: other work on the "
-            "machine, or new memory, which the system clears before its first use."
+            "machine, or new memory, which the OS zeroes before its first use."
         )
     return f"Identical calls vary in length ({times}), as they do on a machine that is also doing other work."
 
