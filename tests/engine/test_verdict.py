@@ -857,6 +857,18 @@ def test_a_container_of_modules_is_not_named(tmp_path: Path) -> None:
     assert "By module: Conv 70.0 %, Norm 30.0 % of the work." in context_of(path)
 
 
+def test_a_module_inside_one_of_its_own_class_is_not_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        step(1, 0, 10_000), python("run.py(3): <module>", 0, 10_000, 1),
+        module("Scale_0", 0, 10_000, 2), module("Coupling_0", 0, 5000, 3), x("aten::mul", 0, 5000),
+        module("Scale_1", 5000, 3000, 4), module("Coupling_1", 5000, 3000, 5), x("aten::mul", 5000, 3000),
+        module("Norm_0", 8000, 2000, 6), x("aten::div", 8000, 2000),
+    ]))  # fmt: skip
+
+    assert "By module: Coupling 80.0 %, Norm 20.0 % of the work." in context_of(path)
+
+
 def test_modules_inside_a_wrapper_are_named(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(document([

@@ -187,12 +187,17 @@ def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
         if (most.depth > 1 and len(children) == len(inner)) or (len(level) == 1 and not children):
             break
         level = children
-    while inside := [one for one in level if one.module in _CONTAINERS and _children(modules, one)]:
-        # The name of a container says nothing about its work.
+    while inside := [one for one in level if _only_contains(one) and _children(modules, one)]:
         level = [one for one in level if one not in inside] + [
             child for one in inside for child in _children(modules, one)
         ]
     return level
+
+
+def _only_contains(module: ModuleTime) -> bool:
+    """Whether the name of ``module`` says nothing about its work: it is a container, or lies inside a module of its
+    own class, as in a recursive model."""
+    return module.module in _CONTAINERS or module.module in (module.path or "").split(INSIDE)[:-1]
 
 
 def _children(modules: Sequence[ModuleTime], module: ModuleTime) -> list[ModuleTime]:
