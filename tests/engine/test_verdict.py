@@ -128,6 +128,21 @@ def test_an_op_without_a_model_does_not_ask_for_a_recording_of_the_machine(tmp_p
     assert " ".join(verdict.context) == "quantized::linear_dynamic takes the most time: 40.0 %."
 
 
+def test_a_busy_recording_on_an_overloaded_machine_asks_for_another_one(tmp_path: Path) -> None:
+    thread = {"tid": 1, "name": "python", "cpu_ns": 5_000_000, "delay_ns": 4_000_000}
+    machine = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([step(1, 0, 9000), x("aten::mm", 0, 8900)], perftoolRecording=machine))
+
+    verdict = analyze([str(path)]).verdict
+
+    assert verdict.headline == (
+        "The machine was overloaded: threads of the run waited for a core for 44.4 % of the recorded time (4.00 ms of "
+        "9.00 ms), so steps took too long. Record again on free cores: the times below include this waiting."
+    )
+    assert not verdict.caveats
+
+
 def test_waiting_for_a_core_is_not_called_slow_python(tmp_path: Path) -> None:
     thread = {"tid": 1, "name": "python", "cpu_ns": 3_000_000, "delay_ns": 6_000_000}
     machine = {"version": 1, "window": {"wall_ns": 9_000_000, "threads": [thread]}}

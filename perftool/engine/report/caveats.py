@@ -13,6 +13,9 @@ _OVERLOADED = "TRC111"
 # A run with more threads and loader workers than cores overloaded the machine by itself if the cores were busy for more
 # than the first share, and other processes used less than the second share of the time that threads waited.
 _BUSY, _OTHERS = 0.9, 0.5
+# With a larger share of waiting, the times of ops say little about the run.
+_HIDING = 0.25
+_BY_OTHERS = "The machine was overloaded"
 # The rule that reports the time that the profiler takes.
 _PROFILED = "TRC105"
 # The rule for calls whose time varies. A finding of it without advice means that other work disturbed the recording.
@@ -92,11 +95,24 @@ def overload_sentence(findings: Sequence[Finding]) -> str:
     busy, others = found.evidence.get("busy_ratio"), found.evidence.get("others")
     crowded = found.evidence.get("crowded") and busy is not None and others is not None and busy > _BUSY
     by_itself = crowded and others * recorded < _OTHERS * waited
-    cause = "The run has more busy threads and loader workers than cores" if by_itself else "The machine was overloaded"
+    cause = "The run has more busy threads and loader workers than cores" if by_itself else _BY_OTHERS
+    gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
-        f"({format_ns(waited)} of {format_ns(recorded)}), so steps took too long, and gains are upper bounds."
+        f"({format_ns(waited)} of {format_ns(recorded)}), so steps took too long{gains}."
     )
+
+
+def unusable_sentence(findings: Sequence[Finding]) -> str:
+    """A sentence on other processes that overloaded the machine so much that it hides what limits the run; else
+    empty."""
+    found = _finding(findings, _OVERLOADED)
+    if found is None or found.evidence["waited_ratio"] < _HIDING:
+        return ""
+    said = overload_sentence(findings)
+    if not said.startswith(_BY_OTHERS):
+        return ""
+    return f"{said} Record again on free cores: the times below include this waiting."
 
 
 def _disturbed(findings: Sequence[Finding], headline: str) -> str:
@@ -104,7 +120,7 @@ def _disturbed(findings: Sequence[Finding], headline: str) -> str:
     the case, or if the ``headline`` already says it.
     """
     if overloaded := overload_sentence(findings):
-        return "" if headline == overloaded else overloaded
+        return "" if headline.startswith(overloaded) else overloaded
     found = _finding(findings, _VARYING)
     if found is None or found.advice or (found.evidence.get("new_memory") and _finding(findings, _NEW_MEMORY)):
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perftool.engine.report.causes import LARGE, clause_of
-from perftool.engine.report.caveats import UNSTABLE, caveat_sentences, overload_sentence
+from perftool.engine.report.caveats import UNSTABLE, caveat_sentences, overload_sentence, unusable_sentence
 from perftool.engine.report.complete_steps import median_step_ns
 from perftool.engine.report.device_words import (
     busy_detail,
@@ -104,6 +104,7 @@ def verdict(run: VerdictInput) -> Verdict:
             detail, most = busy_detail(run), work_sentences(run) or most
     elif limit := limit_sentence(run):
         headline = f"{limit} No known cause of lost time was found." if run.device == "cpu" else limit
+        headline = unusable_sentence(findings) or headline
         detail, most = busy_detail(run), work_sentences(run) or most
     else:
         headline, most = _nothing_found(run), work_sentences(run) or most
