@@ -89,6 +89,12 @@ def test_a_broken_budget_and_a_missing_number_are_findings(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.parametrize("value", ["count(*) / 0", "0 / 0"])
+def test_a_number_that_is_not_finite_meets_no_budget(tmp_path: Path, value: str) -> None:
+    found = check(tmp_path, Budget("n", ">=", 0.9, f"SELECT {value} FROM ops GROUP BY ALL"))
+    assert [code for code, _ in found] == ["BUD102"]
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [

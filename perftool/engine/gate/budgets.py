@@ -107,7 +107,7 @@ def _query(budget: Budget, query: Query) -> float | None:
         return None
     if isinstance(value, (str, bytes, bool, list, dict)) or not hasattr(value, "__float__"):
         raise SettingsError(f"budget {budget.name}: the query must return a number, not {value!r}")
-    return None if math.isnan(float(value)) else float(value)
+    return float(value) if math.isfinite(float(value)) else None
 
 
 def _finding(rule: Rule, budget: Budget, value: float | None, unit: str | None) -> Finding:
