@@ -364,7 +364,7 @@ PAIRS: dict[str, tuple[str | None, Callable[[], Step], Callable[[], Step]]] = {
     ),
     "SGD with momentum, 40 small tensors": ("FUS101", partial(momentum, fused=None), partial(momentum, fused=True)),
     "gradients zeroed or dropped": ("FUS107", partial(zeroed, drop=False), partial(zeroed, drop=True)),
-    "moving average": ("FUS105", partial(averaged, together=False), partial(averaged, together=True)),
+    "EMA of the weights": ("FUS105", partial(averaged, together=False), partial(averaged, together=True)),
     "loader, 0 and 1 worker": ("GAP102", partial(loaded, workers=0), partial(loaded, workers=1)),
     "loader, 0 and 2 workers": ("GAP102", partial(loaded, workers=0), partial(loaded, workers=2)),
     "sparse gradients, Adam and SparseAdam": (
@@ -388,7 +388,7 @@ SCRIPTS: dict[str, tuple[Callable[[], Step], dict[str, Callable[[], Step]]]] = {
     "recommender": (
         recommender,
         {"FUS111": partial(recommender, sparse=True), "FUS101": partial(recommender, fused_optimizer=True)}),
-    "network over a graph": (graph, {"PRC101": partial(graph, bf16=True)}),
+    "graph neural network (GNN)": (graph, {"PRC101": partial(graph, bf16=True)}),
     "bound by its tokeniser": (partial(tokenised, fused=False), {"FUS101": partial(tokenised, fused=True)}),
     "bound by its loader": (partial(loaded, workers=0), {"GAP102": partial(loaded, workers=2)}),
     "compiled": (partial(compiled, bf16=False), {"PRC101": partial(compiled, bf16=True)}),

@@ -46,5 +46,5 @@ BENCHMARK = Benchmark(
     script="hpu_graphs.py",
     tolerance=1e-5,
     devices=("cuda", "hpu"),
-    reason="a replay on a CPU runs the same ops: launches are saved only on a device",
+    reason="on a CPU, a replay still runs every op; only an accelerator saves the launches",
 )

@@ -47,7 +47,7 @@ class Target(str, Enum):
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAMES", help="Benchmarks to run; all by default.")]
 OfRule = Annotated[
     list[str] | None,
-    typer.Option("--for", metavar="CODE", help="Run the benchmarks that prove the advice of this rule."),
+    typer.Option("--for", metavar="CODE", help="Run the benchmarks that test the advice of this rule."),
 ]
 OfReport = Annotated[
     str | None,
@@ -75,7 +75,7 @@ Peaks = Annotated[
     bool,
     typer.Option(
         "--peaks", metavar=options.NO_VALUE,
-        help="Measure the device's matmul and copy rates, and print them for --device of other commands.",
+        help="Measure the device's matmul and copy rates, and print them as a file for --device of other commands.",
     ),
 ]  # fmt: skip
 Keep = Annotated[str | None, typer.Option("--keep", metavar="DIR", help="Keep the traces of both forms in DIR.")]

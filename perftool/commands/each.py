@@ -55,8 +55,8 @@ def watch(
     """Print a line for each finished trace below ``folder``, until a signal ends the process.
 
     A trace is finished when two polls, ``interval_s`` apart, find it unchanged. Each trace is read in a separate
-    process, so that a crash or a lack of memory affects only its own line. The metrics of each trace are appended to
-    the file of --summary-jsonl, which also shows which traces are already done.
+    process, so that a crash or an out-of-memory kill costs only its own line. The metrics of each trace are appended to
+    the file given with --summary-jsonl, which also shows which traces are already done.
     """
     from perftool.engine.ranks.schedule import Processes
     from perftool.readers.discover import TRACE_SUFFIXES, is_own_output

@@ -140,7 +140,7 @@ def _shown(place: Location) -> tuple[int, int]:
 
 
 def _open_browser(address: str) -> bool:
-    """Open a browser, unless this is CI or only text browsers exist. Returns whether one was opened."""
+    """Open a browser, unless this runs in CI or without a graphical display. Returns whether one was opened."""
     graphical = sys.platform in ("darwin", "win32") or any(
         map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
     )

@@ -151,7 +151,7 @@ def native_op(op: str) -> Any:
 
 
 def register_native(op: str, module: str | None = None) -> None:
-    """Register Gaudi's class for an op, which is imported on first use; `module` is needed if it has no public name."""
+    """Register Gaudi's class for `op`, imported on first use. Pass `module` if the op has no public name."""
     place, name = module or _PLACE[op], op.rpartition(".")[2]
     register(op, "habana", ("hpu",), lambda: native_obstacle(place, name))
 

@@ -27,7 +27,7 @@ _NO_ROLES = {"", "default_pg", "undefined"}
 # Generous limits: a rank belongs to a few groups, and a role is a short word.
 _MOST_GROUPS, _LONGEST_ROLE = 256, 60
 _FIRST_TIMES = 99
-# Times before 2001 count from another origin than 1970, such as the boot of the machine.
+# Times before 2001 are relative to an origin other than 1970, such as the boot of the machine.
 _EARLIEST_NS = 10**18
 
 

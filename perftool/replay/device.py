@@ -154,7 +154,8 @@ def across_links(recording: Recording, order: Order, submitted: Anchors, first: 
 
 
 def _cross_stream_waits(recording: Recording) -> Int64s:
-    """The collectives with a known launch, and each task that a thread launches next after it makes a stream wait."""
+    """The collectives with a known launch, and the first task that a thread launches after each call that makes a
+    stream wait (cudaStreamWaitEvent and the like)."""
     tasks, calls = recording.tasks, recording.launches
     launched = np.flatnonzero(tasks.launch != NONE)
     wanted: list[Int64s] = [np.flatnonzero(tasks.collective & (tasks.launch != NONE))]

@@ -63,7 +63,7 @@ def print_what_if(result: WhatIf, console: Console) -> None:
         mean = " on average" if result.steps > 1 else ""
         if result.mean_step_ns is not None:
             recorded = format_ns(result.mean_step_ns)
-            console.print(f"recorded   {recorded} {each} on average; the usual, shorter {word}s are replayed")
+            console.print(f"recorded   {recorded} {each} on average; only typical, shorter {word}s are replayed")
         console.print(f"measured   {format_ns(measured)} {each}{mean}, {whose}, {steps}{single_note}")
         off = f"{format_ratio(abs(result.error_ratio or 0))} off"
         console.print(f"replayed   {format_ns(replayed)}, {off}")

@@ -224,7 +224,7 @@ def _untimed(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[int, Impor
             WHERE r.ns IS NULL OR t.side = 'host' GROUP BY r.rank ORDER BY r.rank"""
     ).fetchall()
     for rank, count in found:
-        words = "without a start or a possible length"
+        words = "with no start time or an invalid duration"
         text = f"{quantity(count, f'event {words} was', f'events {words} were')} left out"
         yield rank, ImportIssue("events without times", count, text)
 

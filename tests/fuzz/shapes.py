@@ -62,7 +62,7 @@ def cost_of(path: Path, command: str = "analyze -q", most_s: int = 120) -> Cost:
     done = json.loads(forks.stdout.readline())
     # A quadratic rule reaches its time limit and crashes. A rule with too many findings crashes after it has finished.
     assert "rule crashed" not in done["output"] or " x 1000" in done["output"], done["output"]
-    # A command that stopped for another reason than its limit says nothing about costs.
+    # A command that stopped for a reason other than its limit says nothing about costs.
     assert "internal error" not in done["output"], done["output"]
     assert done["code"] in (0, 1, 2) or done["cpu_s"] >= most_s, done
     return Cost(done["cpu_s"], done["peak"])

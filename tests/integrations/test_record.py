@@ -437,7 +437,7 @@ for batch in torch.utils.data.DataLoader(torch.ones({2 * batches}, 4), batch_siz
     done = run(tmp_path, unused)
 
     assert done.returncode == 2
-    assert "nothing was recorded: no optimizer made a step; --steps-from loader counts each batch of" in done.stderr
+    assert "nothing was recorded: no optimizer took a step; --steps-from loader counts each batch of" in done.stderr
 
 
 def test_without_pytorch_nothing_is_recorded_and_record_says_so(tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_a_page_in_short_chunks_takes_no_more_memory_than_its_length(monkeypatch
 def test_a_chunk_of_negative_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Handler, "protocol_version", "HTTP/1.1")
     monkeypatch.setattr(client, "_SHORT_S", 3)
-    with _serving(metrics=(200, NEGATIVE)) as server, pytest.raises(InputError, match="a part of it has no length"):
+    with _serving(metrics=(200, NEGATIVE)) as server, pytest.raises(InputError, match="an HTTP chunk has no length"):
         server_at(_url(server)).metrics()
 
 

@@ -157,7 +157,7 @@ def test_a_trace_without_events(data: bytes, rows: list[Row]) -> None:
         (gzip.compress(b"", mtime=0), "empty file"),
         (
             gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', mtime=0)[:28],
-            "the gzip stream is damaged: it ends before its end mark, and no trace event comes before that",
+            "the gzip stream is damaged: it ends before its end-of-stream marker, and no trace event comes before that",
         ),
     ],
 )

@@ -30,11 +30,11 @@ def test_a_block_shows_the_measurement_and_the_findings() -> None:
         "fused_adamw  AdamW over all tensors at once  validated\n"
         "  naive    a loop\n"
         "  advised  one call\n"
-        "  small: 20.0 ms -> 10.0 ms; 2.00 x the speed, 1.90 to 2.10 at 97% (cpu time, 6 rounds, threads: 1); "
+        "  small: 20.0 ms -> 10.0 ms; 2.00x speedup, 1.90 to 2.10 at 97% (cpu time, 6 rounds, threads: 1); "
         "memory 4.00 KiB -> 1.00 KiB; largest difference 1.0e-07\n"
-        "  large: 20.0 ms -> 10.0 ms; 1.00 x the speed, 0.90 to 1.10 at 97% (cpu time, 6 rounds, threads: 1); "
+        "  large: 20.0 ms -> 10.0 ms; 1.00x speedup, 0.90 to 1.10 at 97% (cpu time, 6 rounds, threads: 1); "
         "memory 4.00 KiB -> 1.00 KiB; largest difference 1.0e-07; no win: the interval contains 1; "
-        "noisy: the rounds scatter by more than 20 %\n"
+        "noisy: the rounds vary by more than 20 %\n"
         "  FUS101 fires before, nothing after; "
         "estimated gain up to 60.0 %, predicted 55.0 %, measured 50.0 % of the step\n"
         "\n"
@@ -104,7 +104,7 @@ def test_torchs_own_best_has_a_column() -> None:
     (row,) = json.loads(render_benchmarks_json([result], MACHINE))["benchmarks"]
 
     assert "  torch    fused=True\n" in out.getvalue()
-    assert "; torch's own best 5.00 ms, 2.00 x the speed of the naive form; " in out.getvalue()
+    assert "; torch's own best 5.00 ms, 2.00x as fast as the naive form; " in out.getvalue()
     assert (row["torch"], row["torch_ratio"]) == (0.005, 2.0)
     assert validation_cells(result)[COLUMNS.index("torch")] == "2.00"
 
@@ -117,7 +117,7 @@ def test_one_pair_of_runs_has_no_interval() -> None:
     row = json.loads(render_benchmarks_json([once], MACHINE))["benchmarks"][0]
 
     assert "2.00  one round " in out.getvalue()
-    assert "2.00 x the speed in one round (cpu time" in out.getvalue()
+    assert "2.00x as fast (one round only) (cpu time" in out.getvalue()
     assert (row["ratio"], row["ratio_interval"], row["measurements"][0]["verdict"]) == (2.0, None, "unknown")
 
 

@@ -253,7 +253,7 @@ CASES: dict[str, tuple[list[Event], list[tuple[object, ...]]]] = {
         kernel("impossible", 60, -5),
     ], [
         ('PATH', 'events without times', 3, None, None,
-         '3 events without a start or a possible length were left out'),
+         '3 events with no start time or an invalid duration were left out'),
         ('PATH', 'impossible device events', 1, None, None,
          '1 device event of impossible length set aside (the first: impossible at ts 60.000); record again'),
         ('PATH', 'unmatched begins', 1, None, None,

@@ -25,7 +25,8 @@ from perftool.engine.rules.pack import builtin_folder, load_pack
 ROOT = Path(__file__).parents[2]
 PAIRS = ROOT / "sample_traces" / "benchmarks"
 HEAD = (
-    "| pair | rule | before | bound | predicted | after | error, % of the unfixed step |\n|---|---|---|---|---|---|---|"
+    "| pair | rule | before | bound | predicted | after | error, % of the original step time |\n"
+    "|---|---|---|---|---|---|---|"
 )
 PAGE = ROOT / "docs" / "gains.md"
 KEPT = ROOT / "benchmarks" / "calibration.json"
@@ -60,7 +61,7 @@ class Row:
 
     @property
     def error(self) -> float | None:
-        """The error of the prediction, as a share of the unfixed step."""
+        """The error of the prediction, as a share of the original step time."""
         return None if self.predicted is None else abs(self.predicted - self.after) / self.before
 
     def __str__(self) -> str:
@@ -162,7 +163,7 @@ def table(title: str, rows: Sequence[Row]) -> str:
     if errors:
         median, worst = 100 * statistics.median(errors), 100 * max(errors)
         lines += [
-            f"{len(errors)} predictions: median error {median:.1f} %, worst {worst:.1f} % of the unfixed step.",
+            f"{len(errors)} predictions: median error {median:.1f} %, worst {worst:.1f} % of the original step time.",
             "",
         ]
     return "\n".join(lines)

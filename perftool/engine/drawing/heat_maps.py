@@ -43,7 +43,7 @@ def heat_maps(store: TraceStore) -> tuple[HeatMap, ...]:
     """The heat maps of a run whose ranks differ; empty if they do not, or if there is only one rank."""
     store.build(["rank_excess", "_step_work", "waits_for", "windows"])
     causes = _map(store, "cause", "By cause, mean over the steps", _CAUSES, {})
-    steps = _map(store, "step", "By step, without waiting for other ranks", _STEPS, {"most": _MOST_STEPS})
+    steps = _map(store, "step", "By step, excluding time spent waiting for other ranks", _STEPS, {"most": _MOST_STEPS})
     return tuple(found for found in (_waiting_map(store), causes, steps) if found is not None)
 
 

@@ -103,5 +103,5 @@ def _entry(path: Path, at: int, entry: Any) -> BaselineEntry:
         raise BaselineError(f"{place} must have the keys {', '.join(_TYPES)}")
     for key, kind in _TYPES.items():
         if not isinstance(entry[key], kind) or isinstance(entry[key], bool):
-            raise BaselineError(f"{place}.{key} must be a {'text' if kind is str else 'number'}")
+            raise BaselineError(f"{place}.{key} must be a {'string' if kind is str else 'number'}")
     return BaselineEntry(**entry)

@@ -49,7 +49,7 @@ class _Part:
 
 
 def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) -> tuple[str, tuple[Line, ...]]:
-    """A sentence on how the user's functions divide the time of the first rank, and the lines of these functions.
+    """A sentence on how the first rank's time splits among the user's functions, and the lines of these functions.
 
     Empty if the recording has no stacks, or if the functions say little about the time: the largest has a small share,
     one that is called at most once per step has nearly all of it, or all are ``forward`` methods of modules, which have
@@ -87,7 +87,7 @@ def _is_all(large: Sequence[_Part], whole_ns: int, steps: int) -> bool:
 
 
 def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
-    """The outermost functions among which the time is divided, and the work of their caller itself, largest first."""
+    """The outermost functions that the time splits among, and the work of their caller itself, largest first."""
     around: FunctionTime | None = None
     while functions and (longest := max(functions, key=lambda one: one.ns)).ns > _WHOLE * whole_ns:
         if not longest.inner and sum(longest.own.values()) < _LARGEST * whole_ns:

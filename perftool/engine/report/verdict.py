@@ -167,9 +167,9 @@ def _combined_gain(model: ReplayModel | None) -> str:
         return ""
     if together.step_ns > (1 - NOTICEABLE) * model.replayed_step_ns:
         return ""
-    mean = " on average" if model.steps > 1 else ""
-    times = f"from {format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)}{mean}"
-    return f"Together, all fixes that can be modelled shorten a step {times} (predicted)."
+    step = "the mean step" if model.steps > 1 else "the step"
+    times = f"from {format_ns(model.replayed_step_ns)} to {format_ns(together.step_ns)}"
+    return f"With all modelled fixes applied, {step} drops {times} (predicted)."
 
 
 def _blames(finding: Finding | None, rules: Sequence[Rule]) -> bool:

@@ -132,7 +132,7 @@ def _stays_in(folder: Path, text: str) -> bool:
 
 
 def _amount(value: Any) -> tuple[int, int]:
-    """The number of values in ``value``, and the number of characters in its texts and keys."""
+    """The number of values in ``value``, and the number of characters in its strings and keys."""
     if isinstance(value, dict | list):
         parts = [part for pair in value.items() for part in pair] if isinstance(value, dict) else value
         amounts = list(map(_amount, parts))
@@ -182,7 +182,7 @@ def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _from_here(folder: Path, path: Any, ending: str) -> Any:
-    """The path or paths of a key. A text that is empty or lacks ``ending`` is not a path and is returned unchanged."""
+    """The path or paths of a key. A string is not a path if it is empty or lacks ``ending``, and is then kept."""
     if isinstance(path, list):
         return [_from_here(folder, part, ending) for part in path]
     return os.path.relpath(folder / path) if path and path.endswith(ending) else path

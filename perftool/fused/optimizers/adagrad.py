@@ -52,8 +52,8 @@ _PROBE = {"step": 3, "lr": 0.5, "lr_decay": 0.5, "weight_decay": 0.5, "eps": 0.5
 ADAGRAD = Kernel(fused_adagrad_, adagrad_, states=1, probe=_PROBE)
 
 _FROZEN = (
-    "FusedAdagrad keeps the learning rate with which a group was added, as on a Gaudi: a scheduler changes nothing."
-    " `lr_decay` does."
+    "FusedAdagrad keeps the learning rate that a group was added with, as on a Gaudi: a scheduler has no effect,"
+    " but `lr_decay` still applies."
 )
 _RATES = (
     "A Gaudi steps all groups of FusedAdagrad with the learning rate of the constructor; here each keeps its own."

@@ -76,7 +76,8 @@ class Kernel:
         return torch.stack([operands[0], *operands[2:]]).double()
 
     def form(self, op: str, batch: Batch) -> Callable[..., None]:
-        """Return the fused kernel if it is selected and correct, else the plain loop."""
+        """Return the fused kernel if it is selected and its results match those of the plain loop in the self-test;
+        otherwise the plain loop."""
         like = batch.params[0]
         fast = batch.ordinary and choose(op, like.device.type) == "fast"
         return self.fused if fast and self.obstacle(like.device.type, like.dtype) is None else self.plain

@@ -123,7 +123,7 @@ def _whole_lines(file: Path) -> Iterator[bytes]:
 
 
 def _note(line: bytes) -> Note | None:
-    """Parse a line of a file of notes; None if it is no note."""
+    """Parse a line of a file of notes; None if it is not a note."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

@@ -175,7 +175,7 @@ class Recorder:
         if self._is_elsewhere():
             self._plan.note(Note("explained", _LOST))
         elif self._seen <= self._plan.before < self._steps.batches:
-            text = "no optimizer made a step; --steps-from loader counts each batch of a data loader as a step"
+            text = "no optimizer took a step; --steps-from loader counts each batch of a data loader as a step"
             self._plan.note(Note("explained", text))
         elif 0 < self._seen <= self._plan.before:
             text = f"the program ended after {_steps(self._seen)}, but recording begins after {self._plan.before}"

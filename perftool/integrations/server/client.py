@@ -69,8 +69,8 @@ class Server:
             raise InputError(f"{self.url}: {what} (HTTP {status})")
 
     def _ask(self, method: str, path: str, seconds: float) -> tuple[int, bytes]:
-        # The request runs in a thread with a time limit, because a socket's timeout restarts with each byte and with
-        # each address of the host, and host lookup has no timeout.
+        # The request runs in a thread with a time limit, because a socket timeout restarts with each byte and with each
+        # address that the host name resolves to, and DNS resolution has no timeout at all.
         answers: SimpleQueue[tuple[int, bytes] | Exception] = SimpleQueue()
         Thread(target=lambda: answers.put(self._answer(method, path, seconds)), daemon=True).start()
         try:
@@ -114,7 +114,7 @@ class _Response(http.client.HTTPResponse):
 class _LimitedReader(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
-            raise ValueError("a part of it has no length")
+            raise ValueError("an HTTP chunk has no length")
         return super().read(size)
 
 

@@ -165,7 +165,7 @@ class ByteStream:
                 self._damaged(codec.name, f"more than {_MOST_EMPTY:,} parts in a row are empty")
                 return
             member = codec.open()
-        self._damaged(codec.name, "it ends before its end mark")
+        self._damaged(codec.name, "it ends before its end-of-stream marker")
 
     def _next_member(self, block: bytes, at: int) -> tuple[bytes, int]:
         """The block in which the next member begins, and its offset in the block. If there is none, the offset is that

@@ -158,7 +158,7 @@ class _Machine:
         if not isinstance(value, kind):
             raise ValueError(f"items for a {kind.__name__}")
         if into.frozen:
-            raise _Refused("contains values that contain themselves")
+            raise _Refused("contains self-referential values")
         self._measure(into, items)
         if isinstance(value, list):
             value += [item.value for item in items]

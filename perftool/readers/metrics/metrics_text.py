@@ -39,7 +39,7 @@ def text_records(lines: Iterable[TextLine], tally: IssueTally) -> Iterator[RawRe
         elif block is not None and (value := _VALUE.match(line.text)):
             _keep(block, value, line, tally)
         elif line.text.strip():
-            tally.note("unknown line", "a line of the metrics file is not understood", line.number)
+            tally.note("unknown line", "a line of the metrics file could not be parsed", line.number)
     yield from _finished(block, tally)
 
 

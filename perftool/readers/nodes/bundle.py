@@ -186,7 +186,7 @@ class _Members:
         for info in entries:
             # zipfile compares only the members that it opens, so a changed name would hide its member.
             if not _is_listed_as_stored(file, info):
-                self._damaged(f"{info.filename} is listed in another way than it is stored")
+                self._damaged(f"{info.filename} has a directory entry that does not match its local header")
                 yield "", None
                 continue
             link = stat.S_ISLNK(info.external_attr >> 16)
@@ -219,9 +219,9 @@ class _Members:
                     # A sparse file may be huge; no profiler writes one.
                     plain = info.isreg() and not info.issparse()
                     yield info.name, partial(self._untarred, archive, info) if plain else None
-                # tarfile stops at the end mark, but the compressed stream's checksum comes after it.
+                # tarfile stops at the end-of-archive marker, but the compressed stream's checksum comes after it.
                 if any(block.strip(b"\0") for block in iter(partial(archive.fileobj.read, _BLOCK), b"")):
-                    raise tarfile.ReadError("other bytes follow its end mark")
+                    raise tarfile.ReadError("trailing data after the end-of-archive marker")
                 if stream.issues:
                     raise tarfile.ReadError(stream.issues[0].message)
         except _DAMAGE as error:
@@ -268,7 +268,8 @@ class _Header(tarfile.TarInfo):
         try:
             info = super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
-            # tarfile would silently end at a damaged or missing header. Only the end mark consists of zeros.
+            # tarfile would silently end at a damaged or missing header. Only the end-of-archive marker consists of
+            # zeros.
             if buf and not any(buf):
                 raise
             raise tarfile.ReadError(str(error)) from None

@@ -49,7 +49,7 @@ class _Judged(NamedTuple):
 
 
 class Redactor:
-    """Removes texts that look like secrets, and repetitions of learned secrets."""
+    """Removes strings that look like secrets, and further occurrences of secrets found earlier."""
 
     def __init__(self) -> None:
         self._removed: set[str] = set()
@@ -188,7 +188,7 @@ class _Search:
         begins: dict[str, set[int]] = {}
         for part in self._parts:
             begins.setdefault(part[: SHORTEST + 1], set()).add(len(part))
-        # The length to try if no longer part matches; 0 if all parts are longer.
+        # The length to try after all longer parts have failed to match; 0 if no part is this short.
         self._short = SHORTEST if any(len(part) == SHORTEST for part in self._parts) else 0
         self._lengths = {begin: sorted(lengths, reverse=True) for begin, lengths in begins.items()}
         letters = re.escape("".join(sorted({*"".join(self._parts)})))

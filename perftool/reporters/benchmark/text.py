@@ -41,14 +41,14 @@ def measurement_line(measured: Measurement) -> str:
     ]
     if measured.torch is not None and measured.torch_ratio is not None:
         took = format_ns(measured.torch.seconds * NS_PER_S)
-        parts.append(f"torch's own best {took}, {measured.torch_ratio.value:.2f} x the speed of the naive form")
+        parts.append(f"torch's own best {took}, {measured.torch_ratio.value:.2f}x as fast as the naive form")
     if naive.peak_bytes is not None and advised.peak_bytes is not None:
         parts.append(f"memory {format_bytes(naive.peak_bytes)} -> {format_bytes(advised.peak_bytes)}")
     parts.append(f"largest difference {measured.max_error:.1e}")
     if ratio.verdict == "no win":
         parts.append("no win: the interval contains 1")
     if measured.noisy:
-        parts.append("noisy: the rounds scatter by more than 20 %")
+        parts.append("noisy: the rounds vary by more than 20 %")
     return "; ".join(parts)
 
 
@@ -56,10 +56,10 @@ def ratio_text(measured: Measurement) -> str:
     """Format the speedup of the advised form with its confidence interval, or how much less memory it needs."""
     ratio = measured.ratio
     if measured.quantity == "memory":
-        return f"{ratio.value:.2f} x less memory"
+        return f"{ratio.value:.2f}x less memory"
     if ratio.verdict == "unknown":
-        return f"{ratio.value:.2f} x the speed in one round"
-    return f"{ratio.value:.2f} x the speed, {ratio.low:.2f} to {ratio.high:.2f} at {ratio.confidence:.0%}"
+        return f"{ratio.value:.2f}x as fast (one round only)"
+    return f"{ratio.value:.2f}x speedup, {ratio.low:.2f} to {ratio.high:.2f} at {ratio.confidence:.0%}"
 
 
 def proof_line(proof: Proof) -> str:

@@ -86,7 +86,7 @@ def chain_table(chain: Chain) -> Table:
 def modules_table(modules: Sequence[ModuleTime]) -> Table:
     """Show the modules that take the most time, indented below their parents."""
     trained = any(module.backward_ns for module in modules)
-    table = table_of("module", "calls", *(("forward", "backward") if trained else ("time",)), "itself", "share")
+    table = table_of("module", "calls", *(("forward", "backward") if trained else ("time",)), "self", "share")
     for module in [module for module in modules if module.share >= _LEAST_MODULE][:_MOST_MODULES]:
         name = Text("  " * (module.depth - 1) + one_line(module_label(module)))
         times = (module.forward_ns, module.backward_ns) if trained else (module.forward_ns,)
@@ -126,7 +126,7 @@ def _share(ns: int | None, whole: int | None) -> str:
 
 def shares_table(rows: Sequence[Share]) -> Table:
     """Show a ranking: name, time, share of the window, count."""
-    table = table_of("", "time", "of window", "times")
+    table = table_of("", "time", "% of window", "count")
     for row in rows[:_MOST_ROWS]:
         table.add_row(_name(row.name), format_ns(row.total_ns), format_ratio(row.share), format_count(row.count))
     return table
@@ -134,7 +134,7 @@ def shares_table(rows: Sequence[Share]) -> Table:
 
 def engines_table(engines: Sequence[Engine]) -> Table:
     """Show the engines: the time in which any lane is busy, and the mean share of it in which a lane is busy."""
-    table = table_of("engine", "busy (union)", "of window", "lanes", "mean lane use", "events")
+    table = table_of("engine", "busy (union)", "% of window", "lanes", "mean lane use", "events")
     ranks = len({engine.rank for engine in engines}) > 1
     for row in engines:
         name = f"rank {row.rank} {row.engine}" if ranks else row.engine

@@ -1,4 +1,4 @@
-"""The console log and the metrics file of the simulated run, in the formats of release 1.19."""
+"""The simulated run's console log and metrics file, in the formats of Gaudi software release 1.19."""
 
 from __future__ import annotations
 
