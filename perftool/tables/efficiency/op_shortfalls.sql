@@ -62,9 +62,9 @@
 -- column tile_m: BIGINT, one side of the kernel's tile, according to its name
 -- column tile_n: BIGINT, the other side of the tile
 -- column tiles: BIGINT, parts of the result that run independently
--- column waves: BIGINT, rounds that the tiles take over all units
--- column wave_ratio: DOUBLE, utilisation of the units over these rounds, 0 to 1
--- column idle_units: BIGINT, units without work in the first round
+-- column waves: BIGINT, waves of tiles over all units
+-- column wave_ratio: DOUBLE, utilisation of the units over these waves, 0 to 1
+-- column idle_units: BIGINT, units without work in the first wave
 -- column padding_ratio: DOUBLE, elements that tiles cover / elements of the result
 -- column reason: VARCHAR, name in shortfalls.toml of the first reason that holds; NULL when none does
 -- column reasons: VARCHAR[], all reasons that hold

@@ -1,4 +1,4 @@
--- How much longer each activity takes per step on each rank than on the median rank, which may explain why the rank is
+-- How much longer each activity takes per step on each rank than on the median rank. This may explain why the rank is
 -- last at collectives. The table has rows only if two or more ranks have steps.
 --
 -- needs: _step_work, _collective_waits

@@ -4,7 +4,7 @@
 -- empty without: raw
 -- column id: BIGINT, identifies the track within the store
 -- column rank: INTEGER, distributed rank of the trace
--- column pid: VARCHAR, process id as written in the file (a number, a text, or empty)
+-- column pid: VARCHAR, process id as written in the file (a number, a string, or empty)
 -- column tid: VARCHAR, thread id as written in the file
 -- column process: VARCHAR, process name, NULL when not recorded
 -- column thread: VARCHAR, thread name, NULL when not recorded
