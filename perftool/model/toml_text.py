@@ -18,11 +18,21 @@ _AROUND_KEYS = re.compile(r"[\n=,\[\]{}]")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse ``text``. Raises ValueError with the reason, also if values nest too deeply."""
+    """Parse ``text``. Raises ValueError with the reason, also if values nest too deeply, or an integer has more than 64
+    bits, as TOML allows."""
     bare = _STRING_OR_COMMENT.sub("", text)
     if any(key.count(".") >= _MOST_PARTS for key in _AROUND_KEYS.split(bare)):
         raise ValueError(f"a key has more than {_MOST_PARTS} parts")
     try:
-        return tomli.loads(text)
+        found = tomli.loads(text)
     except RecursionError:
         raise ValueError("values nest too deeply") from None
+    waiting: list[Any] = [found]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            # Python refuses to print such integers if they are very long.
+            raise ValueError("an integer has more than 64 bits")
+        if isinstance(value, (dict, list)):
+            waiting += value.values() if isinstance(value, dict) else value
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,11 +49,17 @@ def source_tables(
     return {name: [tuple(map(_as_text, row)) for row in rows] for name, rows in tables.items()}
 
 
+# Surrogates other than those that stand for a byte of a file name (surrogateescape).
+_LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
 def _as_text(value: Any) -> Any:
-    """Escape bytes in file names that are not UTF-8, because tables can only contain valid text."""
+    """Escape bytes in file names that are not UTF-8, and lone surrogates from JSON and pickles, because tables can only
+    contain valid text."""
     if not isinstance(value, str) or value.isascii():
         return value
-    text = value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    escaped = _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
+    text = escaped.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     # Return the same object, because thousands of rows may share one text, and copies would need gigabytes.
     return value if text == value else text
 

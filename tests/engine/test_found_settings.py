@@ -58,6 +58,13 @@ def test_other_keys_need_a_named_or_trusted_configuration(text: str) -> None:
         assert load_settings([str(FOLDER)], trust=True).values == load_settings([], [str(CONFIG)]).values != {}
 
 
+def test_a_dash_in_a_discovered_configuration_is_not_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    CONFIG.write_text('log = ["-"]\nmetrics = ["-"]')
+    monkeypatch.chdir(FOLDER)
+    values = load_settings(["."]).values
+    assert (values["log"], values["metrics"]) == (["./-"], ["./-"])
+
+
 @pytest.mark.parametrize(
     "pattern", ["/**", "../**", "../outside/*", "link/*", "l*/*", "**/../../*", "rules/../../**", "[l]ink/**/*.toml"]
 )

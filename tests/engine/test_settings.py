@@ -128,6 +128,7 @@ def test_extend_select_alone_adds_to_the_defaults() -> None:
         (r'per-file-ignores = {"\u0000" = ["GAP"]}', "key per-file-ignores contains a zero byte"),
         ("select = [", "not valid TOML ("),
         ("select = " + "[" * 5000 + "]" * 5000, "not valid TOML (values nest too deeply)"),
+        ("[budgets]\nstep_time_ms = 0x" + "f" * 5000, "not valid TOML (an integer has more than 64 bits)"),
         ("x" + ".x" * 10 + " = 1", "not valid TOML (a key has more than 10 parts)"),
         ("log = {x" + ' . "x"' * 10 + " = 1}", "not valid TOML (a key has more than 10 parts)"),
         ('log = """a\'\\"""""\n[x' + ".x" * 10 + "]", "not valid TOML (a key has more than 10 parts)"),
