@@ -138,6 +138,8 @@ class Recorder:
                 f". A step is a call of {self._steps.called}; if the program calls it several times for each of its "
                 "own steps, record more calls, for example --active 100"
             )
+        elif steps_ns < _SHORT_NS:
+            text += "; if the program does other work between some steps, record more of them, for example --active 100"
         self._plan.note(Note("saved", text, str(saved)))
 
     def _facts(self) -> dict[str, Any]:
