@@ -54,6 +54,7 @@ class Inputs:
     ``device``: the name of a device, or a file of peak rates. It overrides the device in the traces.
     ``named``: files that were given directly or by a pattern rather than by their folder.
     ``unread_parts``: parts that are not read, because their folder contains traces.
+    ``unread_ranks``: traces of other runs whose ranks this one lacks.
     """
 
     traces: tuple[str, ...]
@@ -66,6 +67,7 @@ class Inputs:
     device: str | None = None
     named: frozenset[str] = frozenset()
     unread_parts: tuple[str, ...] = ()
+    unread_ranks: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -146,6 +148,7 @@ def find_inputs(
         left_out=left_out,
         named=frozenset(chain(*itself)),
         unread_parts=unread_parts,
+        unread_ranks=tuple(one for found in expanded for one in found.unread_ranks if one not in read),
     )
 
 
@@ -225,7 +228,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     others = (*picked.others, *profiled.others, *kept.others)
     unread_parts = tuple(file for file in parts if Path(file).parent not in other_folders and wanted.allows(file))
-    return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts)
+    return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts, picked.unread_ranks)
 
 
 def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:

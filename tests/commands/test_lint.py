@@ -268,6 +268,27 @@ def test_a_gate_passes_no_part_that_it_has_not_read(run: Run) -> None:
     assert "folder/rank1.part was not read: its folder contains traces; name what to read" in run.err
 
 
+@pytest.mark.parametrize("world", [{"world_size": 3}, {}], ids=["a size", "no size"])
+def test_a_gate_needs_the_ranks_of_a_recording_that_is_left_out(run: Run, world: dict[str, int]) -> None:
+    """A wrong clock makes a slow rank another recording."""
+    for rank, at in ((0, 1.7e15), (1, 1.7e15 - 700e6), (2, 1.7e15)):
+        events = [x("aten::mm", at, 5), x("aten::add", at + 10, 5)]
+        trace(
+            f"folder/rank{rank}.json", json.dumps({"traceEvents": events, "distributedInfo": {"rank": rank, **world}})
+        )
+    sentence = (
+        "habana_perf_tool: folder/rank1.json: left out as another recording, but no other trace of this rank is read; "
+        "a gate needs every rank, so join the recordings with --as-one-run, or pick one with --run NAME\n"
+    )
+    for gate in (["lint", "folder"], ["diff", "folder", "folder", "--fail-if", "slower:5%"]):
+        assert run(*gate) == 2
+        assert run.err == sentence
+    assert run("analyze", "folder", "--select", "TRC107", "--full") == 0
+    assert ("no trace of 1 of the run's 3 ranks was read: rank 1" in run.out) == bool(world)
+    assert run("lint", "folder", "--run", "rank1", "--select", "GAP101") == 0
+    assert run("lint", "folder", "--as-one-run", "--select", "GAP101") == 0
+
+
 @pytest.mark.parametrize("events", [[], [{"ph": "M", "name": "process_name"}]])
 def test_lint_fails_if_a_rank_was_not_checked(run: Run, events: list[object]) -> None:
     info = {"distributedInfo": {"rank": 1, "world_size": 3}}

@@ -219,7 +219,7 @@ def test_a_missing_rank_is_a_finding(folder: Path) -> None:
     report = analyze([str(folder)], only("TRC107"))
 
     (missing,) = [finding for finding in report.findings if finding.code == "TRC107"]
-    assert missing.message == "1 of the run's 4 ranks has no trace in the inputs: rank 2"
+    assert missing.message == "no trace of 1 of the run's 4 ranks was read: rank 2"
     assert [rank.rank for rank in report.ranks] == [0, 1, 3]
 
 

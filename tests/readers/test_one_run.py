@@ -127,7 +127,7 @@ def test_traces_that_were_set_aside_are_a_finding_in_every_output() -> None:
     found = analyze(["."], rules).findings
 
     assert [(one.code, one.message) for one in found] == [
-        ("TRC107", "1 of the run's 2 ranks has no trace in the inputs: rank 1"),
+        ("TRC107", "no trace of 1 of the run's 2 ranks was read: rank 1"),
         ("TRC108", "rank0.json is a copy, rank 0, and was set aside for copies/rank0.json"),
     ]
 

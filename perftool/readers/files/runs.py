@@ -134,7 +134,7 @@ class Chosen:
     """The files of the selected run, a note about files that are not read, and the files of other runs (``others``).
 
     ``aside``: duplicates of other files. ``unread_parts``: parts that are not read, because their folder contains
-    traces.
+    traces. ``unread_ranks``: traces of other runs whose ranks the selected run lacks, although it may have had them.
     """
 
     files: tuple[str, ...]
@@ -142,6 +142,7 @@ class Chosen:
     others: tuple[str, ...] = ()
     aside: tuple[SetAside, ...] = ()
     unread_parts: tuple[str, ...] = ()
+    unread_ranks: tuple[str, ...] = ()
 
 
 def is_recording(path: str) -> bool:
@@ -193,7 +194,12 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
         chosen = _called(wanted, newest_first)
         return Chosen(tuple(chosen.files), None, _other_files(chosen, newest_first))
     chosen = next((run for run in newest_first if run.lacks is None), newest_first[0])
-    return Chosen(tuple(chosen.files), _note(folder, chosen, newest_first), _other_files(chosen, newest_first))
+    return Chosen(
+        tuple(chosen.files),
+        _note(folder, chosen, newest_first),
+        _other_files(chosen, newest_first),
+        unread_ranks=_lacking(chosen, runs),
+    )
 
 
 def require_one_run(traces: Sequence[str], wanted: str | None = None) -> tuple[str, ...]:
@@ -234,6 +240,15 @@ def _called(wanted: str, runs: Sequence[Run]) -> Run:
 
 def _other_files(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
     return tuple(file for run in runs if run is not chosen for file in run.files)
+
+
+def _lacking(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
+    """The traces of other ``runs`` whose ranks ``chosen`` lacks. A wrong clock may have made them another run."""
+    if len(chosen.ranks) < len(chosen.files):
+        return ()
+    alike = (run for run in runs if run.world_size == chosen.world_size and run.ranks - chosen.ranks)
+    ranks = {None, *chosen.ranks}
+    return tuple(file for run in alike for file in run.files if identify(file).rank not in ranks)
 
 
 def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
