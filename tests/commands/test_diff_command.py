@@ -308,10 +308,10 @@ def test_the_gate_does_not_judge_a_run_whose_device_work_ends_early(run: Run) ->
 
 @pytest.mark.parametrize(
     ("damage", "lost"),
-    [({"dur": None}, "event without a start"), ({"ph": "x"}, "event without a known phase"),
+    [({"dur": None}, "event with no start time"), ({"ph": "x"}, "event without a known phase"),
      ({"ph": None}, "event without a known phase"),
      ({"name": None}, "event without a known phase or a name"),
-     *(({"ph": phase, "ts": ts}, "event without a start") for phase in "BECs" for ts in (None, "10 us"))],
+     *(({"ph": phase, "ts": ts}, "event with no start time") for phase in "BECs" for ts in (None, "10 us"))],
 )  # fmt: skip
 def test_the_gate_does_not_judge_a_run_that_lost_events(run: Run, damage: dict[str, Any], lost: str) -> None:
     base = run_of("base.json", 1000)

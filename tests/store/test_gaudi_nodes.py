@@ -146,7 +146,7 @@ def test_begins_and_ends_without_a_time_are_lost(tmp_path: Path) -> None:
         assert len(store.rows("device_ops")) == 1
         (read,) = store.inputs_with_issues()
     assert {issue.kind: issue.count for issue in read.issues} == {"events without times": 2}
-    assert "events without a start" in read.loss
+    assert "events with no start time" in read.loss
 
 
 def test_a_node_that_runs_again_on_the_same_lane_runs_twice(tmp_path: Path) -> None:
