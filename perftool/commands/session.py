@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,10 +139,9 @@ class Session:
     def alone(self, trace: str) -> Inputs:
         """Find the files of a run that consists of ``trace`` only."""
         from perftool.readers.discover import find_inputs
-        from perftool.readers.files.remote import is_url
 
         # The name of a file may look like a pattern that matches other files.
-        return self._described(find_inputs([trace if is_url(trace) else escape(trace)]))
+        return self._described(find_inputs([trace], literal=True))
 
     def _described(self, found: Inputs) -> Inputs:
         """Add the captures and the device from the settings to ``found``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -24,15 +25,16 @@ from perftool.readers.flight import dump
 from perftool.readers.nodes import holds_host_trace, post_graph
 from perftool.readers.text.bounded_json import parsed
 from perftool.readers.trace import envelope
-from perftool.readers.trace.envelope import holds_events
+from perftool.readers.trace.envelope import holds_events, holds_times
 from perftool.readers.trace.event_text import EVENT_START
 from perftool.readers.trace.profiler_csv import is_profiler_csv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
-# Traces with compressions that this program cannot read.
-_OTHER_SUFFIXES = (".json.br", ".json.bz2", ".json.lz4", ".json.lzma", ".json.xz", ".json.zip")
-_NAMES_OF_TRACES = (*TRACE_SUFFIXES, *_OTHER_SUFFIXES)
+# Traces with compressions that this program cannot read, or under other names, such as `rank1.json.xz`.
+_OTHER_NAME = re.compile(r"\.(?:json|trace)\.", re.IGNORECASE)
+_OTHER_KINDS = (PART_SUFFIX, ".csv")
+_SUFFIXES = f"{', '.join(TRACE_SUFFIXES[:-1])} or {TRACE_SUFFIXES[-1]}"
 # Reports and baselines of this program contain its name this close to their beginning or end, in bytes.
 _CHECKED_BYTES = 4 << 10
 # Larger JSON files are not parsed to check whether they belong to another program. Tokenizer files have about 10 MB.
@@ -90,19 +92,20 @@ def find_inputs(
     companions: bool = True,
     as_one_run: bool = False,
     run: str | None = None,
+    literal: bool = False,
 ) -> Inputs:
     """Find the files selected by ``paths`` (of any kind) and ``texts`` (no traces), sorted within folders and globs.
 
     If a folder contains several runs, this picks the newest complete run, or the one called ``run``, or all of them
-    with ``as_one_run``. Without ``texts``, it adds logs and configuration found next to a trace. Raises InputError if a
-    path does not exist, a folder contains no inputs, a pattern matches nothing, or files that were named one by one
-    belong to several runs.
+    with ``as_one_run``. With ``literal``, wildcards in ``paths`` are letters of names. Without ``texts``, it adds logs
+    and configuration found next to a trace. Raises InputError if a path does not exist, a folder contains no inputs, a
+    pattern matches nothing, or files that were named one by one belong to several runs.
     """
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
         raise InputError("'-' can be given only once")
     wanted = Wanted(patterns, run, as_one_run)
-    expanded = [_expand(path, wanted) for path in paths]
+    expanded = [_expand(path, wanted, literal) for path in paths]
     selected = [file for found in expanded for file in found.files]
     parts = [file for file in selected if is_part(file)]
     selected_texts = {file for file in selected if not is_part(file) and _is_text(file)}
@@ -170,13 +173,13 @@ def unread_parts_text(parts: Sequence[str]) -> str:
     return f"{first} was not read: its folder contains traces"
 
 
-def _expand(path: str, wanted: Wanted) -> Chosen:
+def _expand(path: str, wanted: Wanted, literal: bool = False) -> Chosen:
     if is_url(path):
         found = [file for file in _at_url(path) if wanted.allows(file)]
         return Chosen(tuple(found)) if len(found) < 2 else wanted.pick(path, found)
     if os.path.isdir(path):
         return _in_folder(path, wanted)
-    return Chosen(tuple(file for file in _matching(path) if wanted.allows(file)))
+    return Chosen(tuple(file for file in _matching(path, literal) if wanted.allows(file)))
 
 
 def _is_no_folder(path: str) -> bool:
@@ -247,15 +250,25 @@ def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
         for link in filter(os.path.islink, (os.path.join(place, name) for name in sorted(folders))):
             if os.path.commonpath((inside, os.path.realpath(link))) != inside:
                 unread.append(f"{link} is a link to another folder and was not read (give that folder, too)")
-        for file in sorted(Path(place, name) for name in names if name.lower().endswith(_NAMES_OF_TRACES)):
-            if file.name.lower().endswith(_OTHER_SUFFIXES):
-                unread.append(f"{file} has a compression that is not supported (unpack it, or use gzip or zstd)")
+        for file in sorted(Path(place, name) for name in names):
+            if not file.name.lower().endswith(TRACE_SUFFIXES):
+                if _is_other_name(file.name):
+                    unread.append(f"{file} was not read: the names of traces end with {_SUFFIXES}")
             elif is_kept(file):
                 files.append(str(file))
             else:
                 kind = "not a regular file, or a link to an empty one" if file.exists() else "a broken link"
                 unread.append(f"{file} is {kind}, and was not read")
     return sorted(files), unread
+
+
+def _is_other_name(name: str) -> bool:
+    """Whether ``name`` may be that of a trace that this program does not read."""
+    return (
+        _OTHER_NAME.search(name) is not None
+        and not name.lower().endswith(_OTHER_KINDS)
+        and not _named_like_companion(name)
+    )
 
 
 def _few(sentences: Sequence[str]) -> str:
@@ -297,7 +310,7 @@ def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
         if _may_be_input(file):
             continue
         document, text = _whole_json(file)
-        if not holds_events(text):
+        if not holds_events(text) and not holds_times(text):
             (unclear if document is None else strange).add(file)
     return strange, unclear
 
@@ -328,8 +341,8 @@ def _may_be_input(path: str) -> bool:
         return True
 
 
-def _matching(path: str) -> list[str]:
-    if path == STDIN or not is_pattern(path):
+def _matching(path: str, literal: bool) -> list[str]:
+    if path == STDIN or literal or not is_pattern(path):
         if path != STDIN and not _exists(path):
             raise InputError(f"{path}: no such file")
         return [path]

@@ -199,7 +199,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("ops.csv", "-o", "out.json"),
         "ops.csv: a CSV file, but annotate needs a JSON trace",
     ),
-    "not a trace": (("other.json", "-o", "out.json"), "other.json: JSON without traceEvents, so not a trace"),
+    "not a trace": (
+        ("other.json", "-o", "out.json"),
+        "other.json: JSON without a traceEvents array, so not a trace",
+    ),
 }
 
 

@@ -79,6 +79,17 @@ def test_a_name_like_a_pattern_is_the_name_of_one_trace(capsys: pytest.CaptureFi
     assert sorted(lines(capsys)) == ["[h].json cpu", "h.json cpu"]
 
 
+def test_no_other_file_takes_the_place_of_a_trace(run: Run) -> None:
+    """The name of the other file is the first one as an escaped pattern."""
+    names = ["a[1].json", "a[[]1].json"]
+    for name in names:
+        write(f"box/{name}", TRACE + b" " * len(name))
+    watched(nothing, summaries="n.jsonl")
+    assert sorted(line.name for line in read_history("n.jsonl").lines) == sorted(names)
+    assert run("analyze", "--each", *(f"box/{name}" for name in names)) == 0
+    assert [line.split()[0] for line in run.out.splitlines()[-2:]] == [f"box/{name}" for name in names]
+
+
 def test_an_unreadable_trace_only_loses_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
     write("box/bad.json", b"no trace")
     write("box/good.json", at=2)

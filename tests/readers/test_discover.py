@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from time import process_time
@@ -142,10 +143,35 @@ EVENT = '{"ph": "X", "ts": 1, "dur": 1, "name": "a"}'
         ("bad.json", f'[{{"traceEvents": [{EVENT}]}}]'),
         ("bad.json", f'{{"tool": "habana_perf_tool", "profile": {{"traceEvents": [{EVENT}]}}}}'),
         ("bad.json", f'{{"tool": "habana_perf_tool", "a": {{"traceEvents": [{EVENT}]}}, "a": 1}}'),
+        ("bad.json", f'{{"events": [{EVENT}]}}'),
+        ("bad.json", json.dumps({"traceEvents": f"[{EVENT}]"})),
+        ("bad.json", json.dumps([EVENT, EVENT])),
+        ("bad.json", json.dumps(json.dumps(f"[{EVENT}]"))),
+        ("bad.json", json.dumps(f'{{"traceEvents": [{EVENT}]}}').replace('\\"', "\\u0022")),
+        ("bad.json", '[{"n": "a", "ts": 1, "dur": 1}]'),
+        ("bad.json", '{"tool": "habana_perf_tool", "x": "' + EVENT.replace('"', '\\"') + '"}'),
         ("bad.JSON", f'{{"traceEvents": [{EVENT}]}}'),
         ("host_1.17.pt.trace.json", f'{{"trace\\u0045vents": [{EVENT}]}}'),
     ],
-    ids=["key", "blanks", "mark", "array", "nested", "object in array", "own", "repeated", "suffix", "recording"],
+    ids=[
+        "key",
+        "blanks",
+        "mark",
+        "array",
+        "nested",
+        "object in array",
+        "own",
+        "repeated",
+        "other key",
+        "string",
+        "strings",
+        "string twice",
+        "quotes",
+        "no phase",
+        "own string",
+        "suffix",
+        "recording",
+    ],
 )
 @pytest.mark.parametrize("beside", ["good.json", "host_0.1780000000000000000.pt.trace.json"])
 def test_a_trace_in_a_folder_is_read_however_it_is_written(beside: str, name: str, text: str, tmp_path: Path) -> None:
@@ -185,14 +211,18 @@ def test_a_note_names_what_is_not_read_in_a_folder(tmp_path: Path) -> None:
     assert find_inputs([str(runs)]).notes[0].endswith("3 more were not read for similar reasons")
 
 
-@pytest.mark.parametrize("name", ["rank1.json.xz", "rank1.JSON.BZ2"])
+@pytest.mark.parametrize(
+    "name", ["rank1.json.xz", "rank1.JSON.BZ2", "rank1.json.zstd", "rank1.json.Z", "rank1.json.1", "rank1.trace.gz"]
+)
 def test_a_note_names_a_trace_that_is_compressed_in_another_way(name: str, tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
     (tmp_path / name).write_bytes(b"packed")
-    found = find_inputs([str(tmp_path)])
+    for other in ("metrics.json.1", "rank1.json.part", "run.trace.csv"):
+        (tmp_path / other).write_bytes(b"other")
+    found = find_inputs([str(tmp_path)], exclude=["*.part"])
     assert [Path(trace).name for trace in found.traces] == ["rank0.json"]
     assert found.notes == (
-        f"{tmp_path}/{name} has a compression that is not supported (unpack it, or use gzip or zstd)",
+        f"{tmp_path}/{name} was not read: the names of traces end with .json, .json.gz or .json.zst",
     )
 
 

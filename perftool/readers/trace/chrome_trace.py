@@ -194,7 +194,7 @@ class ChromeTrace:
             raise InputError(f"{self.path}: not JSON, so not a trace")
         if stream.issues:
             raise InputError(f"{self.path}: {stream.issues[0].message}, and no trace event comes before that")
-        raise InputError(f"{self.path}: JSON without traceEvents, so not a trace")
+        raise InputError(f"{self.path}: JSON without a traceEvents array, so not a trace")
 
     def _head(self, data: bytes) -> envelope.Head | None:
         """The head in ``data``, the beginning of a file. Raises InputError if ``data`` cannot belong to a trace."""

@@ -25,14 +25,17 @@ _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*){0,99}"|[\[\]{},:"]|[^\s\[\]{},:"]+
 _EVENTS_START = re.compile(EVENTS_KEY + rb"\s*:\s*\[")
 # JSON may write any letter of the key as an escape.
 _ESCAPED = b"\\u00"
-_ANY_SPELLING, _ANY_PH = (
-    b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in key) + b'"'
-    for key in (EVENTS_KEY[1:-1], b"ph")
+_ANY_EVENTS_KEY = re.compile(
+    b'"' + b"".join(rb"(?:%c|\\u00(?i:%02x))" % (letter, letter) for letter in EVENTS_KEY[1:-1]) + b'"'
 )
-_ANY_EVENTS_KEY = re.compile(_ANY_SPELLING)
-# A tokenizer's vocabulary may also contain this word as a key, but its value is a number.
-_HOLDS_EVENTS = re.compile(_ANY_SPELLING + rb"\s*:\s*[\[{n]")
-_HOLDS_EVENT = re.compile(_ANY_PH + rb"\s*:")
+# In a string with JSON, each escape has more backslashes.
+_ESCAPED_ASCII = re.compile(rb"(?<!\\)\\+u00([2-7][0-9a-fA-F])")
+# These patterns begin with their key, which is faster than a quote. A tokenizer's vocabulary may also contain the first
+# word as a key, but its value is a number. So is the value of "ph" where it is an acidity.
+_HOLDS_EVENTS = re.compile(rb'traceEvents(?<="traceEvents)\\*"\s*:\s*(?:[\[{n]|\\*")')
+_HOLDS_EVENT = re.compile(rb'ph(?<="ph)\\*"\s*:\s*\\*"[^\\]\\*"')
+_HOLDS_PH = re.compile(rb'ph(?<="ph)"\s*:')
+_HOLDS_TIMES = [re.compile(rb'%b(?<="%b)\\*"\s*:' % (key, key)) for key in (b"ts", b"dur")]
 # The pattern limits lengths, because it is tried in many places.
 _AFTER_EVENTS = re.compile(rb'\s{0,999}(?:\Z|\}\s{0,999}(?:\Z|[^\s,}\]])|,\s{0,999}"(?:[^"\\]|\\.){0,999}"\s{0,999}:)')
 _OPENING, _CLOSING = frozenset(b"{["), frozenset(b"}]")
@@ -106,15 +109,27 @@ def head_of(stream: ByteStream) -> tuple[Head | None, bytes]:
 
 
 def holds_events(data: bytes) -> bool:
-    """Whether ``data``, a whole JSON document, may be a trace: it contains ``traceEvents`` at any depth, or is an array
-    with an event at any depth.
+    """Whether ``data``, a whole JSON document, may be a trace: it contains ``traceEvents`` or an event at any depth,
+    also in JSON inside a string.
 
     Callers check this before any other key, so that no other reader drops the events.
     """
-    if _names_events(data) and _HOLDS_EVENTS.search(data):
+    plain = _without_escapes(data)
+    if _HOLDS_EVENTS.search(plain) or _HOLDS_EVENT.search(plain):
         return True
-    begin = _after_blanks(data)
-    return data[begin : begin + 1] == b"[" and _HOLDS_EVENT.search(data, begin) is not None
+    begin = _after_blanks(plain)
+    return plain[begin : begin + 1] == b"[" and _HOLDS_PH.search(plain, begin) is not None
+
+
+def holds_times(data: bytes) -> bool:
+    """Whether ``data`` contains the keys of the start and the length of an event, also in JSON inside a string."""
+    plain = _without_escapes(data)
+    return all(key.search(plain) for key in _HOLDS_TIMES)
+
+
+def _without_escapes(data: bytes) -> bytes:
+    """``data`` with plain letters and quotes in place of their escapes."""
+    return _ESCAPED_ASCII.sub(lambda code: bytes([int(code[1], 16)]), data) if _ESCAPED in data else data
 
 
 def _names_events(data: bytes) -> bool:
