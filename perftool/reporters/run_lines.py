@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Any
 
@@ -36,7 +35,7 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
         "recorded_per_step_ms": _recorded_per_step_ms(report), "lost_kernels_ratio": _lost_kernels_ratio(report),
     }  # fmt: skip
     if file is not None:
-        head["file"] = asdict(file)
+        head["file"] = file.to_json()
     run = {
         **head, "rank": None, "metrics": {name: metric.value for name, metric in report.summary.items()},
         "findings": [finding.code for finding in report.advice[:_MOST_CODES]],

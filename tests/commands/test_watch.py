@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,8 +125,28 @@ def test_the_summary_file_lists_finished_traces(capsys: pytest.CaptureFixture[st
     assert [line.name for line in read_history("n.jsonl").lines] == ["a.json", "b.json", "a.json"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has names of any bytes")
+def test_a_trace_whose_name_is_not_utf_8_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
+    name = os.fsdecode(b"\xff.json")
+    write(f"box/{name}")
+    watched(nothing, summaries="n.jsonl")
+    # The summary shows the name above like this one.
+    write("box/\\xff.json")
+    for _ in range(2):
+        watched(nothing, summaries="n.jsonl")
+    assert lines(capsys) == ["\\xff.json cpu"] * 2
+    assert [state.path for state in read_done("n.jsonl")] == [name, "\\xff.json"]
+
+
 @pytest.mark.parametrize(
-    "file", [7, {}, {"path": "a", "bytes": True, "changed_ns": 1}, {"path": 1, "bytes": 1, "changed_ns": 1}]
+    "file",
+    [
+        7,
+        {},
+        {"path": "a", "bytes": True, "changed_ns": 1},
+        {"path": 1, "bytes": 1, "changed_ns": 1},
+        {"path": "a", "bytes": 1, "changed_ns": 1, "path_hex": "x"},
+    ],
 )
 def test_other_lines_are_ignored(file: object) -> None:
     Path("n.jsonl").write_text(json.dumps({"file": file}) + "\n[]\n{")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
 
 
@@ -19,6 +19,32 @@ class FileState:
     changed_ns: int
     path: str
     bytes: int
+
+    def to_json(self) -> dict[str, int | str]:
+        """The fields as JSON. A path that is not UTF-8 is also given in hex, because the escapes in ``path`` may be
+        letters of another name."""
+        fields: dict[str, int | str] = asdict(self)
+        raw = os.fsencode(self.path)
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            fields["path_hex"] = raw.hex()
+        return fields
+
+    @classmethod
+    def from_json(cls, found: object) -> FileState | None:
+        """The state that ``to_json`` describes; None for anything else."""
+        if not isinstance(found, dict):
+            return None
+        path, changed_ns, size, raw = (found.get(name) for name in ("path", "changed_ns", "bytes", "path_hex"))
+        if type(path) is not str or type(changed_ns) is not int or type(size) is not int:
+            return None
+        if raw is not None:
+            try:
+                path = os.fsdecode(bytes.fromhex(raw))
+            except (TypeError, ValueError):
+                return None
+        return cls(changed_ns, path, size)
 
 
 class Watched:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +52,7 @@ def _file_of(text: bytes) -> FileState | None:
         found = orjson.loads(text) if len(text) <= _LONGEST else None
     except orjson.JSONDecodeError:
         return None
-    file = found.get("file") if isinstance(found, dict) else None
-    kinds = {field.name: str if field.name == "path" else int for field in fields(FileState)}
-    if not isinstance(file, dict) or any(type(file.get(name)) is not kind for name, kind in kinds.items()):
-        return None
-    return FileState(**{name: file[name] for name in kinds})
+    return FileState.from_json(found.get("file")) if isinstance(found, dict) else None
 
 
 def require_summaries(path: str) -> None:
