@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from perftool import __version__
-from perftool.errors import PerfToolError
+from perftool.errors import UNFORESEEN, PerfToolError
 from perftool.readers.discover import TRACE_SUFFIXES
+from perftool.readers.files.walk import walk
 from perftool.reporters.escape import escaped_texts, on_terminal, one_line
 from perftool.signals import ENDING
 
@@ -71,11 +72,10 @@ class Workspace:
         """
         found = self.place(name)
         # An analysis reads every file of a folder, and the logs in the folder of a file.
-        near = found.rglob("*") if found.is_dir() else found.parent.iterdir()
-        if link := next((one for one in near if one.is_symlink() and not self._holds(one.resolve())), None):
-            raise PerfToolError(
-                f"{one_line(link.name)}: a link that leads outside the folder that this server may read"
-            )
+        near = _paths_below(found, []) if found.is_dir() else map(str, found.parent.iterdir())
+        if link := next((one for one in near if os.path.islink(one) and not self.holds(one)), None):
+            name = one_line(os.path.basename(link))
+            raise PerfToolError(f"{name}: a link that leads outside the folder that this server may read")
         if found.is_dir():
             return str(found)
         # Unescaped wildcards would match other files. An analysis prefers a file whose name equals the escaped path.
@@ -89,17 +89,20 @@ class Workspace:
     def place(self, name: str) -> Path:
         """Find the file or folder ``name`` below the root. Raises PerfToolError if it is outside the root or does not
         exist."""
-        found = (self.root / name).resolve()
-        if not self._holds(found):
+        # Before Python 3.13, Path.resolve() fails if links form a circle.
+        found = Path(os.path.realpath(self.root / name))
+        if not self.holds(found):
             raise PerfToolError(f"{name}: outside the folder that this server may read")
-        if not found.exists():
+        if not os.path.exists(found):
             raise PerfToolError(f"{name}: no such file or folder")
         if not found.is_file() and not found.is_dir():
             # Reading a pipe could wait forever.
             raise PerfToolError(f"{name}: not a file or folder")
         return found
 
-    def _holds(self, place: Path) -> bool:
+    def holds(self, path: str | Path) -> bool:
+        """Whether ``path`` is the root or below it, also where links lead."""
+        place = Path(os.path.realpath(path))
         return place == self.root or self.root in place.parents
 
     def run(self, command: str, options: Sequence[str], arguments: Sequence[str] = ()) -> Any:
@@ -220,6 +223,10 @@ def _server(desk: Workspace) -> Any:
             except (PerfToolError, OSError, ValueError) as error:
                 # The client sees only this text. OSError and ValueError come from arguments that are not valid paths.
                 raise sdk_errors.ToolError(one_line(str(error)).removeprefix(_OUR_NAME)) from None
+            except (RuntimeError, *UNFORESEEN) as error:
+                # The SDK would print a traceback, and a client that does not read stderr would block the server.
+                reason = one_line(str(error))[:_LONGEST_ERROR]
+                raise sdk_errors.ToolError(f"internal error: {type(error).__name__}: {reason}") from None
             # The SDK would indent the text, and could exceed the limit.
             text = types.TextContent(type="text", text=_text(answer))
             return types.CallToolResult(content=[text], structured_content=answer)
@@ -265,15 +272,23 @@ def _server(desk: Workspace) -> Any:
 
 def listed(desk: Workspace, folder: str) -> dict[str, Any]:
     """List the newest traces below ``folder``, newest first, and count the rest."""
-    place = desk.place(folder)
     found = []
-    for file in place.rglob("*"):
+    unread: list[str] = []
+    for file in map(Path, _paths_below(desk.place(folder), unread)):
         # A file may be deleted during the search.
         with suppress(OSError):
-            if file.name.lower().endswith(_RUN_SUFFIXES) and file.is_file() and desk.root in file.resolve().parents:
+            if file.name.lower().endswith(_RUN_SUFFIXES) and file.is_file() and desk.holds(file):
                 found.append((-file.stat().st_mtime, str(file.relative_to(desk.root)), file.stat().st_size))
     rows = [{"path": path, "bytes": size} for _, path, size in sorted(found)[:_MOST_RUNS]]
-    return small({"files": rows, "files_left_out": max(len(found) - _MOST_RUNS, 0)})
+    notes = {"notes": unread} if unread else {}
+    return small({"files": rows, "files_left_out": max(len(found) - _MOST_RUNS, 0), **notes})
+
+
+def _paths_below(folder: Path, unread: list[str]) -> Iterator[str]:
+    """The paths of everything in ``folder`` and its subfolders. Adds sentences to ``unread`` about folders that are not
+    read."""
+    for place, folders, files in walk(folder, unread):
+        yield from (os.path.join(place, name) for name in (*folders, *files))
 
 
 def analyzed(desk: Workspace, path: str, findings: int) -> dict[str, Any]:

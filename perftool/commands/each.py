@@ -70,8 +70,13 @@ def watch(
     watched = Watched(read_done(summaries) if summaries else ())
     console = make_console(session.cli.color.value)
     width = _NAME_WIDTH
+    said: set[str] = set()
     while True:
-        for state in watched.finished(files_below(folder, TRACE_SUFFIXES)):
+        unread: list[str] = []
+        found = files_below(folder, TRACE_SUFFIXES, unread)
+        session.note([sentence for sentence in unread if sentence not in said])
+        said.update(unread)
+        for state in watched.finished(found):
             trace = os.path.join(folder, *state.path.split("/"))
             if is_own_output(trace) or is_excluded(trace, session.settings.exclude):
                 continue

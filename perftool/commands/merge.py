@@ -30,7 +30,9 @@ def merge(cli: CliSettings, parts: Parts) -> None:
     from perftool.readers.discover import find_inputs
 
     session = Session(cli, parts)
-    named = [part for path in parts for part in _parts_below(path)]
+    unread: list[str] = []
+    named = [part for path in parts for part in _parts_below(path, unread)]
+    session.note(unread)
     found = find_inputs(named, companions=False)
     if others := [*found.traces, *found.texts]:
         raise PerfToolError(f"{others[0]}: not a part; make one with analyze {others[0]} --part FILE.part")
@@ -38,8 +40,8 @@ def merge(cli: CliSettings, parts: Parts) -> None:
     show_report(session, found)
 
 
-def _parts_below(path: str) -> list[str]:
+def _parts_below(path: str, unread: list[str]) -> list[str]:
     """List the parts in the folder ``path``, ignoring traces; ``path`` itself if it is a file or contains no part."""
     from perftool.readers.discover import parts_below
 
-    return (parts_below(Path(path)) if Path(path).is_dir() else []) or [path]
+    return (parts_below(Path(path), unread) if Path(path).is_dir() else []) or [path]

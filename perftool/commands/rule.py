@@ -66,7 +66,9 @@ def rule(
 
 
 def _require_apart(output_file: str | None, packs: Iterable[str]) -> None:
-    require_apart([output_file], (str(file) for pack in packs for file in Path(pack).rglob("*.toml")))
+    from perftool.engine.rules.pack import toml_files
+
+    require_apart([output_file], (str(file) for pack in packs for file in toml_files(Path(pack))))
 
 
 def _check(folder: Path, output_file: str | None) -> None:

@@ -6,14 +6,19 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from perftool.errors import InputError, NoInputError
 from perftool.model.links import without_query
-from perftool.readers.files.companions import COMPANIONS, companions_in, files_of_other_runs, is_kept
+from perftool.readers.files.companions import (
+    companions_among,
+    companions_in,
+    files_of_other_runs,
+    is_kept,
+    is_named_like_companion,
+)
 from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.matching import is_pattern, matches
 from perftool.readers.files.picking import Wanted, is_excluded
@@ -21,6 +26,7 @@ from perftool.readers.files.remote import is_url, list_url, shown_path
 from perftool.readers.files.runs import Chosen, is_recording, newest_profiles, require_one_run
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
 from perftool.readers.files.unchanged import once_per_file
+from perftool.readers.files.walk import walk
 from perftool.readers.flight import dump
 from perftool.readers.nodes import holds_host_trace, post_graph
 from perftool.readers.text.bounded_json import parsed
@@ -160,9 +166,14 @@ def is_part(path: str) -> bool:
     return path.lower().endswith(PART_SUFFIX)
 
 
-def parts_below(folder: Path) -> list[str]:
-    """The files below ``folder`` with names of parts, sorted."""
-    return sorted(str(file) for file in folder.rglob("*.[pP][aA][rR][tT]") if is_kept(file))
+def parts_below(folder: Path, unread: list[str]) -> list[str]:
+    """The files below ``folder`` with names of parts, sorted. Adds sentences to ``unread`` about folders that are not
+    read."""
+    return _parts(Path(place, name) for place, _, names in walk(folder, unread) for name in names)
+
+
+def _parts(files: Iterable[Path]) -> list[str]:
+    return sorted(str(file) for file in files if is_part(file.name) and is_kept(file))
 
 
 def unread_parts_text(parts: Sequence[str]) -> str:
@@ -189,16 +200,16 @@ def _is_no_folder(path: str) -> bool:
 def _in_folder(path: str, wanted: Wanted) -> Chosen:
     """Pick the traces of one run in a folder, and the logs and configuration there."""
     place = Path(path)
-    named, unread = _named_like_traces(place)
-    files = [file for file in named if not is_own_output(file)]
-    tables = _profiler_csvs(place, wanted.exclude)
+    everything, unread = _everything_below(place)
+    files = [file for file in _named_like_traces(everything, unread) if not is_own_output(file)]
+    tables = _profiler_csvs(everything, wanted.exclude)
     if tables and any(map(_is_trace, files)):
         # The tables usually come from the same recording as the traces.
         unread += [f"{file} is a table of the profiler beside a trace and was not read (name it)" for file in tables]
         tables = []
     profiled = newest_profiles(path, tables)
-    texts = [file for file in companions_in(place, recursive=True) if file not in files]
-    parts = parts_below(place)
+    texts = [file for file in companions_among(everything) if file not in files]
+    parts = _parts(everything)
     if not files and not tables and parts:
         return Chosen(tuple(filter(wanted.allows, parts)))
     if not files and not tables and not texts:
@@ -234,32 +245,33 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts, picked.unread_ranks)
 
 
-def _named_like_traces(folder: Path) -> tuple[list[str], list[str]]:
-    """The files below ``folder`` with names like those of traces, and a sentence about each path that is not read.
-
-    Does not follow links to folders.
-    """
-    files: list[str] = []
+def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
+    """The files below ``folder``, and a sentence about each folder and each link to a folder that is not read."""
+    files: list[Path] = []
     unread: list[str] = []
-
-    def closed(error: OSError) -> None:
-        unread.append(f"{error.filename} cannot be opened ({error.strerror}), so nothing in it was read")
-
     inside = os.path.realpath(folder)
-    for place, folders, names in os.walk(folder, onerror=closed):
-        for link in filter(os.path.islink, (os.path.join(place, name) for name in sorted(folders))):
+    for place, folders, names in walk(folder, unread):
+        for link in filter(os.path.islink, (os.path.join(place, name) for name in folders)):
             if os.path.commonpath((inside, os.path.realpath(link))) != inside:
                 unread.append(f"{link} is a link to another folder and was not read (give that folder, too)")
-        for file in sorted(Path(place, name) for name in names):
-            if not file.name.lower().endswith(TRACE_SUFFIXES):
-                if _is_other_name(file.name):
-                    unread.append(f"{file} was not read: the names of traces end with {_SUFFIXES}")
-            elif is_kept(file):
-                files.append(str(file))
-            else:
-                kind = "not a regular file, or a link to an empty one" if file.exists() else "a broken link"
-                unread.append(f"{file} is {kind}, and was not read")
-    return sorted(files), unread
+        files += [Path(place, name) for name in names]
+    return files, unread
+
+
+def _named_like_traces(files: Iterable[Path], unread: list[str]) -> list[str]:
+    """The ``files`` with names like those of traces, sorted. Adds a sentence to ``unread`` about each that is not
+    read."""
+    found: list[str] = []
+    for file in files:
+        if not file.name.lower().endswith(TRACE_SUFFIXES):
+            if _is_other_name(file.name):
+                unread.append(f"{file} was not read: the names of traces end with {_SUFFIXES}")
+        elif is_kept(file):
+            found.append(str(file))
+        else:
+            kind = "not a regular file, or a link to an empty one" if os.path.exists(file) else "a broken link"
+            unread.append(f"{file} is {kind}, and was not read")
+    return sorted(found)
 
 
 def _is_other_name(name: str) -> bool:
@@ -267,7 +279,7 @@ def _is_other_name(name: str) -> bool:
     return (
         _OTHER_NAME.search(name) is not None
         and not name.lower().endswith(_OTHER_KINDS)
-        and not _named_like_companion(name)
+        and not is_named_like_companion(name)
     )
 
 
@@ -295,8 +307,8 @@ def _is_trace(path: str) -> bool:
         return True
 
 
-def _profiler_csvs(folder: Path, exclude: Sequence[str]) -> list[str]:
-    files = sorted(str(file) for file in folder.rglob("*.csv") if is_kept(file))
+def _profiler_csvs(everything: Iterable[Path], exclude: Sequence[str]) -> list[str]:
+    files = sorted(str(file) for file in everything if file.suffix == ".csv" and is_kept(file))
     return [file for file in files if not is_excluded(file, exclude) and is_profiler_csv(file)]
 
 
@@ -403,7 +415,7 @@ def _is_text(path: str) -> bool:
     except InputError:
         # The reader of the file reports the error.
         return False
-    return kind not in ("unknown", "csv") or (kind == "unknown" and _named_like_companion(path))
+    return kind not in ("unknown", "csv") or (kind == "unknown" and is_named_like_companion(path))
 
 
 def _text_kind(path: str) -> str:
@@ -424,10 +436,6 @@ def _begins_trace(path: str) -> bool:
         known = dump.begins_dump(data) or post_graph.begins_graphs(data)
         return len(data) >= BLOCK and data.lstrip()[:1] == b"{" and not known
     return not head.bare or EVENT_START.match(data[head.start : head.start + _CHECKED_BYTES].lstrip()) is not None
-
-
-def _named_like_companion(path: str) -> bool:
-    return any(fnmatch(Path(path).name, pattern) for pattern in COMPANIONS)
 
 
 def _companions_of(traces: Iterable[str]) -> list[str]:

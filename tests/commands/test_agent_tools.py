@@ -22,6 +22,7 @@ from perftool.commands import agent_tools
 from perftool.commands.agent_tools import Workspace, end, explained, listed, small
 from perftool.errors import PerfToolError, RuleError
 from perftool.readers.discover import find_inputs
+from perftool.readers.files.walk import DEEPEST
 from perftool.reporters.escape import shown, shown_document
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
@@ -208,6 +209,35 @@ def test_a_signal_ends_the_server_although_the_client_stays(tmp_path: Path) -> N
             assert server.wait(120) == 128 + signal.SIGTERM
         finally:
             server.kill()
+
+
+def test_circular_links_and_deep_folders_hide_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(b"1234")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "up").symlink_to(".")
+    deepest = tmp_path.joinpath(*["a"] * DEEPEST)
+    (deepest / "b").mkdir(parents=True)
+    desk = Workspace(tmp_path, 1)
+    assert (desk.path("."), desk.path("run.json")) == (str(tmp_path), f"{tmp_path}/run.json")
+    with pytest.raises(PerfToolError, match=r"^loop: no such file or folder$"):
+        desk.path("loop")
+    assert listed(desk, ".")["data"] == {
+        "files": [{"path": "run.json", "bytes": 4}],
+        "files_left_out": 0,
+        "notes": [f"{deepest}/b is more than {DEEPEST} folders deep, so nothing in it was read"],
+    }
+
+
+def test_an_unforeseen_error_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+
+    def fail(*_: object) -> None:
+        raise RecursionError("a" * 9999)
+
+    monkeypatch.setattr(agent_tools, "listed", fail)
+    with pytest.raises(Exception, match=r"internal error: RecursionError: a{2000}$") as caught:
+        asyncio.run(agent_tools._server(Workspace(tmp_path, 1)).call_tool("list_runs", {}))
+    assert "Traceback" not in repr(caught.value)
 
 
 def test_the_newest_traces_come_first(tmp_path: Path) -> None:

@@ -44,7 +44,9 @@ def test_only_complete_visible_regular_files_count(tmp_path: Path) -> None:
     (tmp_path / "gone.json").symlink_to("nowhere")
     (tmp_path / "folder.json").mkdir()
 
-    found = files_below(str(tmp_path), (".json", ".json.gz"))
+    found = files_below(str(tmp_path), (".json", ".json.gz"), [])
 
     assert sorted(found) == [FileState(5, "node1/rank0.json.gz", 2), FileState(5, "run.json", 2)]
-    assert files_below(str(tmp_path / "nowhere"), (".json",)) == []
+    unread: list[str] = []
+    assert files_below(str(tmp_path / "nowhere"), (".json",), unread) == []
+    assert unread == [f"{tmp_path}/nowhere cannot be opened (No such file or directory), so nothing in it was read"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from perftool.engine.rule_tests.cases import differences, load_cases, run_case
 from perftool.engine.rules.message import Placeholder, parse_message
-from perftool.engine.rules.pack import CASES, load_user_pack
+from perftool.engine.rules.pack import CASES, load_user_pack, toml_files
 from perftool.errors import LONGEST_REASON, UNFORESEEN, PerfToolError, QueryError, RuleError
 from perftool.model.rule import Rule
 from perftool.store.catalog import catalog
@@ -42,7 +42,7 @@ def check_pack(folder: Path) -> PackCheck:
     count = 0
     broken = {text.split(":")[0] for text in problems}
     known = {rule.code: rule for rule in rules}
-    for path in sorted(path for path in folder.rglob("*.toml") if path.parent.name == CASES):
+    for path in sorted(path for path in toml_files(folder) if path.parent.name == CASES):
         if path.stem not in known:
             raise RuleError(f"{path}: there is no rule {path.stem}")
         cases = load_cases(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from perftool.model.rule import SCOPES, SIDES, STATUSES, Advice, Param, Rule
 from perftool.model.toml_text import parse_toml
 from perftool.model.vendors import accelerators
 from perftool.readers.files.small_file import read_small
+from perftool.readers.files.walk import walk
 
 CODE = re.compile(r"[A-Z]{1,4}\d{3}")
 CODE_START = re.compile(r"[A-Z]{1,4}\d{0,3}")
@@ -26,6 +27,8 @@ _Question = tuple[str | None, str | None, str | None, tuple[str, ...]]
 _MOST_RULES = 1_000
 _LARGEST_RULE = 64 << 10
 _LARGEST_PACK = 8 << 20
+# At most this many folders that cannot be read are listed.
+_MOST_LISTED = 3
 _SENTENCE_END = re.compile(r"(?<=\w)[.:;](?= |$)")
 USER_CODE = re.compile(r"[A-Z]{1,4}9\d{2}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -71,16 +74,25 @@ def load_pack(folder: Path) -> list[Rule]:
 
 
 def pack_files(folder: Path) -> list[Path]:
-    """The rule files in ``folder`` and its subfolders, sorted. Raises RuleError if there are too many, or if they are
-    too large."""
+    """The rule files in ``folder`` and its subfolders, sorted. Raises RuleError if there are too many, if they are too
+    large, and if a subfolder cannot be read."""
     # The test cases of a pack may be in a subfolder.
-    named = (path for path in folder.rglob("*.toml") if path.parent.name != CASES)
+    named = (path for path in toml_files(folder) if path.parent.name != CASES)
     files = sorted(islice(named, _MOST_RULES + 1))
     if len(files) > _MOST_RULES:
         raise RuleError(f"{folder}: more than {_MOST_RULES:,} rules")
     if sum(path.stat().st_size for path in files if path.is_file()) > _LARGEST_PACK:
         raise RuleError(f"{folder}: the rules are larger than {_LARGEST_PACK >> 20} MiB in total")
     return files
+
+
+def toml_files(folder: Path) -> Iterator[Path]:
+    """The TOML files in ``folder`` and its subfolders. Raises RuleError if a subfolder cannot be read."""
+    unread: list[str] = []
+    for place, _, names in walk(folder, unread):
+        yield from (Path(place, name) for name in names if name.endswith(".toml"))
+    if unread:
+        raise RuleError(*unread[:_MOST_LISTED])
 
 
 @cache

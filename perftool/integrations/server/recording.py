@@ -15,10 +15,11 @@ from perftool.errors import InputError, TerminatedError
 from perftool.integrations.server.client import NoAnswerError, Server
 from perftool.integrations.server.profile_folder import profile_folder
 from perftool.output_file import write_errors_named
+from perftool.readers.files.walk import walk
 from perftool.readers.serving import metrics_page
 
 _MOST_ALIKE = 10_000
-_ENDINGS = ("*.pt.trace.json", "*.pt.trace.json.gz", "*.trace.json.gz")
+_ENDINGS = (".pt.trace.json", ".pt.trace.json.gz", ".trace.json.gz")
 # Some file systems store times only to the nearest two seconds.
 _CLOCK_S = 2.0
 # How long to wait for the server if the recording is given up.
@@ -98,7 +99,7 @@ def _is_here(host: str) -> bool:
 
 def _new_traces(folder: Path, start: float) -> list[Path]:
     """List the traces in ``folder`` written since ``start``, in seconds since 1970."""
-    found = {trace for ending in _ENDINGS for trace in folder.rglob(ending)}
+    found = (Path(place, name) for place, _, names in walk(folder, []) for name in names if name.endswith(_ENDINGS))
     return sorted(trace for trace in found if _is_new(trace, start))
 
 

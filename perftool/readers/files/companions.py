@@ -6,9 +6,11 @@ file whose name contains a rank, to traces of this rank; a file that only Gaudi'
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import translate
 from functools import cache, partial
 from pathlib import Path
 
@@ -25,6 +27,7 @@ COMPANIONS = (
     "nccl_trace_rank_*", "comm_lib_trace_rank_*", "*_analyzed_nodes.csv", "*.hltv",
     "*metrics*.prom", "*bench*.json", "*bench*.jsonl", "*bench*.txt", "*qps-*.json",
 )  # fmt: skip
+_COMPANION = re.compile("|".join(translate(os.path.normcase(pattern)) for pattern in COMPANIONS))
 # Words that describe the kind of a file rather than its run.
 _GENERIC = {
     "console", "output", "out", "stdout", "stderr", "err", "log", "logs", "main", "run", "job", "train", "training",
@@ -41,10 +44,22 @@ _ANALYZED = "_analyzed_nodes.csv"
 _OF_GAUDI = {"fallback_log", "metrics", "nodes", "graph"}
 
 
-def companions_in(folder: Path, *, recursive: bool = False) -> list[str]:
+def companions_in(folder: Path) -> list[str]:
     """The files in ``folder`` whose names match COMPANIONS, sorted."""
-    find = folder.rglob if recursive else folder.glob
-    return sorted({str(file) for pattern in COMPANIONS for file in find(pattern) if is_kept(file)})
+    try:
+        return companions_among(folder.iterdir())
+    except OSError:
+        return []
+
+
+def companions_among(files: Iterable[Path]) -> list[str]:
+    """The ``files`` whose names match COMPANIONS, sorted."""
+    return sorted(str(file) for file in files if is_named_like_companion(file) and is_kept(file))
+
+
+def is_named_like_companion(path: str | Path) -> bool:
+    """Whether the name of ``path`` matches COMPANIONS."""
+    return _COMPANION.fullmatch(os.path.normcase(os.path.basename(path))) is not None
 
 
 def files_of_other_runs(files: Iterable[tuple[str, str]], traces: Sequence[str]) -> list[tuple[str, str]]:
@@ -87,11 +102,7 @@ def _other_name(path: str, chosen: Sequence[set[str]], others: Callable[[Path], 
 def _other_run_words(folder: Path, traces: frozenset[str]) -> set[str]:
     """The words in the names of files in ``folder`` that may be traces of other runs."""
     others = {str(file) for file in folder.glob("*.json*")} - traces
-    return set().union(*(_words(other) for other in others if not _is_companion(other)))
-
-
-def _is_companion(path: str) -> bool:
-    return any(Path(path).match(pattern) for pattern in COMPANIONS)
+    return set().union(*(_words(other) for other in others if not is_named_like_companion(other)))
 
 
 def _words(path: str) -> set[str]:

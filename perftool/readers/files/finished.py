@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 
+from perftool.readers.files.walk import walk
+
 
 @dataclass(frozen=True, order=True)
 class FileState:
@@ -66,16 +68,17 @@ class Watched:
         return sorted(still)
 
 
-def files_below(folder: str, suffixes: tuple[str, ...]) -> list[FileState]:
-    """The regular files below ``folder`` with one of ``suffixes``; none if the folder cannot be read at the moment.
+def files_below(folder: str, suffixes: tuple[str, ...], unread: list[str]) -> list[FileState]:
+    """The regular files below ``folder`` with one of ``suffixes``. Adds sentences to ``unread`` about folders that
+    cannot be read at the moment.
 
     Skips empty files, which have not been written yet, and hidden files, which programs create while copying.
     """
-    return [state for path in _files_with_suffix(folder, suffixes) if (state := _state(folder, path))]
+    return [state for path in _files_with_suffix(folder, suffixes, unread) if (state := _state(folder, path))]
 
 
-def _files_with_suffix(folder: str, suffixes: tuple[str, ...]) -> Iterator[str]:
-    for place, folders, names in os.walk(folder):
+def _files_with_suffix(folder: str, suffixes: tuple[str, ...], unread: list[str]) -> Iterator[str]:
+    for place, folders, names in walk(folder, unread):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (os.path.join(place, name) for name in names if name.lower().endswith(suffixes) and name[0] != ".")
 

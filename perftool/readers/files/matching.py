@@ -57,10 +57,10 @@ def _folders_below(places: Iterable[Path], within: Path | None) -> list[Path]:
     found, left = [], list(places)[::-1]
     while left:
         place = left.pop()
-        if place.is_dir() and _is_first(place, seen):
+        if os.path.isdir(place) and _is_first(place, seen):
             found.append(place)
             below = (place / name for name in _names(place, within) if not name.startswith("."))
-            left += [one for one in below if not one.is_symlink()]
+            left += [one for one in below if not os.path.islink(one)]
     return found
 
 

@@ -1,0 +1,44 @@
+"""Lists the files below a folder, however deep its folders are nested."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# Deeper than any plausible folder of runs or rules. The time to walk a path grows with the square of its depth.
+DEEPEST = 100
+
+
+def walk(folder: str | Path, unread: list[str]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield each folder from ``folder`` on, with the names of the folders and of the other entries in it, sorted.
+
+    Links to folders are among the folders, but are not followed; nor are folders that the caller removes. Adds a
+    sentence to ``unread`` about each folder that is not read. Unlike os.walk and Path.rglob of Python 3.10, this does
+    not recurse.
+    """
+    left = [(os.fspath(folder), 0)]
+    while left:
+        place, depth = left.pop()
+        if depth > DEEPEST:
+            unread.append(f"{place} is more than {DEEPEST} folders deep, so nothing in it was read")
+            continue
+        folders, others = [], []
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    (folders if _is_folder(entry) else others).append(entry.name)
+        except OSError as error:
+            unread.append(f"{place} cannot be opened ({error.strerror}), so nothing in it was read")
+            continue
+        folders.sort()
+        yield place, folders, sorted(others)
+        below = (os.path.join(place, name) for name in reversed(folders))
+        left += [(path, depth + 1) for path in below if not os.path.islink(path)]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
