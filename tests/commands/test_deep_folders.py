@@ -43,10 +43,10 @@ def test_what_is_nested_too_deep_is_not_read_and_a_note_says_so(deep: Path, run:
     assert run("lint", "run", "--select", "GAP101") == 0
     assert note in run.err
     assert run("analyze", "run/**/*.json") == 0
-    for unread in ([], []):
-        assert parts_below(deep, unread) == []
-        assert [state.path for state in files_below("run", (".json",), unread)] == ["b.json"]
-        assert len(unread) == 2
+    unread: list[str] = []
+    assert parts_below(deep, unread) == []
+    assert [state.path for state in files_below("run", (".json",), unread)] == ["b.json"]
+    assert len(unread) == 2
     assert run("rule", "--rules", "run", "GAP101") == 2
     assert "so nothing in it was read" in run.err
 
