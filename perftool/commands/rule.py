@@ -68,8 +68,7 @@ def rule(
 def _require_apart(output_file: str | None, packs: Iterable[str]) -> None:
     from perftool.engine.rules.pack import toml_files
 
-    folders = filter(Path.is_dir, map(Path, packs))
-    require_apart([output_file], (str(file) for folder in folders for file in toml_files(folder)))
+    require_apart([output_file], (str(file) for pack in packs for file in toml_files(Path(pack))))
 
 
 def _check(folder: Path, output_file: str | None) -> None:

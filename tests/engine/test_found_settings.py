@@ -97,6 +97,12 @@ def test_the_length_of_a_key_is_limited(text: str) -> None:
         load_settings([str(FOLDER)])
 
 
+def test_the_number_of_sets_of_characters_is_limited() -> None:
+    CONFIG.write_text(f"exclude = {['[ab]' * 50] * 3}")
+    with pytest.raises(SettingsError, match=r"key exclude: a discovered configuration may have at most 100 sets"):
+        load_settings([str(FOLDER)])
+
+
 def test_a_file_that_it_extends_has_the_same_limits() -> None:
     CONFIG.write_text('extend = "more.toml"')
     (FOLDER / "more.toml").write_text('output-file = "out.txt"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -87,9 +88,10 @@ def pack_files(folder: Path) -> list[Path]:
 
 
 def toml_files(folder: Path) -> Iterator[Path]:
-    """The TOML files in ``folder`` and its subfolders. Raises RuleError if a subfolder cannot be read."""
+    """The TOML files in ``folder`` and its subfolders; none if it is not a folder. Raises RuleError if it, or a
+    subfolder, cannot be read."""
     unread: list[str] = []
-    for place, _, names in walk(folder, unread):
+    for place, _, names in walk(folder, unread) if os.path.isdir(folder) else ():
         yield from (Path(place, name) for name in names if name.endswith(".toml"))
     if unread:
         raise RuleError(*unread[:_MOST_LISTED])

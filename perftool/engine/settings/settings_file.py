@@ -21,6 +21,8 @@ FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml
 _TABLE = "habana_perf_tool"
 # Limits per key of a discovered file, because each entry may be compared with every input.
 _MOST_ENTRIES, _LONGEST_TEXTS = 1_000, 64 << 10
+# Each character of a name is compared with each of them.
+_MOST_SETS = 100
 # The longest chain of files that extend each other.
 _MOST_FILES = 20
 
@@ -105,6 +107,9 @@ def _require_harmless(path: Path, values: Mapping[str, Any]) -> None:
         if entries > _MOST_ENTRIES or letters > _LONGEST_TEXTS:
             most = f"at most {_MOST_ENTRIES:,} entries and {_LONGEST_TEXTS >> 10} KiB of text"
             raise SettingsError(f"{_shown(path)}: key {key}: a discovered configuration may have {most} per key")
+        if key == "exclude" and sum(text.count("[") for text in named) > _MOST_SETS:
+            most = f"at most {_MOST_SETS} sets of characters ([...])"
+            raise SettingsError(f"{_shown(path)}: key {key}: a discovered configuration may have {most}")
         if named and row.refused:
             raise SettingsError(f"{_shown(path)}: key {key}: a discovered configuration {row.refused}; {remedy}")
         if not row.path:

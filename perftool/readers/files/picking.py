@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
-from pathlib import Path
 
 from perftool.readers.files.duplicates import without_duplicates
+from perftool.readers.files.globs import is_named_like
 from perftool.readers.files.runs import Chosen, is_recording, newest_run
 
 
@@ -36,4 +35,5 @@ class Wanted:
 
 
 def is_excluded(path: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch(path, pattern) or fnmatch(Path(path).name, pattern) for pattern in patterns)
+    """Whether one of ``patterns`` matches the path of a file or its name."""
+    return is_named_like(path, tuple(patterns))
