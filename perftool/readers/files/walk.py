@@ -23,7 +23,8 @@ def walk(folder: str | Path, unread: list[str]) -> Iterator[tuple[str, list[str]
         if depth > DEEPEST:
             unread.append(f"{place} is more than {DEEPEST} folders deep, so nothing in it was read")
             continue
-        folders, others = [], []
+        folders: list[str] = []
+        others: list[str] = []
         try:
             with os.scandir(place) as entries:
                 for entry in entries:
