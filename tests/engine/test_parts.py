@@ -298,6 +298,15 @@ def test_empty_values_of_a_head_are_bounded_by_the_size_of_the_part(run: list[st
         read_part("many.part")
 
 
+def test_bytes_outside_of_a_part_are_damage(run: list[str]) -> None:
+    """The other bytes may be the part of a slow rank, which no gate would see."""
+    one, other = (Path(path).read_bytes() for path in run[:2])
+    for data in (one + other, one + b"x"):
+        Path("joined.part").write_bytes(data)
+        with pytest.raises(InputError, match=r"other bytes (precede|follow) it"):
+            read_part("joined.part")
+
+
 def test_an_input_that_is_unreadable_without_a_reason_is_refused(run: list[str]) -> None:
     lost = {"path": "x", "kind": "trace", "rank": 0, "bytes": 0, "events": 0, "status": "unreadable", "issues": []}
     with zipfile.ZipFile(run[0]) as archive:

@@ -404,6 +404,65 @@ def test_no_changed_bit_of_a_directory_hides_a_member(path: Path) -> None:
                 assert read.issues or (len(read.graph_nodes) == 1 and bundle.has_host_trace(str(path))), (place, bit)
 
 
+def _after_another(packed: bytes, other: bytes) -> bytes:
+    return other + packed
+
+
+def _before_another(packed: bytes, other: bytes) -> bytes:
+    return packed + other
+
+
+def _before_its_beginning(packed: bytes, other: bytes) -> bytes:
+    return packed + other[:100]
+
+
+def _with_another_as_comment(packed: bytes, other: bytes) -> bytes:
+    return packed[:-2] + struct.pack("<H", len(other)) + other
+
+
+def _around_another(packed: bytes, other: bytes) -> bytes:
+    """Put ``other`` between the members of ``packed`` and their directory."""
+    at = packed.index(_DIRECTORY)
+    end = packed.index(_END)
+    return packed[:at] + other + packed[at : end + 16] + struct.pack("<LH", at + len(other), 0)
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [_after_another, _before_another, _before_its_beginning, _with_another_as_comment, _around_another],
+)
+def test_bytes_outside_of_the_members_of_a_zip_are_damage(
+    joined: Callable[[bytes, bytes], bytes], path: Path, tmp_path: Path
+) -> None:
+    as_zip(path, {"prof-data/host/host_trace.json": HOST, "views/trace_analyzer.json": VIEW})
+    as_zip(tmp_path / "other", {"prof-data/host/host_trace.json": HOST.replace(b": 5", b": 9")})
+    path.write_bytes(joined(path.read_bytes(), (tmp_path / "other").read_bytes()))
+    read = bundle.read(str(path))
+    assert [issue.kind for issue in read.issues] == ["damaged archive"]
+    assert "other bytes" in read.issues[0].message
+    assert "TRC101" in {finding.code for finding in analyze([str(path)]).findings}
+
+
+class _Pipe(io.BytesIO):
+    def seekable(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("file", [io.BytesIO, _Pipe])
+@pytest.mark.parametrize("comment", [b"", b"made by a tool"])
+def test_nothing_is_outside_of_an_archive_however_it_was_written(
+    file: Callable[[], io.BytesIO], comment: bytes, path: Path
+) -> None:
+    written = file()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in MEMBERS.items():
+            with archive.open(name, "w", force_zip64=name.startswith("views")) as member:
+                member.write(content)
+        archive.comment = comment
+    path.write_bytes(written.getvalue())
+    assert [issue.kind for issue in bundle.read(str(path)).issues] == ["not read"]
+
+
 def test_a_member_listed_as_a_link_is_damage(path: Path) -> None:
     as_zip(path, {"prof-data/host/host_trace.json": HOST, "views/trace_analyzer.json": VIEW})
     whole = bytearray(path.read_bytes())

@@ -33,6 +33,7 @@ from perftool.engine.ranks.plain import from_plain, to_plain
 from perftool.errors import LONGEST_REASON, InputError, PerfToolError
 from perftool.model.inputs import InputFile
 from perftool.model.rule import Rule
+from perftool.readers.files.zip_layout import stray_bytes
 from perftool.store.catalog import catalog
 from perftool.store.rank_export import EXPORTED
 from perftool.store.readings import Reading
@@ -109,7 +110,9 @@ def read_part(path: str) -> PartFile:
         # Reading a device file or a pipe might never end.
         raise InputError(f"{path}: not a regular file, so not a part")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            if stray := stray_bytes(file, archive):
+                raise ValueError(stray)
             require_size(archive, os.path.getsize(path))
             text = content(archive, _HEAD, LARGEST_HEAD)
             require_few_values(text, os.path.getsize(path))

@@ -26,6 +26,7 @@ from perftool.model.inputs import UNREAD, ImportIssue, ReadingKind
 from perftool.model.records import LogReading, combine
 from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.stream import ZIP_METHODS, ByteStream
+from perftool.readers.files.zip_layout import stray_bytes, zip_end
 from perftool.readers.nodes import analyzed_nodes, first_bytes, post_graph
 
 MOST_MEMBERS = 20_000
@@ -35,9 +36,7 @@ MOST_RATIO = 200
 _ANY_RATIO_BYTES = 32 << 20
 # A directory entry in a zip takes 46 bytes plus the name.
 _MOST_DIRECTORY_BYTES = MOST_MEMBERS * 512
-_ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
-_ZIP_END, _ZIP64_END, _ZIP64_AT = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
-_LONGEST_END = (64 << 10) + 22 + 20 + 56
+_ZIP, _ZIP_END, _GZIP = b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b"
 # The flags of a member that is encrypted, and of one whose name is UTF-8.
 _ENCRYPTED, _UTF_8 = 1, 0x800
 _BLOCK = 1 << 20
@@ -174,7 +173,7 @@ class _Members:
         file = self._open.enter_context(_ZipFile(self._path))
         try:
             archive = self._open.enter_context(zipfile.ZipFile(file))
-            stated = _stated_entries(file)
+            stated, stray = zip_end(file).entries, stray_bytes(file, archive)
         except _DAMAGE as error:
             raise InputError(f"{self._path}: the archive is damaged or cut off ({error})") from None
         entries = archive.infolist()
@@ -183,6 +182,8 @@ class _Members:
             self.issues.append(
                 ImportIssue("damaged archive", 1, f"the archive lists {len(entries):,} files, but states {stated:,}")
             )
+        if stray is not None:
+            self.issues.append(ImportIssue("damaged archive", 1, f"the archive is damaged: {stray}"))
         for info in entries:
             # zipfile compares only the members that it opens, so a changed name would hide its member.
             if not _is_listed_as_stored(file, info):
@@ -325,19 +326,6 @@ class _ZipFile(io.FileIO):
         if size is not None and size > _MOST_DIRECTORY_BYTES:
             raise _BoundError(f"{self.name!s}: more files than the {MOST_MEMBERS:,} that a profiler writes")
         return super().read(size)
-
-
-def _stated_entries(file: IO[bytes] | io.FileIO) -> int:
-    """The number of members according to the end of the zip ``file``, which is found as zipfile finds it."""
-    size = file.seek(0, io.SEEK_END)
-    file.seek(-min(size, _LONGEST_END), io.SEEK_END)
-    tail = file.read(_LONGEST_END)
-    at = len(tail) - 22
-    if tail[at : at + 4] != _ZIP_END or tail[-2:] != b"\0\0":
-        at = tail.rfind(_ZIP_END)
-    if tail[max(at - 20, 0) : at].startswith(_ZIP64_AT) and tail[max(at - 76, 0) : at].startswith(_ZIP64_END):
-        return int.from_bytes(tail[at - 44 : at - 36], "little")
-    return int.from_bytes(tail[at + 10 : at + 12], "little")
 
 
 def _is_listed_as_stored(file: io.FileIO, info: zipfile.ZipInfo) -> bool:
