@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from perftool.model.valid_text import valid_text
+
 _UNUSUAL = re.compile(r"[^\x20-\x7e]")
 _UNUSUAL_IN_LINES = re.compile(r"[^\n\x20-\x7e]")
 _NO_ASCII = re.compile(r"[^\x00-\x7e]")
@@ -117,7 +119,7 @@ def xml_text(text: str) -> str:
 
 def json_text(text: str) -> str:
     """Escape lone surrogates, because UTF-8 cannot encode them."""
-    return _LONE_SURROGATE.sub(_escape, text)
+    return valid_text(text)
 
 
 # A zero-width space after these characters prevents mentions and links on GitHub, GitLab and in chats; a backslash does

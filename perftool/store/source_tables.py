@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perftool.model import vendors
 from perftool.model.inputs import InputFile
 from perftool.model.metrics import metric_kinds
+from perftool.model.valid_text import valid_text
 from perftool.op_costs.model import KINDS
 from perftool.store.device_signs import device_signs
 from perftool.store.facts import device_facts, named_devices
@@ -49,17 +49,11 @@ def source_tables(
     return {name: [tuple(map(_as_text, row)) for row in rows] for name, rows in tables.items()}
 
 
-# Surrogates other than those that stand for a byte of a file name (surrogateescape).
-_LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-
-
 def _as_text(value: Any) -> Any:
-    """Escape bytes in file names that are not UTF-8, and lone surrogates from JSON and pickles, because tables can only
-    contain valid text."""
+    """Escape what UTF-8 cannot encode, such as bytes in file names, because tables can only contain valid text."""
     if not isinstance(value, str) or value.isascii():
         return value
-    escaped = _LONE.sub(lambda found: f"\\u{ord(found[0]):04x}", value)
-    text = escaped.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    text = valid_text(value)
     # Return the same object, because thousands of rows may share one text, and copies would need gigabytes.
     return value if text == value else text
 

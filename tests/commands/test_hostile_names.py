@@ -5,6 +5,7 @@ Checks every output of every command on a trace in which every name tries to do 
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from pathlib import Path
 
@@ -170,3 +171,29 @@ def test_a_line_feed_in_a_name_begins_no_line(tmp_path: Path, run: Run) -> None:
     assert "forged" in shown
     assert not _CONTROL.findall(shown)
     assert "\n" not in shown
+
+
+HALF = "x\ud800"
+
+
+@pytest.mark.parametrize("name", ["ds_config.json", "metrics-rank0.json", "metrics-rank0.txt", "nccl_trace_rank_0"])
+def test_half_a_surrogate_pair_in_a_file_beside_a_trace_is_text(name: str, tmp_path: Path, run: Run) -> None:
+    """Neither tables nor reports can contain it, although JSON and pickles can."""
+    statistics = {"TotalNumber": 1, "TotalTime": 5, "AvgTime": 5.0, "recipe": [[HALF, 5]]}
+    record = {"metric_name": "graph_compilation", "triggered_by": HALF, "statistics": statistics}
+    printed = (
+        f"Metric name: graph_compilation\nTriggered by: x\nStatistics:\n\tTotalNumber: 1\n\trecipe: {[(HALF, 5)]}\n"
+    )
+    entry = {"frames": [{"name": HALF, "filename": HALF, "line": 3}], "pg_id": 0, "process_group": ("0", HALF)}
+    entry |= {"collective_seq_id": 1, "op_id": 1, "profiling_name": HALF, "state": HALF, "input_sizes": [[3]]}
+    groups = {"0": {"name": "0", "desc": HALF, "ranks": "[0, 1]"}}
+    content = {
+        "ds_config.json": json.dumps({"train_batch_size": 1, "optimizer": {"type": HALF, HALF: [HALF]}}).encode(),
+        "metrics-rank0.json": json.dumps([record]).encode(),
+        "metrics-rank0.txt": printed.encode(),
+        "nccl_trace_rank_0": pickle.dumps({"version": "2.10", "pg_config": groups, "entries": [entry]}, protocol=2),
+    }
+    (tmp_path / "rank0.json").write_bytes(document([x("aten::mm", 0, 10)]))
+    (tmp_path / name).write_bytes(content[name])
+    for arguments in (("analyze", str(tmp_path), "--full"), ("query", str(tmp_path), "SELECT * FROM inputs")):
+        assert run(*arguments) == 0

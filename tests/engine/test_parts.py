@@ -307,6 +307,18 @@ def test_bytes_outside_of_a_part_are_damage(run: list[str]) -> None:
             read_part("joined.part")
 
 
+def test_half_a_surrogate_pair_in_a_part_is_text(run: list[str]) -> None:
+    with zipfile.ZipFile(run[0]) as archive:
+        text = json.dumps(json.loads(archive.read("part.json"))["parts"])
+    for name, shown in ((r"\ud800", r"\ud800"), (r"\udce4", r"\xe4")):
+        Path("half.part").write_bytes(
+            changed(run[0], parts=json.loads(text.replace("rank0.json", f"rank0{name}.json")))
+        )
+        found = analyze(["half.part"], RULES)
+        assert {read.path for read in found.inputs if read.kind == "trace"} == {f"node000/rank0{shown}.json"}
+        assert render_json(found)
+
+
 def test_an_input_that_is_unreadable_without_a_reason_is_refused(run: list[str]) -> None:
     lost = {"path": "x", "kind": "trace", "rank": 0, "bytes": 0, "events": 0, "status": "unreadable", "issues": []}
     with zipfile.ZipFile(run[0]) as archive:

@@ -33,6 +33,7 @@ from perftool.engine.ranks.plain import from_plain, to_plain
 from perftool.errors import LONGEST_REASON, InputError, PerfToolError
 from perftool.model.inputs import InputFile
 from perftool.model.rule import Rule
+from perftool.model.valid_text import valid_json
 from perftool.readers.files.zip_layout import stray_bytes
 from perftool.store.catalog import catalog
 from perftool.store.rank_export import EXPORTED
@@ -116,7 +117,7 @@ def read_part(path: str) -> PartFile:
             require_size(archive, os.path.getsize(path))
             text = content(archive, _HEAD, LARGEST_HEAD)
             require_few_values(text, os.path.getsize(path))
-            head = json.loads(text)
+            head = json.loads(valid_json(text.decode()))
             if not isinstance(head, dict) or head.get("format") != FORMAT:
                 raise InputError(f"{path}: not a part made by {FORMAT.split()[0]}")
             _require_ours(path, head)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perftool.model.records import ConfigEntry, ConfigSource, LogReading
+from perftool.model.valid_text import valid_json
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.quoted import keys_in
 from perftool.readers.text.text_lines import Source, read_lines
@@ -100,7 +101,7 @@ def _text(source: Source, tally: IssueTally) -> str:
 
 def _parsed(text: str, tally: IssueTally) -> object:
     try:
-        return json.loads(text)
+        return json.loads(valid_json(text))
     except json.JSONDecodeError as error:
         tally.note("bad JSON", f"the file is not valid JSON: {error.msg} in line {error.lineno}")
     except (ValueError, RecursionError):

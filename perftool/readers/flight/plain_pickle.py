@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perftool.errors import InputError
+from perftool.model.valid_text import valid_text
 
 # Dumps of the flight recorder nest six levels deep.
 _DEEPEST = 64
@@ -65,8 +66,12 @@ def load_plain(data: bytes) -> Any:
     """Load a pickle of plain values. Raises InputError if it is damaged or contains anything else."""
     machine = _Machine(len(data))
     try:
-        for code, argument, _ in pickletools.genops(data):
+        at = 0
+        for code, argument, place in pickletools.genops(data):
             machine.do(code.name, argument)
+            at = place or 0
+        if at + 1 < len(data):
+            raise ValueError("other bytes follow its end")
         return machine.result()
     except _Refused as refused:
         raise InputError(f"refused: the pickle {refused}") from None
@@ -87,7 +92,7 @@ class _Machine:
     def do(self, name: str, argument: Any) -> None:
         """Execute one operation. Raises _Refused if no flight recorder uses it."""
         if name in _OF_ARGUMENT:
-            self._stack.append(_Made(argument))
+            self._stack.append(_Made(valid_text(argument) if isinstance(argument, str) else argument))
         elif name in _GETS:
             self._get(int(argument))
         elif name in _PUTS:

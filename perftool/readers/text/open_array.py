@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from perftool.model.valid_text import valid_json
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.quoted import string_end, with_strings
 from perftool.readers.text.text_lines import TextLine
@@ -59,6 +60,7 @@ def _depth(text: str) -> int:
 
 def _decode(text: str, start: re.Pattern[str], tally: IssueTally) -> Iterator[dict[str, Any]]:
     """Yield every object in ``text``, which must not begin inside an object."""
+    text = valid_json(text)
     at, left = text.find("{"), _MOST_WORK * len(text) + _LEAST_WORK
     while at >= 0:
         try:

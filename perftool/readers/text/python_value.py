@@ -7,6 +7,8 @@ import json
 import re
 import warnings
 
+from perftool.model.valid_text import valid_json
+
 # Strings, and everything that JSON writes differently: tuples, None, booleans, numeric keys. The limits keep the time
 # linear and the memory small, because a pattern keeps a state per escape, and any digit of a number could begin a key.
 _TOKEN = re.compile(
@@ -22,7 +24,7 @@ def parsed(text: str) -> object:
     Raises ValueError or RecursionError for anything else. Python's own parser would take quadratic time for some texts
     (f-strings), and up to 500 times the memory for others.
     """
-    return json.loads(_TOKEN.sub(_as_json, text))
+    return json.loads(valid_json(_TOKEN.sub(_as_json, text)))
 
 
 def _as_json(found: re.Match[str]) -> str:
