@@ -44,3 +44,11 @@ def test_circular_links_and_repeated_stars_terminate(tmp_path: Path) -> None:
     assert len(matches("**/d/" * 20 + "x.json")) == 1
     # Each part of the pattern reads a folder only once, so the number of paths does not multiply.
     assert len(matches("*/" * 40 + "*")) < 20
+
+
+@pytest.mark.parametrize("pattern", ["?", "[-]", "**", "*"])
+def test_a_matching_file_with_the_name_of_stdin_is_a_file(pattern: str) -> None:
+    Path("./-").touch()
+    found = matches(pattern)
+    assert "./-" in found
+    assert "-" not in found

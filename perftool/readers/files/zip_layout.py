@@ -13,6 +13,7 @@ _LONGEST_END = (64 << 10) + _END_BYTES + _ZIP64_BYTES
 # The flag of a member whose sizes follow its content, and the lengths of such a descriptor: 4 or 8 bytes for each size,
 # with or without a signature.
 _DESCRIBED = 8
+_NO_GAP: tuple[int, ...] = (0,)
 _DESCRIPTORS = (12, 16, 20, 24)
 
 
@@ -55,14 +56,14 @@ def stray_bytes(file: IO[bytes] | io.FileIO, archive: zipfile.ZipFile) -> str | 
     begin, stop = end.directory
     if stop != end.at:
         return "other bytes precede it, or its directory"
-    place, gaps = 0, (0,)
+    place, gaps = 0, _NO_GAP
     for entry in sorted(archive.infolist(), key=lambda entry: entry.header_offset):
         if entry.header_offset - place not in gaps or entry.header_offset > begin:
             return f"other bytes precede {entry.filename}"
         file.seek(entry.header_offset + 26)
         lengths = file.read(4)
         place = entry.header_offset + 30 + _number(lengths, 0, 2) + _number(lengths, 2, 2) + entry.compress_size
-        gaps = _DESCRIPTORS if entry.flag_bits & _DESCRIBED else (0,)
+        gaps = _DESCRIPTORS if entry.flag_bits & _DESCRIBED else _NO_GAP
     return None if begin - place in gaps else "other bytes precede its directory"
 
 
