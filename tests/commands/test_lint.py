@@ -164,7 +164,7 @@ def test_a_line_feed_in_the_name_of_a_missing_file_begins_no_line(run: Run, comm
 def test_a_trace_cut_before_its_events_exits_2(run: Run) -> None:
     assert run("lint", trace("half.json", '{"schemaVersion": 1, "deviceProper')) == 2
     assert run.err.startswith("habana_perf_tool: half.json: ")
-    assert run.err.endswith("without traceEvents, so not a trace\n")
+    assert run.err.endswith("without a traceEvents array, so not a trace\n")
 
 
 NO_LENGTH = document([step(0, 0, 0), x("aten::mm", 0, 0), step(1, 0, 0), x("aten::mm", 0, 0)]).decode()

@@ -256,7 +256,7 @@ def test_lines_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_lines_without_events_are_not_a_trace() -> None:
-    with pytest.raises(Exception, match="without traceEvents"):
+    with pytest.raises(Exception, match="without a traceEvents array"):
         read(b'{"a": 1}\n{"b": 2}\n')
 
 
