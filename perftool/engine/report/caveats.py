@@ -15,7 +15,6 @@ _OVERLOADED = "TRC111"
 _BUSY, _OTHERS = 0.9, 0.5
 # With a larger share of waiting, the times of ops say little about the run.
 _HIDING = 0.25
-_BY_OTHERS = "The machine was overloaded"
 # The rule that reports the time that the profiler takes.
 _PROFILED = "TRC105"
 # The rule for calls whose time varies. A finding of it without advice means that other work disturbed the recording.
@@ -86,16 +85,19 @@ def _inflated(run: VerdictInput) -> str:
     return f"The profiler takes {taken} and slows small ops most: without it, steps are shorter and gains are smaller."
 
 
+def is_overloaded(findings: Sequence[Finding]) -> bool:
+    """Whether threads of the run waited for a core."""
+    return _finding(findings, _OVERLOADED) is not None
+
+
 def overload_sentence(findings: Sequence[Finding]) -> str:
     """A sentence on threads that waited for a core; empty if the machine was not overloaded."""
     found = _finding(findings, _OVERLOADED)
     if found is None:
         return ""
     share, waited, recorded = (found.evidence[name] for name in ("waited_ratio", "waited_ns", "recorded_ns"))
-    busy, others = found.evidence.get("busy_ratio"), found.evidence.get("others")
-    crowded = found.evidence.get("crowded") and busy is not None and others is not None and busy > _BUSY
-    by_itself = crowded and others * recorded < _OTHERS * waited
-    cause = "The run has more busy threads and loader workers than cores" if by_itself else _BY_OTHERS
+    crowded = "The run has more busy threads and loader workers than cores"
+    cause = crowded if _by_itself(found) else "The machine was overloaded"
     gains = ", and gains are upper bounds" if any(one.gain and one.advice for one in findings) else ""
     return (
         f"{cause}: threads of the run waited for a core for {format_ratio(share)} of the recorded time "
@@ -107,12 +109,17 @@ def unusable_sentence(findings: Sequence[Finding]) -> str:
     """A sentence on other processes that overloaded the machine so much that it hides what limits the run; else
     empty."""
     found = _finding(findings, _OVERLOADED)
-    if found is None or found.evidence["waited_ratio"] < _HIDING:
+    if found is None or found.evidence["waited_ratio"] < _HIDING or _by_itself(found):
         return ""
-    said = overload_sentence(findings)
-    if not said.startswith(_BY_OTHERS):
-        return ""
-    return f"{said} Record again on free cores: the times below include this waiting."
+    return f"{overload_sentence(findings)} Record again on free cores: the times below include this waiting."
+
+
+def _by_itself(overloaded: Finding) -> bool:
+    """Whether the run alone overloaded the machine, according to the finding that it was ``overloaded``."""
+    busy, others = overloaded.evidence.get("busy_ratio"), overloaded.evidence.get("others")
+    if not overloaded.evidence.get("crowded") or busy is None or others is None or busy <= _BUSY:
+        return False
+    return bool(others * overloaded.evidence["recorded_ns"] < _OTHERS * overloaded.evidence["waited_ns"])
 
 
 def _disturbed(findings: Sequence[Finding], headline: str) -> str:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perftool.engine.report.causes import LARGE, clause_of
-from perftool.engine.report.caveats import UNSTABLE, caveat_sentences, overload_sentence, unusable_sentence
+from perftool.engine.report.caveats import (
+    UNSTABLE,
+    caveat_sentences,
+    is_overloaded,
+    overload_sentence,
+    unusable_sentence,
+)  # fmt: skip
 from perftool.engine.report.complete_steps import median_step_ns
 from perftool.engine.report.device_words import (
     busy_detail,
@@ -103,8 +109,8 @@ def verdict(run: VerdictInput) -> Verdict:
             headline = limit if _gains_below(_TABLE_ONLY, first) else f"{limit} {headline}"
             detail, most = busy_detail(run), work_sentences(run) or most
     elif limit := limit_sentence(run):
-        headline = f"{limit} No known cause of lost time was found." if run.device == "cpu" else limit
-        headline = unusable_sentence(findings) or headline
+        unknown = f"{limit} No known cause of lost time was found." if run.device == "cpu" else limit
+        headline = unusable_sentence(findings) or unknown
         detail, most = busy_detail(run), work_sentences(run) or most
     else:
         headline, most = _nothing_found(run), work_sentences(run) or most
@@ -197,7 +203,7 @@ def _certain_gain(first: Finding | None, findings: Sequence[Finding], step_ns: i
     """
     if first is None:
         return 0
-    loose = loss.name != _NO_CORE and first.gain and first.gain.kind == "bound" and overload_sentence(findings)
+    loose = loss.name != _NO_CORE and first.gain and first.gain.kind == "bound" and is_overloaded(findings)
     return max(0, weight_ns(first, step_ns)) / (LOOSE if loose else 1)
 
 

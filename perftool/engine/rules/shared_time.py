@@ -9,7 +9,7 @@ from typing import Any
 from perftool.model.report import Finding, Overlap
 
 Span = tuple[int, int]
-# A finding without intervals of its own may give, in this column, a list of {ts, dur} that its time lies in.
+# The column in which a rule without intervals of its own gives intervals that contain its time: a list of {ts, dur}.
 WITHIN = "within"
 # Below this share of the shorter list of intervals, only the edges of two findings overlap.
 _MOSTLY = 0.5
@@ -21,7 +21,7 @@ _MOST_COMPARED = 12
 
 @dataclass(frozen=True)
 class HostTime:
-    """Examples of the host time that a finding counts. With ``inside``, its time is only known to lie in them."""
+    """Examples of the host time that a finding counts. With ``inside``, it is only known that they contain its time."""
 
     spans: tuple[Span, ...]
     inside: bool = False
@@ -41,7 +41,7 @@ def with_overlaps(findings: Sequence[Finding], times: Mapping[int, HostTime], st
     """Add to each of ``findings`` the larger ones on its rank that count the same time, if that is known.
 
     ``times`` maps the ``id()`` of a finding to its host time. Two gains overlap if they do not fit in a step of
-    ``step_ns``, or if most of their intervals are the same. If one of them is only known to lie in its intervals, they
+    ``step_ns``, or if most of their intervals are the same. If the intervals of one of them only contain its time, they
     may overlap.
     """
     done: list[Finding] = []

@@ -14,7 +14,7 @@ from perftool.errors import SettingsError
 from perftool.model.toml_text import parse_toml
 from perftool.readers.files.matching import OutsideFolderError, matches
 from perftool.readers.files.small_file import read_small
-from perftool.readers.files.stream import STDIN
+from perftool.readers.files.stream import as_file
 
 # The names of configuration files, in the order in which they are looked for in a folder.
 FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml")
@@ -191,11 +191,7 @@ def _from_here(folder: Path, path: Any, ending: str) -> Any:
     """The path or paths of a key. A string is not a path if it is empty or lacks ``ending``, and is then kept."""
     if isinstance(path, list):
         return [_from_here(folder, part, ending) for part in path]
-    if not path or not path.endswith(ending):
-        return path
-    found = os.path.relpath(folder / path)
-    # "-" alone means stdin.
-    return os.path.join(os.curdir, found) if found == STDIN else found
+    return as_file(os.path.relpath(folder / path)) if path and path.endswith(ending) else path
 
 
 def _real(path: Path) -> Path:

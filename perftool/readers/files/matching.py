@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import filter as names_like
 from pathlib import Path
 
-from perftool.readers.files.stream import STDIN
+from perftool.readers.files.stream import as_file
 
 _MARKS = set("*?[")
 _Seen = set[tuple[int, int]]
@@ -36,8 +36,7 @@ def matches(pattern: str, within: Path | None = None) -> list[str]:
         places = _folders_below(places, within) if part == "**" else list(_children(places, part, within))
     if whole.name == "**":
         places += _children(places, "*", within)
-    # "-" alone means stdin.
-    return sorted({os.path.join(os.curdir, STDIN) if str(place) == STDIN else str(place) for place in places} - {"."})
+    return sorted({as_file(str(place)) for place in places} - {"."})
 
 
 def _children(places: Iterable[Path], part: str, within: Path | None) -> Iterator[Path]:

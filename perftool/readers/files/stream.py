@@ -198,6 +198,11 @@ def whole(path: str, most: int, what: str = "such a file") -> bytes:
     return bytes(data)
 
 
+def as_file(path: str) -> str:
+    """``path`` in a form that cannot mean stdin: a file that is named like STDIN gets a folder before its name."""
+    return os.path.join(os.curdir, path) if path == STDIN else path
+
+
 def reads_once(path: str) -> bool:
     """Whether ``path`` can be read only once, like stdin or a pipe (``<(zcat trace.json.gz)``)."""
     return path == STDIN or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
