@@ -160,11 +160,11 @@ def _require_named(found: Inputs) -> None:
             f"{unread_parts_text(found.unread_parts)}; a gate needs every rank, so name what to read, or leave the "
             "parts out with --exclude '*.part'"
         )
-    if found.unread_ranks:
-        trace, *rest = found.unread_ranks
+    if found.doubts:
+        first, *rest = found.doubts
         raise InputError(
-            f"{trace}{f' and {len(rest)} more' if rest else ''}: left out as another recording, but no other trace of "
-            "this rank is read; a gate needs every rank, so join the recordings with --as-one-run, or pick one with "
+            f"{first.trace}{f' and {len(rest)} more' if rest else ''}: left out as another recording, but {first.why}; a "
+            "gate needs every rank of the newest recording, so join the recordings with --as-one-run, or pick one with "
             "--run NAME"
         )
     if not found.unread:

@@ -23,7 +23,7 @@ from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.matching import is_pattern, matches
 from perftool.readers.files.picking import Wanted, is_excluded
 from perftool.readers.files.remote import is_url, list_url, shown_path
-from perftool.readers.files.runs import Chosen, is_recording, newest_profiles, require_one_run
+from perftool.readers.files.runs import Chosen, Doubt, is_recording, newest_profiles, require_one_run
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
 from perftool.readers.files.unchanged import once_per_file
 from perftool.readers.files.walk import walk
@@ -62,7 +62,7 @@ class Inputs:
     ``device``: the name of a device, or a file of peak rates. It overrides the device in the traces.
     ``named``: files that were given directly or by a pattern rather than by their folder.
     ``unread_parts``: parts that are not read, because their folder contains traces.
-    ``unread_ranks``: traces of other runs whose ranks this one lacks.
+    ``doubts``: traces that were left out as other runs, which may be wrong.
     """
 
     traces: tuple[str, ...]
@@ -75,7 +75,7 @@ class Inputs:
     device: str | None = None
     named: frozenset[str] = frozenset()
     unread_parts: tuple[str, ...] = ()
-    unread_ranks: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ def find_inputs(
         left_out=left_out,
         named=frozenset(chain(*itself)),
         unread_parts=unread_parts,
-        unread_ranks=tuple(one for found in expanded for one in found.unread_ranks if one not in read),
+        doubts=tuple(doubt for found in expanded for doubt in found.doubts if doubt.trace not in read),
     )
 
 
@@ -242,7 +242,7 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     others = (*picked.others, *profiled.others, *kept.others)
     unread_parts = tuple(file for file in parts if Path(file).parent not in other_folders and wanted.allows(file))
-    return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts, picked.unread_ranks)
+    return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts, picked.doubts)
 
 
 def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:

@@ -278,7 +278,8 @@ def test_a_gate_needs_the_ranks_of_a_recording_that_is_left_out(run: Run, world:
         )
     sentence = (
         "habana_perf_tool: folder/rank1.json: left out as another recording, but no other trace of this rank is read; "
-        "a gate needs every rank, so join the recordings with --as-one-run, or pick one with --run NAME\n"
+        "a gate needs every rank of the newest recording, so join the recordings with --as-one-run, or pick one with "
+        "--run NAME\n"
     )
     for gate in (["lint", "folder"], ["diff", "folder", "folder", "--fail-if", "slower:5%"]):
         assert run(*gate) == 2
@@ -287,6 +288,34 @@ def test_a_gate_needs_the_ranks_of_a_recording_that_is_left_out(run: Run, world:
     assert ("no trace of 1 of the run's 3 ranks was read: rank 1" in run.out) == bool(world)
     assert run("lint", "folder", "--run", "rank1", "--select", "GAP101") == 0
     assert run("lint", "folder", "--as-one-run", "--select", "GAP101") == 0
+
+
+@pytest.mark.parametrize(
+    ("names", "broken", "why"),
+    [
+        ("host_1.{}00000000 host_2.{}00000001", "no trace",
+         "it cannot be read, so it may be the newest one, or one of the ranks"),
+        ("host_1.{}00000000 host_2.{}99999999", None, "it was recorded at the same time, and does not state its rank"),
+        ("host_1.{}00000000 host_1.{}99999999", '{"traceEvents": [{"ph": "X"}]}',
+         "it is newer, although incomplete (only part of a recording: "),
+        ("host_1.{}00000000 host_1.{}99999999", None, None),
+        ("host_1.{}99999999 host_2.10000000000000000", "no trace", None),
+    ],
+    ids=["unreadable", "same time", "newer", "the same process again", "unreadable, but long ago"],
+)  # fmt: skip
+def test_a_gate_needs_to_know_which_recording_is_the_newest(
+    run: Run, names: str, broken: str | None, why: str | None
+) -> None:
+    at = 1.7e15
+    events = [x(f"aten::mm{number}", at + 10 * number, 5) for number in range(200)]
+    paths = [f"folder/{name}.pt.trace.json" for name in names.format("17000000000", "17000000000").split()]
+    for path, text in zip(paths, (None, broken), strict=True):
+        trace(path, text or json.dumps({"traceEvents": events}))
+    assert run("lint", "folder", "--select", "GAP101") == (2 if why else 0)
+    left = paths[0] if why and "same time" in why else paths[1]
+    assert (f"habana_perf_tool: {left}: left out as another recording, but {why}" in run.err) == bool(why)
+    assert run("analyze", "folder") == 0
+    assert run("lint", "folder", "--exclude", left, "--select", "GAP101") == 0
 
 
 @pytest.mark.parametrize("events", [[], [{"ph": "M", "name": "process_name"}]])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -130,11 +130,19 @@ class _Recording:
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """A trace that was left out as another recording, and why this may be wrong."""
+
+    trace: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Chosen:
     """The files of the selected run, a note about files that are not read, and the files of other runs (``others``).
 
     ``aside``: duplicates of other files. ``unread_parts``: parts that are not read, because their folder contains
-    traces. ``unread_ranks``: traces of other runs whose ranks the selected run lacks, although it may have had them.
+    traces. ``doubts``: traces of other runs that may belong to the selected run, or may be what to analyse instead.
     """
 
     files: tuple[str, ...]
@@ -142,7 +150,7 @@ class Chosen:
     others: tuple[str, ...] = ()
     aside: tuple[SetAside, ...] = ()
     unread_parts: tuple[str, ...] = ()
-    unread_ranks: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
 
 def is_recording(path: str) -> bool:
@@ -198,7 +206,7 @@ def newest_run(folder: str, traces: Sequence[str], wanted: str | None = None) ->
         tuple(chosen.files),
         _note(folder, chosen, newest_first),
         _other_files(chosen, newest_first),
-        unread_ranks=_lacking(chosen, runs),
+        doubts=tuple(_doubts(chosen, newest_first)),
     )
 
 
@@ -242,13 +250,39 @@ def _other_files(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
     return tuple(file for run in runs if run is not chosen for file in run.files)
 
 
-def _lacking(chosen: Run, runs: Iterable[Run]) -> tuple[str, ...]:
-    """The traces of other ``runs`` whose ranks ``chosen`` lacks. A wrong clock may have made them another run."""
-    if len(chosen.ranks) < len(chosen.files):
-        return ()
-    alike = (run for run in runs if run.world_size == chosen.world_size and run.ranks - chosen.ranks)
+def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
+    newer = newest_first[: newest_first.index(chosen)]
+    for run in newest_first:
+        if run is chosen:
+            continue
+        trace = run.files[0]
+        if missing := _ranks_lacking(chosen, run):
+            yield from (Doubt(file, "no other trace of this rank is read") for file in missing)
+        elif not identify(trace).readable:
+            if run.saved_ns > chosen.saved_ns - _APART_NS:
+                yield Doubt(trace, "it cannot be read, so it may be the newest one, or one of the ranks")
+        elif run in newer and run.kind_of_step == chosen.kind_of_step:
+            yield Doubt(trace, f"it is newer, although incomplete ({run.lacks})")
+        elif _may_be_rank_of(chosen, run):
+            yield Doubt(trace, "it was recorded at the same time, and does not state its rank")
+
+
+def _ranks_lacking(chosen: Run, other: Run) -> list[str]:
+    """The traces of ``other`` whose ranks ``chosen`` lacks. A wrong clock may have made them another run."""
+    if len(chosen.ranks) < len(chosen.files) or chosen.world_size != other.world_size:
+        return []
     ranks = {None, *chosen.ranks}
-    return tuple(file for run in alike for file in run.files if identify(file).rank not in ranks)
+    return [file for file in other.files if identify(file).rank not in ranks]
+
+
+def _may_be_rank_of(chosen: Run, other: Run) -> bool:
+    """Whether ``other`` was recorded by another process while ``chosen`` was, and neither is known to be complete."""
+    if other.ranks or other.world_size or len(chosen.files) == chosen.world_size or chosen.processes & other.processes:
+        return False
+    if not (chosen.span_ns and other.span_ns and chosen.processes and other.processes):
+        return False
+    first, second = ((run.span_ns[0], max(run.saved_ns, *run.span_ns)) for run in (chosen, other))
+    return first[0] <= second[1] and second[0] <= first[1]
 
 
 def _note(folder: str, chosen: Run, newest_first: Sequence[Run]) -> str:
