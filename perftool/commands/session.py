@@ -161,11 +161,11 @@ def _require_named(found: Inputs) -> None:
             "parts out with --exclude '*.part'"
         )
     if found.doubts:
-        first, *rest = found.doubts
+        doubt, *rest = found.doubts
         raise InputError(
-            f"{first.trace}{f' and {len(rest)} more' if rest else ''}: left out as another recording, but {first.why}; a "
-            "gate needs every rank of the newest recording, so join the recordings with --as-one-run, or pick one with "
-            "--run NAME"
+            f"{doubt.trace}{f' and {len(rest)} more' if rest else ''}: left out as another recording, but {doubt.why}; "
+            "a gate needs every rank of the newest recording, so join the recordings with --as-one-run, or pick one "
+            "with --run NAME"
         )
     if not found.unread:
         return
