@@ -610,6 +610,35 @@ def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> N
     assert "Time by function, outside PyTorch: encode (run.py:8) 70.0 %, 2 calls; score (run.py:14) 26.0 %." in said
 
 
+@pytest.mark.parametrize(
+    ("outer", "times", "said"),
+    [
+        ("run.py(20): update", 1, "The steps take only 8.00 ms, all within one call of update (run.py:20): if the"),
+        ("run.py(20): update", 100, ""),
+        ("run.py(20): update", 4, ""),
+        ("run.py(20): main", 1, ""),
+    ],
+    ids=["one call", "a long recording", "a call for each step", "the main function"],
+)
+def test_a_short_recording_within_one_call_may_not_show_what_the_program_does_between(
+    tmp_path: Path, outer: str, times: int, said: str
+) -> None:
+    """Reinforcement learning, for example, collects data between its updates."""
+    length = 2000 * times if times == 100 else 2000
+    steps = [step(k + 1, length * k, length) for k in range(4)]
+    calls = 4 if times == 4 else 1
+    outside = [python(outer, 4 * length // calls * k, 4 * length // calls, k + 2) for k in range(calls)]
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([
+        *steps, python("run.py(3): <module>", 0, 4 * length, 1), *outside,
+        *(x("aten::mul", length * k, length // 2) for k in range(4)),
+    ]))  # fmt: skip
+
+    caveats = analyze([str(path)]).verdict.caveats
+    assert said in caveats
+    assert ("all within one call" in caveats) == bool(said)
+
+
 def test_a_call_that_ran_when_the_recording_began_counts_with_the_later_calls(tmp_path: Path) -> None:
     """The recording begins inside a call of encode, so that call has no line."""
 

@@ -30,7 +30,7 @@ _MISSING = "TRC107"
 def caveat_sentences(run: VerdictInput, headline: str) -> tuple[str, ...]:
     """Sentences that do not repeat the ``headline``. Any of them may be empty."""
     return (
-        _lengths(run, headline), run.passed_on, _missing(run.findings), _inflated(run),
+        _lengths(run, headline), run.passed_on, _missing(run.findings), run.on_cpu.narrow, _inflated(run),
         _disturbed(run.findings, headline),
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from perftool.engine.report.causes import cut_name
 from perftool.engine.rules.stretches import FunctionTime, lines_run
 from perftool.model.own_code import Line
 from perftool.store.trace_store import TraceStore
-from perftool.units import format_ratio
+from perftool.units import NS_PER_MS, format_ns, format_ratio
 
 # A function with a larger share is the whole program or its main loop, so the functions that it calls are named
 # instead.
@@ -20,6 +20,7 @@ _WEIGHTY = 0.05
 # If the largest function has a smaller share, the user's functions do not show where the time goes.
 _LARGEST = 0.2
 _MOST_NAMED = 3
+_CALLED_ONCE = ("<module>", "main")
 # An optimizer with a smaller share is not named.
 _LARGE_OPTIMIZER = 0.15
 # The optimizer that takes the most time on the first rank, except for optimizers that call another one. The last call
@@ -33,6 +34,8 @@ FROM calls AS c JOIN windows AS w ON w.rank = c.rank AND c.ts >= w.host_ts AND c
 WHERE (next_ts IS NULL OR next_ts >= c."end") AND c.rank = (SELECT min(rank) FROM windows)
 GROUP BY c.class ORDER BY share DESC, c.class LIMIT 1
 """
+# A longer recording shows most of what a program repeats.
+_SHORT_NS = 300 * NS_PER_MS
 _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY rank LIMIT 1"
 
 
@@ -70,6 +73,36 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
     included = ", backward pass included" if any(one.backward for one in large) else ""
     places = tuple(one.line for one in large if not one.itself)
     return f"Time by function, outside PyTorch{included}: {named}.", places
+
+
+def narrow_sentence(store: TraceStore) -> str:
+    """A sentence on the call that contains all steps of the first rank's recording, because other work of the program,
+    between such calls, is then not recorded. Empty if the recording is long, or not known to be within one call.
+    """
+    store.build(["windows", "frames"])
+    windows = store.select(_WINDOWS)
+    if not windows or not windows[0]["steps"] or windows[0]["ns"] > _SHORT_NS or not store.has_rows("frames"):
+        return ""
+    rank, whole_ns, _ = windows[0].values()
+    around = _around_all(lines_run(store, rank).outermost, whole_ns)
+    if around is None:
+        return ""
+    file, line, function = around.line
+    return (
+        f"The steps take only {format_ns(whole_ns)}, all within one call of {cut_name(function)} "
+        f"({_place(file, line)}): if the program does other work between such calls, record more steps to see it."
+    )
+
+
+def _around_all(functions: Sequence[FunctionTime], whole_ns: int) -> FunctionTime | None:
+    """The innermost function of which a single call contains all of the time; None for a module or the program's main
+    function, which is called only once."""
+    around: FunctionTime | None = None
+    while functions and (longest := max(functions, key=lambda one: one.ns)).ns > _WHOLE * whole_ns:
+        if longest.calls != 1:
+            break
+        around, functions = longest, tuple(longest.inner.values())
+    return None if around is None or around.line[2] in _CALLED_ONCE else around
 
 
 def optimizer_sentence(store: TraceStore) -> str:
@@ -118,11 +151,15 @@ def _itself(one: FunctionTime) -> _Part | None:
 
 def _named(one: _Part, whole_ns: int, steps: int) -> str:
     file, line, function = one.line
-    # Relative paths keep their folder, which shows whether the file belongs to a library.
-    parts = (file or "").replace("\\", "/").split("/")
-    place = f"{'/'.join(parts[-1:] if file and file.startswith('/') else parts[-2:])}{f':{line}' if line else ''}"
+    place = _place(file, line)
     calls = round(one.calls / steps) if steps else one.calls
     often = f", {calls:,} calls{' per step' if steps else ''}" if calls > 1 else ""
     mostly = f", mostly {cut_name(one.op)}" if one.op else ""
     itself = " itself" if one.itself else ""
     return f"{cut_name(function)}{itself} ({place}{mostly}) {format_ratio(one.ns / whole_ns)}{often}"
+
+
+def _place(file: str | None, line: int | None) -> str:
+    """The file and the line, with the folder of a relative path, which shows whether the file belongs to a library."""
+    parts = (file or "").replace("\\", "/").split("/")
+    return f"{'/'.join(parts[-1:] if file and file.startswith('/') else parts[-2:])}{f':{line}' if line else ''}"

@@ -23,6 +23,7 @@ class OnCpu:
     ``enclosing``: a clause on the call that contains most of the largest op.
     ``by_function``, ``optimizer``: sentences on the user's functions and on the optimizer.
     ``apart``: a sentence on the time before the first step and after the last.
+    ``narrow``: a sentence on the call that contains all steps of a short recording.
     """
 
     enclosing: str = ""
@@ -32,6 +33,7 @@ class OnCpu:
     optimizer: str = ""
     long_calls: LongCalls = field(default=LongCalls())
     apart: str = ""
+    narrow: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
