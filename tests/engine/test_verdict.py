@@ -78,10 +78,12 @@ def test_numbered_forward_ops_leave_the_kind_of_run_open(tmp_path: Path) -> None
 def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
     device = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84_929_347_584}]}
 
-    def verdict_of(elements: int) -> Verdict:
+    def verdict_of(elements: int, unknown: int = 0) -> Verdict:
         shapes = {"Input Dims": [[elements], [elements]], "Input type": ["float", "float"]}
-        events = [step(1, 0, 1000), x("aten::add", 0, 20, **shapes), *launch(1, 5, 5, 15, 985)]
-        path = tmp_path / f"{elements}.json"
+        events = [step(1, 0, 1000), x("aten::add", 0, 20, **shapes), *launch(1, 5, 5, 15, 985 - unknown)]
+        if unknown:
+            events += [x("own::op", 30, 20), *launch(2, 35, 5, 1000 - unknown, unknown)]
+        path = tmp_path / f"{elements}-{unknown}.json"
         path.write_bytes(document(events, **device))
         return analyze([str(path)]).verdict
 
@@ -94,6 +96,8 @@ def test_a_busy_device_may_still_be_far_from_its_best(tmp_path: Path) -> None:
         "At the rates that the device reaches on good shapes, the work would take 57.2 % less time; "
         "the table op_shortfalls shows why, and what to change."
     )
+    mixed = verdict_of(100_000_000, unknown=197)
+    assert ", but at only 45.5 % of its peak (known for 80.0 % of the work)." in mixed.headline
     assert near.headline.startswith("The device is the limit")
     assert "could do" not in near.headline + near.detail
 

@@ -53,12 +53,22 @@ def limit_sentence(run: VerdictInput, most_idle: float = _WELL_FED) -> str:
     best = run.summary["roofline_ratio"].value
     whose = "the machine's" if run.device == "cpu" else "its"
     only = f", but at only {format_ratio(best)} of {whose} peak" if best and best < _NEAR_BEST else ""
+    only += _modelled(run) if only else ""
     if run.device == "cpu":
         # The recording does not show the number of busy cores.
         return f"Ops compute {format_ratio(1 - idle)} of the {shown}{only}."
     if _mostly_communicates(run):
         return f"Communication is the limit: the device is busy {format_ratio(1 - idle)} of the {shown}{share}."
     return f"The device is the limit: it is busy {format_ratio(1 - idle)} of the {shown}{share}{only}{reached}."
+
+
+def _modelled(run: VerdictInput) -> str:
+    """A clause on the share of the work whose distance from the peak is known; empty if this is nearly all of it."""
+    known, idle = run.summary["roofline_ratio"].denominator, run.summary["device_idle_ratio"]
+    work = (idle.denominator or 0) - (idle.numerator or 0)
+    if known is None or known >= _NEARLY_ALL * work:
+        return ""
+    return f" (known for {format_ratio(known / work)} of the work)"
 
 
 def _mostly_communicates(run: VerdictInput) -> bool:
