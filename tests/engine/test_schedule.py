@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import re
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -37,6 +39,20 @@ def folder(tmp_path: Path) -> Path:
     for rank in range(RANKS):
         (tmp_path / f"rank{rank}.json").write_bytes(trace(rank))
     return tmp_path
+
+
+def test_workers_import_nothing_from_the_working_directory(folder: Path, tmp_path: Path) -> None:
+    """The folder of traces may hold a module with the name of one that multiprocessing imports."""
+    for name in ("multiprocessing", "random", "perftool", "sitecustomize"):
+        (folder / f"{name}.py").write_text("import os; os.open(__file__ + '.ran', os.O_CREAT)\n")
+    program = tmp_path / "bin" / "program"
+    program.parent.mkdir()
+    program.write_text("from perftool.__main__ import program\nif __name__ == '__main__':\n    program()\n")
+    command = [sys.executable, str(program), "lint", ".", "--jobs", "2", "--select", "TRC"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(folder.glob("*.ran")) == []
 
 
 def trace(rank: int) -> bytes:

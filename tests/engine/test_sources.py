@@ -71,6 +71,29 @@ def test_work_of_the_backward_pass_is_named_by_the_line_of_the_forward_op() -> N
     assert lines(one) == [("train.py", 10, "forward", 200_000)]
 
 
+def test_device_work_of_the_backward_pass_is_named_by_the_line_of_the_forward_op() -> None:
+    """The line to edit is the one with the output layer, not the one that starts the backward pass."""
+    hidden, weight, logits = [8, 16], [16, 20_000], [8, 20_000]
+
+    def op(name: str, ts: float, dur: float, *dims: list[int], **args: object) -> Event:
+        return x(name, ts, dur, **{"Input Dims": list(dims), "Concrete Inputs": ["", "1"], **args})
+
+    work = (
+        op("aten::mm", 20, 80, hidden, weight, **{"Sequence number": 1}),
+        op("aten::_log_softmax", 110, 40, logits, [], **{"Sequence number": 2}),
+        x("autograd::engine::evaluate_function: MmBackward0", 500, 400, **{"Sequence number": 1, "Fwd thread id": 1}),
+        op("aten::mm", 510, 380, logits, weight[::-1]),
+    )
+    stacks = (
+        function("train.py(30): main", 0, 999),
+        function("train.py(10): forward", 10, 190),
+        function("torch/_tensor.py(5): backward", 470, 500),
+    )
+    one = found("FUS118", step(1, 0, 1000), *work, *stacks)
+
+    assert lines(one) == [("train.py", 10, "forward", 500_000)]
+
+
 def test_a_function_that_ran_when_the_recording_began_has_no_line() -> None:
     """PyTorch gives such a function the line that it had reached when the recording began. Here, that is the line of
     prof.step() in a training loop.

@@ -127,6 +127,7 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
     # All workers keep their temporary files in this folder, which is removed even if a worker was killed.
     with (
         tempfile.TemporaryDirectory(prefix="perftool-", ignore_cleanup_errors=True) as folder,
+        _isolated_children(),
         ProcessPoolExecutor(min(workers, len(tasks)), context, _prepare_worker, (folder,)) as pool,
     ):
         try:
@@ -153,6 +154,23 @@ def _pooled(tasks: Sequence[Batch], work: Work[Made], workers: int, show: Count)
 
 # In a worker, the signal that it has received; empty until then.
 _ended_by: list[int] = []
+
+
+@contextmanager
+def _isolated_children() -> Iterator[None]:
+    """Start Python processes with -I.
+
+    multiprocessing starts them with -c, so without -I they would import modules from the working directory, which may
+    hold a pull request or a folder of traces. They get the module path of this process afterwards.
+    """
+    from multiprocessing import util
+
+    flags = util._args_from_interpreter_flags  # type: ignore[attr-defined]
+    util._args_from_interpreter_flags = lambda: [*flags(), "-I"]  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        util._args_from_interpreter_flags = flags  # type: ignore[attr-defined]
 
 
 @contextmanager

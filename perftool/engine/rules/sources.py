@@ -33,9 +33,15 @@ _LONGEST_NS, _LAST_NS = 2**53, 2**62
 # The most rows of a rule that get sources, because each row requires a pass over the stacks.
 _MOST_PLACED = 100
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
+# Work of the backward pass is caused by the line that runs the forward op, not by the line that starts the pass.
 _LAUNCHED = """
-SELECT d.ts AS device_ts, s.ts, s."end" FROM device_ops AS d JOIN slices AS s ON s.id = d.launch
-WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times)) ORDER BY d.id
+WITH launched AS (
+    SELECT d.id, d.ts AS device_ts, s.track, s.ts, s."end" FROM device_ops AS d JOIN slices AS s ON s.id = d.launch
+    WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times))
+),
+functions AS (SELECT track, ts, "end", op_ts FROM _differentiated WHERE rank = $rank AND op IS NOT NULL)
+SELECT l.device_ts, l.ts, l."end", CASE WHEN l.ts < f."end" THEN f.op_ts ELSE l.ts END AS cause_ts
+FROM launched AS l ASOF LEFT JOIN functions AS f ON f.track = l.track AND l.ts >= f.ts ORDER BY l.id
 """
 
 
@@ -112,12 +118,12 @@ def _sources(store: TraceStore, rule: Rule, rank: int, rows: Sequence[Row]) -> l
 def _launching(
     store: TraceStore, rank: int, ran: FeedingLines, places: Sequence[Mapping[str, int]]
 ) -> tuple[Source, ...]:
-    """The lines of ``ran`` that launched the most device time of the work in ``places``."""
+    """The lines of ``ran`` that caused the most device time of the work in ``places``."""
     import numpy as np
 
     took = {place["ts"]: place["dur"] for place in places}
     calls = store.select(_LAUNCHED, {"rank": rank, "times": list(took)})
-    moments = np.array([call["ts"] for call in calls], dtype=np.int64)
+    moments = np.array([call["cause_ts"] for call in calls], dtype=np.int64)
     lengths = np.array([took[call["device_ts"]] for call in calls], dtype=np.int64)
     spent = np.zeros(len(ran.lines), dtype=np.int64)
     for track in ran.tracks:
@@ -223,7 +229,7 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
         {place["ts"]: place.get("dur") or 1 for place in row.get("related") or [row] if place.get("ts") is not None}
         for row in rows
     ]
-    store.build(["device_ops"])
+    store.build(["device_ops", "_differentiated"])
     calls = store.select(_LAUNCHED, {"rank": rank, "times": [ts for spans in all_spans for ts in spans]})
     launched = {call["device_ts"]: (call["ts"], call["end"]) for call in calls}
     named = []
