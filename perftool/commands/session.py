@@ -162,11 +162,9 @@ def _require_named(found: Inputs) -> None:
         )
     if found.doubts:
         doubt, *rest = found.doubts
-        raise InputError(
-            f"{doubt.trace}{f' and {len(rest)} more' if rest else ''}: left out as another recording, but {doubt.why}; "
-            "a gate needs every rank of the newest recording, so join the recordings with --as-one-run, or pick one "
-            "with --run NAME"
-        )
+        more = f" and {len(rest)} more" if rest else ""
+        needed = "a gate needs every rank of the newest recording"
+        raise InputError(f"{doubt.file}{more}: {doubt.why}; {needed}, so {doubt.way}")
     if not found.unread:
         return
     first, more = found.unread[0], len(found.unread) - 1

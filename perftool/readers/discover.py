@@ -45,6 +45,9 @@ _SUFFIXES = f"{', '.join(TRACE_SUFFIXES[:-1])} or {TRACE_SUFFIXES[-1]}"
 _CHECKED_BYTES = 4 << 10
 # Larger JSON files are not parsed to check whether they belong to another program. Tokenizer files have about 10 MB.
 _LARGEST_STATE = 64 << 20
+_LONGEST_LINE = 64 << 10
+_UNCLEAR = "not read, because it does not look like a trace"
+_LEAVE_OUT = "leave it out with --exclude, or name the files to read"
 # At most this many unread files in a folder are listed one by one.
 _MOST_LISTED = 3
 
@@ -62,7 +65,7 @@ class Inputs:
     ``device``: the name of a device, or a file of peak rates. It overrides the device in the traces.
     ``named``: files that were given directly or by a pattern rather than by their folder.
     ``unread_parts``: parts that are not read, because their folder contains traces.
-    ``doubts``: traces that were left out as other runs, which may be wrong.
+    ``doubts``: files that were left out, which may be wrong.
     """
 
     traces: tuple[str, ...]
@@ -157,7 +160,7 @@ def find_inputs(
         left_out=left_out,
         named=frozenset(chain(*itself)),
         unread_parts=unread_parts,
-        doubts=tuple(doubt for found in expanded for doubt in found.doubts if doubt.trace not in read),
+        doubts=tuple(doubt for found in expanded for doubt in found.doubts if doubt.file not in read),
     )
 
 
@@ -227,8 +230,10 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
         unread += [
             f"{file} does not look like a trace and was not read (name it to read it anyway)" for file in unclear
         ]
-    elif len(strange) == len(remaining):
-        strange = set()
+    else:
+        unclear = set()
+        if len(strange) == len(remaining):
+            strange = set()
     traces = sorted([*recordings, *(file for file in remaining if file not in strange and _is_run(file))])
     picked = wanted.pick(path, traces)
     # Keep damaged files, which are then reported, and metrics files, whose names are like those of traces.
@@ -242,7 +247,8 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     note = " ".join(filter(None, (picked.note, profiled.note, kept.note, _few(unread)))) or None
     others = (*picked.others, *profiled.others, *kept.others)
     unread_parts = tuple(file for file in parts if Path(file).parent not in other_folders and wanted.allows(file))
-    return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts, picked.doubts)
+    doubts = (*picked.doubts, *(Doubt(file, _UNCLEAR, _LEAVE_OUT) for file in sorted(unclear) if wanted.run is None))
+    return Chosen((*picked.files, *remaining), note, others, picked.aside, unread_parts, doubts)
 
 
 def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
@@ -415,7 +421,29 @@ def _is_text(path: str) -> bool:
     except InputError:
         # The reader of the file reports the error.
         return False
-    return kind not in ("unknown", "csv") or (kind == "unknown" and is_named_like_companion(path))
+    return kind not in ("unknown", "csv") or (
+        kind == "unknown" and is_named_like_companion(path) and not _may_be_damaged_trace(path)
+    )
+
+
+def _may_be_damaged_trace(path: str) -> bool:
+    """Whether a file with the name of a JSON document is none, nor JSON Lines, or has keys that only events have."""
+    if not path.lower().endswith(".json"):
+        return False
+    if os.path.getsize(path) > _LARGEST_STATE:
+        return _shows_events(path)
+    document, text = _whole_json(path)
+    if document is None:
+        return not _begins_json_lines(path)
+    return holds_events(text) or holds_times(text)
+
+
+def _begins_json_lines(path: str) -> bool:
+    with open(path, "rb") as file:
+        try:
+            return isinstance(parsed(file.readline(_LONGEST_LINE)), dict)
+        except ValueError:
+            return False
 
 
 def _text_kind(path: str) -> str:

@@ -268,14 +268,14 @@ def test_a_gate_passes_no_part_that_it_has_not_read(run: Run) -> None:
     assert "folder/rank1.part was not read: its folder contains traces; name what to read" in run.err
 
 
-@pytest.mark.parametrize("world", [{"world_size": 3}, {}], ids=["a size", "no size"])
-def test_a_gate_needs_the_ranks_of_a_recording_that_is_left_out(run: Run, world: dict[str, int]) -> None:
+@pytest.mark.parametrize("sizes", [(3, 3), (None, None), (3, None)], ids=["a size", "no size", "one size"])
+def test_a_gate_needs_the_ranks_of_a_recording_that_is_left_out(run: Run, sizes: tuple[int | None, int | None]) -> None:
     """A wrong clock makes a slow rank another recording."""
+    world, late = ({} if size is None else {"world_size": size} for size in sizes)
     for rank, at in ((0, 1.7e15), (1, 1.7e15 - 700e6), (2, 1.7e15)):
         events = [x("aten::mm", at, 5), x("aten::add", at + 10, 5)]
-        trace(
-            f"folder/rank{rank}.json", json.dumps({"traceEvents": events, "distributedInfo": {"rank": rank, **world}})
-        )
+        info = {"rank": rank, **(late if rank == 1 else world)}
+        trace(f"folder/rank{rank}.json", json.dumps({"traceEvents": events, "distributedInfo": info}))
     sentence = (
         "habana_perf_tool: folder/rank1.json: left out as another recording, but no other trace of this rank is read; "
         "a gate needs every rank of the newest recording, so join the recordings with --as-one-run, or pick one with "
@@ -316,6 +316,32 @@ def test_a_gate_needs_to_know_which_recording_is_the_newest(
     assert (f"habana_perf_tool: {left}: left out as another recording, but {why}" in run.err) == bool(why)
     assert run("analyze", "folder") == 0
     assert run("lint", "folder", "--exclude", left, "--select", "GAP101") == 0
+
+
+@pytest.mark.parametrize("text", ["", "<html>", "\0" * 99, "{'traceEvents': []}"])
+def test_a_gate_does_not_pass_a_file_that_cannot_be_read_beside_a_recording(run: Run, text: str) -> None:
+    trace("folder/host_1.1700000000000000000.pt.trace.json")
+    Path("folder/rank1.json").write_text(text)
+    assert run("lint", "folder", "--select", "GAP101") == 2
+    assert run.err == (
+        "habana_perf_tool: folder/rank1.json: not read, because it does not look like a trace; a gate needs every rank "
+        "of the newest recording, so leave it out with --exclude, or name the files to read\n"
+    )
+    assert run("lint", "folder", "--select", "GAP101", "--exclude", "*/rank1.json") == 0
+    assert run("analyze", "folder") == 0
+
+
+@pytest.mark.parametrize("name", ["deepspeed_rank1.json", "x_metrics.json"])
+def test_a_damaged_trace_with_the_name_of_another_file_is_no_such_file(run: Run, name: str) -> None:
+    trace("folder/rank0.json")
+    whole = Path("folder/rank0.json").read_text()
+    for text in (whole[30:], "<html>"):
+        Path("folder", name).write_text(text)
+        assert run("lint", "folder", "--select", "TRC") == 1
+        assert "TRC000" in run.out
+    Path("folder", name).write_text('{"iteration": 1, "loss": 2.0}\n{"iteration": 2, "loss": 1.5}\n')
+    run("lint", "folder", "--select", "TRC")
+    assert "TRC000" not in run.out
 
 
 @pytest.mark.parametrize("events", [[], [{"ph": "M", "name": "process_name"}]])

@@ -131,10 +131,11 @@ class _Recording:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A trace that was left out as another recording, and why this may be wrong."""
+    """A file that was left out, why this may be wrong, and what the user can do."""
 
-    trace: str
+    file: str
     why: str
+    way: str = "join the recordings with --as-one-run, or pick one with --run NAME"
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class Chosen:
     """The files of the selected run, a note about files that are not read, and the files of other runs (``others``).
 
     ``aside``: duplicates of other files. ``unread_parts``: parts that are not read, because their folder contains
-    traces. ``doubts``: traces of other runs that may belong to the selected run, or may be what to analyse instead.
+    traces. ``doubts``: files that were left out, but may belong to the selected run, or may be what to analyse instead.
     """
 
     files: tuple[str, ...]
@@ -255,21 +256,24 @@ def _doubts(chosen: Run, newest_first: Sequence[Run]) -> Iterator[Doubt]:
     for run in newest_first:
         if run is chosen:
             continue
-        trace = run.files[0]
+        files, why = run.files[:1], ""
         if missing := _ranks_lacking(chosen, run):
-            yield from (Doubt(file, "no other trace of this rank is read") for file in missing)
-        elif not identify(trace).readable:
+            files, why = missing, "no other trace of this rank is read"
+        elif not identify(files[0]).readable:
             if run.saved_ns > chosen.saved_ns - _APART_NS:
-                yield Doubt(trace, "it cannot be read, so it may be the newest one, or one of the ranks")
+                why = "it cannot be read, so it may be the newest one, or one of the ranks"
         elif run in newer and run.kind_of_step == chosen.kind_of_step:
-            yield Doubt(trace, f"it is newer, although incomplete ({run.lacks})")
+            why = f"it is newer, although incomplete ({run.lacks})"
         elif _may_be_rank_of(chosen, run):
-            yield Doubt(trace, "it was recorded at the same time, and does not state its rank")
+            why = "it was recorded at the same time, and does not state its rank"
+        if why:
+            yield from (Doubt(file, f"left out as another recording, but {why}") for file in files)
 
 
 def _ranks_lacking(chosen: Run, other: Run) -> list[str]:
     """The traces of ``other`` whose ranks ``chosen`` lacks. A wrong clock may have made them another run."""
-    if len(chosen.ranks) < len(chosen.files) or chosen.world_size != other.world_size:
+    sizes = {chosen.world_size, other.world_size} - {None}
+    if len(chosen.ranks) < len(chosen.files) or len(sizes) > 1 or len(chosen.files) == chosen.world_size:
         return []
     ranks = {None, *chosen.ranks}
     return [file for file in other.files if identify(file).rank not in ranks]
