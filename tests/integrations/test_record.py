@@ -19,7 +19,7 @@ pytest.importorskip("torch")
 from stores import steps_in
 
 from perftool.commands import record
-from perftool.commands.record import why_nothing
+from perftool.commands.record import _Estimate, why_nothing
 from perftool.engine.analysis import analysed
 from perftool.engine.gate.lint import LintPlan, lint_run
 from perftool.engine.rules.pack import builtin_folder, load_pack
@@ -28,6 +28,7 @@ from perftool.integrations.activities import ProfilerAction
 from perftool.integrations.machine import Watch
 from perftool.integrations.record import plan as plan_module
 from perftool.integrations.record.plan import VARIABLE, Note, Plan, plan_here
+from perftool.model.choices import Color
 from perftool.readers.discover import find_inputs
 from perftool.reporters.lint.sarif import render_sarif
 
@@ -201,6 +202,19 @@ time.sleep(1)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks of Unix")
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_estimate_does_not_land_on_a_progress_bar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    plan = Plan(str(tmp_path), str(tmp_path))
+    (tmp_path / "1.json").write_text(json.dumps({"stage": "recording", "text": "recording 5 steps now"}) + "\n")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
+    print("epoch 1: 3 %", end="", file=sys.stderr)
+    assert _Estimate(plan, Color.never)()
+    line = "habana_perf_tool: recording 5 steps now\n"
+    assert capsys.readouterr().err == "epoch 1: 3 %" + ("\n" if terminal else "") + line
+
+
 def test_a_process_that_stays_behind_causes_no_error(tmp_path: Path) -> None:
     done = run(tmp_path, FILLS)
     assert done.returncode == 2
