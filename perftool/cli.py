@@ -105,7 +105,7 @@ def _require_unset(context: typer.Context) -> None:
             continue
         if name in ("trace", "log", "metrics"):
             raise PerfToolError(
-                "--trace, --log and --metrics cannot be combined with a command; give the files to the command"
+                "--trace, --log and --metrics cannot be combined with a command; pass the files to the command"
             )
         option = f"--{name.replace('_', '-')}"
         raise PerfToolError(f"{option} belongs after the command: {context.invoked_subcommand} ... {option}")

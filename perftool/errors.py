@@ -73,7 +73,9 @@ class OutOfMemoryError(PerfToolError):
 
     def __init__(self, limit_mb: int | None) -> None:
         had = "" if limit_mb is None else f" than the {limit_mb:,} MB they had"
-        super().__init__(f"the tables need more memory{had}, and this machine has no more; analyse a shorter recording")
+        super().__init__(
+            f"the tables need more memory{had}, and this machine has none left; analyse a shorter recording"
+        )
 
 
 class MissingExtraError(PerfToolError):

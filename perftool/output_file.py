@@ -31,7 +31,7 @@ def require_apart(targets: Iterable[str | None], inputs: Iterable[str]) -> None:
             continue
         place: tuple[int, int] | str | None = _identity(target) or _new_file(target)
         if place in read:
-            raise PerfToolError(f"{target}: an input of this run, which is never overwritten; name another file")
+            raise PerfToolError(f"{target}: an input of this run, and inputs are never overwritten; name another file")
         if place in written:
             raise PerfToolError(f"{target}: two outputs cannot be written to one file")
         if place is not None:

@@ -35,7 +35,10 @@ CopyFile = Annotated[
 Open = Annotated[
     bool,
     typer.Option(
-        "--open", metavar=NO_VALUE, help="Show it in the Perfetto UI, in a browser.", rich_help_panel="Output"
+        "--open",
+        metavar=NO_VALUE,
+        help="Show the annotated trace in the Perfetto UI, in a browser.",
+        rich_help_panel="Output",
     ),
 ]
 

@@ -111,7 +111,7 @@ def _found(
     Raises PerfToolError if both are stdin, or if ``output_file`` is an input.
     """
     if base[0] == new[0] == "-":
-        raise PerfToolError("'-' can be given only once")
+        raise PerfToolError("'-' can be used only once")
     found = [_side(session, path, run) for path, run in (base, new)]
     session.require_apart([output_file], [base[0], new[0], *(file for side in found for file in side.inputs.files)])
     return found

@@ -31,7 +31,7 @@ StepsFrom = Enum("StepsFrom", {name: name for name in STEPS_FROM}, type=str)  # 
 
 Command = Annotated[
     list[str] | None,
-    typer.Argument(metavar="-- COMMAND ...", help="The program and its arguments, as you would type it."),
+    typer.Argument(metavar="-- COMMAND ...", help="The program and its arguments, as you would type them."),
 ]
 Folder = Annotated[Path, typer.Option("--output-folder", "-o", metavar="DIR", help="Where each rank writes its trace.")]
 Wait = Annotated[int, typer.Option(min=0, metavar="N", help="Steps to skip after the first one.")]

@@ -112,7 +112,7 @@ def find_inputs(
     """
     patterns = tuple(exclude)
     if [*paths, *texts].count(STDIN) > 1:
-        raise InputError("'-' can be given only once")
+        raise InputError("'-' can be used only once")
     wanted = Wanted(patterns, run, as_one_run)
     expanded = [_expand(path, wanted, literal) for path in paths]
     selected = [file for found in expanded for file in found.files]
@@ -143,7 +143,7 @@ def find_inputs(
     unread_parts = tuple(dict.fromkeys(one for found in expanded for one in found.unread_parts if one not in parts))
     notes = tuple(one.note for one in chosen_by if one.note)
     if unread_parts:
-        notes += (f"{unread_parts_text(unread_parts)}; name what to read",)
+        notes += (f"{unread_parts_text(unread_parts)}; name the files to read",)
     # Remove duplicates, because a file may be given both directly and by its folder.
     every = dict.fromkeys([*(one for found in expanded for one in found.aside), *aside])
     aside = [one for one in every if one.instead in chosen]
@@ -208,7 +208,9 @@ def _in_folder(path: str, wanted: Wanted) -> Chosen:
     tables = _profiler_csvs(everything, wanted.exclude)
     if tables and any(map(_is_trace, files)):
         # The tables usually come from the same recording as the traces.
-        unread += [f"{file} is a table of the profiler beside a trace and was not read (name it)" for file in tables]
+        unread += [
+            f"{file} is a table of the profiler beside a trace and was not read (name it to read it)" for file in tables
+        ]
         tables = []
     profiled = newest_profiles(path, tables)
     texts = [file for file in companions_among(everything) if file not in files]
@@ -259,7 +261,7 @@ def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
     for place, folders, names in walk(folder, unread):
         for link in filter(os.path.islink, (os.path.join(place, name) for name in folders)):
             if os.path.commonpath((inside, os.path.realpath(link))) != inside:
-                unread.append(f"{link} is a link to another folder and was not read (give that folder, too)")
+                unread.append(f"{link} is a link to another folder and was not read (name that folder, too)")
         files += [Path(place, name) for name in names]
     return files, unread
 

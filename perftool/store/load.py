@@ -82,7 +82,7 @@ def load_trace(
             share(loading)
     trace.finish()
     if RANKS_KEY in trace.metadata:
-        raise InputError(f"{path}: a timeline of several ranks, as annotate writes it; give the traces of the ranks")
+        raise InputError(f"{path}: a timeline of several ranks, as annotate writes it; pass the traces of the ranks")
     rank = rank_for(trace.metadata)
     _settle_rank(here(), batches.rank, rank)
     if trace.bare and not _has_phase(here(), rank):

@@ -62,7 +62,7 @@ def corrupt_as_input_error() -> Iterator[None]:
             raise
         why = str(error).splitlines()[0][:LONGEST_REASON]
         if isinstance(error, duckdb.OutOfMemoryException):
-            raise InputError(f"the tables of the parts need too much memory; give fewer parts ({why})") from None
+            raise InputError(f"the tables of the parts need too much memory; merge fewer parts ({why})") from None
         raise InputError(f"the tables of a part are damaged; make the part again ({why})") from None
 
 

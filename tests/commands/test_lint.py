@@ -265,7 +265,7 @@ def test_a_gate_passes_no_part_that_it_has_not_read(run: Run) -> None:
     assert run("lint", "folder", "--exclude", "*.part", "--select", "GAP101") == 0
     assert run("lint", "folder/*", "--select", "GAP101", "--statistics") == 0
     assert run("analyze", "folder") == 0
-    assert "folder/rank1.part was not read: its folder contains traces; name what to read" in run.err
+    assert "folder/rank1.part was not read: its folder contains traces; name the files to read" in run.err
 
 
 @pytest.mark.parametrize("sizes", [(3, 3), (None, None), (3, None)], ids=["a size", "no size", "one size"])

@@ -107,7 +107,7 @@ def test_a_closed_stdin_is_reported(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 def test_stdin_cannot_be_both_sides_of_a_comparison(run: Run) -> None:
     assert run("diff", "-", "-") == 2
-    assert run.err == "habana_perf_tool: '-' can be given only once\n"
+    assert run.err == "habana_perf_tool: '-' can be used only once\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell")

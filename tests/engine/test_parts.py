@@ -231,7 +231,7 @@ def test_texts_in_lists_are_bounded_by_the_size_of_the_part(run: list[str]) -> N
 
 def test_tables_that_need_too_much_memory_are_not_called_damage() -> None:
     """Lists with 400 MB of text, for example."""
-    says = r"^the tables of the parts need too much memory; give fewer parts \(Out of memory: more, please\)$"
+    says = r"^the tables of the parts need too much memory; merge fewer parts \(Out of memory: more, please\)$"
     with pytest.raises(InputError, match=says), corrupt_as_input_error():
         raise duckdb.OutOfMemoryException("Out of memory: more, please")
 

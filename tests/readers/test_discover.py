@@ -59,7 +59,7 @@ def test_excluded_files_are_left_out(folder: Path) -> None:
         (["none*.json"], [], "none*.json: the pattern matches no file"),
         (["empty"], [], "empty: the folder contains no "),
         (["traces/b.json"], ["*"], "no input is left after --exclude"),
-        (["-", "-"], [], "'-' can be given only once"),
+        (["-", "-"], [], "'-' can be used only once"),
     ],
 )
 def test_paths_without_a_match_are_refused(folder: Path, paths: list[str], exclude: list[str], sentence: str) -> None:
@@ -202,7 +202,7 @@ def test_a_note_names_what_is_not_read_in_a_folder(tmp_path: Path) -> None:
     (runs / "log.json").write_text('{"epoch": 3}\n{"epoch": 4}')
     (note,) = find_inputs([str(runs)]).notes
     assert note == (
-        f"{runs}/more is a link to another folder and was not read (give that folder, too); "
+        f"{runs}/more is a link to another folder and was not read (name that folder, too); "
         f"{runs}/gone.json is a broken link, and was not read; "
         f"{runs}/log.json does not look like a trace and was not read (name it to read it anyway)"
     )
@@ -233,7 +233,7 @@ def test_parts_in_a_folder_with_traces_are_not_read_and_a_note_says_so(name: str
     part.write_bytes(b"part")
     found = find_inputs([str(tmp_path)])
     assert (found.parts, found.unread_parts) == ((), (str(part),))
-    assert found.notes == (f"{part} was not read: its folder contains traces; name what to read",)
+    assert found.notes == (f"{part} was not read: its folder contains traces; name the files to read",)
     named = find_inputs([str(tmp_path), str(part)])
     assert (named.parts, named.unread_parts, named.notes) == ((str(part),), (), ())
     excluded = find_inputs([str(tmp_path)], exclude=[f"*{part.suffix}"])

@@ -52,7 +52,7 @@ UNKNOWN_CPU = (
 )
 IN_GRAPHS = "Most kernels run in captured graphs, which have no shapes: --capture FILE adds the ops of the capture."
 IN_GRAPHS_OF_A_STRANGER = (
-    f"{IN_GRAPHS} Their peak rates also depend on the device, which the trace does not name: give --device NAME."
+    f"{IN_GRAPHS} Their peak rates also depend on the device, which the trace does not name: pass --device NAME."
 )
 LITTLE_KNOWN = "Ops without a cost model take most of the time, so there is no figure for the whole run."
 

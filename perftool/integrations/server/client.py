@@ -64,7 +64,7 @@ class Server:
         if status in (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED):
             raise InputError(f"{self.url}: {_NO_PROFILER}")
         if 300 <= status < 400:
-            raise InputError(f"{self.url}: a redirect, which is not followed; give the address of the server itself")
+            raise InputError(f"{self.url}: a redirect, which is not followed; use the address of the server itself")
         if status != http.client.OK:
             raise InputError(f"{self.url}: {what} (HTTP {status})")
 

@@ -152,7 +152,7 @@ class ChromeTrace:
             text = f"{quantity(self.without_event, f'object {words} was', f'objects {words} were')} left out"
             self.issues.append(ImportIssue("unknown events", self.without_event, text))
         if self.repeated_keys:
-            one, many = "event gives a key twice, so its", "events give a key twice, so their"
+            one, many = "event contains a key twice, so its", "events contain a key twice, so their"
             text = f"{quantity(self.repeated_keys, one, many)} contents are uncertain"
             self.issues.append(ImportIssue("repeated keys", self.repeated_keys, text))
         if self.not_objects:
