@@ -120,8 +120,10 @@ class Endings:
             self._pending = number
             return
         self._end()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        if signal.getsignal(number) in (self._signalled, signal.SIG_DFL):
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        # Otherwise, the program's own handler calls the previous one, and continues after it.
 
     def _before(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def leave(*args: Any, **named: Any) -> Any:
@@ -201,12 +203,13 @@ def stop_recording_in_children() -> None:
 
 
 def _forked() -> None:
+    if _WATCHING:
+        sys.setprofile(None)
+        with suppress(AttributeError):
+            torch.autograd._enable_record_function(False)  # type: ignore[attr-defined]
     for endings in list(_WATCHING):
         endings._lock = threading.RLock()
         endings.release()
-    sys.setprofile(None)
-    with suppress(AttributeError):
-        torch.autograd._enable_record_function(False)  # type: ignore[attr-defined]
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         # These are registered last, so they run first: they flush C's buffers and skip all destructors.

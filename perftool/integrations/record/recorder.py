@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -196,9 +197,7 @@ class Recorder:
         """Mark a profiler started in this block as ours. An error becomes a note and ends only the recording."""
         self._ours = True
         try:
-            with warnings.catch_warnings():
-                # The profiler warns about how we use it, which does not concern the program.
-                warnings.filterwarnings("ignore", module="torch.profiler")
+            with _profiler_warnings_ignored():
                 yield
         except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
             if is_interrupt(error):
@@ -220,6 +219,21 @@ class Recorder:
             original(profiler, *args, **named)
 
         autograd_profiler.profile.__init__ = made  # type: ignore[assignment, method-assign]
+
+
+@contextmanager
+def _profiler_warnings_ignored() -> Iterator[None]:
+    """Ignore warnings of the profiler about how we use it.
+
+    ``warnings.catch_warnings`` would make Python forget which warnings of the program it has shown, and repeat them.
+    """
+    ignored = ("ignore", None, Warning, re.compile(r"torch\.profiler"), 0)
+    warnings.filters.insert(0, ignored)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            warnings.filters.remove(ignored)  # type: ignore[attr-defined]
 
 
 def _steps(count: int) -> str:

@@ -6,6 +6,7 @@ steps after at most two such calls, they only inspected the module, and the opti
 from __future__ import annotations
 
 import gc
+import logging
 import re
 import warnings
 import weakref
@@ -45,7 +46,7 @@ class Steps:
         # The class of the module whose calls are the steps.
         self.called: str | None = None
         self._handles: list[Any] = []
-        self._next: Any = None
+        self._fetch: Any = None
         if source in ("auto", "optimizer"):
             self._handles.append(register_optimizer_step_post_hook(self._stepped))
         if source in ("auto", "loader"):
@@ -97,18 +98,22 @@ class Steps:
 
     def _watch_loaders(self) -> None:
         iterator = dataloader._BaseDataLoaderIter
-        self._next = original = iterator.__next__
+        original = iterator.__next__
 
         @wraps(original)
         def fetch(loader: Any) -> Any:
-            self._fetched()
+            if self._fetch is not None:
+                self._fetched()
             return original(loader)
 
+        self._fetch = fetch
         iterator.__next__ = fetch  # type: ignore[assignment, method-assign]
 
     def _release_loaders(self) -> None:
-        if self._next is not None:
-            dataloader._BaseDataLoaderIter.__next__, self._next = self._next, None  # type: ignore[method-assign]
+        # If the program has replaced the method since, ours stays below it and does nothing.
+        iterator, fetch, self._fetch = dataloader._BaseDataLoaderIter, self._fetch, None
+        if fetch is not None and iterator.__next__ is fetch:
+            iterator.__next__ = fetch.__wrapped__  # type: ignore[method-assign, attr-defined]
 
     def _fetched(self) -> None:
         self._fetches += 1
@@ -128,13 +133,54 @@ class Steps:
                 return
             self._settle("forward")
         self.called = type(module).__name__
-        self._handles.append(module.register_forward_pre_hook(lambda *_: self._call_begun()))
+        self._handles.append(_CallHook(module, self._call_begun))
         self._call_begun()
 
     def _call_begun(self) -> None:
         """End a step, and count the call: if an optimizer steps after a few calls, they only inspected the module."""
         self._calls += 1
         self._ended()
+
+
+class _CallHook:
+    """Calls ``begun`` before each call of ``module``, until ``remove``.
+
+    The program may copy, save or script the module. A copy has a hook that does nothing and that can be loaded without
+    this package, and TorchScript, which compiles hooks, does not see this one.
+    """
+
+    def __init__(self, module: torch.nn.Module, begun: Callable[[], None]) -> None:
+        self._module = weakref.ref(module)
+        self._begun = begun
+        self._script = torch.jit.script
+        torch.jit.script = self._ours = self._without_hook(torch.jit.script)
+        self._handle = module.register_forward_pre_hook(self)
+
+    def __call__(self, module: torch.nn.Module, args: Any) -> None:
+        self._begun()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A function of two arguments that returns None.
+        return getattr, (logging.NullHandler, "handle")
+
+    def remove(self) -> None:
+        self._handle.remove()
+        if torch.jit.script is self._ours:
+            torch.jit.script = self._script
+
+    def _without_hook(self, script: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(script)
+        def scripted(*args: Any, _frames_up: int = 0, **named: Any) -> Any:
+            self._handle.remove()
+            try:
+                # TorchScript looks names up in the frame of its caller.
+                return script(*args, _frames_up=_frames_up + 1, **named)
+            finally:
+                module = self._module()
+                if module is not None and torch.jit.script is self._ours:
+                    self._handle = module.register_forward_pre_hook(self)
+
+        return scripted
 
 
 class _Silence:

@@ -1,0 +1,140 @@
+"""`record` changes nothing in the program that it records: its models, handlers, children, warnings and patches."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import dataloader
+
+from perftool.integrations.endings import Endings
+from perftool.integrations.record.steps import Steps
+
+
+@pytest.fixture
+def ended() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def calls(ended: list[int]) -> Iterator[Steps]:
+    steps = Steps("forward", lambda: ended.append(1))
+    yield steps
+    steps.close()
+
+
+def test_the_module_whose_calls_are_steps_can_be_saved_copied_and_scripted(calls: Steps, ended: list[int]) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    model(torch.ones(1, 2))
+    saved = io.BytesIO()
+    torch.save(model, saved)
+    assert b"perftool" not in saved.getvalue()
+    saved.seek(0)
+    copies = [torch.load(saved, weights_only=False), copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+    for one in [*copies, torch.jit.script(model)]:
+        one(torch.ones(1, 2))
+    assert len(ended) == 1
+    model(torch.ones(1, 2))
+    assert len(ended) == 2
+    calls.close()
+    model(torch.ones(1, 2))
+    assert len(ended) == 2
+    assert not hasattr(torch.jit.script, "__wrapped__")
+
+
+def test_names_in_a_scripted_function_are_looked_up_where_it_is_defined(calls: Steps) -> None:
+    torch.nn.Linear(2, 2)(torch.ones(1, 2))
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    @torch.jit.script
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return double(double(x))
+
+    assert twice(torch.ones(1)).item() == 4
+
+
+def test_a_loader_that_the_program_patched_stays_patched() -> None:
+    original, fetched, ended = dataloader._BaseDataLoaderIter.__next__, [], []
+    steps = Steps("loader", lambda: ended.append(1))
+    below = dataloader._BaseDataLoaderIter.__next__
+
+    def counted(loader: Any) -> Any:
+        fetched.append(1)
+        return below(loader)
+
+    dataloader._BaseDataLoaderIter.__next__ = counted  # type: ignore[assignment, method-assign]
+    try:
+        next(iter(dataloader.DataLoader([1, 2])))  # type: ignore[arg-type]
+        steps.close()
+        next(iter(dataloader.DataLoader([1, 2])))  # type: ignore[arg-type]
+        assert (len(fetched), len(ended)) == (2, 1)
+    finally:
+        dataloader._BaseDataLoaderIter.__next__ = original  # type: ignore[method-assign]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+@pytest.mark.parametrize("during", [True, False], ids=["during the recording", "after it"])
+def test_a_program_that_goes_on_after_a_signal_goes_on(during: bool) -> None:
+    saved: list[int] = []
+    watched = Endings(lambda: saved.append(1))
+    before = signal.getsignal(signal.SIGUSR1)
+    watched.watch()
+
+    def chained(number: int, frame: FrameType | None) -> None:
+        if callable(previous):
+            previous(number, frame)
+
+    previous = signal.signal(signal.SIGUSR1, chained)
+    try:
+        if not during:
+            watched.release()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert saved == ([1] if during else [])
+        assert signal.getsignal(signal.SIGUSR1) is chained
+    finally:
+        watched.release()
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("during", [True, False], ids=["during the recording", "after it"])
+def test_a_child_that_is_forked_after_a_recording_keeps_its_profile_function(during: bool) -> None:
+    code = f"""
+import os, sys
+from perftool.integrations import endings
+watched = endings.Endings(lambda: None)
+watched.watch()
+if not {during}:
+    watched.release()
+sys.setprofile(lambda *_: None)
+child = os.fork()
+if child == 0:
+    os._exit(3 if sys.getprofile() else 4)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == (4 if during else 3)
+
+
+def test_warnings_of_the_program_are_shown_once() -> None:
+    code = """
+import warnings
+from perftool.integrations.record.recorder import _profiler_warnings_ignored
+for _ in range(3):
+    with _profiler_warnings_ignored():
+        warnings.warn_explicit("profiler", UserWarning, "profiler.py", 1, module="torch.profiler.profiler")
+    warnings.warn("loss scale is low")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("loss scale is low"), "profiler.py" in done.stderr) == (0, 1, False)
