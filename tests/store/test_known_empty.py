@@ -20,14 +20,18 @@ RULES = (
     "COL103", "COL104", "CPY101", "FUS101", "GAP102", "MEM101", "PRC101", "SYN101",
     "SRV101", "SRV202", "gaudi/ENG101", "gaudi/ENG111", "gaudi/FBK101", "gaudi/FBK102", "gaudi/RCP101",
 )  # fmt: skip
-# Inputs that those cases do not contain: a matmul with shapes, inside a module, on a known device; launches of a recipe
-# and of a transfer.
+# Inputs that those cases do not contain: a matmul with shapes, inside a module and an annotation, on a known device;
+# the capture of a graph; launches of a recipe and of a transfer.
 PRODUCT = Case("", "", (), metadata={"deviceProperties": [{"name": "NVIDIA A100-SXM4-40GB"}]}, events=(
     {"cat": "python_function", "name": "nn.Module: Linear_0", "ts": 0, "dur": 12},
     {"cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 10,
      "args": {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}},
+    {"cat": "user_annotation", "name": "loss", "ts": 0, "dur": 50},
     {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 5, "args": {"correlation": 1}},
     {"cat": "kernel", "name": "ampere_sgemm_128x64", "ts": 20, "dur": 9, "args": {"correlation": 1}},
+    {"cat": "cuda_runtime", "name": "cudaStreamBeginCapture", "ts": 30, "dur": 2},
+    {"cat": "cuda_runtime", "name": "cudaStreamEndCapture", "ts": 34, "dur": 2},
+    {"cat": "kernel", "name": "ampere_sgemm_128x64", "ts": 45, "dur": 9},
 ))  # fmt: skip
 LAUNCHES = Case("", "", (), events=(
     {"on": "compiler", "name": "enqueueWithExternalEvents recipeId:4", "ts": 0, "dur": 9, "args": {"recipeId": 4}},

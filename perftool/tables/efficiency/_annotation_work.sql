@@ -3,7 +3,7 @@
 -- window. Backward work outside all annotations belongs to the annotation around the op that it differentiates.
 --
 -- needs: device_ops, launches, windows, slices, _name_roles, _differentiated
--- empty without: device_ops, _name_roles.cat=user_annotation
+-- empty without: device_ops, _name_roles.annotates
 -- column rank: INTEGER, distributed rank
 -- column annotation: VARCHAR, name of the annotation
 -- column share: DOUBLE, share of the rank's device time in the window
@@ -12,7 +12,7 @@ WITH marked AS (
     SELECT s.rank, s.track, s.id, s.name, s.ts, s."end",
            max(s."end") OVER (PARTITION BY s.track ORDER BY s.ts, s."end" DESC, s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
     FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
-    WHERE s.cat = 'user_annotation' AND s.side = 'host' AND list_has_all(['backward'], n.roles) AND NOT is_step(s.name)
+    WHERE s.cat = 'user_annotation' AND s.side = 'host' AND n.annotates
 ),
 whole AS (
     SELECT m.rank, m.name FROM marked AS m JOIN windows AS w USING (rank) WHERE m.before IS NULL OR m.ts >= m.before

@@ -6,7 +6,7 @@
 -- ops, the program differentiates twice (create_graph=True), and no op of the rank counts as recomputed.
 --
 -- needs: ops
--- empty without: ops
+-- empty without: ops.sequence
 -- column op: BIGINT, ops.id
 WITH backwards AS (
     SELECT track, ts, "end" FROM ops WHERE starts_with(name, 'autograd::engine::evaluate_function')

@@ -2,7 +2,7 @@
 -- until the end of the recording.
 --
 -- needs: slices, roles, _extents
--- empty without: _extents
+-- empty without: _extents, roles.role=capture_begin
 -- column rank: INTEGER, distributed rank
 -- column name: VARCHAR, the call that begins the capture
 -- column ts: BIGINT, start of the call that begins the capture, in ns

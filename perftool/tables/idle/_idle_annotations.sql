@@ -2,14 +2,14 @@
 -- shortest. Annotations of one library, such as FSDP::all_gather and FSDP::post_backward, count together as FSDP::*.
 --
 -- needs: gap_causes, slices, _name_roles
--- empty without: gap_causes, _name_roles.cat=user_annotation
+-- empty without: gap_causes, _name_roles.annotates
 -- column rank: INTEGER, distributed rank
 -- column cause: VARCHAR, gap_causes.cause
 -- column annotation: VARCHAR, name of the annotation
 -- column ns: BIGINT, idle time of the cause inside the annotation
 WITH marked AS (
     SELECT s.rank, regexp_replace(s.name, '^(\w+::).*$', '\1*') AS name, s.ts, s."end" FROM slices AS s JOIN _name_roles AS n ON n.name = s.name AND n.cat = s.cat
-    WHERE s.cat = 'user_annotation' AND s.side = 'host' AND len(n.roles) = 0 AND NOT is_step(s.name)
+    WHERE s.cat = 'user_annotation' AND s.side = 'host' AND n.annotates AND len(n.roles) = 0
 ),
 -- Each annotation and each cause is a bit of the mask. It has room for the causes and 30 annotations, so only the 30
 -- annotations with the most time count.

@@ -8,6 +8,7 @@
 -- column waits: BOOLEAN, whether this is a runtime call that returns when the device is done
 -- column copies: BOOLEAN, whether this is a runtime call that moves data
 -- column collective: BOOLEAN, whether this is an operation of a process group on the host
+-- column annotates: BOOLEAN, whether this is an annotation of the program; its only role may be the backward pass
 -- column compiles: VARCHAR, source of a compilation or of a part of one: torch.compile or trace (Gaudi); NULL for other names
 -- column elsewhere: activity, activity (_timeline) that a slice with this name shows on threads that do not feed the device; NULL for none
 -- column feeding: activity, activity (_timeline) that a slice with this name shows on threads that feed the device; NULL for none
@@ -34,6 +35,7 @@ active AS (
            cat = 'runtime' AND list_has_any(roles, ['wait', 'blocking_copy']) AS waits,
            cat = 'runtime' AND list_contains(roles, 'copy') AS copies,
            cat IN ('cpu_op', 'user_annotation') AND list_contains(roles, 'collective') AS collective,
+           cat = 'user_annotation' AND list_has_all(['backward'], roles) AND NOT is_step(name) AS annotates,
            CASE WHEN NOT list_contains(roles, 'compile') THEN NULL
                 WHEN cat = 'cpu_op' THEN 'torch.compile' WHEN cat = 'runtime' THEN 'trace' END AS compiles,
            (CASE WHEN is_step(name) THEN NULL
