@@ -14,6 +14,7 @@ import tomli
 import typer
 from builders.shown_commands import shown_commands
 from typer.testing import CliRunner
+from verdicts.recordings import FOLDER, path_of
 
 from perftool import fused
 from perftool.cli import app
@@ -23,6 +24,7 @@ from perftool.model.links import DOCUMENTATION
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.usefixtures("remembered")
 def test_the_generated_pages_are_current() -> None:
     spec = importlib.util.spec_from_file_location("generate", ROOT / "tools" / "docs" / "generate.py")
     assert spec is not None
@@ -32,6 +34,20 @@ def test_the_generated_pages_are_current() -> None:
 
     assert [name for name, page in generate.PAGES.items() if (ROOT / "docs" / name).read_text() != page()] == []
     assert {f"rules/{page.name}" for page in (ROOT / "docs" / "rules").iterdir()} < set(generate.PAGES)
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="PERFTOOL_VERDICT_TRACES names no folder of recorded traces")
+@pytest.mark.usefixtures("remembered")
+def test_the_comparison_on_the_page_of_cuda() -> None:
+    """Here rather than in tests/verdicts, because a generated page has analysed these traces with the same rules."""
+    result = CliRunner().invoke(app, ["diff", *(path_of(f"v100_resnet50_workers{count}") for count in (0, 4))])
+
+    page = (ROOT / "docs" / "cuda.md").read_text(encoding="utf-8")
+    shown = re.search(
+        r"```text\n\$ habana_perf_tool diff resnet50_num_workers_0/ resnet50_num_workers_4/\n(.*?)```", page, re.DOTALL
+    )
+    assert shown
+    assert (result.exit_code, result.stdout[: len(shown[1])]) == (0, shown[1])
 
 
 def test_findings_point_at_the_documentation_of_the_project() -> None:
