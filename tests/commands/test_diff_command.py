@@ -184,12 +184,15 @@ def test_the_gate_does_not_pass_a_rank_that_has_no_steps_on_both_sides(run: Run)
     assert run.out.startswith("Median step 1.00 ms -> 1.00 ms")
 
 
-def with_kernels(name: str, dur_us: int | None) -> str:
-    """Write a trace of ten steps of 1 ms, each with a kernel of ``dur_us``, or without one if it is None."""
+def with_kernels(name: str, *durs_us: int | None) -> str:
+    """Write a trace of ten steps of 1 ms, each with a kernel whose length is the next of ``durs_us``, or without one if
+    that is None.
+    """
     events = []
     for number in range(10):
         at = number * 1000
         events += [step(number, at, 1000), x("aten::mm", at + 1, 900), *launch(number, at + 10, 5, at + 20, 900)]
+        dur_us = durs_us[number % len(durs_us)]
         if dur_us is None:
             events.pop()
         else:
@@ -199,16 +202,19 @@ def with_kernels(name: str, dur_us: int | None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("dur_us", "sentence"),
+    ("durs_us", "sentence"),
     [
-        (-1, "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length"),
-        (10**13, "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length"),
-        (10**9, "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length"),
-        (None, "the runs are not judged: base has device work of rank 0, new has device work of no rank"),
+        # The number proves that both lengths are impossible.
+        (
+            (-1, 10**13),
+            "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length",
+        ),
+        ((10**9,), "the new run is incomplete, so it is not judged: new.json: 10 device events of impossible length"),
+        ((None,), "the runs are not judged: base has device work of rank 0, new has device work of no rank"),
     ],
 )
-def test_the_gate_fails_if_device_work_is_missing(run: Run, dur_us: int | None, sentence: str) -> None:
-    base, new = with_kernels("base.json", 900), with_kernels("new.json", dur_us)
+def test_the_gate_fails_if_device_work_is_missing(run: Run, durs_us: tuple[int | None, ...], sentence: str) -> None:
+    base, new = with_kernels("base.json", 900), with_kernels("new.json", *durs_us)
     assert run(*DIFF, base, base, "--fail-if", "slower:5%") == 0
     assert run(*DIFF, base, new, "--fail-if", "slower:5%") == 2
     assert sentence in run.err
@@ -306,20 +312,29 @@ def test_the_gate_does_not_judge_a_run_whose_device_work_ends_early(run: Run) ->
     assert "BUD102" in run.out
 
 
-@pytest.mark.parametrize(
-    ("damage", "lost"),
-    [({"dur": None}, "event with no start time"), ({"ph": "x"}, "event without a known phase"),
-     ({"ph": None}, "event without a known phase"),
-     ({"name": None}, "event without a known phase or a name"),
-     *(({"ph": phase, "ts": ts}, "event with no start time") for phase in "BECs" for ts in (None, "10 us"))],
-)  # fmt: skip
-def test_the_gate_does_not_judge_a_run_that_lost_events(run: Run, damage: dict[str, Any], lost: str) -> None:
+def with_lost_events(*damages: dict[str, Any]) -> tuple[str, str]:
+    """Write a trace, and the same trace with one more event for each of ``damages``."""
     base = run_of("base.json", 1000)
     events = json.loads(Path(base).read_text())["traceEvents"]
-    Path("new.json").write_text(json.dumps({"traceEvents": [*events, {**events[-1], **damage}]}))
+    Path("new.json").write_text(json.dumps({"traceEvents": [*events, *({**events[-1], **each} for each in damages)]}))
+    return base, "new.json"
 
-    assert run(*DIFF, base, "new.json", "--fail-if", "slower:5%") == 2
+
+@pytest.mark.parametrize(
+    ("damage", "lost"), [({"dur": None}, "1 event with no start time"), ({"ph": "x"}, "1 event without a known phase")]
+)
+def test_the_gate_does_not_judge_a_run_that_lost_an_event(run: Run, damage: dict[str, Any], lost: str) -> None:
+    assert run(*DIFF, *with_lost_events(damage), "--fail-if", "slower:5%") == 2
     assert lost in run.err
+
+
+def test_the_gate_counts_each_lost_event(run: Run) -> None:
+    unplaced = [{"dur": None}, *({"ph": phase, "ts": ts} for phase in "BECs" for ts in (None, "10 us"))]
+    unknown = [{"ph": "x"}, {"ph": None}, {"name": None}]
+
+    assert run(*DIFF, *with_lost_events(*unplaced, *unknown), "--fail-if", "slower:5%") == 2
+    assert f"{len(unplaced)} events with no start time" in run.err + run.out
+    assert f"{len(unknown)} events without a known phase or a name" in run.err + run.out
 
 
 @pytest.mark.parametrize("where", [{}, {"pid": 9}, {"pid": 9, "tid": 9}], ids=["same process", "other", "other thread"])
