@@ -617,8 +617,8 @@ def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("outer", "times", "said"),
     [
-        ("run.py(20): update", 1, "The steps take only 8.00 ms, all within one call of update (run.py:20): if the"),
-        ("run.py(20): update", 100, ""),
+        ("run.py(20): update", 1, "All steps (8.00 ms) are within one call of update (run.py:20): what the program"),
+        ("run.py(20): update", 1000, ""),
         ("run.py(20): update", 4, ""),
         ("run.py(20): main", 1, ""),
     ],
@@ -628,7 +628,7 @@ def test_a_short_recording_within_one_call_may_not_show_what_the_program_does_be
     tmp_path: Path, outer: str, times: int, said: str
 ) -> None:
     """Reinforcement learning, for example, collects data between its updates."""
-    length = 2000 * times if times == 100 else 2000
+    length = 2000 * times if times == 1000 else 2000
     steps = [step(k + 1, length * k, length) for k in range(4)]
     calls = 4 if times == 4 else 1
     outside = [python(outer, 4 * length // calls * k, 4 * length // calls, k + 2) for k in range(calls)]
@@ -640,7 +640,7 @@ def test_a_short_recording_within_one_call_may_not_show_what_the_program_does_be
 
     caveats = analyze([str(path)]).verdict.caveats
     assert said in caveats
-    assert ("all within one call" in caveats) == bool(said)
+    assert ("within one call" in caveats) == bool(said)
 
 
 def test_a_call_that_ran_when_the_recording_began_counts_with_the_later_calls(tmp_path: Path) -> None:

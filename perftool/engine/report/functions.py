@@ -10,7 +10,7 @@ from perftool.engine.report.causes import cut_name
 from perftool.engine.rules.stretches import FunctionTime, lines_run
 from perftool.model.own_code import Line
 from perftool.store.trace_store import TraceStore
-from perftool.units import NS_PER_MS, format_ns, format_ratio
+from perftool.units import NS_PER_S, format_ns, format_ratio
 
 # A function with a larger share is the whole program or its main loop, so the functions that it calls are named
 # instead.
@@ -35,7 +35,7 @@ WHERE (next_ts IS NULL OR next_ts >= c."end") AND c.rank = (SELECT min(rank) FRO
 GROUP BY c.class ORDER BY share DESC, c.class LIMIT 1
 """
 # A longer recording shows most of what a program repeats.
-_SHORT_NS = 300 * NS_PER_MS
+_SHORT_NS = 3 * NS_PER_S
 _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY rank LIMIT 1"
 
 
@@ -89,8 +89,8 @@ def narrow_sentence(store: TraceStore) -> str:
         return ""
     file, line, function = around.line
     return (
-        f"The steps take only {format_ns(whole_ns)}, all within one call of {cut_name(function)} "
-        f"({_place(file, line)}): if the program does other work between such calls, record more steps to see it."
+        f"All steps ({format_ns(whole_ns)}) are within one call of {cut_name(function)} ({_place(file, line)}): what "
+        "the program does between such calls is not in these figures; to see it, record more steps."
     )
 
 
