@@ -14,8 +14,6 @@ from perftool.errors import PerfToolError
 from perftool.readers.text_input import read
 from perftool.sim import simulate
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "simulate"
-
 SCRIPT = """
     from torch.utils.data import DataLoader
     model = torch.nn.Linear(8, 8).to("hpu")
@@ -107,20 +105,6 @@ def test_the_log_and_the_metrics_are_read_completely(done: Run) -> None:
     )  # each of three executions has a line, a graph cut and a row of the table
     assert {entry.key: entry.value for entry in log.config}["PT_HPU_LAZY_MODE"] == "1"
     assert (metrics.kind, metrics.issues) == ("metrics", ())
-
-
-WRONG = ("FUS101", "GAP102", "RCP101", "RCP102", "SYN101")
-
-
-@pytest.mark.parametrize(("name", "expected"), [("train", set(WRONG)), ("train_fixed", set())])
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")
-def test_the_examples_have_the_findings_and_the_fixed_ones_do_not(
-    tmp_path: Path, name: str, expected: set[str]
-) -> None:
-    left = simulate(EXAMPLES / f"{name}.py", output=tmp_path / "run.json.gz", max_steps=20)
-    report = analyze([str(left.trace)], logs=[str(left.log), str(left.metrics)])
-    assert left.exit_code == 0
-    assert {finding.code for finding in report.findings} & set(WRONG) == expected
 
 
 def test_a_simulation_is_not_written_over_its_script(tmp_path: Path) -> None:

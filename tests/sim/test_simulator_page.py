@@ -1,4 +1,4 @@
-"""docs/simulator.md states the actual value of every constant and shows actual output."""
+"""docs/simulator.md states the actual value of every constant and shows actual output about the examples."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from perftool.engine.analysis import analyze
 from perftool.sim.machine.costs import default_costs
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "simulator.md").read_text()
-EXAMPLE = ROOT / "examples" / "simulate" / "train.py"
+EXAMPLES = ROOT / "examples" / "simulate"
+WRONG = {"FUS101", "GAP102", "RCP101", "RCP102", "SYN101"}
 
 
 def test_the_page_names_every_constant_with_its_value() -> None:
@@ -25,14 +27,33 @@ def test_the_page_names_every_constant_with_its_value() -> None:
     assert {name.replace(".", "_", 1): value for name, value in stated.items()} == asdict(default_costs())
 
 
-def test_the_lines_that_the_page_shows_are_printed(tmp_path: Path) -> None:
+def wrong(run: Path) -> set[str]:
+    """The codes in ``WRONG`` that the files of a simulation yield; their names begin like ``run``."""
+    report = analyze([f"{run}.json.gz"], logs=[f"{run}.log", f"{run}.metrics.json"])
+    return {finding.code for finding in report.findings} & WRONG
+
+
+def test_the_example_prints_the_lines_that_the_page_shows_and_has_the_findings(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     shown = re.findall(r"^habana_perf_tool: lines that end .*\n(?:  .+\n)+", PAGE, re.MULTILINE)
-    command = ["simulate", str(EXAMPLE), "--no-report"]
+    command = ["simulate", str(EXAMPLES / "train.py"), "--no-report"]
 
     done = subprocess.run(
         [sys.executable, "-m", "perftool", *command], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
 
+    assert done.returncode == 0
     assert len(shown) == 1
     assert [line for line in shown[0].splitlines() if line not in done.stderr.splitlines()] == []
+    assert wrong(tmp_path / "train.simulated") == WRONG
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_the_fixed_example_has_none_of_the_findings(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from perftool.sim import simulate
+
+    left = simulate(EXAMPLES / "train_fixed.py", output=tmp_path / "run.json.gz", max_steps=20)
+
+    assert left.exit_code == 0
+    assert wrong(tmp_path / "run") == set()
