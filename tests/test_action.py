@@ -57,6 +57,17 @@ def test_every_line_is_one_argument(tmp_path: Path, programs: str) -> None:
     ]  # fmt: skip
 
 
+def test_without_a_path_nothing_passes(tmp_path: Path) -> None:
+    """Otherwise, only the logs that a configuration in the checkout names would be checked."""
+    program = tmp_path / "bin" / "python"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    settings = dict.fromkeys(("ARGS", "BUDGETS", "CONFIG", "BASELINE", "SARIF"), "")
+    code, _ = step("Lint", tmp_path, FOLDER=str(tmp_path), SRC=" \n", FAIL_ON="error", **settings)
+    assert code == 2
+
+
 def test_the_cache_is_for_one_python_and_one_text_of_the_checkout(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]")
     runner = {"RUNNER_OS": "Linux", "RUNNER_ARCH": "X64", "ACTION_PATH": str(tmp_path), "VERSION": ""}

@@ -57,8 +57,9 @@ def analyze(
 
       zcat run.json.gz | habana_perf_tool analyze -
     """
-    # --summary-jsonl makes this a gate, because ``trend`` may fail a CI job on the numbers it writes.
-    session = Session(cli, paths or ([watch] if watch else []), gate=cli.summary_jsonl is not None)
+    # Other gates may judge the summary (``trend``) or the part (``lint``, ``diff``) that this writes.
+    gate = cli.summary_jsonl is not None or cli.part is not None
+    session = Session(cli, paths or ([watch] if watch else []), gate=gate)
     if watch is not None:
         _watch(watch, paths or session.texts or each, session, interval)
     elif each:

@@ -22,6 +22,7 @@ from perftool.readers.files.companions import (
 from perftool.readers.files.duplicates import SetAside, without_duplicates
 from perftool.readers.files.matching import is_pattern, matches
 from perftool.readers.files.picking import Wanted, is_excluded
+from perftool.readers.files.rank_name import rank_of
 from perftool.readers.files.remote import is_url, list_url, shown_path
 from perftool.readers.files.runs import Chosen, Doubt, is_recording, newest_profiles, require_one_run
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
@@ -37,8 +38,8 @@ from perftool.readers.trace.profiler_csv import is_profiler_csv
 
 PART_SUFFIX = ".part"
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
-# Traces with compressions that this program cannot read, or under other names, such as `rank1.json.xz`.
-_OTHER_NAME = re.compile(r"\.(?:json|trace)\.", re.IGNORECASE)
+# Traces with compressions that this program cannot read, or under other names, such as `rank1.json.xz`, `rank1.json~`.
+_OTHER_NAME = re.compile(r"\.(?:json|trace)(?![a-z0-9])", re.IGNORECASE)
 _OTHER_KINDS = (PART_SUFFIX, ".csv")
 _SUFFIXES = f"{', '.join(TRACE_SUFFIXES[:-1])} or {TRACE_SUFFIXES[-1]}"
 # Reports and baselines of this program contain its name this close to their beginning or end, in bytes.
@@ -285,7 +286,7 @@ def _named_like_traces(files: Iterable[Path], unread: list[str]) -> list[str]:
 def _is_other_name(name: str) -> bool:
     """Whether ``name`` may be that of a trace that this program does not read."""
     return (
-        _OTHER_NAME.search(name) is not None
+        (_OTHER_NAME.search(name) is not None or (name.lower().endswith((".gz", ".zst")) and rank_of(name) is not None))
         and not name.lower().endswith(_OTHER_KINDS)
         and not is_named_like_companion(name)
     )
@@ -423,9 +424,10 @@ def _is_text(path: str) -> bool:
     except InputError:
         # The reader of the file reports the error.
         return False
-    return kind not in ("unknown", "csv") or (
-        kind == "unknown" and is_named_like_companion(path) and not _may_be_damaged_trace(path)
-    )
+    if kind == "unknown":
+        return is_named_like_companion(path) and not _may_be_damaged_trace(path)
+    # A line of a log may have got into the file before the events.
+    return kind != "csv" and not (path.lower().endswith(".json") and _shows_events(path))
 
 
 def _may_be_damaged_trace(path: str) -> bool:

@@ -318,6 +318,13 @@ def test_a_gate_needs_to_know_which_recording_is_the_newest(
     assert run("lint", "folder", "--exclude", left, "--select", "GAP101") == 0
 
 
+def test_a_part_for_a_gate_ignores_a_configuration_beside_the_traces(run: Run) -> None:
+    trace("folder/rank0.json")
+    Path("folder/.habana_perf_tool.toml").write_text('exclude = ["*"]')
+    assert run("analyze", "folder/rank0.json", "--part", "rank0.part") == 0
+    assert "folder/.habana_perf_tool.toml" in run.err
+
+
 @pytest.mark.parametrize("text", ["", "<html>", "\0" * 99, "{'traceEvents': []}"])
 def test_a_gate_does_not_pass_a_file_that_cannot_be_read_beside_a_recording(run: Run, text: str) -> None:
     trace("folder/host_1.1700000000000000000.pt.trace.json")
@@ -342,6 +349,10 @@ def test_a_damaged_trace_with_the_name_of_another_file_is_no_such_file(run: Run,
     Path("folder", name).write_text('{"iteration": 1, "loss": 2.0}\n{"iteration": 2, "loss": 1.5}\n')
     run("lint", "folder", "--select", "TRC")
     assert "TRC000" not in run.out
+    # A line of a log may have got into the file.
+    Path("folder", name).write_text(f"[22:01:02.123456][PT_BRIDGE][info ] x\n{whole}")
+    assert run("lint", "folder", "--select", "TRC") != 0
+    assert f"{name}" in run.out + run.err
 
 
 @pytest.mark.parametrize("events", [[], [{"ph": "M", "name": "process_name"}]])

@@ -212,8 +212,10 @@ def test_a_note_names_what_is_not_read_in_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["rank1.json.xz", "rank1.JSON.BZ2", "rank1.json.zstd", "rank1.json.Z", "rank1.json.1", "rank1.trace.gz"]
-)
+    "name",
+    ["rank1.json.xz", "rank1.JSON.BZ2", "rank1.json.zstd", "rank1.json.Z", "rank1.json.1", "rank1.trace.gz",
+     "rank1.json (1)", "rank1.json~", "rank1.pt.trace", "rank1.gz"],
+)  # fmt: skip
 def test_a_note_names_a_trace_that_is_compressed_in_another_way(name: str, tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_text(f'{{"traceEvents": [{EVENT}]}}')
     (tmp_path / name).write_bytes(b"packed")
