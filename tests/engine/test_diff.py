@@ -18,6 +18,7 @@ from perftool.engine.compare.op_rates import rate_changes
 from perftool.engine.compare.op_totals import totals
 from perftool.engine.compare.saved_report import read_saved
 from perftool.engine.compare.significance import change_of_median, verdict_on
+from perftool.engine.ranks.plain import to_plain
 from perftool.engine.report.complete_steps import of_slowest_rank
 from perftool.engine.rules.fingerprint import fingerprint
 from perftool.engine.rules.pack import builtin_folder, load_pack
@@ -175,6 +176,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     ]
     trace.write_bytes(document([step(0, 0, 4000), *starved]))
     return render_json(analyze([str(trace)]))
+
+
+def test_a_saved_report_has_no_more_ops_than_a_run_lists(report: bytes, tmp_path: Path) -> None:
+    """Otherwise, thousands of ops would be compared with thousands of kernels."""
+    found = json.loads(report)
+    found["efficiency"] = {"ops": [to_plain(rated(f"aten::a{at}", "[[1]]", 40, 0.5)) for at in range(100)]}
+    (tmp_path / "saved.json").write_text(json.dumps(found))
+    saved = read_saved(str(tmp_path / "saved.json"))
+    assert saved is not None
+    assert len(saved.rates) == 60
 
 
 @pytest.mark.parametrize(

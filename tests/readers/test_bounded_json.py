@@ -12,6 +12,7 @@ from perftool.engine.compare.saved_report import read_saved
 from perftool.engine.gate.baseline import read_baseline
 from perftool.errors import PerfToolError
 from perftool.readers.flight import dump
+from perftool.readers.metrics import compilation_stats
 from perftool.readers.nodes import post_graph
 from perftool.readers.serving import client_result
 from perftool.readers.text.bounded_json import parsed
@@ -41,6 +42,13 @@ def test_files_of_empty_lists_are_refused(text: str, read: Callable[[str], Any],
     (tmp_path / "rank0.json").write_text(text % f"[{'[],' * _COUNT}[]]")
     with pytest.raises(PerfToolError, match="lists and objects, more than any real file"):
         read(str(tmp_path / "rank0.json"))
+
+
+def test_compilation_statistics_of_empty_objects_are_not_read() -> None:
+    text = '[{"000000000": {"compilations": [%s{}]}}]' % ("{}," * _COUNT)
+    reading = compilation_stats.read(text.encode())
+    assert reading.compilations == ()
+    assert "lists and objects, more than any real file" in reading.issues[0].message
 
 
 def test_results_and_reports_of_empty_lists_are_not_read(tmp_path: Path) -> None:

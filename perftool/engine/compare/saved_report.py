@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from perftool.engine.compare.run_side import device_ranks, run_side, served_numbers, setting_of
 from perftool.engine.ranks.plain import from_plain, to_plain
+from perftool.engine.report.efficiency import MOST_OPS
 from perftool.errors import InputError
 from perftool.model.diff import RunSide, Setting
 from perftool.model.efficiency import OpRate
@@ -67,7 +68,7 @@ def _side(path: str, data: Mapping[str, Any]) -> RunSide:
         [_finding(found) for found in data["findings"]],
         all_ops=False,
         setting=_setting(data),
-        rates=from_plain(tuple[OpRate, ...], (data.get("efficiency") or {}).get("ops", [])),
+        rates=from_plain(tuple[OpRate, ...], (data.get("efficiency") or {}).get("ops", [])[:MOST_OPS]),
         device=None if (name := data["device"]["name"]) is None else from_plain(str, name),
         served=served_numbers(
             from_plain(dict[str, float | None], {key: one["value"] for key, one in data["summary"].items()})

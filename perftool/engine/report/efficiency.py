@@ -6,7 +6,8 @@ from perftool.model.efficiency import AssumedPeak, Efficiency, OpRate
 from perftool.store.trace_store import TraceStore
 
 EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_ops", "_efficiency_peaks", "_efficiency_totals", "device_facts")
-_TOP = 60
+# Ops in a report, those with the longest kernels.
+MOST_OPS = 60
 # If a number is known for less than this share of the work, it is not representative.
 KNOWN = 0.5
 # The ops of all ranks together; the table op_efficiency lists each rank. Numbers are added in a fixed order, because a
@@ -61,7 +62,7 @@ def efficiency(store: TraceStore, device: str | None) -> Efficiency | None:
     """The rates that ops reach; None if the input shows no device work."""
     store.build(list(EFFICIENCY_TABLES))
     (totals,) = store.select(_TOTALS)
-    ops = tuple(OpRate(**row) for row in store.select(_OPS, {"top": _TOP}))
+    ops = tuple(OpRate(**row) for row in store.select(_OPS, {"top": MOST_OPS}))
     if not ops:
         return None
     peaks = tuple(AssumedPeak(**row) for row in store.select(_PEAKS))

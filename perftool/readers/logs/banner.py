@@ -47,7 +47,9 @@ class BannerScanner:
         if match is not None:
             entry = ConfigEntry("banner", match["key"], match["value"].strip(), line.rank, line.number)
             # Keep only one of equal entries, because every process prints the banner if the variable RANK is not set.
-            self._entries.setdefault((entry.key, entry.value, entry.rank), entry)
+            kind = entry.key, entry.value, entry.rank
+            if kind not in self._entries and self.tally.has_room(len(self._entries), "settings", line.number):
+                self._entries[kind] = entry
         elif _END.match(line.text):
             del self._left[line.rank]
         elif left == 0:

@@ -16,7 +16,6 @@ from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.log_lines import LogLine
 
 CORES = ("adding new recipe to cache", "recipe compilation time", "[DETECT_RECOMPILE_AUTO]")
-_MAX_RECORDS = 100_000
 _NEW_RECIPE = re.compile(r"adding new recipe to cache :: ?(?P<recipe>\S+)")
 _STATS = re.compile(r"\|\s*last \d{1,18} \[ns\]\s*\|\s*sum (?P<sum>\d{1,18}) \[ns\]\s*\|\s*count (?P<count>\d{1,18})")
 _DETECTED = re.compile(r"\]step:(?P<step>\d{1,18})\b(?P<why>.{0,400}?)num_graphs:(?P<count>\d{1,18})")
@@ -53,10 +52,8 @@ class CompilationScanner:
         return LogReading(compilations=tuple(self._records), kind="runtime_log")
 
     def _add(self, record: CompilationRecord) -> None:
-        if len(self._records) < _MAX_RECORDS:
+        if self._tally.has_room(len(self._records), "compilations", record.line):
             self._records.append(record)
-        else:
-            self._tally.note("too many compilations", f"only the first {_MAX_RECORDS} are kept", record.line)
 
     def _new_recipe(self, line: LogLine, match: re.Match[str]) -> None:
         ordinal = len(self._records)

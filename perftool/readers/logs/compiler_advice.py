@@ -42,7 +42,8 @@ def read(source: Source, rank: int | None = None) -> LogReading:
     for line in read_lines(source, tally):
         if found := _LINE.match(line.text):
             key = (found[1], found[2].strip(), found[3].strip()[:_MOST_TEXT])
-            counts.setdefault(key, [0, line.number])[0] += 1
+            if key in counts or tally.has_room(len(counts), "pieces of advice", line.number):
+                counts.setdefault(key, [0, line.number])[0] += 1
     advice = tuple(_advice(*key, count, first, rank) for key, (count, first) in counts.items())
     return LogReading(advice=advice, issues=tally.issues(), kind="runtime_log")
 

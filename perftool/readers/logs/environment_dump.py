@@ -36,9 +36,10 @@ def read(source: Source, rank: int | None = None) -> LogReading:
         match = ASSIGNMENT.match(line.text)
         if match is None:
             tally.note("not an assignment", "a line is neither a variable nor a comment", line.number)
-        elif is_relevant(match["key"]):
-            value = _unquoted(match["value"])
-            entries[match["key"]] = ConfigEntry("environment", match["key"], value, rank, line.number)
+        elif (key := match["key"]) in entries or (
+            tally.has_room(len(entries), "variables", line.number) and is_relevant(key)
+        ):
+            entries[key] = ConfigEntry("environment", key, _unquoted(match["value"]), rank, line.number)
     return LogReading(config=tuple(entries.values()), issues=tally.issues(), kind="config")
 
 

@@ -25,7 +25,6 @@ _ARGUMENT = re.compile(r"\b\w+=(\S+)")
 # The maximum number of unrelated lines between two rows of a table.
 _MAX_FOREIGN_LINES = 20
 _MAX_OPEN = 256
-_MAX_KINDS_OF_CALL = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +114,8 @@ class FallbackScanner:
         self._tally = tally
         self._tables: list[_Table] = []
         self._open: list[_Table] = []
+        # The number of rows in all tables.
+        self._rows = 0
         self._calls: dict[tuple[FallbackOrigin, str, tuple[str, ...], int | None], _Call] = {}
 
     def feed(self, line: LogLine) -> None:
@@ -155,6 +156,10 @@ class FallbackScanner:
             self._tally.note("cut line", "the last row of a fallback table has no line end", line.number)
         # A process lists each op once, so a second row for an op is from another process.
         table = next((table for table in tables if row["op"] not in table.rows), tables[0])
+        if row["op"] not in table.rows:
+            if not self._tally.has_room(self._rows, "rows of fallback tables", line.number):
+                return
+            self._rows += 1
         table.add(row["op"], int(row["count"]))
 
     def _open_tables(self, label: int | None) -> list[_Table]:
@@ -172,9 +177,7 @@ class FallbackScanner:
 
     def _call(self, line: LogLine, call: _ReportedCall) -> None:
         key = (call.origin, call.op, call.dtypes, line.rank)
-        if key not in self._calls and len(self._calls) >= _MAX_KINDS_OF_CALL:
-            text = "a fallback is not counted, because the log has too many different ones"
-            self._tally.note("too many kinds", text, line.number)
+        if key not in self._calls and not self._tally.has_room(len(self._calls), "kinds of fallbacks", line.number):
             return
         self._calls.setdefault(key, _Call(line.without_text, call.detail)).count += 1
 

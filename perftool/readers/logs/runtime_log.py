@@ -18,7 +18,6 @@ from perftool.readers.text.short_texts import cached_for_short
 
 _CORES = tuple((known.core, known) for known in (*BRIDGE_PATTERNS, *FRAMEWORK_PATTERNS, *SERVING_PATTERNS))
 CORES = (*(core for core, _ in _CORES), *compilation_lines.CORES, progress_bar.CORE)
-_MAX_EVENTS = 100_000
 _MAX_NAME = 200
 # The common name of all graph cuts at CPU fallbacks. Their lines also name the op, but so do the fallback records.
 _CPU_FALLBACK = "cpu fallback"
@@ -61,9 +60,7 @@ class EventScanner:
         if known.above_limit and (value is None or limit is None or value <= limit):
             return
         key = (known.kind, _name(known, groups.get("name")), line.rank)
-        if key not in self._seen and len(self._seen) >= _MAX_EVENTS:
-            text = "a line is not counted, because the log has too many different ones"
-            self.tally.note("too many kinds", text, line.number)
+        if key not in self._seen and not self.tally.has_room(len(self._seen), "kinds of lines", line.number):
             return
         seen = self._seen.setdefault(key, _Seen(known, line.without_text))
         seen.count, seen.last_line, seen.value, seen.limit = seen.count + 1, line.number, value, limit

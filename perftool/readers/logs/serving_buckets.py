@@ -16,7 +16,6 @@ from perftool.readers.text.log_lines import LogLine
 WARMUP = "[Warmup]["
 _MISSED, _ADDED, _GENERATED = "was not warmed-up", "Adding new bucket: ", "Generated "
 CORES = (WARMUP, _MISSED, _ADDED, " buckets [")
-_MOST = 100_000
 
 # Matches ('prompt', 4, 1024, 0), (decode, 16, 200), and (0, prompt, 1, 36864, 0), which begins with the rank.
 _SHAPE = re.compile(r"(?P<phase>prompt|decode)'?(?P<sizes>(?:, ?\d{1,9}){2,3})\b")
@@ -58,10 +57,8 @@ class BucketScanner:
 
     def _keep(self, phase: str, sizes: tuple[int, int | None, int | None], origin: BucketOrigin, line: LogLine) -> None:
         key = (phase, *sizes, origin, line.rank)
-        if key not in self._buckets and len(self._buckets) >= _MOST:
-            self._tally.note("too many buckets", f"only the first {_MOST:,} are kept", line.number)
-            return
-        self._buckets.setdefault(key, Bucket(phase, *sizes, origin, line.rank, line.number))
+        if key not in self._buckets and self._tally.has_room(len(self._buckets), "buckets", line.number):
+            self._buckets[key] = Bucket(phase, *sizes, origin, line.rank, line.number)
 
 
 def _sizes(phase: str, text: str) -> tuple[int, int | None, int | None]:

@@ -100,8 +100,7 @@ class IntervalScanner:
     def _add(self, line: LogLine, numbers: dict[str, Any]) -> None:
         if not numbers:
             return
-        if len(self._intervals) >= _MOST_INTERVALS:
-            self._tally.note("too many intervals", f"only the first {_MOST_INTERVALS:,} are kept", line.number)
+        if not self._tally.has_room(len(self._intervals), "intervals", line.number, most=_MOST_INTERVALS):
             return
         time_ns = self._time(line.prefix.time_ns)
         self._intervals.append(
@@ -109,8 +108,7 @@ class IntervalScanner:
         )
 
     def _add_iteration(self, line: LogLine, found: re.Match[str]) -> None:
-        if len(self._iterations) >= _MOST:
-            self._tally.note("too many iterations", f"only the first {_MOST:,} are kept", line.number)
+        if not self._tally.has_room(len(self._iterations), "iterations", line.number, most=_MOST):
             return
         number, prompts, prompt_tokens, generating, generated = map(int, found.groups()[:-1])
         self._iterations.append(

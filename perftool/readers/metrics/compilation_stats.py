@@ -40,7 +40,8 @@ def read(source: Source, rank: int | None = None) -> LogReading:
                 continue
             reason = _reason(content, seen)
             for compilation in _compilations(content):
-                records.append(_record(compilation, int(step), len(records), reason, rank))
+                if tally.has_room(len(records), "compilations"):
+                    records.append(_record(compilation, int(step), len(records), reason, rank))
     return LogReading(compilations=tuple(records), issues=tally.issues(), kind="metrics")
 
 

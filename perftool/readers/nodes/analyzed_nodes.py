@@ -33,6 +33,9 @@ _RUN = re.compile(r"^(.*) iter (\d{1,9})$", re.DOTALL)
 _UNKNOWN = {"", "nan", "none", "[error]", "[]", "inf", "-inf"}
 _NS_PER_US = 1000
 _MOST_NS = 2**62
+# A table may contain _FREE_ROWS rows, and one more per this many characters in its cells. The rows of real tables are
+# longer.
+_CHARACTERS_PER_ROW, _FREE_ROWS = 60, 10_000
 
 
 def is_header(line: str) -> bool:
@@ -82,11 +85,17 @@ def read_view(data: bytes, rank: int | None, path: str) -> LogReading:
 
 def _runs(rows: Iterable[Mapping[str, str]], rank: int | None, tally: IssueTally) -> Iterator[NodeRun]:
     """The node runs in ``rows``, whose column names come from ``_plain``."""
+    kept = characters = 0
     for row in rows:
+        characters += sum(map(len, row.values()))
+        if kept >= _FREE_ROWS + characters // _CHARACTERS_PER_ROW:
+            tally.note("too many nodes", "rows of nodes were left out, because no real table of this size has so many")
+            continue
         made = _run({column: value.strip() for column, value in row.items()}, rank)
         if made is None:
             tally.note("node", "rows of nodes without an engine, a name or times were left out")
         else:
+            kept += 1
             yield made
 
 

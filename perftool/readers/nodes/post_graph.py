@@ -34,6 +34,8 @@ _whole, _number = partial(integer, below=1 << 48), partial(number, below=1 << 48
 _LONGEST_GRAPH_NAME = 200
 # All operands together may have one dimension per this many bytes of the file, because many nodes may share a tensor.
 _BYTES_PER_DIMENSION = 8
+# A file may contain _FREE_NODES nodes, and one more per this many bytes. The nodes of real files are longer.
+_BYTES_PER_NODE, _FREE_NODES = 200, 10_000
 
 
 def begins_graphs(data: bytes) -> bool:
@@ -54,28 +56,36 @@ def read(data: bytes, rank: int | None, path: str) -> LogReading:
     if graphs is None:
         raise InputError(f"{path}: not a post-graph file: no list of graphs")
     tally = IssueTally()
-    operands = _Operands(len(data) // _BYTES_PER_DIMENSION, tally)
-    nodes = [node for graph in graphs if isinstance(graph, dict) for node in _nodes(graph, rank, operands, tally)]
+    room = _Room(_FREE_NODES + len(data) // _BYTES_PER_NODE, len(data) // _BYTES_PER_DIMENSION, tally)
+    nodes = [node for graph in graphs if isinstance(graph, dict) for node in _nodes(graph, rank, room, tally)]
     return LogReading(graph_nodes=tuple(nodes), issues=tally.issues(), kind="graph")
 
 
 @dataclass
-class _Operands:
-    """Looks up the operands of nodes until these have more than ``left`` dimensions in total."""
+class _Room:
+    """What a file may still contain: ``nodes`` nodes, whose operands have ``dimensions`` dimensions in total."""
 
-    left: int
+    nodes: int
+    dimensions: int
     tally: IssueTally
 
-    def of(self, names: object, tensors: Mapping[str, GraphTensor]) -> tuple[GraphTensor, ...]:
+    def for_node(self) -> bool:
+        """Whether another node may be kept."""
+        self.nodes -= 1
+        if self.nodes < 0:
+            self.tally.note("too many nodes", "nodes were left out, because no real file of this size has so many")
+        return self.nodes >= 0
+
+    def for_operands(self, names: object, tensors: Mapping[str, GraphTensor]) -> tuple[GraphTensor, ...]:
         listed = names if isinstance(names, list) else []
         found = tuple(tensors[name] for name in listed if isinstance(name, str) and name in tensors)
-        self.left -= sum(len(tensor.shape) for tensor in found)
-        if self.left < 0:
+        self.dimensions -= sum(len(tensor.shape) for tensor in found)
+        if self.dimensions < 0:
             self.tally.note("operand", "operands of nodes were left out, because no real file of this size has so many")
-        return found if self.left >= 0 else ()
+        return found if self.dimensions >= 0 else ()
 
 
-def _nodes(graph: Mapping[str, Any], rank: int | None, operands: _Operands, tally: IssueTally) -> Iterator[GraphNode]:
+def _nodes(graph: Mapping[str, Any], rank: int | None, room: _Room, tally: IssueTally) -> Iterator[GraphNode]:
     tensors = {
         one["name"]: tensor
         for one in _tables(graph.get("tensors"))
@@ -84,9 +94,9 @@ def _nodes(graph: Mapping[str, Any], rank: int | None, operands: _Operands, tall
     # Cut the name once, so that the rows of all nodes share it.
     name = (text(graph.get("name")) or "")[:_LONGEST_GRAPH_NAME] or None
     for node in _tables(graph.get("nodes")):
-        if node.get("is_logical") is True:
+        if node.get("is_logical") is True or not room.for_node():
             continue
-        if (made := _node(graph, name, node, tensors, rank, operands)) is None:
+        if (made := _node(graph, name, node, tensors, rank, room)) is None:
             tally.note("node", "nodes of a graph without a name or an engine were left out")
         else:
             yield made
@@ -98,7 +108,7 @@ def _node(
     node: Mapping[str, Any],
     tensors: Mapping[str, GraphTensor],
     rank: int | None,
-    operands: _Operands,
+    room: _Room,
 ) -> GraphNode | None:
     name, engine = text(node.get("name")), _engine(node.get("engine"))
     if name is None or engine is None:
@@ -113,8 +123,8 @@ def _node(
         node_id=_whole(node.get("id")),
         engine=engine,
         guid=text(node.get("guid")) or "",
-        inputs=operands.of(node.get("input_tensors"), tensors),
-        outputs=operands.of(node.get("output_tensors"), tensors),
+        inputs=room.for_operands(node.get("input_tensors"), tensors),
+        outputs=room.for_operands(node.get("output_tensors"), tensors),
         # The compiler writes 0 if it has no estimate.
         expected_cycles=_whole(node.get("mme_expected_compute_cycles")) or None,
         expected_dma_us=_number(node.get("dma_expected_duration")) or None,

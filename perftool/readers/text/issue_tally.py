@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from perftool.model.inputs import ImportIssue
 
+# Readers keep at most this many rows of a kind from a text, because a row takes many times the memory of a short line.
+MOST_ROWS = 100_000
+
 
 class IssueTally:
     """Counts problems by kind. The message of a kind is that of its first occurrence."""
@@ -17,6 +20,14 @@ class IssueTally:
         self._counts[kind] = self._counts.get(kind, 0) + 1
         place = "" if line is None else f", first in line {line}"
         self._messages.setdefault(kind, message + place)
+
+    def has_room(self, kept: int, rows: str, line: int | None = None, *, most: int = 0) -> bool:
+        """Whether a reader that has ``kept`` rows of at most ``most`` (by default, MOST_ROWS) may keep another one. If
+        not, count it as left out."""
+        limit = most or MOST_ROWS
+        if kept >= limit:
+            self.note(f"too many {rows}", f"only the first {limit:,} {rows} are kept", line)
+        return kept < limit
 
     def issues(self) -> tuple[ImportIssue, ...]:
         """One issue per kind, in the order of their first occurrences."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from perftool.model.valid_text import valid_json
+from perftool.readers.text.bounded_json import require_few_containers
 from perftool.readers.text.issue_tally import IssueTally
 from perftool.readers.text.quoted import string_end, with_strings
 from perftool.readers.text.text_lines import TextLine
@@ -60,6 +61,11 @@ def _depth(text: str) -> int:
 
 def _decode(text: str, start: re.Pattern[str], tally: IssueTally) -> Iterator[dict[str, Any]]:
     """Yield every object in ``text``, which must not begin inside an object."""
+    try:
+        require_few_containers(text)
+    except ValueError as error:
+        tally.note("damaged text", f"a long stretch of text was left out: {error}")
+        return
     text = valid_json(text)
     at, left = text.find("{"), _MOST_WORK * len(text) + _LEAST_WORK
     while at >= 0:
