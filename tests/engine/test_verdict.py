@@ -617,7 +617,7 @@ def test_the_users_functions_that_divide_the_time_are_named(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("outer", "times", "said"),
     [
-        ("run.py(20): update", 1, "All steps (8.00 ms) are within one call of update (run.py:20): what the program"),
+        ("run.py(20): update", 1, "All steps (8.00 ms) are within one call of update (run.py:20). Work before"),
         ("run.py(20): update", 1000, ""),
         ("run.py(20): update", 4, ""),
         ("run.py(20): main", 1, ""),
