@@ -10,6 +10,8 @@ from perftool.model.metrics import MetricKind
 
 # Version of the lines of a summary file; docs/trend.md documents them.
 LINE_VERSION = 1
+# The format of times in these lines, UTC.
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 DEFAULT_METRIC = "step_time_ms"
 # In percent; for ratios, in percentage points.
 DEFAULT_THRESHOLD = 5.0
@@ -55,8 +57,9 @@ class RunLine:
 
     @property
     def at(self) -> str:
-        """The time of the recording if known, else of the analysis."""
-        return self.recorded or self.time
+        """The time of the recording if it is known and not after that of the analysis, which would be impossible; else
+        the time of the analysis."""
+        return self.recorded if self.recorded and self.recorded <= self.time else self.time
 
     @property
     def label(self) -> str:

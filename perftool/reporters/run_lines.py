@@ -8,7 +8,7 @@ from typing import Any
 from perftool import __version__
 from perftool.engine.report.complete_steps import recorded_per_step
 from perftool.model.report import RankSummary, Report
-from perftool.model.trend import LINE_VERSION
+from perftool.model.trend import LINE_VERSION, TIME_FORMAT
 from perftool.readers.files.finished import FileState
 from perftool.reporters.json import dump
 from perftool.reporters.naming import run_folder, run_name
@@ -16,7 +16,6 @@ from perftool.reporters.verdict import origin
 from perftool.units import NS_PER_MS, NS_PER_S
 
 _MOST_CODES = 5
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 # Times before this (2001) do not count from 1970, but for example from the boot of the machine.
 _EARLIEST_NS = 10**18
 
@@ -56,7 +55,7 @@ def render_unread_line(name: str, time: datetime) -> bytes:
 
 
 def _start(name: str, time: datetime) -> dict[str, Any]:
-    return {"version": LINE_VERSION, "tool": __version__, "time": time.strftime(_TIME), "name": name}
+    return {"version": LINE_VERSION, "tool": __version__, "time": time.strftime(TIME_FORMAT), "name": name}
 
 
 def _recorded(report: Report) -> str:
@@ -64,7 +63,7 @@ def _recorded(report: Report) -> str:
     first = min((step.ts_ns for step in report.steps), default=0)
     if first < _EARLIEST_NS:
         return ""
-    return datetime.fromtimestamp(first // NS_PER_S, timezone.utc).strftime(_TIME)
+    return datetime.fromtimestamp(first // NS_PER_S, timezone.utc).strftime(TIME_FORMAT)
 
 
 def _recorded_per_step_ms(report: Report) -> float | None:

@@ -175,31 +175,46 @@ def test_the_gate_fails_if_the_newest_run_lacks_a_rank_of_most_runs(run: Run) ->
 
 
 @pytest.mark.parametrize(
-    ("clocks", "said"),
+    ("wrong", "other"),
     [
-        # The newest run has the date of a machine without a clock, so it would come first.
-        (
-            {9: "2010-01-01T00:00:00Z"},
-            "(nine) is incomplete and, by its date, older than another run (eight, 2026-01-08T02:00:00Z)",
-        ),
-        # An earlier run has a date in the future, so it would be the newest forever.
-        (
-            {2: "2042-01-01T00:00:00Z"},
-            "(nine) is incomplete and, by its date, older than another run (two, 2042-01-01T00:00:00Z)",
-        ),
+        # The clock of the last recording starts at a fixed date, so this run would come first.
+        ({9: {"recorded": "2010-01-01T00:00:00Z"}}, "eight, 2026-01-08T02:00:00Z"),
+        # The same machine analysed it.
+        ({9: {"time": "2010-01-01T00:00:00Z"}}, "eight, 2026-01-08T02:00:00Z"),
+        # A machine in the future wrote an earlier line, so this run would be the newest forever.
+        ({2: {"time": "2042-01-01T00:00:00Z"}}, "two, 2042-01-01T00:00:00Z"),
     ],
 )
+@pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.parametrize("more", [[], ["--since", "2026"], ["--rank", "1"]])
-def test_the_gate_fails_if_the_run_analysed_last_is_incomplete_and_not_the_newest(
-    clocks: dict[int, str], said: str, more: list[str], run: Run
+def test_the_gate_fails_if_the_run_analysed_last_is_not_the_newest(
+    wrong: dict[int, dict[str, str]], other: str, lost: int, more: list[str], run: Run
 ) -> None:
     names = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
     Path("n.jsonl").write_text("".join(
-        line(at, 100.0, name=name, rank=rank, recorded=clocks.get(at, ""), lost=int(at == 9))
+        line(at, 100.0, **{"name": name, "rank": rank, "lost": lost * int(at == 9), **wrong.get(at, {})})
         for at, name in enumerate(names, 1) for rank in (None, 0, 1)
     ))  # fmt: skip
     assert run("trend", "n.jsonl", *more) == 2
-    assert f"n.jsonl: the run that was analysed last {said}, so it is not judged" in run.err
+    said = "nine) is incomplete and, by its date" if lost else "nine) is, by its date"
+    assert f"n.jsonl: the run that was analysed last ({said}, older than another run ({other}), so it is not" in run.err
+
+
+def test_a_recording_after_its_analysis_has_the_date_of_the_analysis(run: Run) -> None:
+    Path("n.jsonl").write_text("".join(
+        line(at, value, recorded="2031-01-01T00:00:00Z" if at == 9 else "")
+        for at, value in enumerate([*STEADY, 100, 150, 150, 150], 1)
+    ))  # fmt: skip
+    assert run("trend", "n.jsonl") == 1
+    assert "150 ms since 2026-01-10T02:00, 50.0 % worse" in run.out
+
+
+def test_runs_that_overlap_may_be_analysed_in_any_order(run: Run) -> None:
+    write(STEADY)
+    with Path("n.jsonl").open("a") as file:
+        for recorded in ("2026-01-09T01:20:00Z", "2026-01-09T01:00:00Z"):
+            file.write(line(9, 100.0, recorded=recorded))
+    assert run("trend", "n.jsonl") == 0
 
 
 def test_earlier_incomplete_runs_are_left_out(run: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatch
 from math import log
 from statistics import median
@@ -18,6 +19,7 @@ from perftool.model.trend import (
     DEFAULT_METRIC,
     DEFAULT_THRESHOLD,
     FEWEST_RUNS,
+    TIME_FORMAT,
     History,
     Level,
     Point,
@@ -36,6 +38,8 @@ _PENALTY = 2.0
 _LEAST_NOISE = 0.005
 # All runs and ranks with device work have this metric.
 _DEVICE_WORK = "device_busy_ratio"
+# Runs that overlap may be analysed in another order than they were recorded, such as the ranks of a watched folder.
+_MOST_OVERLAP = timedelta(hours=1)
 # The fields that say how steps were found. They are empty in lines from earlier versions.
 _STEP_KEYS = ("steps_from", "step_unit")
 
@@ -75,7 +79,7 @@ def trend_of(
         kind, newest.device, newest.world_size, newest.origin, points,
         levels, "cannot be judged", None, None, threshold / 100, len(wanted) - len(alike),
         sum(line.metrics.get(metric) is None for line in whole), history.damaged,
-        _unjudged(newest, max(lines, key=_when), max(named, key=_analysed), metric, history)
+        _unjudged(newest, max(lines, key=_when), named[-1], metric, history)
         or _without_usual_ranks(newest, whole, lines)
         or _without_device_work(newest, whole)
         or _with_other_steps(newest, wanted)
@@ -91,25 +95,34 @@ def _when(line: RunLine) -> tuple[str, str]:
     return line.at, line.time
 
 
-def _analysed(line: RunLine) -> str:
-    return line.time
+def _is_earlier(one: RunLine, other: RunLine) -> bool:
+    """Whether ``one`` is dated earlier than ``other``, by more than runs that overlap may be."""
+    try:
+        return _read(other.at) - _read(one.at) > _MOST_OVERLAP
+    except ValueError:
+        return one.at < other.at
+
+
+def _read(time: str) -> datetime:
+    return datetime.strptime(time, TIME_FORMAT).replace(tzinfo=timezone.utc)
 
 
 def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, history: History) -> str:
     """Explain why the newest run cannot be judged; empty if it can. The check must not pass a run that it cannot judge.
 
     ``newest`` is the newest line to judge, and ``last`` is a line of the newest run, possibly of another rank.
-    ``latest`` is the line that was analysed last: the time of a recording comes from the trace and may be wrong.
+    ``latest`` is the last line of the file. Its run was analysed last and should be the newest, but the clocks of its
+    machine or of another one may be wrong.
     """
     if history.ends_damaged:
         return "the last line of the file is damaged, so the newest run is not judged"
     if _when(newest) != _when(last):
         whose = "of its own" if newest.rank is None else f"of rank {newest.rank}"
         return f"the newest run ({last.label}) has no line {whose}, so it is not judged"
-    if latest.lost and newest.time < latest.time:
+    if _is_earlier(latest, newest) or (latest.lost and latest.at < newest.at):
         return (
-            f"the run that was analysed last ({latest.label}) is incomplete and, by its date, older than another run "
-            f"({newest.label}, {newest.at}), so it is not judged"
+            f"the run that was analysed last ({latest.label}) is{' incomplete and' if latest.lost else ''}, by its date, "
+            f"older than another run ({newest.label}, {newest.at}), so it is not judged"
         )
     if newest.lost:
         some = "an input" if newest.lost == 1 else f"{newest.lost} inputs"
