@@ -57,6 +57,7 @@ _UNIT = re.compile(
 # Names that end in these words only describe a secret or say where it is.
 _ABOUT = re.compile(r"_(?:file|path|dir|name|id|type|count|len|length|size|ttl|url|hint|policy|enabled|env|per_s)_$")
 _IN_ADDRESS = re.compile(r"(?:x-[a-z]{3,4}-)?(?:sig|signature|key)", re.IGNORECASE)
+_ORDINAL = re.compile(r"_?\d+_$")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[^A-Za-z0-9]+")
 # Of longer names, only the end is examined.
 _LONGEST_NAME = 100
@@ -84,18 +85,24 @@ _NAMED = re.compile(
 _QUOTE = re.compile(r"""\\*["']""")
 _SCHEME = re.compile(r"(?:bearer|basic|token|digest)\s+", re.IGNORECASE)
 # An ``&`` ends a value only if another name follows, as in a URL. Quotes, angle brackets and semicolons also end it if
-# a space or punctuation follows.
+# a space or punctuation follows. A shell may escape blanks and punctuation.
 _BARE = re.compile(
-    r"""(?:[^\s"'`&;<>\\]|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])|["'`;<>]+(?![\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
+    r"""(?:[^\s"'`&;<>\\]|\\+(?: (?=\S)|[^\w\s"'`\\])|&(?![\w.%\-]*=)(?=[^\s"'&;<>\\])"""
+    r"""|["'`;<>]+(?![\w.%\-]*=[^=\s])(?=[^\s"'`;<>,:)\]}\\]))+"""
 )
-# A cookie header extends to the end of its line, or of the argument that contains it.
-_COOKIES = re.compile(r"(?:set-)?cookie", re.IGNORECASE)
+# Headers that extend to the end of their line, or of the argument that contains them.
+_HEADERS = re.compile(r"(?:set-)?cookie|(?:proxy-)?authorization", re.IGNORECASE)
 _HEADER = re.compile(r"""[^"'`\r\n]*""")
+# A list or an object, up to its end. In a text that was cut, the last string may have no end.
+_LIST = re.compile(r"""[\[({](?:"[^"]*"?|'[^']*'?|[^"'\])}]+)*""")
 _BEARER = re.compile(r"(?<!\w)(?P<scheme>bearer|basic)\s+(?P<text>[\w+/=.\-~]{8,})", re.IGNORECASE)
-# JSON in a string may escape the slashes. A quote or an angle bracket ends the URL if a space or punctuation follows.
+# JSON in a string may escape the slashes. A quote or an angle bracket ends the URL if a space or punctuation follows. A
+# password may contain slashes, but not two in succession, and a number before a slash is a port.
 _IN_USER = r"""(?:[^\s/@:"'<>]|["'<>](?![\s,:;)\]}\\]))"""
+_SLASH = r"/(?!\\{0,9}/)"
 _ADDRESS = re.compile(
-    rf""":\\{{0,9}}/\\{{0,9}}/(?:{_IN_USER}*:(?P<password>(?:{_IN_USER}|[@:])+)|(?P<user>{_IN_USER}{{16,}}))@"""
+    rf""":\\{{0,9}}/\\{{0,9}}/(?:(?P<user>{_IN_USER}{{16,}})"""
+    rf"""|{_IN_USER}*:(?:(?P<password>(?:{_IN_USER}|[@:])+)|(?!\d{{1,5}}/)(?P<slashed>(?:{_IN_USER}|:|{_SLASH})+)))@"""
 )
 
 
@@ -123,6 +130,8 @@ def certainty(name: str) -> Certainty:
 @lru_cache(maxsize=1 << 14)
 def _certainty(name: str) -> Certainty:
     words = f"_{_HUMP.sub('_', name).lower()}_".replace("__", "_")
+    # Names may be numbered: HF_TOKEN_1, api-key2.
+    words = _ORDINAL.sub("_", words)
     if _ABOUT.search(words):
         return Certainty.NO
     if _CERTAIN.search(words):
@@ -231,7 +240,9 @@ def _named_in(text: str) -> Iterator[Found]:
         else:
             # All names in a run of characters share the end of the run, so it is computed once.
             run = run if start < run else _bare_end(text, start)
-            end = _header_end(text, start) if _COOKIES.fullmatch(name) and assigned else run
+            end = _header_end(text, start) if _HEADERS.fullmatch(name) and assigned else run
+            if found_certainty == Certainty.CERTAIN and (listed := _LIST.match(text, start)):
+                end = max(end, listed.end())
         if certainty(name) == Certainty.POSSIBLE and end - start > _LONGEST:
             continue
         if is_secret(name, text[start:end]) if certainty(name) else end - start >= SHORTEST:

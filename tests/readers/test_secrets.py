@@ -16,7 +16,7 @@ LONG = "a1B2c3D4e5F6g7H8i9J0" * 2
     ["apiToken", "PGPASSWORD", "MY_PASS", "AWS_SECRET_ACCESS_KEY", "db-password", "credentials", "HF_TOKEN",
      "authToken", "x-api-key", "APIKEY", "Authorization", "MYSQL_PWD", "clientSecret", "hpu.ACCESS_TOKEN", "--api-key",
      "REDIS_AUTH", "passWord", "DB_PASS_WORD", "passPhrase", "ssl-key-pass-phrase", "PassWd", "passcode", "pswd",
-     "license_key", "licenceKey", "pwd"],
+     "license_key", "licenceKey", "pwd", "OPENAI_API_KEY_2", "OPENAI_API_KEY2", "HF_TOKEN_1", "api-key1"],
 )  # fmt: skip
 def test_values_of_secret_names_are_secrets(name: str) -> None:
     assert is_secret(name, SECRET)
@@ -26,7 +26,8 @@ def test_values_of_secret_names_are_secrets(name: str) -> None:
     "name",
     ["max_tokens", "num_tokens", "tokens_per_s", "tokenizer", "pass_id", "bypass", "pad_token", "time_to_first_token",
      "token_type", "OLDPWD", "forward_pass", "cache_key", "primary_key", "keys", "compass", "author",
-     "HF_TOKEN_PATH", "password_file", "per_output_token", "passed", "monkey"],
+     "HF_TOKEN_PATH", "password_file", "per_output_token", "passed", "monkey", "pad_token_1", "max_tokens_2",
+     "forward_pass_2"],
 )  # fmt: skip
 def test_values_of_other_names_are_not_secrets(name: str) -> None:
     assert not is_secret(name, SECRET)
@@ -102,6 +103,16 @@ def test_numbers_of_a_password_may_have_a_sign_a_fraction_or_an_exponent() -> No
         (f"MY_TOKEN={SECRET}|tee x", "MY_TOKEN=redacted x"),
         (f"curl -H 'Cookie: sid={SECRET}; csrf=Yz88qq' host", "curl -H 'Cookie: redacted' host"),
         (f"https:\\/\\/user:{SECRET}@host", "https:\\/\\/user:redacted@host"),
+        (f"curl -H 'Authorization: ApiKey {SECRET}' host", "curl -H 'Authorization: redacted' host"),
+        (f"Authorization: AWS4 Credential=AK, Signature={SECRET}\nHost: x", "Authorization: redacted\nHost: x"),
+        (f"{{'api_keys': ['{SECRET}', 'B)b b'], 'x': 1}}", "{'api_keys': redacted], 'x': 1}"),
+        (f'[\\"--secret\\", [\\"{SECRET}\\",\\"B\\"]]', '[\\"--secret\\", redacted]]'),
+        (f"api_keys: [{SECRET}, B] x", "api_keys: redacted] x"),
+        (f"api_keys: ['{SECRET}', 'it is cu…", "api_keys: redacted"),
+        (rf"run --password=hunter2\ {SECRET} x", "run --password=redacted x"),
+        (rf"run --password=pa\$\$\({SECRET} x", "run --password=redacted x"),
+        (f"postgres://u:pa/{SECRET}@host/db", "postgres://u:redacted@host/db"),
+        (f"postgres:\\/\\/u:pa\\/{SECRET}@host", "postgres:\\/\\/u:redacted@host"),
         ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nxyz\n-----END PGP PRIVATE KEY BLOCK-----", "redacted"),
     ],
 )  # fmt: skip
@@ -174,7 +185,8 @@ def test_a_token_is_known_by_its_beginning(token: str) -> None:
      "tokens_per_s=1234567.89 max_tokens: 8192", "time_to_first_token: 12.3456789ms", "SecretStorage==3.3.3",
      "Basic operations on tensors", "https://pypi.org/simple?page=2", "std::token::Parser::parse_it1",
      "ProfilerStep#12", "aten::bypass(pass_id=12345678)", "Bearer international", "git@host:path",
-     "--max-tokens 12345678",
+     "--max-tokens 12345678", "docker://registry:5000/image@sha256:0123456789abcdef",
+     "https://host:8443/path/of/x@v1.2",
      "sk-learn-estimator-html-doc-link", "ssh://git@host/path", "nccl:all_reduce token"],
 )  # fmt: skip
 def test_harmless_texts_contain_no_secrets(text: str) -> None:
@@ -189,7 +201,8 @@ def test_a_name_may_be_of_any_length() -> None:
 HOSTILE = ("token=", "auth=", "--token ", "eyJ-", "_eyJ", "eyJaaaaaaaaaaa.", "://a:", "://'", "':", "<",
            "Bearer ", "-----BEGIN ", "a", "x_", " ",
            "\\", 'token=\\"', "sk-", "?key=", "password=$", "token='auth=\"", "hf_", "-a",
-           "\\'a=", "\\u0026", "&amp;", "\\u003d")  # fmt: skip
+           "\\'a=", "\\u0026", "&amp;", "\\u003d", "secret=[", 'secret=["', "secret=['\"", "secret=[]", "://a:b/",
+           ":\\/\\/a:", "password=\\$", "password=\\ ", "Authorization: ", "key_1")  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
