@@ -162,9 +162,9 @@ def _require_named(found: Inputs) -> None:
         )
     if found.doubts:
         doubt, *rest = found.doubts
-        more = f" and {len(rest)} more" if rest else ""
+        others = f" and {len(rest)} more" if rest else ""
         needed = "a gate needs every rank of the newest recording"
-        raise InputError(f"{doubt.file}{more}: {doubt.why}; {needed}, so {doubt.way}")
+        raise InputError(f"{doubt.file}{others}: {doubt.why}; {needed}, so {doubt.way}")
     if not found.unread:
         return
     first, more = found.unread[0], len(found.unread) - 1
