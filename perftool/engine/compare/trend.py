@@ -120,8 +120,9 @@ def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, hist
         whose = "of its own" if newest.rank is None else f"of rank {newest.rank}"
         return f"the newest run ({last.label}) has no line {whose}, so it is not judged"
     if _is_earlier(latest, newest) or (latest.lost and latest.at < newest.at):
+        damage = " incomplete and" if latest.lost else ""
         return (
-            f"the run that was analysed last ({latest.label}) is{' incomplete and' if latest.lost else ''}, by its date, "
+            f"the run that was analysed last ({latest.label}) is{damage}, by its date, "
             f"older than another run ({newest.label}, {newest.at}), so it is not judged"
         )
     if newest.lost:
