@@ -59,7 +59,7 @@ def watch(
     the file given with --summary-jsonl, which also shows which traces are already done.
     """
     from perftool.engine.ranks.schedule import Processes
-    from perftool.readers.discover import TRACE_SUFFIXES, is_own_output
+    from perftool.readers.discover import is_other_name, is_own_output, is_trace_name, other_name_text
     from perftool.readers.files.finished import Watched, files_below
     from perftool.readers.files.picking import is_excluded
     from perftool.readers.metrics.run_lines import read_done
@@ -73,12 +73,15 @@ def watch(
     said: set[str] = set()
     while True:
         unread: list[str] = []
-        found = files_below(folder, TRACE_SUFFIXES, unread)
+        found = files_below(folder, lambda name: is_trace_name(name) or is_other_name(name), unread)
         session.note([sentence for sentence in unread if sentence not in said])
         said.update(unread)
         for state in watched.finished(found):
             trace = os.path.join(folder, *state.path.split("/"))
             if is_own_output(trace) or is_excluded(trace, session.settings.exclude):
+                continue
+            if not is_trace_name(trace):
+                session.note([other_name_text(trace)])
                 continue
             width = max(width, len(state.path))
             made = _line(console, trace, state.path, width, session, schedule or Processes(1))

@@ -16,6 +16,7 @@ from perftool.readers.files.companions import (
     companions_among,
     companions_in,
     files_of_other_runs,
+    irregular_text,
     is_kept,
     is_named_like_companion,
 )
@@ -27,7 +28,7 @@ from perftool.readers.files.remote import is_url, list_url, shown_path
 from perftool.readers.files.runs import Chosen, Doubt, is_recording, newest_profiles, require_one_run
 from perftool.readers.files.stream import BLOCK, STDIN, ByteStream, reads_once
 from perftool.readers.files.unchanged import once_per_file
-from perftool.readers.files.walk import walk
+from perftool.readers.files.walk import links_out, walk
 from perftool.readers.flight import dump
 from perftool.readers.nodes import holds_host_trace, post_graph
 from perftool.readers.text.bounded_json import parsed
@@ -258,11 +259,8 @@ def _everything_below(folder: Path) -> tuple[list[Path], list[str]]:
     """The files below ``folder``, and a sentence about each folder and each link to a folder that is not read."""
     files: list[Path] = []
     unread: list[str] = []
-    inside = os.path.realpath(folder)
     for place, folders, names in walk(folder, unread):
-        for link in filter(os.path.islink, (os.path.join(place, name) for name in folders)):
-            if os.path.commonpath((inside, os.path.realpath(link))) != inside:
-                unread.append(f"{link} is a link to another folder and was not read (name that folder, too)")
+        unread += links_out(folder, place, folders)
         files += [Path(place, name) for name in names]
     return files, unread
 
@@ -272,18 +270,27 @@ def _named_like_traces(files: Iterable[Path], unread: list[str]) -> list[str]:
     read."""
     found: list[str] = []
     for file in files:
-        if not file.name.lower().endswith(TRACE_SUFFIXES):
-            if _is_other_name(file.name):
-                unread.append(f"{file} was not read: the names of traces end with {_SUFFIXES}")
+        if not is_trace_name(file.name):
+            if is_other_name(file.name):
+                unread.append(other_name_text(file))
         elif is_kept(file):
             found.append(str(file))
         else:
-            kind = "not a regular file, or a link to an empty one" if os.path.exists(file) else "a broken link"
-            unread.append(f"{file} is {kind}, and was not read")
+            unread.append(irregular_text(file))
     return sorted(found)
 
 
-def _is_other_name(name: str) -> bool:
+def is_trace_name(name: str) -> bool:
+    """Whether the traces in a folder have names like ``name``."""
+    return name.lower().endswith(TRACE_SUFFIXES)
+
+
+def other_name_text(file: str | Path) -> str:
+    """A sentence about a ``file`` for which ``is_other_name`` is true."""
+    return f"{file} was not read: the names of traces end with {_SUFFIXES}"
+
+
+def is_other_name(name: str) -> bool:
     """Whether ``name`` may be that of a trace that this program does not read."""
     return (
         (_OTHER_NAME.search(name) is not None or (name.lower().endswith((".gz", ".zst")) and rank_of(name) is not None))

@@ -11,7 +11,7 @@ import pytest
 from builders.program import Run
 from events import document, step, x
 
-from perftool.readers.discover import find_inputs, parts_below
+from perftool.readers.discover import find_inputs, is_trace_name, parts_below
 from perftool.readers.files.finished import files_below
 from perftool.readers.files.walk import DEEPEST, walk
 
@@ -45,7 +45,7 @@ def test_what_is_nested_too_deep_is_not_read_and_a_note_says_so(deep: Path, run:
     assert run("analyze", "run/**/*.json") == 0
     unread: list[str] = []
     assert parts_below(deep, unread) == []
-    assert [state.path for state in files_below("run", (".json",), unread)] == ["b.json"]
+    assert [state.path for state in files_below("run", is_trace_name, unread)] == ["b.json"]
     assert len(unread) == 2
     assert run("rule", "--rules", "run", "GAP101") == 2
     assert "so nothing in it was read" in run.err

@@ -31,7 +31,7 @@ def write(name: str, content: bytes = TRACE, at: int = 1) -> None:
     os.utime(name, ns=(at, at))
 
 
-def watched(*changes: Change, summaries: str | None = None) -> None:
+def watched(*changes: Change, summaries: str | None = None, quiet: bool = True) -> None:
     """Watch ``box``, apply one of ``changes`` after each scan until they are used up, then press Ctrl-C."""
     left = list(changes)
 
@@ -42,7 +42,7 @@ def watched(*changes: Change, summaries: str | None = None) -> None:
         left.pop(0)()
 
     given = {"select": ["TRC"], "exclude": ["no*"]}
-    cli = CliSettings(isolated=True, color=Color.never, quiet=True, summary_jsonl=summaries, keys=given)
+    cli = CliSettings(isolated=True, color=Color.never, quiet=quiet, summary_jsonl=summaries, keys=given)
     with pytest.raises(KeyboardInterrupt):
         each.watch("box", Session(cli, ["box"]), 7, schedule=IN_PROCESS, wait=wait)
 
@@ -71,6 +71,24 @@ def test_each_trace_has_a_line_once_it_is_finished(capsys: pytest.CaptureFixture
     assert lines(capsys) == [
         "first.json cpu", "late.json cpu", "node1/rank1.json cpu", "late.json cpu",
     ]  # fmt: skip
+
+
+def test_a_note_names_once_what_may_be_a_trace_and_is_not_read(capsys: pytest.CaptureFixture[str]) -> None:
+    write("box/a.json")
+    write("box/b.json.xz")
+    write("elsewhere/c.json")
+    Path("box/job").symlink_to("../elsewhere")
+    Path("box/d.json").symlink_to("nowhere")
+    os.mkfifo("box/e.json")
+    watched(nothing, nothing, lambda: write("box/f.json", at=2), nothing, quiet=False)
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()] == ["a.json", "f.json"]
+    assert said.err.splitlines() == [
+        "box/job is a link to another folder and was not read (name that folder, too)",
+        "box/d.json is a broken link, and was not read",
+        "box/e.json is not a regular file, or a link to an empty one, and was not read",
+        "box/b.json.xz was not read: the names of traces end with .json, .json.gz or .json.zst",
+    ]
 
 
 def test_a_name_like_a_pattern_is_the_name_of_one_trace(capsys: pytest.CaptureFixture[str]) -> None:

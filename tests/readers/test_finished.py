@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from perftool.readers.discover import is_trace_name
 from perftool.readers.files.finished import FileState, Watched, files_below
 
 
@@ -44,9 +45,11 @@ def test_only_complete_visible_regular_files_count(tmp_path: Path) -> None:
     (tmp_path / "gone.json").symlink_to("nowhere")
     (tmp_path / "folder.json").mkdir()
 
-    found = files_below(str(tmp_path), (".json", ".json.gz"), [])
+    unread: list[str] = []
+    found = files_below(str(tmp_path), is_trace_name, unread)
 
     assert sorted(found) == [FileState(5, "node1/rank0.json.gz", 2), FileState(5, "run.json", 2)]
-    unread: list[str] = []
-    assert files_below(str(tmp_path / "nowhere"), (".json",), unread) == []
+    assert unread == [f"{tmp_path}/gone.json is a broken link, and was not read"]
+    unread.clear()
+    assert files_below(str(tmp_path / "nowhere"), is_trace_name, unread) == []
     assert unread == [f"{tmp_path}/nowhere cannot be opened (No such file or directory), so nothing in it was read"]

@@ -121,6 +121,12 @@ def _other_device(kind: str, types: set[str | None]) -> str | None:
     return None if kind not in _OF_GAUDI or types & {None, "hpu"} else "it belongs to a run on a Gaudi"
 
 
+def irregular_text(file: str | Path) -> str:
+    """A sentence about a ``file`` for which ``is_kept`` is false."""
+    kind = "not a regular file, or a link to an empty one" if os.path.exists(file) else "a broken link"
+    return f"{file} is {kind}, and was not read"
+
+
 def is_kept(file: Path) -> bool:
     """Whether ``file`` is a regular file. Pipes and devices are not traces, and may never end.
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 
-from perftool.readers.files.walk import walk
+from perftool.readers.files.companions import irregular_text
+from perftool.readers.files.walk import links_out, walk
 
 
 @dataclass(frozen=True, order=True)
@@ -68,27 +69,31 @@ class Watched:
         return sorted(still)
 
 
-def files_below(folder: str, suffixes: tuple[str, ...], unread: list[str]) -> list[FileState]:
-    """The regular files below ``folder`` with one of ``suffixes``. Adds sentences to ``unread`` about folders that
-    cannot be read at the moment.
+def files_below(folder: str, is_wanted: Callable[[str], bool], unread: list[str]) -> list[FileState]:
+    """The regular files below ``folder`` with names that are wanted. Adds sentences to ``unread`` about folders, links
+    and files that cannot be read at the moment.
 
     Skips empty files, which have not been written yet, and hidden files, which programs create while copying.
     """
-    return [state for path in _files_with_suffix(folder, suffixes, unread) if (state := _state(folder, path))]
+    return [state for path in _wanted_below(folder, is_wanted, unread) if (state := _state(folder, path, unread))]
 
 
-def _files_with_suffix(folder: str, suffixes: tuple[str, ...], unread: list[str]) -> Iterator[str]:
+def _wanted_below(folder: str, is_wanted: Callable[[str], bool], unread: list[str]) -> Iterator[str]:
     for place, folders, names in walk(folder, unread):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (os.path.join(place, name) for name in names if name.lower().endswith(suffixes) and name[0] != ".")
+        unread += links_out(folder, place, folders)
+        yield from (os.path.join(place, name) for name in names if name[0] != "." and is_wanted(name))
 
 
-def _state(folder: str, path: str) -> FileState | None:
+def _state(folder: str, path: str, unread: list[str]) -> FileState | None:
     try:
         found = os.stat(path)
     except OSError:
-        # The file was removed after the folder was listed.
+        # Unless this is a broken link, the file was removed after the folder was listed.
+        unread += [irregular_text(path)] if os.path.islink(path) else []
         return None
+    if not stat.S_ISREG(found.st_mode):
+        unread.append(irregular_text(path))
     if not stat.S_ISREG(found.st_mode) or not found.st_size:
         return None
     return FileState(found.st_mtime_ns, PurePath(os.path.relpath(path, folder)).as_posix(), found.st_size)

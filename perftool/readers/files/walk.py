@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 # Deeper than any plausible folder of runs or rules. The time to walk a path grows with the square of its depth.
@@ -36,6 +36,14 @@ def walk(folder: str | Path, unread: list[str]) -> Iterator[tuple[str, list[str]
         yield place, folders, sorted(others)
         below = (os.path.join(place, name) for name in reversed(folders))
         left += [(path, depth + 1) for path in below if not os.path.islink(path)]
+
+
+def links_out(folder: str | Path, place: str, folders: Iterable[str]) -> Iterator[str]:
+    """A sentence about each link in ``folders`` of ``place``, below ``folder``, that leads out of ``folder``."""
+    inside = os.path.realpath(folder)
+    for link in filter(os.path.islink, (os.path.join(place, name) for name in folders)):
+        if os.path.commonpath((inside, os.path.realpath(link))) != inside:
+            yield f"{link} is a link to another folder and was not read (name that folder, too)"
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
