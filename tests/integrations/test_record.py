@@ -439,6 +439,20 @@ def test_a_program_that_ends_too_early_is_reported(tmp_path: Path) -> None:
     ) in done.stderr
 
 
+def test_a_program_that_ends_in_its_first_recorded_step_has_a_part_of_a_step(tmp_path: Path) -> None:
+    calls = """
+import torch
+model = torch.nn.Linear(4, 4)
+for _ in range(3):
+    model(torch.ones(2, 4))
+"""
+    done = run(tmp_path, calls)
+
+    assert done.returncode == 0
+    assert "recording a part of a step took" in done.stderr
+    assert "recording begins after" not in done.stderr
+
+
 @pytest.mark.parametrize("batches", [11, 50])
 def test_batches_of_a_program_with_an_unused_optimizer_may_be_the_steps(batches: int, tmp_path: Path) -> None:
     unused = f"""

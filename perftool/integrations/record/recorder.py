@@ -130,8 +130,10 @@ class Recorder:
         saving_ns = time.monotonic_ns() - before
         # PyTorch stops the profiler before it calls this method, so the rest of ``whole_ns`` is the time to stop.
         steps_ns = min(self._watch.recorded_ns or whole_ns, whole_ns)
+        whole = self._seen - self._plan.before
+        what = _steps(whole) if whole else "a part of a step"
         text = (
-            f"recording {_steps(self._seen - self._plan.before)} took {format_ns(steps_ns)}, stopping the profiler "
+            f"recording {what} took {format_ns(steps_ns)}, stopping the profiler "
             f"{format_ns(whole_ns - steps_ns)}, and saving {format_ns(saving_ns)}"
         )
         if self._steps.called and steps_ns < _SHORT_NS:
@@ -180,7 +182,7 @@ class Recorder:
         elif self._seen <= self._plan.before < self._steps.batches:
             text = "no optimizer took a step; --steps-from loader counts each batch of a data loader as a step"
             self._plan.note(Note("explained", text))
-        elif 0 < self._seen <= self._plan.before:
+        elif 0 < self._seen <= self._plan.before and not self._began_ns:
             text = f"the program ended after {_steps(self._seen)}, but recording begins after {self._plan.before}"
             earlier = "; to begin earlier, lower --wait and --warmup" if self._plan.wait + self._plan.warmup else ""
             self._plan.note(Note("explained", text + earlier))
