@@ -163,7 +163,8 @@ def with_options(name: str, command: Callable[..., None]) -> Callable[..., None]
 
 def _typed(made: Row, command: str) -> dict[str, Any]:
     """Return the annotation and the default of the typer parameter for a row."""
-    # Before a command, any format is accepted: an environment variable may name one that only some commands support.
+    # An option that precedes the command accepts any format, because an environment variable may name one that only
+    # some commands support.
     words = None if command == ROOT else made.formats.get(command)
     switch = made.kind == "bool" and "/" not in made.flag
     kind = bool if switch else words or _KINDS.get(made.kind, str)

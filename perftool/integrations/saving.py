@@ -66,7 +66,7 @@ def save_trace(profiler: torch_profiler.profile, path: Path, facts: Callable[[],
 
 @contextmanager
 def _may_fail(missing: str) -> Iterator[None]:
-    """Turn an error into a warning that the trace is saved without ``missing``; no warning if that is empty."""
+    """Turn an error into a warning that the trace is saved without ``missing``; no warning if ``missing`` is empty."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the trace is saved already
@@ -86,7 +86,7 @@ def _extra(what: str, made: Callable[[], Made]) -> Made | None:
 
 
 def _export(profiler: torch_profiler.profile, path: Path) -> Path:
-    """Write the plain trace to the folder of ``path``, or to another one if that is full. Returns the file.
+    """Write the plain trace to the folder of ``path``, or to another one if this folder is full. Returns the file.
 
     PyTorch can write a recording only once. If writing fails, PyTorch prints an error, raises nothing, and leaves a
     file that ends in ``.tmp``. Newer versions can write again with their exporter in Python.

@@ -94,8 +94,8 @@ class Proof:
     """What the rules find in the traces of both forms of a benchmark.
 
     ``fired_before``, ``fired_after``: the benchmark's rules that fire on the naive form and on the advised form.
-    ``newly_fired``: other rules that fire only on the advised form. They give further advice, or show a cost of this
-    one.
+    ``newly_fired``: other rules that fire only on the advised form. They give further advice, or show a cost of the
+    advised form.
     ``gain_estimated``: the largest upper bound of the findings, as a share of the naive step; None without one.
     ``gain_predicted``: the largest gain predicted by replay, as a share of the naive step; None without one.
     ``ratio``: the naive step divided by the advised step, measured without the profiler or from the simulated traces.

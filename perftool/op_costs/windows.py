@@ -12,7 +12,7 @@ def each(call: Call, position: int, dimensions: int) -> list[int]:
     values = call.numbers(position)
     values = values * dimensions if len(values) == 1 else values
     if len(values) != dimensions:
-        raise NoModelError(f"not one number per dimension at {position}")
+        raise NoModelError(f"the number of values at {position} is neither 1 nor {dimensions}")
     return values
 
 

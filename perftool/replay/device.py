@@ -54,7 +54,7 @@ def lane_order(recording: Recording) -> Order:
     gap = np.where(overlaps & (done != NONE), tasks.ts - tasks.end[done], gap)
     near = (before != NONE) & (gap <= NEAR_NS)
     since_launch = _since_launch(recording)
-    # The gaps before tasks that were launched long before show the delay between consecutive tasks.
+    # If a task was launched long before it starts, the gap before it shows the delay between consecutive tasks.
     close = gap[near & (gap >= 0) & (since_launch > NEAR_NS)]
     quickest = int(np.percentile(close, _QUICKEST, method="lower")) if len(close) else 0
     follows = near & (gap - quickest <= since_launch)
@@ -204,7 +204,7 @@ def _after_last_finished(tasks: Tasks, late: Int64s, first: int) -> Links:
 
 
 def _same_launch(tasks: Tasks, late: Int64s) -> Int64s:
-    """For each task in ``late``, the last task of the same launch (such as that of a graph) to end before it starts;
+    """For each task in ``late``, the last task of the same launch (for example, of a graph) to end before it starts;
     NONE if there is none."""
     found = np.full(len(late), NONE, dtype=np.int64)
     together = {call: np.flatnonzero(tasks.launch == call) for call in set(tasks.launch[late].tolist()) - {NONE}}

@@ -82,7 +82,7 @@ class Recording:
 
     ``leaves``: host ops and calls that contain no others. ``waits``: calls that return once the device or another
     thread is done. ``event_waits``: calls that make a stream wait for another. ``computing``: ops that compute on the
-    CPU if that is the device; they are work of a thread rather than tasks.
+    CPU if the CPU is the device; they are work of a thread rather than tasks.
     """
 
     steps: Steps

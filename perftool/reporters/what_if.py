@@ -92,7 +92,7 @@ def _bound_text(bound: FixBound, is_replayed: bool) -> str:
     if bound.ns_per_step is None:
         return "nothing can be modelled: the finding has no cost per step"
     why = "most of it is outside the replayed steps" if is_replayed else "its fix cannot be replayed"
-    return f"up to {format_ns(bound.ns_per_step)} less: a bound; {why}"
+    return f"up to {format_ns(bound.ns_per_step)} less (a bound: {why})"
 
 
 def _print_path(which: str, path: Path, word: str, console: Console) -> None:

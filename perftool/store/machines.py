@@ -27,7 +27,7 @@ def machines_of(metadata: Mapping[int, Mapping[str, Any]]) -> list[tuple[Any, ..
 
 
 def _recorded(metadata: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The descriptions by our recorders, by rank."""
+    """Each rank that our recorders described, with its description."""
     for rank, top in metadata.items():
         found = _object(top.get(RECORDED_KEY))
         if found.get("version") == _VERSION:

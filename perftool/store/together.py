@@ -32,7 +32,7 @@ class SecondThread:
         self._pool: ThreadPoolExecutor | None = None
 
     def share(self, work: Work) -> None:
-        """Do ``work`` on this thread, and on the second thread if that is idle. Re-raises errors from both."""
+        """Do ``work`` on this thread, and on the second thread if it is idle. Re-raises errors from both."""
         if not self._side_by_side() or not self._free.acquire(blocking=False):
             work.do()
             return

@@ -109,7 +109,7 @@ class TraceStore:
         """Read one trace file, on this machine or at a URL. Raises InputError if nothing can be read.
 
         ``number`` maps the rank that the trace states to the rank that it gets. By default, the trace keeps the stated
-        rank if that is free.
+        rank if it is free.
         """
         self._require_open()
         with local_copy(path) as place, as_trace(place) as native, snapshot_as_trace(native) as events:

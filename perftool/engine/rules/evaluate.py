@@ -64,7 +64,7 @@ class Outcome:
 
 
 def evaluate(store: TraceStore, rules: Iterable[Rule], context: Context, crash_rule: Rule | None = None) -> Outcome:
-    """Run ``rules`` on ``store``. A failing rule becomes a finding of ``crash_rule``; if that is None, it raises."""
+    """Run ``rules`` on ``store``. A failing rule becomes a finding of ``crash_rule``, or raises if there is none."""
     with_queries = [rule for rule in rules if rule.sql is not None]
     answers, models = predicted(
         store, with_queries, ask_all(store, with_queries, context), context, len(store.metadata)

@@ -150,7 +150,7 @@ def led_by_largest(
 
 
 def _shared_ns(cause: Finding, symptom: Finding, explains: Mapping[str, Sequence[str]]) -> int:
-    """The part of the gain of ``cause`` that may be the same time as that of ``symptom``, in ns."""
+    """How much of the gain of ``cause`` may overlap the gain of ``symptom``, in ns."""
     gain = cause.gain.ns_per_step if cause.gain else 0
     whole = _idle_causes(symptom)
     if not whole or symptom.gain is None:

@@ -80,7 +80,7 @@ def choose(rules: Sequence[Rule], selection: Selection) -> Chosen:
         require_known(selector, rules)
     chosen = tuple(rule for rule in rules if _is_selected(rule, selection) or _stays(rule, selection))
     if not any(_is_selected(rule, selection) for rule in rules):
-        raise RuleError("no rule is left to run: every selected rule is also ignored, or only in preview")
+        raise RuleError("no rule is left to run: every selected rule is either ignored or in preview")
     return Chosen(chosen, (*select.warnings, *ignore.warnings, *_warnings(rules, selection)))
 
 

@@ -235,7 +235,7 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
     named = []
     for spans in all_spans:
         intervals = [launched.get(ts, (ts, ts + dur)) for ts, dur in spans.items()]
-        # The times of third-party rules may have a sum that exceeds 64 bits.
+        # The times that third-party rules return may add up to more than 64 bits can hold.
         possible = [
             (ts, end) for ts, end in intervals if 0 < end - ts <= _LONGEST_NS and -_LAST_NS < ts < end < _LAST_NS
         ]

@@ -30,7 +30,7 @@ from perftool.integrations.saving import save_trace
 from perftool.units import NS_PER_MS, format_ns
 
 _ASIDE = "the program uses torch.profiler itself, so `record` does not record"
-# A program that works in calls of a small module, such as a detector, does little in so short a time.
+# A program whose steps are calls of a small module, such as a detector, does little in less time than this.
 _SHORT_NS = 100 * NS_PER_MS
 _LOST = "the recording is lost: the program ended in a different thread from the one whose steps were recorded"
 

@@ -128,7 +128,7 @@ def _taken(trace: Path, written: Path, folder: Path) -> Path:
 
 
 def _copied(trace: Path, target: Path) -> bool:
-    """Link or copy ``trace`` to ``target``. Returns False if that exists. Raises OSError on failure."""
+    """Link or copy ``trace`` to ``target``. Returns False if ``target`` exists. Raises OSError on failure."""
     try:
         os.link(trace, target)
     except FileExistsError:

@@ -14,8 +14,8 @@ _MOST = 32_768
 
 
 class Globs:
-    """Patterns like those of fnmatch, which are followed at once: the time for each character of a name depends on the
-    length of all patterns only as that of a few operations on an integer with one bit for each of their pieces.
+    """Patterns like those of fnmatch, all followed at the same time: each character of a name costs a few operations on
+    an integer that has one bit for each piece of the patterns.
 
     Python's regular expressions would try each pattern at each position of the name.
     """

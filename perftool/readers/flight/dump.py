@@ -65,7 +65,7 @@ def begins_dump(data: bytes) -> bool:
 
 
 def read(path: str, rank: int | None = None) -> LogReading:
-    """Read the groups and collectives in the dump at ``path``, whose name must contain the rank unless that is given.
+    """Read the groups and collectives in the dump at ``path``, whose name must contain the rank if ``rank`` is None.
 
     Raises InputError if the dump is damaged or too large, has no rank, or contains anything but plain values.
     """

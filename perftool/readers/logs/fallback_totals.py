@@ -79,7 +79,7 @@ def fallback_totals(readings: Sequence[LogReading]) -> tuple[FallbackTotal, ...]
     """
     evidence: dict[str, _Evidence] = {}
     loose: list[tuple[int, FallbackRecord]] = []
-    # The call lines of ops that a table or the metrics list, for all overloads of an op together.
+    # The call lines of ops that are also in a table or in the metrics. All overloads of an op count together.
     listed: dict[str, _Calls] = {}
     for file, record in _without_repeats(readings):
         if record.origin in _COMPLETE:

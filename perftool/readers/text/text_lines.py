@@ -20,8 +20,8 @@ from perftool.readers.text.text_search import TextSearch
 
 # Longer than any log line. This limits the memory for a file without line ends.
 MAX_LINE = 1 << 20
-# Carriage returns divide a line into parts. If the parts are shorter than _SHORTEST_PART on average, shorter ones are
-# dropped, because nothing that is read is so short.
+# Carriage returns divide a line into parts. If the parts are shorter than _SHORTEST_PART on average, those below that
+# length are dropped, because no reader needs so short a part.
 _FEW_PARTS, _SHORTEST_PART = 4, 8
 # A reformatted JSON file may have all its records on one line.
 MAX_JSON_LINE = 64 << 20

@@ -1,4 +1,4 @@
-"""Detects and quotes times in event text that a double would round."""
+"""Detects times in event text that a double would round, and puts times in quotes."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ parts AS (
     FROM _timeline AS t ASOF JOIN bounds AS b ON b.rank = t.rank AND t.ts >= b.ts GROUP BY b.rank, b.ts, t.mask
 ),
 pieces AS (SELECT p.rank, p.ts, s.part, coalesce(s.device, s.part) AS use, p.ns FROM parts AS p JOIN _mask_meanings AS s USING (mask)),
--- Steps may overlap, so a piece may be in several. Only the last step that begins before the piece and six neighbours
--- of that step are compared.
+-- Steps may overlap, so a piece may be in several. Each piece is compared with the last step that begins before it, and
+-- with six neighbours of that step.
 nonempty_steps AS (
     SELECT rank, ordinal, ts, "end", row_number() OVER (PARTITION BY rank ORDER BY ts, ordinal) AS place
     FROM _step_bounds WHERE "end" > ts
