@@ -200,7 +200,7 @@ def test_without_stacks_nothing_is_named_and_the_fix_says_how_to_record_them() -
     one = found("GAP101", *STARVED)
 
     assert one.location.sources == ()
-    assert "a recording with stacks" in " ".join(one.fix.split())
+    assert "record again with stacks" in " ".join(one.fix.split())
 
 
 def test_work_of_the_device_is_named_by_the_call_that_launched_it() -> None:
