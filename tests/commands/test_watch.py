@@ -179,7 +179,7 @@ def test_other_lines_are_ignored(file: object) -> None:
         (["--watch", ".", "--each"], "--watch DIR prints a line for each trace in DIR: leave out"),
         (["--watch", ".", "-o", "lines.txt"], "--watch prints lines as they come: leave out --output-file"),
         (["--watch", ".", "--output-format", "json"], "--watch reads only traces and prints only text"),
-        (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: lines other than"),
+        (["--watch", ".", "--summary-jsonl", "run.json"], "run.json: contains lines other than"),
     ],
 )
 def test_options_that_watch_does_not_allow_are_refused(arguments: list[str], says: str, run: Run) -> None:

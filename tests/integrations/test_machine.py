@@ -15,7 +15,7 @@ from perftool.integrations.machine import Watch  # noqa: E402
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the resident memory")
 def test_memory_that_is_freed_and_provided_again_counts_but_does_not_grow() -> None:
     """Transparent huge pages cause fewer faults, so the test only checks that there are some."""
-    size, times = 64 << 20, 4
+    size, times = 64 << 20, 8
     torch.ones(size // 4)
     watch = Watch(None)
     watch.begin()
