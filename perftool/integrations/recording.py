@@ -15,6 +15,7 @@ from perftool.errors import InputError, PerfToolError, is_interrupt
 from perftool.integrations.activities import ProfilerAction, ProfilerActivity, activities_here, torch_profiler
 from perftool.integrations.endings import Endings
 from perftool.integrations.home_thread import HomeThread
+from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.machine import Watch
 from perftool.integrations.process import new_trace, rank_here
 from perftool.integrations.record.plan import ACTIVE, WAIT, WARMUP
@@ -130,9 +131,8 @@ class Recording:
             self._endings.release()
 
     def _end_trial(self) -> None:
-        with warnings.catch_warnings():
-            # Hide the warning that the first recording is dropped.
-            warnings.filterwarnings("ignore", message=".*Profiler clears events")
+        # Hide the warning that the first recording is dropped.
+        with warnings_ignored(message=".*Profiler clears events"):
             self._profiler.step()
 
     @property

@@ -130,9 +130,9 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_warnings_of_the_program_are_shown_once() -> None:
     code = """
 import warnings
-from perftool.integrations.record.recorder import _profiler_warnings_ignored
+from perftool.integrations.ignored_warnings import warnings_ignored
 for _ in range(3):
-    with _profiler_warnings_ignored():
+    with warnings_ignored(module="torch.profiler"):
         warnings.warn_explicit("profiler", UserWarning, "profiler.py", 1, module="torch.profiler.profiler")
     warnings.warn("loss scale is low")
 """

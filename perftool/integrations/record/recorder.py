@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import time
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from perftool.errors import is_interrupt
 from perftool.integrations.activities import ProfilerAction, activities_here, torch_profiler
 from perftool.integrations.endings import Endings
 from perftool.integrations.home_thread import HomeThread
+from perftool.integrations.ignored_warnings import warnings_ignored
 from perftool.integrations.machine import Schedule, Watch
 from perftool.integrations.process import new_trace
 from perftool.integrations.record.plan import Note, Plan, plan_here
@@ -199,7 +198,8 @@ class Recorder:
         """Mark a profiler started in this block as ours. An error becomes a note and ends only the recording."""
         self._ours = True
         try:
-            with _profiler_warnings_ignored():
+            # The profiler warns about how we use it, which does not concern the program.
+            with warnings_ignored(module=r"torch\.profiler"):
                 yield
         except Exception as error:  # noqa: BLE001 - a run must not end because of its profiler
             if is_interrupt(error):
@@ -221,21 +221,6 @@ class Recorder:
             original(profiler, *args, **named)
 
         autograd_profiler.profile.__init__ = made  # type: ignore[assignment, method-assign]
-
-
-@contextmanager
-def _profiler_warnings_ignored() -> Iterator[None]:
-    """Ignore warnings of the profiler about how we use it.
-
-    ``warnings.catch_warnings`` would make Python forget which warnings of the program it has shown, and repeat them.
-    """
-    ignored = ("ignore", None, Warning, re.compile(r"torch\.profiler"), 0)
-    warnings.filters.insert(0, ignored)  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        with suppress(ValueError):
-            warnings.filters.remove(ignored)  # type: ignore[attr-defined]
 
 
 def _steps(count: int) -> str:

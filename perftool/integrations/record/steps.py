@@ -8,10 +8,8 @@ from __future__ import annotations
 import gc
 import logging
 import re
-import warnings
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -20,6 +18,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.utils.data import dataloader
 
+from perftool.integrations.ignored_warnings import IgnoredWarnings
 from perftool.integrations.record.plan import StepsFrom
 
 # After this many batches without a step, an existing optimizer is treated as unused.
@@ -53,7 +52,7 @@ class Steps:
             self._watch_loaders()
         if source in ("auto", "forward"):
             self._first_call = register_module_forward_pre_hook(self._called)
-            self._silence = _Silence(_GLOBAL_HOOKS)
+            self._silence = IgnoredWarnings(message=re.escape(_GLOBAL_HOOKS))
             self._handles += [self._first_call, self._silence]
 
     @property
@@ -181,18 +180,6 @@ class _CallHook:
                     self._handle = module.register_forward_pre_hook(self)
 
         return scripted
-
-
-class _Silence:
-    """Ignores warnings that begin with ``message``, until ``remove``."""
-
-    def __init__(self, message: str) -> None:
-        warnings.filterwarnings("ignore", re.escape(message))
-        self._filter = warnings.filters[0]
-
-    def remove(self) -> None:
-        with suppress(ValueError):
-            warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
 
 
 def _any_of(kind: type) -> bool:

@@ -1,0 +1,35 @@
+"""Ignores warnings inside the user's program, and changes nothing else there."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+
+class IgnoredWarnings:
+    """Ignores warnings until ``remove``: those whose text and whose module begin with matches of the patterns
+    ``message`` and ``module``.
+
+    ``warnings.catch_warnings`` and ``filterwarnings`` would make Python forget which warnings of the program it has
+    shown, and repeat them.
+    """
+
+    def __init__(self, *, message: str = "", module: str = "") -> None:
+        self._filter = ("ignore", re.compile(message, re.IGNORECASE), Warning, re.compile(module), 0)
+        warnings.filters.insert(0, self._filter)  # type: ignore[attr-defined]
+
+    def remove(self) -> None:
+        with suppress(ValueError):
+            warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def warnings_ignored(*, message: str = "", module: str = "") -> Iterator[None]:
+    """Ignore such warnings in this block."""
+    ignored = IgnoredWarnings(message=message, module=module)
+    try:
+        yield
+    finally:
+        ignored.remove()
