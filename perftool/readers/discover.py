@@ -343,6 +343,7 @@ def _of_other_programs(files: Sequence[str]) -> tuple[set[str], set[str]]:
     return strange, unclear
 
 
+@once_per_file
 def _shows_events(path: str) -> bool:
     """Whether the beginning of a file, which may be damaged, has a key that only events have."""
     try:
@@ -398,7 +399,7 @@ def _at_url(url: str) -> list[str]:
     found = list_url(url)
     if not found:
         raise NoInputError(f"{shown_path(url)}: no files")
-    traces = [file for file in found if without_query(file).lower().endswith(TRACE_SUFFIXES)]
+    traces = [file for file in found if is_trace_name(without_query(file))]
     return found if len(found) == 1 else traces
 
 
@@ -423,7 +424,7 @@ def _is_text(path: str) -> bool:
     """Whether a file begins like a log, a metrics file or a configuration. Compressed files, stdin and pipes count as
     traces."""
     if is_url(path):
-        return not without_query(path).lower().endswith(TRACE_SUFFIXES)
+        return not is_trace_name(without_query(path))
     try:
         if reads_once(path) or path.lower().endswith((".gz", ".zst")) or _begins_trace(path):
             return False
@@ -437,6 +438,7 @@ def _is_text(path: str) -> bool:
     return kind != "csv" and not (path.lower().endswith(".json") and _shows_events(path))
 
 
+@once_per_file
 def _may_be_damaged_trace(path: str) -> bool:
     """Whether a file with the name of a JSON document is none, nor JSON Lines, or has keys that only events have."""
     if not path.lower().endswith(".json"):

@@ -58,12 +58,8 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
     one that is called at most once per step has nearly all of it, or all are ``forward`` methods of modules, which have
     their own sentence.
     """
-    store.build(["windows", "frames"])
-    windows = store.select(_WINDOWS)
-    if not windows or not store.has_rows("frames"):
-        return "", ()
-    rank, whole_ns, steps = windows[0].values()
-    level = _dividing(lines_run(store, rank).outermost, whole_ns)
+    outermost, whole_ns, steps = _outermost(store)
+    level = _dividing(outermost, whole_ns)
     large = [one for one in level if one.ns >= _WEIGHTY * whole_ns][:_MOST_NAMED]
     if not large or large[0].ns < _LARGEST * whole_ns or _is_all(large, whole_ns, steps):
         return "", ()
@@ -79,12 +75,8 @@ def narrow_sentence(store: TraceStore) -> str:
     """A sentence on the call that contains all steps of the first rank's recording, because other work of the program,
     between such calls, is then not recorded. Empty if the recording is long, or not known to be within one call.
     """
-    store.build(["windows", "frames"])
-    windows = store.select(_WINDOWS)
-    if not windows or not windows[0]["steps"] or windows[0]["ns"] > _SHORT_NS or not store.has_rows("frames"):
-        return ""
-    rank, whole_ns, _ = windows[0].values()
-    around = _around_all(lines_run(store, rank).outermost, whole_ns)
+    outermost, whole_ns, steps = _outermost(store)
+    around = _around_all(outermost, whole_ns) if steps and whole_ns <= _SHORT_NS else None
     if around is None:
         return ""
     file, line, function = around.line
@@ -92,6 +84,17 @@ def narrow_sentence(store: TraceStore) -> str:
         f"All steps ({format_ns(whole_ns)}) are within one call of {cut_name(function)} ({_place(file, line)}). Work "
         "before and after them, and between such calls, is not in these figures; to see it, record more steps."
     )
+
+
+def _outermost(store: TraceStore) -> tuple[tuple[FunctionTime, ...], int, int]:
+    """The user's outermost functions on the first rank, the length of its window in ns, and its number of steps. No
+    functions if the recording has no stacks."""
+    store.build(["windows", "frames"])
+    windows = store.select(_WINDOWS)
+    if not windows or not store.has_rows("frames"):
+        return (), 0, 0
+    rank, whole_ns, steps = windows[0].values()
+    return lines_run(store, rank).outermost, whole_ns, steps
 
 
 def _around_all(functions: Sequence[FunctionTime], whole_ns: int) -> FunctionTime | None:

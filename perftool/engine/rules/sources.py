@@ -33,15 +33,15 @@ _LONGEST_NS, _LAST_NS = 2**53, 2**62
 # The most rows of a rule that get sources, because each row requires a pass over the stacks.
 _MOST_PLACED = 100
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
-# Work of the backward pass is caused by the line that runs the forward op, not by the line that starts the pass.
 _LAUNCHED = """
-WITH launched AS (
-    SELECT d.id, d.ts AS device_ts, s.track, s.ts, s."end" FROM device_ops AS d JOIN slices AS s ON s.id = d.launch
-    WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times))
-),
-functions AS (SELECT track, ts, "end", op_ts FROM _differentiated WHERE rank = $rank AND op IS NOT NULL)
-SELECT l.device_ts, l.ts, l."end", CASE WHEN l.ts < f."end" THEN f.op_ts ELSE l.ts END AS cause_ts
-FROM launched AS l ASOF LEFT JOIN functions AS f ON f.track = l.track AND l.ts >= f.ts ORDER BY l.id
+SELECT d.ts AS device_ts, s.track, s.ts, s."end" FROM device_ops AS d JOIN slices AS s ON s.id = d.launch
+WHERE d.rank = $rank AND d.ts IN (SELECT unnest($times)) ORDER BY d.id
+"""
+# Work of the backward pass is caused by the line that runs the forward op, not by the line that starts the pass.
+_CAUSED = f"""
+WITH functions AS (SELECT track, ts, "end", op_ts FROM _differentiated WHERE rank = $rank AND op IS NOT NULL)
+SELECT l.device_ts, CASE WHEN l.ts < f."end" THEN f.op_ts ELSE l.ts END AS ts
+FROM ({_LAUNCHED}) AS l ASOF LEFT JOIN functions AS f ON f.track = l.track AND l.ts >= f.ts ORDER BY l.device_ts, ts
 """
 
 
@@ -122,8 +122,8 @@ def _launching(
     import numpy as np
 
     took = {place["ts"]: place["dur"] for place in places}
-    calls = store.select(_LAUNCHED, {"rank": rank, "times": list(took)})
-    moments = np.array([call["cause_ts"] for call in calls], dtype=np.int64)
+    calls = store.select(_CAUSED, {"rank": rank, "times": list(took)})
+    moments = np.array([call["ts"] for call in calls], dtype=np.int64)
     lengths = np.array([took[call["device_ts"]] for call in calls], dtype=np.int64)
     spent = np.zeros(len(ran.lines), dtype=np.int64)
     for track in ran.tracks:
@@ -229,7 +229,7 @@ def _named(store: TraceStore, rank: int, rows: Sequence[Row]) -> list[Int64s]:
         {place["ts"]: place.get("dur") or 1 for place in row.get("related") or [row] if place.get("ts") is not None}
         for row in rows
     ]
-    store.build(["device_ops", "_differentiated"])
+    store.build(["device_ops"])
     calls = store.select(_LAUNCHED, {"rank": rank, "times": [ts for spans in all_spans for ts in spans]})
     launched = {call["device_ts"]: (call["ts"], call["end"]) for call in calls}
     named = []

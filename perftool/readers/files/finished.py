@@ -94,6 +94,7 @@ def _state(folder: str, path: str, unread: list[str]) -> FileState | None:
         return None
     if not stat.S_ISREG(found.st_mode):
         unread.append(irregular_text(path))
-    if not stat.S_ISREG(found.st_mode) or not found.st_size:
+        return None
+    if not found.st_size:
         return None
     return FileState(found.st_mtime_ns, PurePath(os.path.relpath(path, folder)).as_posix(), found.st_size)
