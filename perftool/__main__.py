@@ -34,7 +34,7 @@ def program() -> None:
 
 @contextmanager
 def _ended_by_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C end the process without a traceback until ``main``, when there is something to clean up."""
+    """Let Ctrl-C end the process without a traceback until ``main`` runs. Before that, there is nothing to clean up."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler:
         yield

@@ -101,11 +101,11 @@ def analyze(
     """Analyse ``paths`` with ``rules``, or with the shipped pack if ``rules`` is None.
 
     ``paths`` are files, folders or globs; several traces are read as the ranks of one run. ``logs`` are logs, metrics
-    files and configurations of the run; by default, those next to a trace are used. In a folder with several runs, the
-    one called ``run`` is analysed, by default the newest complete one. ``device`` replaces the device of the traces: a
-    name such as MI300X, or a TOML file with peak rates. Raises InputError if no file can be read, and if the given
-    traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. If only some
-    files are unreadable, each is a TRC000 finding.
+    files and configurations of the run; by default, those next to a trace are used. If a folder contains several runs,
+    ``run`` names the one to analyse, by default the newest complete run. ``device`` replaces the device of the traces:
+    a name such as MI300X, or a TOML file with peak rates. Raises InputError if no file can be read, and if the given
+    traces belong to several runs unless ``as_one_run`` is set or ``run`` names one of them. If only some files are
+    unreadable, each is a TRC000 finding.
     """
     several = [paths] if isinstance(paths, (str, PathLike)) else paths
     return analysis.analyze(

@@ -71,8 +71,8 @@ def write_file(blocks: Iterable[bytes], target: Path) -> None:
 
 
 def append_to_file(block: bytes, target: Path) -> None:
-    """Append ``block``, which consists of whole lines, to ``target`` in one write, to keep it apart from the lines of
-    other programs.
+    """Append ``block``, which consists of whole lines, to ``target`` in one write, so that lines that other programs
+    append do not end up inside it.
 
     If ``target`` does not end in a newline, one is added first. Raises PerfToolError if the file cannot be written, or
     if only part of the block could be.

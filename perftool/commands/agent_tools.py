@@ -67,8 +67,8 @@ class Workspace:
     def path(self, name: str) -> str:
         """Return the path of ``name`` below the root for an analysis, with the wildcards in a file's path escaped.
 
-        Raises PerfToolError like ``place``, if a link leads out of the root, and if the escaped path of a file is the
-        path of another file.
+        Raises PerfToolError like ``place``; also if a link leads out of the root, or if the escaped path of a file is
+        the path of another file.
         """
         found = self.place(name)
         # An analysis reads every file of a folder, and the logs in the folder of a file.
@@ -101,7 +101,7 @@ class Workspace:
         return found
 
     def holds(self, path: str | Path) -> bool:
-        """Whether ``path`` is the root or below it, also where links lead."""
+        """Whether ``path``, with all links resolved, is the root or below it."""
         place = Path(os.path.realpath(path))
         return place == self.root or self.root in place.parents
 

@@ -172,7 +172,7 @@ def _run(
 
 
 class _Shown:
-    """Prints the results: on stdout as text one by one, otherwise all at the end."""
+    """Prints the results: text on stdout one by one, anything else all at the end."""
 
     def __init__(self, form: Format, target: str | None, validate: bool, color: Color) -> None:
         self._form, self._target, self._validate, self._color = form, target, validate, color

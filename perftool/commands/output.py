@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from perftool.reporters.console import ColorMode
 
-# The most places of secrets that a warning lists.
+# The maximum number of places of secrets that a warning lists.
 _NAMED = 8
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perftool.store.sandbox.sandbox import Bounds, Result
 
 
-# The most rows printed at the prompt; more would scroll the query off the screen.
+# The maximum number of rows to print at the prompt; more would scroll the query off the screen.
 _SHOWN = 100
 
 
@@ -159,7 +159,7 @@ def _converse(session: Session, path: str, bounds: Bounds, form: Format) -> None
 
 
 def _on_screen(result: Result, form: Format, bounds: Bounds) -> str:
-    """Render the first rows, and say how many there are."""
+    """Render the first rows, and say how many rows the result has."""
     rows = len(result.rows)
     shown = result if bounds.explain else replace(result, rows=result.rows[:_SHOWN])
     text = _rendered(shown, form, bounds).decode()

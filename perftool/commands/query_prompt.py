@@ -166,7 +166,7 @@ def _completer() -> Any:
 
 def _history_file() -> Path | None:
     """Create the history file, readable only by this user. Returns None if it cannot be written, is not a regular file,
-    or has several names.
+    or has several hard links.
     """
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(state) / "habana_perf_tool"

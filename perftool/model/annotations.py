@@ -26,7 +26,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Lane:
-    """A track whose marks are disjoint or nested. They may come from a query, which runs again on each iteration."""
+    """A track whose marks are disjoint or nested. Each iteration over ``marks`` may run a query."""
 
     name: str
     marks: Iterable[Mark]
@@ -42,7 +42,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Counter:
-    """Values over time. The samples, in time order, come from a query, which runs again on each iteration."""
+    """Values over time. Each iteration over ``samples``, which are in time order, runs a query."""
 
     name: str
     samples: Iterable[Sample]
@@ -63,9 +63,9 @@ class Flow:
 class Annotations:
     """All annotations of one rank. ``findings`` is the number of findings drawn.
 
-    They are drawn in the process ``pid``, whose threads, from ``pid + 1`` on, are the lanes. The trace does not use
-    these numbers. ``view`` is the stretch of the trace to show first, and ``select`` the slice to select in it: the
-    place of the first finding, or its first example if the finding covers the whole window.
+    They are drawn as the process ``pid``, with one thread per lane, numbered from ``pid + 1``. No process or thread of
+    the trace has one of these numbers. ``view`` is the stretch of the trace to show first, and ``select`` the slice to
+    select in it: the place of the first finding, or its first example if the finding covers the whole window.
     """
 
     rank: int

@@ -30,7 +30,7 @@ class Ratio:
     interval.
 
     ``confidence`` is the coverage of the interval, from 0 to 1. It stays below 0.95 with only a few rounds, and is 0
-    with a single one.
+    with a single round.
     """
 
     value: float

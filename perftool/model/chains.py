@@ -24,7 +24,7 @@ class ChainPlace:
 class Chain:
     """A sequence of kernels that runs ``repeats`` times in a row in a step of ``rank``, first at ``ts`` (in ns).
 
-    One repeat takes ``ns``. All repeats together are ``step_share`` of the work on their lane in that step.
+    One repeat takes ``ns``. All repeats together take the share ``step_share`` of the work on their lane in that step.
     """
 
     rank: int

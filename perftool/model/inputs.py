@@ -20,8 +20,8 @@ ReadingKind = Literal[
 InputKind = Literal["trace", ReadingKind]
 # The kind of issue for the parts of a file that only other programs can read.
 UNREAD = "not read"
-# Issues without loss of events: repairs, notes, and events that the recording itself cut off. A run with any other
-# issue is not judged by ``diff`` and ``trend``.
+# Issues without loss of events: repairs, notes, and events that the recording itself cut off. ``diff`` and ``trend`` do
+# not judge a run with any other issue.
 _NOTHING_LOST = (
     "repaired events", "trailing comma", "cut names", "long inputs", "damaged metadata", UNREAD, "unmatched ends",
     "unmatched begins", "begin without end", "end without begin", "rank taken", "rank assumed", "copy",

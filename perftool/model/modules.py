@@ -47,7 +47,8 @@ class Part:
 class OpLoop:
     """A loop of about ``length`` ops that runs ``times`` times per step and takes ``share`` of the time.
 
-    ``names`` lists its longest ops. It is None if the ops that run once per pass account for little of the time.
+    ``names`` lists the longest of the ops that run once per pass of the loop. It is None if these ops account for
+    little of the time.
     """
 
     length: int

@@ -44,7 +44,7 @@ def is_own(file: str, installed: Collection[str] = ()) -> bool:
     """Whether ``file``, as a trace names it, is the user's own: not generated, and not part of Python, a framework or
     an installed package.
 
-    ``installed`` lists more installed packages, as the first parts of relative paths.
+    ``installed`` lists further packages, each by the first part of its relative paths.
     """
     if file.startswith("<"):
         return False

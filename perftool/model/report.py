@@ -63,7 +63,8 @@ class Gain:
 
 @dataclass(frozen=True)
 class Overlap:
-    """A finding, by its ``code``, that counts the same time as another one, or, if not ``certain``, may do so."""
+    """The ``code`` of a finding whose gain counts the same time as that of another finding. If not ``certain``, it only
+    may."""
 
     code: str
     certain: bool
@@ -74,8 +75,8 @@ class Finding:
     """One reported instance of a rule. ``evidence`` contains the numbers behind the message, as the query returns them.
 
     ``advice`` is false for findings that do not suggest a change to the run, such as those about the trace.
-    ``explained_by`` is the code of the finding that explains the largest part of the lost time. The gain excludes it.
-    ``overlaps`` lists larger findings whose gains contain the same time: do not add them up.
+    ``explained_by`` is the code of the finding that explains the largest part of the lost time. The gain excludes that
+    part. ``overlaps`` lists larger findings whose gains count the same time: do not add the gains up.
     """
 
     code: str

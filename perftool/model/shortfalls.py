@@ -43,7 +43,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Split:
-    """A pattern for kernel names that state into how many parts the kernel splits the inner dimension."""
+    """A pattern for kernel names that state the number of parts into which the kernel splits the inner dimension."""
 
     pattern: str
 
@@ -139,7 +139,7 @@ def tile_of(kernel: str) -> tuple[Tile, int, int] | None:
 
 
 def parts_of(kernel: str) -> int:
-    """Into how many parts ``kernel`` splits the inner dimension, according to its name; 1 if the name does not say."""
+    """The number of parts into which ``kernel`` splits the inner dimension, according to its name; 1 if not stated."""
     matches = (re.search(split.pattern, kernel) for split in shortfalls().split)
     return next((_size(found[1]) or 1 for found in matches if found), 1)
 

@@ -18,8 +18,8 @@ _AROUND_KEYS = re.compile(r"[\n=,\[\]{}]")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse ``text``. Raises ValueError with the reason, also if values nest too deeply, or an integer has more than 64
-    bits, as TOML allows."""
+    """Parse ``text``. Raises ValueError with the reason if it is not valid TOML, nests too deeply, or contains a key of
+    too many parts or an integer of more than 64 bits."""
     bare = _STRING_OR_COMMENT.sub("", text)
     if any(key.count(".") >= _MOST_PARTS for key in _AROUND_KEYS.split(bare)):
         raise ValueError(f"a key has more than {_MOST_PARTS} parts")

@@ -70,7 +70,7 @@ class RunLine:
 @dataclass(frozen=True)
 class History:
     """The lines of a summary file in order. ``damaged`` is the number of unreadable lines. ``ends_damaged`` is true if
-    the last line is one of them."""
+    the last line is unreadable."""
 
     lines: tuple[RunLine, ...]
     damaged: int

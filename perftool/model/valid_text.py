@@ -1,6 +1,6 @@
-r"""Text that UTF-8 can encode. Half a surrogate pair, which JSON and pickles may contain, becomes text like ``\ud800``.
+r"""Makes text encodable as UTF-8. A lone surrogate, which JSON and pickles may contain, becomes text like ``\ud800``.
 
-Python represents a byte of a file name that is not UTF-8 in the same way; it becomes text like ``\xff``.
+Python also represents a byte of a file name that is not UTF-8 as a lone surrogate. It becomes text like ``\xff``.
 """
 
 from __future__ import annotations
@@ -8,19 +8,19 @@ from __future__ import annotations
 import re
 
 _HALF = re.compile("[\ud800-\udfff]")
-# The escape of a half in the text of JSON, and that of the second half of a pair, if it follows. Each begins with an
-# odd number of backslashes: an even number is text.
+# The JSON escape of a surrogate, and that of a low surrogate if one follows. Each begins with an odd number of
+# backslashes; an even number of backslashes stands for literal ones.
 _ESCAPED = re.compile(r"(?<!\\)(\\+)u([dD][89a-fA-F][0-9a-fA-F]{2})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?")
 _SECOND = 0xDC00
 
 
 def valid_text(text: str) -> str:
-    """Replace each half of a surrogate pair in ``text``."""
+    """Replace each lone surrogate in ``text``."""
     return text if text.isascii() else _HALF.sub(lambda half: _shown(ord(half[0])), text)
 
 
 def valid_json(text: str) -> str:
-    """Replace each escape in ``text``, which is JSON, that would be parsed as half a surrogate pair."""
+    """Replace each escape in the JSON ``text`` that a parser would turn into a lone surrogate."""
     return _ESCAPED.sub(_without_halves, text) if "\\u" in text else text
 
 

@@ -42,7 +42,8 @@ class Applied:
 
 @dataclass(frozen=True)
 class FixBound:
-    """An upper bound on the gain from the fix of rule ``code``. ``ns_per_step`` is None if the recording gives none."""
+    """An upper bound on the gain from the fix of rule ``code``. ``ns_per_step`` is None if the recording does not show
+    a bound."""
 
     code: str
     ns_per_step: int | None

@@ -85,7 +85,8 @@ def _backward(call: Call, wanted_at: int = 10, transposed_at: int | None = 7) ->
     transposed = transposed_at is not None and call.flag(transposed_at)
     once = _inner(x if transposed else gradient, weight)
     flops = once * (of_input + of_weight) + of_bias * gradient.count
-    # Each gradient is written, and needs the other tensor: that of the input needs the weight, and vice versa.
+    # Each gradient is written, and its kernel reads the other tensor: the gradient of the input needs the weight, and
+    # vice versa.
     size = moved(gradient) + (of_input + of_weight) * (x.bytes + weight.bytes)
     bias = gradient.shaped(gradient.dims[1:2])
     return Cost(flops, size + of_bias * bias.bytes, "matrix", x.rate_name)

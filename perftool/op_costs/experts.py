@@ -34,7 +34,7 @@ class Mixture:
 
     @property
     def rows(self) -> int:
-        """The mean number of rows per expert with rows, at least one."""
+        """The mean number of rows per expert that has any; at least one."""
         return max(round(self.tokens * self.choices / max(self._reached(), 1)), 1)
 
     def cost(self) -> Cost:

@@ -16,8 +16,8 @@ def node_flops(guid: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> 
     kernel, or if the shapes do not fit.
 
     A matmul takes 2 m k n operations if its result is m x n and its operands share k, whether or not they are
-    transposed. A convolution takes two operations per element of the result and weight of its channel; so does each of
-    its gradients, per element of the result's gradient.
+    transposed. A convolution takes two operations for each pair of an element of the result and a weight of its
+    channel. Each of its gradients takes as many.
     """
     if not outputs or len(inputs) < 2 or any(0 in shape or not shape for shape in (*inputs[:2], outputs[0])):
         return None

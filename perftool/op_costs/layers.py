@@ -22,7 +22,7 @@ from perftool.op_costs.cost import Cost, moved
 @dataclass(frozen=True)
 class _Normalisation:
     """A normalisation, with the positions of the input ``x``, of further inputs (``read``), and of the ``weights`` that
-    get a gradient. A weight that is listed twice also stands for the bias."""
+    get a gradient. A weight that is listed twice stands for the weight and the bias."""
 
     per_element: int
     read: tuple[int, ...]

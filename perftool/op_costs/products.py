@@ -1,7 +1,7 @@
 """Matmuls: 2 m k n operations (BLAS: m n inner products of k multiplications and additions each).
 
-The term that addmm and similar ops add costs one operation per element of the result. The factors alpha and beta are
-not counted.
+In addmm and similar ops, adding the extra term takes one operation per element of the result. The factors alpha and
+beta are not counted.
 """
 
 from __future__ import annotations

@@ -138,6 +138,6 @@ def _attention(call: Call, layout: AttentionLayout) -> Sizes:
 
 
 def _paged(call: Call) -> Sizes:
-    """The sizes if all sequences in the batch were one."""
+    """The sizes as if all sequences in the batch formed a single sequence."""
     q, lengths = call.tensor(0), lengths_of(call.around)
     return Sizes(batch=1, heads=q.dims[1], queries=lengths.queries, keys=lengths.keys, head_size=q.dims[2])

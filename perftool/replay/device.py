@@ -28,8 +28,8 @@ class Anchors:
 class Order:
     """The predecessor of each task on its lane (NONE for the first), and whether the task follows it directly.
 
-    ``done_before``: if a task starts before its predecessor ends, the last task on the lane to end before that; else
-    NONE. ``quickest_ns``: approximately the shortest time between consecutive tasks.
+    ``done_before``: for a task that starts before its predecessor ends, the last task on the lane that ends before it
+    starts; else NONE. ``quickest_ns``: approximately the shortest time between consecutive tasks.
     """
 
     before: Int64s
@@ -169,8 +169,8 @@ def _cross_stream_waits(recording: Recording) -> Int64s:
 
 
 def _pairs(tasks: Tasks, calls: Intervals, waiting: Int64s) -> tuple[Int64s, Int64s]:
-    """Pair each task in ``waiting`` with the last task to end before it on every other lane, provided that this task
-    was submitted earlier.
+    """Pair each task in ``waiting`` with the last task to end before it on every other lane, provided that the other
+    task was submitted earlier.
     """
     waiters, causes = [waiting[:0]], [waiting[:0]]
     submitted = np.full(len(tasks), np.iinfo(np.int64).min)

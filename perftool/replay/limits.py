@@ -18,7 +18,7 @@ PAUSE_NS = 20_000
 """A thread that has no events for longer than this may be waiting for another thread."""
 
 MOST_RANKS = 8
-"""The most ranks whose steps are replayed one by one; more would take too long."""
+"""The maximum number of ranks whose steps are replayed rank by rank; more would take too long."""
 
 FULL_QUEUE = 512
 """A long launch is taken to wait for space in the queue if at least this many launches are outstanding."""

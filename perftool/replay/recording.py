@@ -164,8 +164,8 @@ ORDER BY part, steps DESC, slices DESC, t.id
 def _threads(store: TraceStore, window: Mapping[str, int]) -> dict[int, int]:
     """The thread index of every relevant host track; the thread that runs the steps is 0.
 
-    Gaudi's Synapse records its part of the launching thread on a lane with another number. That lane is assigned to the
-    first thread after that of the steps, if there is one.
+    Gaudi's Synapse records the part of its work that runs on the launching thread in a lane with another thread number.
+    That lane is assigned to thread 1, if there is one.
     """
     numbers: dict[str, int] = {}
     tracks = {}

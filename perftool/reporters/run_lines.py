@@ -16,7 +16,7 @@ from perftool.reporters.verdict import origin
 from perftool.units import NS_PER_MS, NS_PER_S
 
 _MOST_CODES = 5
-# Times before this (2001) do not count from 1970, but for example from the boot of the machine.
+# Times before this (2001) are not relative to 1970 but, for example, to the boot of the machine.
 _EARLIEST_NS = 10**18
 
 
@@ -44,8 +44,8 @@ def render_run_lines(report: Report, time: datetime, file: FileState | None = No
 
 
 def render_unread_line(name: str, time: datetime) -> bytes:
-    """The line of a trace that cannot be read, so that ``trend`` does not judge the run before it as the newest. It
-    does not state the file, because a restarted process tries to read it again."""
+    """The line of a trace that cannot be read, so that ``trend`` does not judge the run before it as the newest. The
+    line does not state the file, so that a restarted process tries to read the file again."""
     line = {
         **_start(name, time), "origin": "", "device": None, "world_size": None, "folder": "", "recorded": "", "lost": 1,
         "steps_from": "", "step_unit": "", "recorded_per_step_ms": None, "lost_kernels_ratio": None, "rank": None,
@@ -59,7 +59,7 @@ def _start(name: str, time: datetime) -> dict[str, Any]:
 
 
 def _recorded(report: Report) -> str:
-    """Return the start of the first step as ISO 8601 in UTC; empty if times do not count from 1970."""
+    """Return the start of the first step as ISO 8601 in UTC; empty if times are not relative to 1970."""
     first = min((step.ts_ns for step in report.steps), default=0)
     if first < _EARLIEST_NS:
         return ""
@@ -67,8 +67,8 @@ def _recorded(report: Report) -> str:
 
 
 def _recorded_per_step_ms(report: Report) -> float | None:
-    """Return the length of the recording per step, in ms, of the rank where it is largest. ``trend`` compares it, like
-    ``diff --fail-if``. None for a server, where it depends on the requests."""
+    """Return the length of the recording per step, in ms, of the rank where it is largest. ``trend`` compares this
+    value, as ``diff --fail-if`` does. None for a server, where it depends on the requests."""
     if report.run.steps_from == "iteration":
         return None
     recorded = {one.rank: one.recorded_ns for one in report.ranks if one.recorded_ns is not None}

@@ -11,7 +11,8 @@ import duckdb
 
 from perftool.model import vendors
 
-# The most values for two-byte numbers. The values of an ENUM stay in memory, outside DuckDB's memory limit.
+# The maximum number of values for two-byte numbers. The values of an ENUM stay in memory, outside DuckDB's memory
+# limit.
 _MOST_VALUES = 65_535
 # DuckDB copies the whole type for each query plan, which took 12 s with 18 MB.
 _MOST_BYTES = 1 << 20
@@ -26,7 +27,7 @@ _CATEGORIES = "SELECT lower(cat) AS value FROM (SELECT DISTINCT cat FROM raw WHE
 def create_dictionaries(connection: duckdb.DuckDBPyConnection) -> int | None:
     """Create the types event_name, event_category and event_side once all events are in ``raw``.
 
-    Returns the limit to which names were cut, in bytes; None if a dictionary holds all names.
+    Returns the limit to which names were cut, in bytes; None if a dictionary contains all names.
     """
     names = (name for vendor in vendors.vendors(vendors.FOLDER) for name in vendor.names)
     kinds = {name.role for name in names if name.subject in ("category", "event")}

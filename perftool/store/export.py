@@ -14,7 +14,7 @@ from perftool.store.catalog import Table
 from perftool.store.database import literal
 from perftool.units import quantity
 
-# The most rows that Excel can open, not counting the header.
+# The maximum number of rows that Excel can open, not counting the header.
 _SHEET_ROWS = 1_048_575
 _LONGEST_CELL = 32_767
 _ROWS_AT_A_TIME = 10_000

@@ -67,7 +67,7 @@ def _do(work: Work) -> None:
 
 
 class ParallelCalls(Generic[Made]):
-    """Independent calls, as work; ``results`` are their return values, in order."""
+    """Independent calls as ``Work``. ``results`` contains their return values, in order."""
 
     def __init__(self, calls: Sequence[Callable[[], Made]]) -> None:
         self._calls = calls
@@ -99,7 +99,7 @@ class StoppedError(Exception):
 
 
 class Sequencer:
-    """Makes threads that work in parallel take turns, in the order of the numbers of their parts (from 0)."""
+    """Makes parallel threads take turns, in the order of the numbers of their parts (from 0)."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -134,7 +134,7 @@ class Tables(Protocol):
 
 
 class TableScheduler:
-    """Schedules tables. Each thread takes the first table for which everything it needs is made."""
+    """Schedules tables. Each thread takes the first table that needs no other table to be made first."""
 
     def __init__(self, tables: Tables, names: Sequence[str]) -> None:
         self._tables, self._names = tables, names
@@ -170,7 +170,8 @@ class TableScheduler:
             return None
 
     def _first_ready(self, name: str, seen: set[str]) -> str | None:
-        """``name``, or the first table that it needs, that can be made now, and that no thread is making."""
+        """The first table that can be made now and that no thread is making, among ``name`` and the tables that it
+        needs. None if there is none."""
         if name in seen or name in self._busy:
             return None
         seen.add(name)

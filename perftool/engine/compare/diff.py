@@ -28,7 +28,7 @@ from perftool.units import format_ratio, quantity
 _LEAST_SHARE = 0.01
 _FAIL_IF = re.compile(r"slower:(\d+(?:\.\d+)?)%")
 
-# Clauses on how the steps of a run were found, by ``steps_from``.
+# Clauses that say how the steps of a run were found, by ``steps_from``.
 _SEPARATED: Mapping[str, str] = {
     "iteration": "each iteration of a server is a step",
     "profiler": "the profiler marks steps",
@@ -114,7 +114,7 @@ def unjudged(comparison: Comparison, limit: float) -> str:
         if side.lost:
             more = f" (and {len(side.lost) - 1} more)" if side.lost[1:] else ""
             return f"the {which} run is incomplete, so it is not judged: {side.lost[0]}{more}"
-        # A step lasts until its kernels end. If one runs until the end of the recording, later steps have length 0.
+        # A step lasts until its kernels end. If a kernel runs until the recording ends, later steps have length 0.
         if not median(side.step_ns or [0]):
             return f"the {which} run has no complete step, so it is not judged"
     # Saved reports from earlier versions do not say how steps were found.

@@ -15,7 +15,8 @@ _MOST = 200
 
 
 def rate_changes(base: Sequence[OpRate], new: Sequence[OpRate]) -> tuple[RateChange, ...]:
-    """Match the ops of both sides, by shapes and dtypes if these agree, and otherwise with all shapes of an op merged.
+    """Match the ops of both sides: by name, shapes and dtypes where all three agree; otherwise by name, with the shapes
+    merged.
 
     Kernels without an op are left out, because their names differ between devices. The largest change in time comes
     first.

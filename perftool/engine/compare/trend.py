@@ -38,7 +38,8 @@ _PENALTY = 2.0
 _LEAST_NOISE = 0.005
 # All runs and ranks with device work have this metric.
 _DEVICE_WORK = "device_busy_ratio"
-# Runs that overlap may be analysed in another order than they were recorded, such as the ranks of a watched folder.
+# Runs that overlap in time, such as the ranks in a watched folder, may be analysed in a different order from that in
+# which they were recorded. This is the longest overlap to expect.
 _MOST_OVERLAP = timedelta(hours=1)
 # The fields that say how steps were found. They are empty in lines from earlier versions.
 _STEP_KEYS = ("steps_from", "step_unit")
@@ -96,7 +97,7 @@ def _when(line: RunLine) -> tuple[str, str]:
 
 
 def _is_earlier(one: RunLine, other: RunLine) -> bool:
-    """Whether ``one`` is dated earlier than ``other``, by more than runs that overlap may be."""
+    """Whether ``one`` is dated earlier than ``other`` by more than ``_MOST_OVERLAP``."""
     try:
         return _read(other.at) - _read(one.at) > _MOST_OVERLAP
     except ValueError:
@@ -111,8 +112,8 @@ def _unjudged(newest: RunLine, last: RunLine, latest: RunLine, metric: str, hist
     """Explain why the newest run cannot be judged; empty if it can. The check must not pass a run that it cannot judge.
 
     ``newest`` is the newest line to judge, and ``last`` is a line of the newest run, possibly of another rank.
-    ``latest`` is the last line of the file. Its run was analysed last and should be the newest, but the clocks of its
-    machine or of another one may be wrong.
+    ``latest`` is the last line of the file. Its run was analysed last and should be the newest, but the clock of the
+    machine that recorded it, or of another machine, may be wrong.
     """
     if history.ends_damaged:
         return "the last line of the file is damaged, so the newest run is not judged"
@@ -168,7 +169,7 @@ def _with_other_steps(newest: RunLine, wanted: Sequence[RunLine]) -> str:
 
 
 def _with_other_settings(newest: RunLine, alike: int, runs: int) -> str:
-    """Explain why ``newest`` is not judged if there are enough ``runs``, but only ``alike`` of them, too few, have its
+    """Explain why ``newest`` is not judged if there are enough ``runs``, but too few of them (``alike``) have its
     device and settings; otherwise empty. Without this check, renaming the device would be enough to pass the gate."""
     if not alike < 2 * FEWEST_RUNS <= runs:
         return ""

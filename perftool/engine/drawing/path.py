@@ -32,8 +32,8 @@ WHERE p.rank = $rank AND p.ts < $until AND p."end" > $begin ORDER BY p.place
 
 
 def path_timeline(store: TraceStore, rank: int, most_bars: int) -> Timeline | None:
-    """The timeline of a step of ``rank``: the one closest to the median length among those with a critical path; None
-    if there is none."""
+    """The timeline of one step of ``rank``: of the steps with a critical path, the one whose length is closest to the
+    median. None if no step has a critical path."""
     store.build(["critical_path", "steps", "tracks"])
     found = store.select(_STEP, {"rank": rank})
     if not found:

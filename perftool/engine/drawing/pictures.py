@@ -23,7 +23,7 @@ MOST_STRIPS = 8
 MOST_CURVES = 8
 _BINS = 240
 _SAMPLES = 300
-# The most columns in a chart over steps.
+# The maximum number of columns in a chart over steps.
 _MOST_STEPS = 120
 # The margin on each side of the marked stretch, as a share of its length.
 _MARGIN = 0.6

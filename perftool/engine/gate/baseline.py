@@ -57,7 +57,7 @@ def render_baseline(findings: Iterable[LintFinding]) -> bytes:
 def subtract(
     findings: Sequence[LintFinding], entries: Sequence[BaselineEntry], codes: Iterable[str]
 ) -> tuple[list[LintFinding], list[BaselineEntry]]:
-    """Mark the accepted ones of ``findings``, and return all findings and the stale entries.
+    """Mark the accepted ``findings``. Returns all findings, and the stale entries.
 
     The baseline has a count per fingerprint: that many findings are accepted, in the given order. An entry whose rule
     is not in ``codes`` was not checked, so it is not stale.

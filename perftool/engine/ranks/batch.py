@@ -63,11 +63,11 @@ class Batch:
 
 
 def number_files(paths: Sequence[str], set_aside: Sequence[SetAside] = ()) -> tuple[RankFile, ...]:
-    """Assign a rank to each of ``paths``: the one it states, or else a free one.
+    """Assign a rank to each of ``paths``: the rank that the trace states, or else a free rank.
 
     Traces without a rank are numbered by host and process, then by name in natural order. A file ``set_aside`` in
     favour of a trace becomes an issue of that trace. If there is a single trace, or if an input can be read only once,
-    the rank is None and found while reading.
+    the rank is None until the trace is read.
     """
     left_out: dict[str, list[ImportIssue]] = {path: [] for path in paths}
     for aside in set_aside:

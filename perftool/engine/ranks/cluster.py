@@ -90,8 +90,8 @@ class Cluster:
         )
 
     def _result(self, future: Any) -> Any:
-        """The result of ``future``. Its status is not checked: if the worker died after finishing it, it is pending
-        again, and Dask recomputes it.
+        """The result of ``future``. The status of ``future`` is not checked: if its worker died after finishing, the
+        future is pending again, and Dask recomputes it.
         """
         try:
             return future.result(timeout=self.stalled_s)

@@ -118,8 +118,8 @@ def evaluate_joined(store: TraceStore, facts: Sequence[Facts], rules: Sequence[R
 
 
 def _rows(rule: Rule, answer: Answer, fact: Facts, base_ns: int) -> Iterator[tuple[int | None, Mapping[str, Any]]]:
-    """The rows of ``answer``, with times relative to ``base_ns``, each with the rank that the rule ran on (None if
-    several)."""
+    """The rows of ``answer``, with times relative to ``base_ns``. Each row is paired with the rank that the rule ran on
+    (None if it ran on several)."""
     rule_rank = next(iter(fact.metadata)) if per_rank(rule) else None
     only = next(iter(fact.metadata)) if len(fact.metadata) == 1 else None
     shift = fact.shift(base_ns)

@@ -161,7 +161,7 @@ def _isolated_children() -> Iterator[None]:
     """Start Python processes with -I.
 
     multiprocessing starts them with -c, so without -I they would import modules from the working directory, which may
-    hold a pull request or a folder of traces. They get the module path of this process afterwards.
+    contain a pull request or traces. They get the module path of this process afterwards.
     """
     from multiprocessing import util
 
@@ -175,7 +175,8 @@ def _isolated_children() -> Iterator[None]:
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Block Ctrl-C. Processes started meanwhile inherit this and ignore Ctrl-C, because this process ends them."""
+    """Block Ctrl-C. Processes that start meanwhile inherit the block, so Ctrl-C does not reach them: this process ends
+    them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -17,7 +17,7 @@ _BUSY, _OTHERS = 0.9, 0.5
 _HIDING = 0.25
 # The rule that reports the time that the profiler takes.
 _PROFILED = "TRC105"
-# The rule for calls whose time varies. A finding of it without advice means that other work disturbed the recording.
+# The rule for calls whose time varies. If its finding has no advice, other work disturbed the recording.
 _VARYING = "ENG107"
 # The rule for calls that get new memory from the system.
 _NEW_MEMORY = "MEM110"
@@ -56,7 +56,7 @@ def _lengths(run: VerdictInput, headline: str) -> str:
 
 
 def _missing(findings: Sequence[Finding]) -> str:
-    """A sentence on the ranks without a trace; empty if there are none, or fewer than two others to compare."""
+    """A sentence on the ranks without a trace; empty if every rank has one, or if fewer than two ranks do."""
     found = _finding(findings, _MISSING)
     if found is None or found.evidence["world_size"] - found.evidence["missing"] < 2:
         return ""
@@ -115,7 +115,7 @@ def unusable_sentence(findings: Sequence[Finding]) -> str:
 
 
 def _by_itself(overloaded: Finding) -> bool:
-    """Whether the run alone overloaded the machine, according to the finding that it was ``overloaded``."""
+    """Whether the run overloaded the machine by itself, according to ``overloaded``, the finding about the overload."""
     busy, others = overloaded.evidence.get("busy_ratio"), overloaded.evidence.get("others")
     if not overloaded.evidence.get("crowded") or busy is None or others is None or busy <= _BUSY:
         return False
@@ -124,7 +124,7 @@ def _by_itself(overloaded: Finding) -> bool:
 
 def _disturbed(findings: Sequence[Finding], headline: str) -> str:
     """A sentence on an overloaded machine, or on calls whose time varies without a known reason; empty if neither is
-    the case, or if the ``headline`` already says it.
+    the case, or if the ``headline`` already says so.
     """
     if overloaded := overload_sentence(findings):
         return "" if headline.startswith(overloaded) else overloaded

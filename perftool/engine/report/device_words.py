@@ -143,8 +143,8 @@ def largest_op(run: VerdictInput) -> tuple[str, ...]:
 
 
 def named_parts(run: VerdictInput) -> str:
-    """A sentence on the parts of the work: the modules or else the annotations among which it is divided, or else, on a
-    CPU, the ops that the program calls (unless all ops are small).
+    """A sentence about the parts of the work. The parts are modules; without modules, annotations; on a CPU without
+    either, the ops that the program calls (unless all ops are small).
     """
     called = run.called if run.device_ops and run.device_ops[0].share >= _LARGEST else ()
     of_kinds = (("module", _module_parts(run.modules)), ("annotation", run.annotated), ("op", called))
@@ -205,8 +205,8 @@ def _dividing(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
 
 
 def _only_contains(module: ModuleTime) -> bool:
-    """Whether the name of ``module`` says nothing about its work: it is a container, or lies inside a module of its
-    own class, as in a recursive model."""
+    """Whether the name of ``module`` says nothing about its work: it is a container, or is inside a module of its own
+    class, as in a recursive model."""
     return module.module in _CONTAINERS or module.module in (module.path or "").split(INSIDE)[:-1]
 
 
@@ -215,7 +215,7 @@ def _children(modules: Sequence[ModuleTime], module: ModuleTime) -> list[ModuleT
 
 
 def _without_wrappers(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
-    """Leave out wrappers, also from the paths of the modules inside them."""
+    """Remove wrappers, and their names from the paths of the modules inside them."""
     kept = []
     for one in modules:
         if one.module not in _WRAPPERS:
@@ -227,8 +227,8 @@ def _without_wrappers(modules: Sequence[ModuleTime]) -> list[ModuleTime]:
 
 
 def _by_class(modules: Sequence[ModuleTime], first: str) -> list[Part]:
-    """The work by class, largest first: the class ``first``, and other classes that are nowhere inside or around it, so
-    that no work is counted twice.
+    """The work by class, largest first: the class ``first``, and others. No class in the result is ever inside another
+    one, so that no work is counted twice.
     """
     paths = [one.path.split(INSIDE) for one in modules if one.path]
     ordered = [_class_part(modules, name) for name in {one.module for one in modules if one.module} - {first}]

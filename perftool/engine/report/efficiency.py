@@ -6,7 +6,7 @@ from perftool.model.efficiency import AssumedPeak, Efficiency, OpRate
 from perftool.store.trace_store import TraceStore
 
 EFFICIENCY_TABLES = ("_efficiency_top", "_efficiency_ops", "_efficiency_peaks", "_efficiency_totals", "device_facts")
-# Ops in a report, those with the longest kernels.
+# The number of ops in a report, which are those with the longest kernels.
 MOST_OPS = 60
 # If a number is known for less than this share of the work, it is not representative.
 KNOWN = 0.5

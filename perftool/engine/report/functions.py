@@ -34,7 +34,7 @@ FROM calls AS c JOIN windows AS w ON w.rank = c.rank AND c.ts >= w.host_ts AND c
 WHERE (next_ts IS NULL OR next_ts >= c."end") AND c.rank = (SELECT min(rank) FROM windows)
 GROUP BY c.class ORDER BY share DESC, c.class LIMIT 1
 """
-# A longer recording shows most of what a program repeats.
+# A recording longer than this contains most of the work that a program repeats.
 _SHORT_NS = 3 * NS_PER_S
 _WINDOWS = "SELECT rank, host_end - host_ts AS ns, steps FROM windows ORDER BY rank LIMIT 1"
 
@@ -52,7 +52,8 @@ class _Part:
 
 
 def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) -> tuple[str, tuple[Line, ...]]:
-    """A sentence on how the first rank's time splits among the user's functions, and the lines of these functions.
+    """A sentence about how the first rank's time is divided among the user's functions, and the lines of these
+    functions.
 
     Empty if the recording has no stacks, or if the functions say little about the time: the largest has a small share,
     one that is called at most once per step has nearly all of it, or all are ``forward`` methods of modules, which have
@@ -72,8 +73,8 @@ def functions_sentence(store: TraceStore, has_steps: bool, has_modules: bool) ->
 
 
 def narrow_sentence(store: TraceStore) -> str:
-    """A sentence on the call that contains all steps of the first rank's recording, because other work of the program,
-    between such calls, is then not recorded. Empty if the recording is long, or not known to be within one call.
+    """A sentence about the call that contains all steps of the first rank's recording. Work that the program does
+    between such calls is then not recorded. Empty if the recording is long, or not known to be within one call.
     """
     outermost, whole_ns, steps = _outermost(store)
     around = _around_all(outermost, whole_ns) if steps and whole_ns <= _SHORT_NS else None
@@ -98,8 +99,8 @@ def _outermost(store: TraceStore) -> tuple[tuple[FunctionTime, ...], int, int]:
 
 
 def _around_all(functions: Sequence[FunctionTime], whole_ns: int) -> FunctionTime | None:
-    """The innermost function of which a single call contains all of the time; None for a module or the program's main
-    function, which is called only once."""
+    """The innermost function that spends nearly all of the time in a single call; None for a module or the program's
+    main function, which is called only once."""
     around: FunctionTime | None = None
     while functions and (longest := max(functions, key=lambda one: one.ns)).ns > _WHOLE * whole_ns:
         if longest.calls != 1:
@@ -123,7 +124,7 @@ def _is_all(large: Sequence[_Part], whole_ns: int, steps: int) -> bool:
 
 
 def _dividing(functions: Sequence[FunctionTime], whole_ns: int) -> list[_Part]:
-    """The outermost functions that the time splits among, and the work of their caller itself, largest first."""
+    """The outermost functions among which the time is divided, and the work of their caller itself, largest first."""
     around: FunctionTime | None = None
     while functions and (longest := max(functions, key=lambda one: one.ns)).ns > _WHOLE * whole_ns:
         if not longest.inner and sum(longest.own.values()) < _LARGEST * whole_ns:

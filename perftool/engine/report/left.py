@@ -48,8 +48,9 @@ class LargeOp:
 
     ``share`` is its share of the work. ``reached`` is the share of its peak that it reaches. If that is unknown, it is
     None, and ``why`` gives the reason, if known. ``judged`` is true if it is known whether the op could be faster.
-    ``lost`` is the possible gain as a share of the work. ``calls`` is a clause on the calls whose rate is known; it is
-    empty if nearly all of them are. ``partly_unrated`` is the time of the other calls as a share of the work.
+    ``lost`` is the possible gain as a share of the work. ``calls`` is a clause about the calls whose rate is known; it
+    is empty if the rate of nearly all calls is known. ``partly_unrated`` is the time of the other calls as a share of
+    the work.
     """
 
     name: str
@@ -63,7 +64,8 @@ class LargeOp:
 
     @property
     def unrated(self) -> float:
-        """The calls whose peak is unknown, as a share of the work. All calls, if no rate is shown for the op."""
+        """The time of the calls whose peak is unknown (of all calls if no rate is shown for the op), as a share of the
+        work."""
         return self.partly_unrated if self.reached is not None and self.reached < _FAR_ABOVE else self.share
 
 
@@ -108,7 +110,8 @@ class Left:
             )
         if unknown >= _SMALL_LOSS:
             return f"The peak is unknown for {format_ratio(unknown)} of the work. {self.missing}".rstrip()
-        # Some shapes of these ops take too little time to be judged, but all of them together do not.
+        # Some shapes of these ops take too little time to be judged one by one, but the ops together are not
+        # negligible.
         if sum(op.share for op in unjudged) >= _SMALL_LOSS:
             return ""
         return (

@@ -110,13 +110,13 @@ def ranks(store: TraceStore) -> tuple[RankSummary, ...]:
 
 
 def run(store: TraceStore) -> Run:
-    """The run, with its kind and how its steps were found. It is training if any rank shows it, else serving if there
-    are iterations, else inference if all ranks show it."""
+    """The run, with its kind and how its steps were found. The kind is training if any rank trains, else serving if
+    there are iterations, else inference if every rank only runs inference."""
     kinds = {row["kind"] for row in store.rows("run_kinds")}
     kind: Literal["serving", "inference"] | None = "inference" if kinds == {"inference"} else None
     kind = "serving" if store.has_rows("serving_iterations") else kind
     found = {(row["source"], row["confidence"]) for row in store.rows("steps") if row["step"] is not None}
-    # If the ranks differ, the least certain source is used.
+    # If the steps of several ranks were found by different signals, state the least certain one.
     source, confidence = max(found, key=lambda pair: (pair[1] != "high", pair), default=(None, None))
     return Run(
         "training" if "training" in kinds else kind, world_size(store.metadata), source, confidence,

@@ -18,7 +18,7 @@ from perftool.model.rule import Rule
 
 @dataclass(frozen=True, kw_only=True)
 class OnCpu:
-    """What is derived only for a run on a CPU; empty for other devices.
+    """Facts and sentences that exist only for a run on a CPU; empty for other devices.
 
     ``enclosing``: a clause on the call that contains most of the largest op.
     ``by_function``, ``optimizer``: sentences on the user's functions and on the optimizer.

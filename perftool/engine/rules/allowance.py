@@ -40,7 +40,7 @@ _ALLOWANCES: WeakKeyDictionary[TraceStore, Allowance] = WeakKeyDictionary()
 
 
 def taken(store: TraceStore) -> Allowance:
-    """What third-party rules have used so far on ``store``."""
+    """The allowance of ``store``, with what third-party rules have used so far."""
     return _ALLOWANCES.setdefault(store, Allowance())
 
 

@@ -70,7 +70,7 @@ def own_steps_ns(store: TraceStore, rank: int | None) -> Mapping[str, float] | N
 
 
 def unsteady(store: TraceStore, rank: int) -> str | None:
-    """Explain why the recording of ``rank`` does not show gains in steady steps; None if it does."""
+    """Explain why the recording of ``rank`` does not show what a fix gains in steady steps; None if it does."""
     limit = _limits(store).get(rank)
     return limit["unsteady"] if limit else None
 

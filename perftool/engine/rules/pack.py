@@ -104,8 +104,8 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def is_shipped(rule: Rule) -> bool:
-    """Whether ``rule`` has exactly the queries of a shipped rule, and not a code of user packs. A pack may repeat
-    the queries of a shipped rule a thousand times, and its rules must share their limits.
+    """Whether ``rule`` has exactly the queries of a shipped rule, and its code is not one of a user pack. A user pack
+    may repeat the queries of a shipped rule a thousand times, so its rules must share their limits.
 
     The queries for the replay may be missing, because rule cases without a prediction omit them.
     """

@@ -138,7 +138,8 @@ def _with_prediction(
     try:
         for at, saved, lacks, changes in _judged(store, model, rule, context, [(at, rows[at]) for at in own_rows]):
             if lacks:
-                # The replayed change needs cores that the machine may lack. Other fixes may not, so the bound is kept.
+                # The replayed change needs cores that the machine may lack. Another way to fix the problem may not need
+                # them, so the bound is kept.
                 bound_ns = rows[at].get("gain_ns")
                 most = max(0, saved) if bound_ns is None else bound_ns
                 rows[at] = {**rows[at], "gain_ns": most, PREDICTION: f"; {lacks}"}
@@ -246,5 +247,5 @@ def _no_model(rank: int, why_not: str) -> ReplayModel:
 
 
 def slowest(models: Iterable[ReplayModel]) -> ReplayModel | None:
-    """The model of the rank with the longest steps, which is the one in reports; None without models."""
+    """The model of the rank with the longest steps, which reports show; None without models."""
     return max(models, key=lambda model: (model.measured_step_ns or 0, -model.rank), default=None)

@@ -36,8 +36,8 @@ def claimed_once(
     A finding whose code is a key of ``explained_by`` is a symptom: it shows that time is lost, but not why. The values
     are the codes, or code prefixes, of its causes. A finding that ``explains`` the main cause in the symptom's evidence
     takes precedence. For a symptom about idle time, a finding explains at most the idle time that both attribute to the
-    same causes. Findings of the rules ``over_ranks`` are causes on all ranks. If the cause is one of the rules
-    ``blaming`` ranks, the symptom's message states how much of its time is spent waiting for these ranks.
+    same causes. Findings of the rules ``over_ranks`` are causes on all ranks. If the cause was found by one of the
+    rules ``blaming`` ranks, the symptom's message states how much of its time is spent waiting for these ranks.
     """
     numbered = [(number, found) for number, found in enumerate(findings) if found.gain]
     everywhere = [one for one in numbered if one[1].rank is None or one[1].code in over_ranks]
@@ -83,9 +83,9 @@ def ranked(
     """Rank ``findings`` by gain or, without a gain, by the waiting time of requests (as a share of ``step_ns``). Those
     with neither come last: advice first, then by severity.
 
-    The rules ``blaming`` stragglers precede all others, because other ranks cannot be faster than the one they wait
-    for. A prediction precedes a bound that ``explains`` the same time, because a loose bound does not prove a larger
-    gain. A symptom follows a cause of about the same size.
+    Findings of the rules ``blaming`` stragglers precede all others, because other ranks cannot be faster than the one
+    they wait for. A prediction precedes a bound that ``explains`` the same time, because a loose bound does not prove a
+    larger gain. A symptom follows a cause of about the same size.
     """
     foreseen: dict[tuple[int | None, str], float] = {}
     for found in findings:

@@ -13,15 +13,16 @@ Span = tuple[int, int]
 WITHIN = "within"
 # Below this share of the shorter list of intervals, only the edges of two findings overlap.
 _MOSTLY = 0.5
-# Two gains that exceed the step by less than this share may do so because bounds are not exact.
+# The sum of two gains may exceed the step by up to this factor without an overlap, because bounds are not exact.
 _EXCESS = 1.05
-# The most findings that are compared with each other. More do not fit in a short answer.
+# The maximum number of findings to compare with each other. More do not fit in a short answer.
 _MOST_COMPARED = 12
 
 
 @dataclass(frozen=True)
 class HostTime:
-    """Examples of the host time that a finding counts. With ``inside``, it is only known that they contain its time."""
+    """Examples of the host time that a finding counts. If ``inside``, its time is only known to be somewhere in
+    ``spans``."""
 
     spans: tuple[Span, ...]
     inside: bool = False
@@ -30,7 +31,8 @@ class HostTime:
 def host_time(row: Mapping[str, Any]) -> HostTime:
     """The host time of a rule's ``row``: from its column ``within``, else from its place and its ``related`` places.
 
-    The column ``host_time`` is not used: for work of the backward pass, it has the forward ops, to find their lines.
+    The column ``host_time`` is not used: for work of the backward pass, it contains the forward ops, whose lines the
+    report shows.
     """
     if row.get(WITHIN):
         return HostTime(_united(row[WITHIN]), inside=True)
@@ -40,9 +42,9 @@ def host_time(row: Mapping[str, Any]) -> HostTime:
 def with_overlaps(findings: Sequence[Finding], times: Mapping[int, HostTime], step_ns: int) -> tuple[Finding, ...]:
     """Add to each of ``findings`` the larger ones on its rank that count the same time, if that is known.
 
-    ``times`` maps the ``id()`` of a finding to its host time. Two gains overlap if they do not fit in a step of
-    ``step_ns``, or if most of their intervals are the same. If the intervals of one of them only contain its time, they
-    may overlap.
+    ``times`` maps the ``id()`` of a finding to its host time. Two gains overlap if their sum exceeds a step of
+    ``step_ns``, or if most of their intervals are the same. If the time of one of them is only known to be somewhere in
+    its intervals, the overlap is uncertain.
     """
     done: list[Finding] = []
     compared: list[Finding] = []
@@ -73,7 +75,7 @@ def _overlap(first: Finding, second: Finding, times: Mapping[int, HostTime], ste
     if one is None or other is None or (one.inside and other.inside):
         return None
     certain = not (one.inside or other.inside)
-    # A finding that only lies somewhere in its intervals must share most of the time of the other one.
+    # If the time of one finding is only known to be somewhere in its intervals, compare with the other finding's time.
     whole = min(_length(time.spans) for time in (one, other) if not time.inside)
     shared = _shared(one.spans, other.spans)
     if whole <= 0 or shared < _MOSTLY * whole:
@@ -103,7 +105,7 @@ def _length(spans: Iterable[Span]) -> int:
 
 
 def _shared(first: Sequence[Span], second: Sequence[Span]) -> int:
-    """The time that both lists of separate intervals, in order, contain."""
+    """The total time covered by both lists. The intervals of each list are disjoint and in time order."""
     at, shared = 0, 0
     for begin, end in first:
         while at < len(second) and second[at][1] <= begin:

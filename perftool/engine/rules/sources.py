@@ -30,7 +30,7 @@ _MOSTLY = 0.5
 # A function with a larger share of the recorded time is the whole program or its main loop.
 _EVERYWHERE = 0.9
 _LONGEST_NS, _LAST_NS = 2**53, 2**62
-# The most rows of a rule that get sources, because each row requires a pass over the stacks.
+# The maximum number of a rule's rows that get sources, because each row requires a pass over the stacks.
 _MOST_PLACED = 100
 _IDLE = 'SELECT ts, "end" FROM gap_causes WHERE rank = $rank AND list_contains($causes, cause)'
 _LAUNCHED = """
@@ -150,8 +150,9 @@ def _heaviest(ran: FeedingLines, begins: Int64s, ends: Int64s, *, idle: bool) ->
 
 def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Source | None:
     """The innermost function that contains the functions with most of the time in the intervals from ``begins`` to
-    ``ends``, which have a total length of ``whole`` ns. If, like the main function, it also contains nearly all of the
-    recorded time: the innermost function whose calls contain most of the intervals; None if that one does so too.
+    ``ends``, which have a total length of ``whole`` ns. If that function, such as the main function, also contains
+    nearly all of the recorded time, the innermost function whose calls contain most of the intervals is returned
+    instead; None if that one contains nearly all of the recorded time, too.
     """
     import numpy as np
 
@@ -164,7 +165,7 @@ def _around(ran: FeedingLines, begins: Int64s, ends: Int64s, whole: int) -> Sour
         np.add.at(spent, track.nodes, until(track.ends) - until(track.begins))
         np.add.at(recorded, track.nodes, track.ends - track.begins)
     common = _common_caller(ran, spent, whole)
-    # Callers include their callees, which follow them.
+    # Add the time of each function to its caller. Callees follow their callers, so this goes backwards.
     for number in range(len(ran.tree) - 1, -1, -1):
         if (caller := ran.tree[number][0]) >= 0:
             spent[caller] += spent[number]

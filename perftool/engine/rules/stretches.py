@@ -330,7 +330,7 @@ def _functions(
         function.calls += 1
         functions.append(function)
     taken, given = _moved(backward, nested, pieces, functions)
-    # Callers include their callees.
+    # The time of a caller includes that of its callees, so each change to a function also applies to its callers.
     for function, caller in reversed(called):
         gained = taken[id(function)]
         function.backward_ns += gained

@@ -18,7 +18,7 @@ from perftool.model.toml_text import parse_toml
 
 DEFAULTS = "the defaults"
 
-# The most file patterns, because each of them is compared with every input.
+# The maximum number of file patterns, because each of them is compared with every input.
 _MOST_PER_FILE = 1000
 
 

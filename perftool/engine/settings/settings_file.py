@@ -21,7 +21,7 @@ FILE_NAMES = (".habana_perf_tool.toml", "habana_perf_tool.toml", "pyproject.toml
 _TABLE = "habana_perf_tool"
 # Limits per key of a discovered file, because each entry may be compared with every input.
 _MOST_ENTRIES, _LONGEST_TEXTS = 1_000, 64 << 10
-# Each character of a name is compared with each of them.
+# The maximum number of character sets ([...]) in ``exclude``: each character of a name may be compared with each set.
 _MOST_SETS = 100
 # The longest chain of files that extend each other.
 _MOST_FILES = 20
@@ -188,7 +188,8 @@ def _resolved(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _from_here(folder: Path, path: Any, ending: str) -> Any:
-    """The path or paths of a key. A string is not a path if it is empty or lacks ``ending``, and is then kept."""
+    """The path or paths of a key. A string that is empty or lacks ``ending`` is not a path, and is returned
+    unchanged."""
     if isinstance(path, list):
         return [_from_here(folder, part, ending) for part in path]
     return as_file(os.path.relpath(folder / path)) if path and path.endswith(ending) else path

@@ -44,7 +44,7 @@ def _medians_of_others(values: Floats) -> Floats:
     count, order = len(values), np.argsort(values, kind="stable")
     ordered, place = values[order], np.empty_like(order)
     place[order] = np.arange(count)
-    # Without a value, all larger values move down by one place.
+    # If a value is left out, all larger values move down by one place.
     low, high = (ordered[at + (place <= at)] for at in ((count - 2) // 2, (count - 1) // 2))
     return np.asarray((low + high) / 2)
 
@@ -106,7 +106,7 @@ class _Search(CulpritRowMaker):
         return [rank for rank in late if wholes[rank] >= _STEADY * usual]
 
     def _needed(self, late: Late) -> Late:
-        """Remove the ranks from ``late`` that cost nothing."""
+        """Remove the ranks from ``late`` whose lateness costs nothing."""
         if not 1 < len(late.ranks) <= _MOST_TRIED:
             return late
         less = [[change for change in late.changes if change.rank != rank] for rank in late.ranks]

@@ -129,7 +129,8 @@ def strip_chart(strip: Strip, several: bool, device: str) -> Chart:
 
 @dataclass(frozen=True)
 class _Scale:
-    """The scale of an axis: one ``unit`` is ``size`` in the values of the series. ``top`` is a fixed upper end."""
+    """The scale of an axis: one ``unit`` corresponds to ``size`` in the values of the series. ``top`` is a fixed upper
+    end."""
 
     unit: str
     size: float

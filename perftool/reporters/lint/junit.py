@@ -30,7 +30,7 @@ def render_junit(result: LintReport) -> bytes:
 
 
 def _suite(read: InputFile, result: LintReport) -> Element:
-    """Build the suite of an input: a case for each rule if it represents the run, else only for rules that fired."""
+    """Build the suite of an input: a case for each rule if ``_represents_run``, else only for rules that fired."""
     here = [found for found in result.findings if found.file == read.path]
     whole = _represents_run(read, result.report.inputs)
     suite = Element("testsuite", name=xml_text(read.path), hostname="localhost")
@@ -46,7 +46,8 @@ def _suite(read: InputFile, result: LintReport) -> Element:
 
 
 def _represents_run(read: InputFile, inputs: Sequence[InputFile]) -> bool:
-    """Whether ``read`` lists every rule: if it is a readable trace or, without traces, the first readable input."""
+    """Whether the suite of ``read`` lists every rule: true for a readable trace or, without traces, the first readable
+    input."""
     readable = [one for one in inputs if one.status != "unreadable"]
     traces = [one for one in readable if one.kind == "trace"]
     return read in (traces or readable[:1])

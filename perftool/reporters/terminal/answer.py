@@ -30,7 +30,7 @@ _MOST_FINDINGS = 5
 _MOST_NOTES = 2
 _MOST_NAMED = 4
 _SHORTEST_NAME = 12
-# The most characters of context: five lines of 80 columns.
+# The maximum number of characters of context: five lines of 80 columns.
 _MOST_CONTEXT = 400
 # From this width on, a finding and its fix are on one line.
 _WIDE = 150

@@ -96,8 +96,8 @@ def _check_functions(connection: duckdb.DuckDBPyConnection, nodes: list[dict[str
 
 @dataclass(frozen=True)
 class _Scope:
-    """The common table expressions that a part of a statement may use: the ``most`` first ones of ``places``, and those
-    around them.
+    """The common table expressions that a part of a statement may use: the first ``most`` of ``places``, and those of
+    the enclosing scope ``around``.
     """
 
     places: Mapping[str, int]
@@ -117,10 +117,10 @@ _NO_SCOPE = _Scope({}, 0, None)
 
 
 def _check_tables(tree: Any, tables: Collection[str]) -> None:
-    """Raise RefusedError unless each table is one of ``tables``, or a common table expression where its name means it.
+    """Raise RefusedError unless each table is one of ``tables``, or a common table expression that is in scope.
 
-    Elsewhere, DuckDB would take the name for one of its own relations. Not recursive, because untrusted SQL determines
-    the depth.
+    Out of scope, DuckDB would resolve the name to one of its own relations. Not recursive, because untrusted SQL
+    determines the depth.
     """
     waiting: list[tuple[Any, _Scope]] = [(tree, _NO_SCOPE)]
     while waiting:
@@ -142,8 +142,8 @@ def _check_table(node: dict[str, Any], tables: Collection[str], scope: _Scope) -
 
 
 def _parts(node: dict[str, Any], scope: _Scope) -> Iterator[tuple[Any, _Scope]]:
-    """The parts of ``node``, each with its scope. An expression may use those before it; only the recursive part of a
-    recursive one may use itself.
+    """The parts of ``node``, each with its scope. A common table expression may use those before it. Only the recursive
+    part of a recursive one may use the expression itself.
     """
     entries = (node.get("cte_map") or {}).get("map", ())
     places = {entry["key"].translate(_LOWER): place for place, entry in enumerate(entries)}
